@@ -1,0 +1,208 @@
+"""The composition root: builds everything, starts it, and stops it so that nothing is lost."""
+
+import asyncio
+import logging
+import random
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot import video_service
+from bot.background import Background
+from bot.clock import Clock, SystemClock
+from bot.engine import Engine
+from bot.kinds import Kind
+from bot.kinds.video import Video
+from bot.model import Job, Timings
+from bot.settings import Settings
+from bot.slack import jobs, video
+from bot.slack.cards import Face
+from bot.slack.desk import Desk
+from bot.slack.messenger import Messenger
+from bot.slack.routes import Routes
+from bot.store import Outgoing, Store
+from bot.sweep import Sweep
+from bot.video_service import VideoService
+from bot.web import FrontDoor
+from bot.worker import Worker
+
+_LOG: Final = logging.getLogger(__name__)
+
+KINDS: Final[dict[str, Kind]] = {"video": Video()}
+FACES: Final[dict[str, Face]] = {"video": video.VideoFace()}
+_FEATURES: Final = (jobs.register, video.register)
+
+_SLOTS: Final = 32
+# Requests that are being answered when the process is asked to end get so long, in seconds.
+_LAST_ANSWERS: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bot:
+    """The running bot."""
+
+    host: str
+    port: int
+    """Where it listens: what the system chose where the settings said 0."""
+    routes: Routes
+    store: Store
+    _engine: Worker[Job]
+    _messenger: Worker[Outgoing]
+    _background: Background
+
+    async def settled(self) -> bool:
+        """Return when nothing is due or under way; say whether anything was."""
+        parts = (self._engine, self._messenger, self._background)
+        return any([await part.settled() for part in parts])
+
+
+@asynccontextmanager
+async def running(
+    settings: Settings,
+    *,
+    clock: Clock | None = None,
+    timings: Timings | None = None,
+    rng: random.Random | None = None,
+) -> AsyncIterator[Bot]:
+    """Start the bot and stop it at the end: first its ears, then its hands, then its memory.
+
+    Raises:
+        StoreError: the database cannot be used.
+        OSError: the port is taken.
+    """
+    clock = clock or SystemClock()
+    timings = timings or Timings()
+    rng = rng or random.Random()  # noqa: S311 - for jitter
+    background = Background()
+    async with (
+        Store.open(settings.database, timings) as store,
+        video_service.connect() as clients,
+        aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
+    ):
+        service = VideoService(
+            settings.video_api_url,
+            settings.video_api_key.get_secret_value(),
+            clients=clients,
+            clock=clock,
+            timings=timings,
+        )
+        client = _slack_client(settings, session, timings)
+        desk = Desk(
+            store=store,
+            service=service,
+            kinds=KINDS,
+            faces=FACES,
+            client=client,
+            session=session,
+            background=background,
+            clock=clock,
+            timings=timings,
+            admins=settings.admin_users,
+        )
+        messenger = Messenger(store, client, FACES, clock=clock, timings=timings, rng=rng)
+        engine = Engine(
+            store,
+            service,
+            KINDS,
+            clock=clock,
+            timings=timings,
+            rng=rng,
+            public_url=settings.public_url,
+            nudge=messenger.nudge,
+        )
+        workers = (
+            Worker(engine, clock, timings, slots=_SLOTS),
+            Worker(messenger, clock, timings, slots=_SLOTS),
+        )
+        routes = Routes(desk.whisper)
+        for register in _FEATURES:
+            register(routes, desk)
+        door = FrontDoor(
+            _bolt(client, routes),
+            settings.slack_signing_secret.get_secret_value(),
+            store,
+            KINDS.values(),
+            clock=clock,
+            healthy=lambda: all(worker.healthy for worker in workers),
+        )
+        sweep = Sweep(store, KINDS.values(), clock, timings, settings.retention)
+        async with asyncio.TaskGroup() as group:
+            for worker in workers:
+                group.create_task(worker.run())
+            sweeping = group.create_task(sweep.run())
+            try:
+                async with _listening(door, settings.host, settings.port) as port:
+                    yield Bot(settings.host, port, routes, store, *workers, background)
+            finally:
+                sweeping.cancel()
+                for worker in workers:
+                    worker.stop()
+                await background.stop(timings.stop)
+
+
+async def serve(settings: Settings) -> None:
+    """Run the bot until the process is asked to end (SIGTERM, SIGINT)."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    async with running(settings) as bot:
+        _LOG.info("listening", extra={"host": bot.host, "port": bot.port})
+        await ended.wait()
+        _LOG.info("ending: what is under way is finished, what is not is kept")
+    _LOG.info("ended")
+
+
+def _slack_client(
+    settings: Settings, session: aiohttp.ClientSession, timings: Timings
+) -> AsyncWebClient:
+    return AsyncWebClient(
+        token=settings.slack_bot_token.get_secret_value(),
+        base_url=settings.slack_api_url,
+        session=session,
+        timeout=max(1, round(timings.call.total_seconds())),
+        # By default it sends again after a dropped connection: a message would be posted twice.
+        retry_handlers=[],
+    )
+
+
+def _bolt(client: AsyncWebClient, routes: Routes) -> AsyncApp:
+    async def authorize() -> AuthorizeResult:
+        # One workspace: no need to ask Slack who we are before the first answer.
+        return AuthorizeResult(enterprise_id=None, team_id=None, bot_token=client.token)
+
+    bolt = AsyncApp(
+        client=client,
+        authorize=authorize,
+        # The answer leaves when the handler returns; otherwise Bolt looks for it every 10 ms.
+        process_before_response=True,
+        # What these would do is done at the front door, or never needed.
+        request_verification_enabled=False,
+        ssl_check_enabled=False,
+        url_verification_enabled=False,
+        ignoring_self_events_enabled=False,
+        attaching_function_token_enabled=False,
+        logger=logging.getLogger("slack_bolt"),
+    )
+    routes.attach(bolt)
+    return bolt
+
+
+@asynccontextmanager
+async def _listening(door: FrontDoor, host: str, port: int) -> AsyncIterator[int]:
+    runner = web.AppRunner(door.application(), access_log=None, shutdown_timeout=_LAST_ANSWERS)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()

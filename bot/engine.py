@@ -1,0 +1,342 @@
+"""What becomes of a job: one step at a time, each of them safe to die in."""
+
+import logging
+import random
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bot.clock import Clock
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.kinds import Kind, Unreadable
+from bot.model import (
+    Failure,
+    Job,
+    Patience,
+    Snapshot,
+    State,
+    Timings,
+    Verdict,
+    lateness,
+    token_hash,
+    until_next_read,
+)
+from bot.store import Store
+from bot.video_service import FAILURES, VideoService
+
+_LOG: Final = logging.getLogger(__name__)
+# What a refused read says of us rather than of what was asked for.
+_OURS: Final = frozenset({"401", "402", "403"})
+
+
+class Engine:
+    """Takes claimed jobs one step further.
+
+    ``nudge`` tells a person that a job has a question for them; it may fail without harm.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        service: VideoService,
+        kinds: Mapping[str, Kind],
+        *,
+        clock: Clock,
+        timings: Timings,
+        rng: random.Random,
+        public_url: str | None,
+        nudge: Callable[[Job], Awaitable[None]],
+    ) -> None:
+        self.due = store.jobs_due
+        self._store = store
+        self._service = service
+        self._kinds = kinds
+        self._clock = clock
+        self._timings = timings
+        self._rng = rng
+        self._public_url = public_url
+        self._nudge = nudge
+        self._odd_words: set[tuple[str, str]] = set()
+
+    async def claim(self, limit: int) -> Sequence[Job]:
+        """Lease up to ``limit`` jobs that are due."""
+        return await self._store.claim_jobs(self._clock.now(), limit)
+
+    async def next_due(self) -> datetime | None:
+        """Return when the next job is due."""
+        return await self._store.next_job_due()
+
+    async def step(self, job: Job) -> None:
+        """Take a claimed job one step further."""
+        match job.state:
+            case State.QUEUED:
+                await self._create(job)
+            case State.CREATING:
+                await self._miss(job)
+            case State.UNCONFIRMED:
+                await self._ask(job)
+            case State.RUNNING | State.OVERDUE:
+                await self._read(job)
+            case State.SUCCEEDED | State.FAILED:
+                await self._look_after(job)
+
+    # ── Creating ──────────────────────────────────────────────────────────────────────────────
+
+    async def _create(self, job: Job) -> None:
+        kind = self._kinds[job.kind]
+        try:
+            if job.attempts and await self._heal(job):
+                return
+        except OutsideError as error:
+            await self._wait_for_service(job, error)
+            return
+        token = secrets.token_urlsafe(32)
+        attempt = await self._store.begin_attempt(job, token_hash(token), self._clock.now())
+        if attempt is None:
+            return
+        body = kind.body(job.params)
+        if self._public_url is not None:
+            body["callback_url"] = f"{self._public_url}/callbacks/{token}"
+        try:
+            answer = await self._service.create(kind.path, body)
+            snapshot = kind.created(answer)
+        except Refused as error:
+            await self._end_refused(job, attempt, error)
+        except Unavailable as error:
+            await self._wait_for_service(job, error, attempt)
+        except (Uncertain, Unreadable) as error:
+            _LOG.warning("a create call got no usable answer", extra=_about(job, error))
+            await self._leave_open(job, attempt)
+        else:
+            await self._go_on(job, attempt, snapshot)
+
+    async def _go_on(self, job: Job, attempt: int, snapshot: Snapshot) -> None:
+        kind, now = self._kinds[job.kind], self._clock.now()
+        running = replace(
+            job,
+            state=State.RUNNING,
+            remote_id=snapshot.remote_id,
+            snapshot=snapshot,
+            started_at=now,
+            failures=0,
+        )
+        due_at = now + self._jittered(self._patience(job).first)
+        if not await self._store.created(running, attempt, now=now, due_at=due_at):
+            _LOG.warning("a create call named an id that is taken", extra=_about(job))
+            await self._leave_open(job, attempt)
+            return
+        _LOG.info("created", extra=_about(running))
+        if replica := kind.replica(job.params):
+            await self._store.remember_replica(replica, now)
+
+    async def _end_refused(self, job: Job, attempt: int, error: Refused) -> None:
+        failed = replace(
+            job,
+            state=State.FAILED,
+            failure=FAILURES.get(error.code, Failure.REFUSED),
+            reason=error.reason,
+        )
+        await self._end(failed, refused=attempt)
+
+    async def _wait_for_service(
+        self, job: Job, error: OutsideError, attempt: int | None = None
+    ) -> None:
+        now = self._clock.now()
+        if now - (job.asked_at or job.created_at) >= self._timings.create_within:
+            failed = replace(
+                job, state=State.FAILED, failure=Failure.UNREACHABLE, reason=error.reason
+            )
+            await self._end(failed, refused=attempt)
+            return
+        waiting = replace(job, state=State.QUEUED, failures=job.failures + 1)
+        due_at = now + self._back_off(waiting, error)
+        if attempt is None:
+            await self._store.put_back(waiting, now, due_at)
+        else:
+            await self._store.not_created(
+                waiting, attempt, outcome="unavailable", now=now, due_at=due_at
+            )
+
+    # ── Not knowing whether it was created ────────────────────────────────────────────────────
+
+    async def _miss(self, job: Job) -> None:
+        """Take up a job whose create call was cut off: what it did is not known."""
+        _LOG.warning("a create call was cut off", extra=_about(job))
+        now = self._clock.now()
+        known = await self._store.hints(job)
+        unconfirmed = replace(job, state=State.UNCONFIRMED)
+        await self._store.put_back(unconfirmed, now, now if known else self._healed_by(now))
+
+    async def _leave_open(self, job: Job, attempt: int) -> None:
+        now = self._clock.now()
+        unconfirmed = replace(job, state=State.UNCONFIRMED, failures=0)
+        await self._store.not_created(
+            unconfirmed, attempt, outcome="uncertain", now=now, due_at=self._healed_by(now)
+        )
+
+    def _healed_by(self, now: datetime) -> datetime:
+        """Return until when a callback may clear things up: without an address none will come."""
+        return now if self._public_url is None else now + self._timings.heal
+
+    async def _ask(self, job: Job) -> None:
+        """Look at what callbacks named; else ask the person, ask again, and in the end give up."""
+        now = self._clock.now()
+        look_again = self._timings.longest
+        try:
+            if await self._heal(job):
+                return
+        except OutsideError as error:
+            job = replace(job, failures=job.failures + 1)
+            look_again = self._back_off(job, error)
+        asked_at = job.asked_at or now
+        if job.asked > 1 and now >= asked_at + self._timings.give_up:
+            await self._end(replace(job, state=State.FAILED, failure=Failure.UNANSWERED))
+            return
+        asks = not job.asked or (job.asked == 1 and now >= asked_at + self._timings.ask_again)
+        if asks:
+            job, asked_at = replace(job, asked=job.asked + 1, asked_at=now), now
+        wait = self._timings.ask_again if job.asked == 1 else self._timings.give_up
+        due_at = min(asked_at + wait, now + look_again)
+        if await self._store.put_back(job, now, due_at) and asks:
+            await self._nudge(job)
+
+    async def _heal(self, job: Job) -> bool:
+        """Check the ids that something named for this job's attempts; return whether it moved on.
+
+        Raises:
+            OutsideError: the service could not be asked.
+        """
+        kind = self._kinds[job.kind]
+        for attempt in await self._store.hints(job):
+            remote_id = attempt.hint or ""
+            try:
+                snapshot = kind.read(await self._service.read(kind.path, remote_id), remote_id)
+            except Unreadable as error:
+                raise Unavailable(str(error)) from error
+            except Refused as error:
+                if error.code in _OURS:
+                    raise
+                await self._store.drop_hint(attempt)
+                continue
+            now = self._clock.now()
+            if kind.matches(job.params, snapshot):
+                if await self._store.adopt(_with(job, snapshot, now), attempt, now):
+                    _LOG.info("found what a create call made", extra=_about(job))
+                    return True
+                current = await self._store.job(job.id)
+                if current is None or current.claim != job.claim:
+                    return True  # somebody else has it now, and the hint with it
+            _LOG.warning("a named id is not what was asked for", extra=_about(job))
+            await self._store.drop_hint(attempt)
+        return False
+
+    async def _look_after(self, job: Job) -> None:
+        """Look at what was named for a job after its end: its card tells of it."""
+        now = self._clock.now()
+        try:
+            if not await self._heal(job):
+                await self._store.put_back(job, now, None)
+        except OutsideError as error:
+            waiting = replace(job, failures=job.failures + 1)
+            await self._store.put_back(waiting, now, now + self._back_off(waiting, error))
+
+    # ── Reading ───────────────────────────────────────────────────────────────────────────────
+
+    async def _read(self, job: Job) -> None:
+        kind, remote_id = self._kinds[job.kind], job.remote_id or ""
+        try:
+            if job.attempts > 1 and await self._heal(job):
+                return
+            snapshot = kind.read(await self._service.read(kind.path, remote_id), remote_id)
+        except (OutsideError, Unreadable) as error:
+            await self._go_without(job, error)
+            return
+        match snapshot.verdict:
+            case Verdict.SUCCEEDED:
+                await self._end(replace(job, state=State.SUCCEEDED, snapshot=snapshot))
+            case Verdict.FAILED:
+                await self._end(
+                    replace(
+                        job,
+                        state=State.FAILED,
+                        failure=Failure.BROKEN,
+                        reason=snapshot.reason,
+                        snapshot=snapshot,
+                    )
+                )
+            case Verdict.GOING:
+                self._notice(kind, snapshot)
+                await self._wait(replace(job, snapshot=snapshot, failures=0))
+
+    async def _go_without(self, job: Job, error: OutsideError | Unreadable) -> None:
+        """Go on without a read. An id that the service does not know may be too new for it."""
+        if isinstance(error, Refused) and error.code not in _OURS:
+            if job.late:
+                await self._end(
+                    replace(job, state=State.FAILED, failure=Failure.FORGOTTEN, reason=error.reason)
+                )
+            else:
+                await self._wait(job)
+            return
+        waiting = replace(job, failures=job.failures + 1)
+        await self._wait(waiting, at_least=self._back_off(waiting, error))
+
+    async def _wait(self, job: Job, at_least: timedelta = timedelta(0)) -> None:
+        now, patience = self._clock.now(), self._patience(job)
+        if now - (job.started_at or job.created_at) >= patience.end:
+            await self._end(replace(job, state=State.FAILED, failure=Failure.ENDLESS))
+            return
+        state, late = lateness(job, patience, now)
+        going = replace(job, state=state, late=late, read_at=now)
+        wait = max(until_next_read(going, self._timings, patience, now), at_least)
+        await self._store.put_back(going, now, now + self._jittered(wait))
+
+    def _notice(self, kind: Kind, snapshot: Snapshot) -> None:
+        word = (kind.name, snapshot.status.casefold())
+        if snapshot.status.casefold() not in kind.going and word not in self._odd_words:
+            self._odd_words.add(word)
+            _LOG.warning(
+                "the service uses an unknown status", extra={"kind": kind.name, "status": word[1]}
+            )
+
+    # ── Parts of the above ────────────────────────────────────────────────────────────────────
+
+    async def _end(self, job: Job, refused: int | None = None) -> None:
+        if await self._store.end(job, self._clock.now(), refused):
+            _LOG.info("ended", extra=_about(job))
+
+    def _patience(self, job: Job) -> Patience:
+        hours = self._kinds[job.kind].takes == "hours"
+        return self._timings.hours if hours else self._timings.minutes
+
+    def _jittered(self, wait: timedelta) -> timedelta:
+        return self._timings.jittered(wait, self._rng)
+
+    def _back_off(self, job: Job, error: Exception) -> timedelta:
+        asked_for = error.retry_after if isinstance(error, Unavailable) else None
+        return self._jittered(asked_for or self._timings.back_off(job.failures))
+
+
+def _with(job: Job, snapshot: Snapshot, now: datetime) -> Job:
+    """Return the job with what one of its create calls was found to have made."""
+    if job.remote_id is None and not job.state.ended:
+        return replace(
+            job,
+            state=State.RUNNING,
+            remote_id=snapshot.remote_id,
+            snapshot=snapshot,
+            started_at=now,
+            failures=0,
+        )
+    return replace(job, strays=(*job.strays, snapshot.remote_id), failures=0, read_at=now)
+
+
+def _about(job: Job, error: Exception | None = None) -> dict[str, str]:
+    about = {"job": job.id, "kind": job.kind, "state": job.state.value}
+    if job.remote_id:
+        about["remote_id"] = job.remote_id
+    if error is not None:
+        about["reason"] = str(error)
+    return about

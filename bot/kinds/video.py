@@ -1,0 +1,156 @@
+"""Videos: a replica speaks a script."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from pydantic import Field, field_validator
+
+from bot.kinds import Unreadable
+from bot.kinds.wire import Answer, Text
+from bot.links import BadLink, check_link
+from bot.model import Snapshot, Verdict
+
+_READY: Final = frozenset({"ready", "completed", "done", "succeeded", "success", "finished"})
+_BROKEN: Final = frozenset({"error", "failed", "deleted", "cancelled", "canceled", "rejected"})
+BACKGROUNDS: Final = ("background_url", "background_source_url")
+FIELDS: Final = ("replica_id", "script", "video_name", *BACKGROUNDS)
+MAX_SCRIPT: Final = 3000
+MAX_NAME: Final = 100
+_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,149}")
+_FACTS: Final = (
+    "status_details",
+    "hosted_url",
+    "download_url",
+    "stream_url",
+    "created_at",
+    "updated_at",
+    "script",
+    "video_name",
+)
+
+
+class _Video(Answer):
+    """Both answers of the service about a video: the fields of its interface's video table."""
+
+    video_id: Text = ""
+    video_name: Text = ""
+    status: Text = ""
+    status_details: Text = ""
+    hosted_url: Text = ""
+    download_url: Text = ""
+    stream_url: Text = ""
+    created_at: Text = ""
+    updated_at: Text = ""
+    data: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _object(cls, value: Any) -> Any:  # noqa: ANN401 - any JSON
+        return value if isinstance(value, dict) else {}
+
+    @property
+    def script(self) -> str:
+        """The script that was used, where the service says."""
+        script = self.data.get("script")
+        return script if isinstance(script, str) else ""
+
+
+class Invalid(ValueError):
+    """A form has mistakes: a sentence for each field that says what would be right."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__("the form has mistakes")
+        self.errors = errors
+
+
+def is_replica_id(text: str) -> bool:
+    """Return whether ``text`` can be a replica's id: one word, short enough for a form's option."""
+    return _ID.fullmatch(text) is not None
+
+
+def parse(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of a video from the fields of a form, which have the same names.
+
+    Raises:
+        Invalid: with a sentence for each field that is wrong.
+    """
+    errors: dict[str, str] = {}
+    given = {name: value for name in FIELDS if (value := fields.get(name, "").strip())}
+    replica_id, script = given.get("replica_id", ""), given.get("script", "")
+    if not replica_id:
+        errors["replica_id"] = "Which replica speaks? Choose one, or paste its id."
+    elif not is_replica_id(replica_id):
+        errors["replica_id"] = (
+            "A replica's id is one word of letters and digits, as the service shows it."
+        )
+    if not script:
+        errors["script"] = "What should be said? The script has no words yet."
+    elif len(script) > MAX_SCRIPT:
+        errors["script"] = f"The script has {len(script):,} characters; {MAX_SCRIPT:,} fit."
+    if len(given.get("video_name", "")) > MAX_NAME:
+        errors["video_name"] = f"A name has at most {MAX_NAME} characters."
+    params = dict(given)
+    backgrounds = [name for name in BACKGROUNDS if name in given]
+    for name in backgrounds:
+        try:
+            params[name] = check_link(given[name])
+        except BadLink as error:
+            errors[name] = str(error)
+    if len(backgrounds) > 1:
+        errors[backgrounds[-1]] = "A video has one background: a web page or a video file."
+    wanted = fields.get("background", "")
+    if wanted in BACKGROUNDS and wanted not in given:
+        errors[wanted] = "Which one? Paste its link, or choose no background."
+    if errors:
+        raise Invalid(errors)
+    return params
+
+
+class Video:
+    """The ``Kind`` of videos: its parameters are the fields of the create request."""
+
+    name: Final = "video"
+    path: Final = "/v2/videos"
+    id_field: Final = "video_id"
+    takes: Literal["minutes", "hours"] = "minutes"
+    going = frozenset({"queued", "generating", "processing", "started"})
+    kept = frozenset({"replica_id"})
+
+    def body(self, params: Mapping[str, str]) -> dict[str, str]:
+        """Return the body of the create call: parameters have the service's own names."""
+        return dict(params)
+
+    def created(self, answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
+        """Return what the create call says; its status ends nothing, that takes a read."""
+        video = _Video.of(answer)
+        if not video.video_id:
+            raise Unreadable("the answer names no video_id")
+        return Snapshot(video.video_id, video.status, Verdict.GOING, facts=video.facts(*_FACTS))
+
+    def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
+        """Return what a read says. A word that is not known means that it is still going."""
+        video = _Video.of(answer)
+        if not video.status:
+            raise Unreadable("the answer has no status")
+        if video.video_id not in {"", remote_id}:
+            raise Unreadable("the answer is about another video")
+        word = video.status.casefold()
+        verdict, reason = Verdict.GOING, ""
+        if word in _READY:
+            verdict = Verdict.SUCCEEDED
+        elif word in _BROKEN:
+            verdict = Verdict.FAILED
+            reason = video.status_details
+        return Snapshot(remote_id, video.status, verdict, reason, video.facts(*_FACTS))
+
+    def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:
+        """Return whether the script is the same; where the service does not say it, the name."""
+        if script := snapshot.facts.get("script"):
+            return script.split() == params.get("script", "").split()
+        name = snapshot.facts.get("video_name")
+        return name is not None and name == params.get("video_name")
+
+    def replica(self, params: Mapping[str, str]) -> str | None:
+        """Return the id of the replica that speaks."""
+        return params.get("replica_id")

@@ -1,0 +1,55 @@
+"""What the service's answers have in common: lenient models, and times in whatever shape."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from bot.kinds import Unreadable
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - any JSON
+    return value.strip() if isinstance(value, str) else ""
+
+
+Text = Annotated[str, BeforeValidator(_text)]
+"""A field that may be null, missing, empty or of another type: then it is ""."""
+
+
+class Answer(BaseModel):
+    """An answer of the service: an object, of whose fields some are known."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    @classmethod
+    def of(cls, answer: Any) -> Self:  # noqa: ANN401 - any JSON
+        """Read it.
+
+        Raises:
+            Unreadable: it is not an object.
+        """
+        try:
+            return cls.model_validate(answer)
+        except ValidationError as error:
+            raise Unreadable("the answer is not the object that was expected") from error
+
+    def facts(self, *names: str) -> Mapping[str, str]:
+        """Return those of the named fields that say something."""
+        return {name: value for name in names if (value := getattr(self, name))}
+
+
+def moment(text: str) -> datetime | None:
+    """Return a time that the service wrote, or None where it cannot be read.
+
+    Seen so far: ISO 8601 with and without zone, and the format of HTTP dates. Without a zone it is
+    taken as UTC.
+    """
+    for parse in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            found = parse(text)
+        except ValueError:
+            continue
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    return None

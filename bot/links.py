@@ -1,0 +1,168 @@
+"""Links that people give us: checked before they are sent on, and shown safely; none is opened."""
+
+import re
+import unicodedata
+from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from typing import Final
+from urllib.parse import quote
+
+import httpx
+
+_LONGEST: Final = 2000  # more is not safe to hand to every server and browser
+_LONGEST_HOST: Final = 253
+_SHOWN: Final = 60
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_PORTS: Final = {80, 443, 8080, 8443}
+
+# re.ASCII: to re.IGNORECASE alone, "http" with a long s (U+017F) is https.
+_LINK: Final = re.compile(
+    r"(?P<scheme>https?)://(?P<authority>[^/?#]*)(?P<rest>.*)",
+    re.ASCII | re.DOTALL | re.IGNORECASE,
+)
+_AUTHORITY: Final = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(:(?P<port>[0-9]{0,5}))?")
+_LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+# A name whose last label reads as a number is an IPv4 address to browsers (WHATWG URL, 3.5).
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
+# What RFC 3986 gives no place in a link, and a percent sign that encodes nothing.
+_UNENCODED: Final = re.compile(r"[^!#-;=?-Z\[\]_a-z~%]|%(?![0-9A-Fa-f]{2})")
+
+# Last labels that mean nothing, or something else, outside one network: first those reserved by
+# RFC 6761, 6762, 7686, 8375 and 9476, then those that routers and offices use.
+_PRIVATE_NAMES: Final = {
+    *("alt", "arpa", "example", "invalid", "local", "localhost", "onion", "test"),
+    *("corp", "home", "internal", "intranet", "lan", "localdomain", "private"),
+}
+# What ipaddress calls global, in some version of Python, and what is not the address of one host.
+_NOT_PUBLIC: Final[tuple[IPv4Network | IPv6Network, ...]] = (
+    IPv4Network("192.0.0.0/24"),  # IETF protocols
+    IPv4Network("192.88.99.0/24"),  # 6to4 relays
+    IPv4Network("224.0.0.0/4"),  # multicast
+    IPv6Network("2001::/23"),  # IETF protocols, among them Teredo, which wraps an IPv4 address
+    IPv6Network("2001:db8::/32"),  # documentation
+    IPv6Network("2002::/16"),  # 6to4, which wraps an IPv4 address
+    IPv6Network("3fff::/20"),  # documentation
+)
+# All of IPv6 that is handed out to hosts: mapped IPv4, NAT64 and local ranges lie outside.
+_UNICAST: Final = IPv6Network("2000::/3")
+
+_NOT_A_HOST: Final = (
+    "The host in the link (after ://) is not a valid name. Check it for typing mistakes."
+)
+_NOT_PUBLIC_ADDRESS: Final = (
+    "The address in the link is not one on the public internet, or not in its plain form. "
+    "Give a link with a name, like https://example.com/video.mp4."
+)
+
+
+class BadLink(ValueError):
+    """The link cannot be used; ``str()`` is a sentence to show under the form field."""
+
+
+def check_link(text: str) -> str:
+    """Return ``text`` as a plain ASCII link to a public host; whether it opens is not tried.
+
+    Spaces around are dropped, scheme and host are lower-case, international host names are in
+    punycode, a default port is left out, and characters that have no place in a link are
+    percent-encoded. What comes out comes out the same when it is put in again.
+
+    Raises:
+        BadLink: if it is not an http or https link to a public name or address on port 80, 443,
+            8080 or 8443, or if it has more than 2,000 characters.
+    """
+    text = text.strip()
+    if not text:
+        raise BadLink("There is no link here. Paste one that starts with https://.")
+    if " " in text or "\\" in text or not text.isprintable():
+        raise BadLink(
+            "The link has a space, a line break, a backslash or an invisible character in it. "
+            "Copy it again, in one piece."
+        )
+    parts = _LINK.fullmatch(text)
+    if parts is None:
+        raise BadLink("This is not a web link. Give the whole of it, starting with https://.")
+    if "@" in parts["authority"]:
+        raise BadLink(
+            "The link has a user name or password in it (the part before @). "
+            "Give one that opens without."
+        )
+    authority = _AUTHORITY.fullmatch(parts["authority"])
+    if authority is None:
+        raise BadLink(_NOT_A_HOST)
+    scheme = parts["scheme"].lower()
+    host = _host(authority["host"])
+    port = _port(authority["port"], scheme)
+    rest = parts["rest"] if parts["rest"].startswith("/") else "/" + parts["rest"]
+    rest = _UNENCODED.sub(lambda found: quote(found[0], safe=""), rest)
+    link = f"{scheme}://{host}{port}{rest}"
+    if len(link) > _LONGEST:
+        raise BadLink(f"The link has more than {_LONGEST:,} characters. Give a shorter one.")
+    return link
+
+
+def show_link(link: str) -> str:
+    """Return the host and path of ``link`` for people to read, at most 60 characters.
+
+    Query, fragment, user name and password are left out: they can be as good as a key.
+    """
+    place = re.sub(r"[?#].*", "", link, flags=re.DOTALL)
+    place = re.sub(r"^[^/]*://([^/]*@)?", "", place).rstrip("/")
+    if len(place) <= _SHOWN:
+        return place
+    # Both ends say something: the host, and the name of the file.
+    return place[: _SHOWN // 2 - 1] + "…" + place[-(_SHOWN // 2) :]
+
+
+def _host(text: str) -> str:
+    if not text:
+        raise BadLink("The link names no host. It should look like https://example.com/video.mp4.")
+    if text.startswith("["):
+        return f"[{_address(IPv6Address, text[1:-1])}]"
+    host = _ascii_host(text).removesuffix(".")
+    labels = host.split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        # Strict: of all the ways to write an IPv4 address only four plain numbers pass.
+        return _address(IPv4Address, host)
+    if len(host) > _LONGEST_HOST or not all(map(_LABEL.fullmatch, labels)):
+        raise BadLink(_NOT_A_HOST)
+    if len(labels) == 1 or labels[-1] in _PRIVATE_NAMES:
+        raise BadLink(
+            "The link leads to a name that exists only inside one network. "
+            "Give one that anybody on the internet can open."
+        )
+    return host
+
+
+def _ascii_host(text: str) -> str:
+    if len(text) > _LONGEST_HOST:
+        raise BadLink(_NOT_A_HOST)
+    # NFKC makes plain ones of the full-width letters, digits and dots that some keyboards write.
+    host = unicodedata.normalize("NFKC", text).lower()
+    if host.isascii():
+        return host
+    try:
+        return httpx.URL(scheme="https", host=host).raw_host.decode("ascii")
+    except httpx.InvalidURL:
+        raise BadLink(_NOT_A_HOST) from None
+
+
+def _address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> str:
+    try:
+        address = kind(text)
+    except AddressValueError:
+        raise BadLink(_NOT_PUBLIC_ADDRESS) from None
+    if (
+        not address.is_global
+        or (isinstance(address, IPv6Address) and address not in _UNICAST)
+        or any(address in network for network in _NOT_PUBLIC)
+        or "%" in text  # a zone, which has a meaning on one machine only
+    ):
+        raise BadLink(_NOT_PUBLIC_ADDRESS)
+    return str(address)
+
+
+def _port(text: str | None, scheme: str) -> str:
+    if not text or int(text) == _DEFAULT_PORTS[scheme]:
+        return ""
+    if int(text) not in _PORTS:
+        raise BadLink("The port in the link must be 80, 443, 8080 or 8443. Best leave it out.")
+    return f":{int(text)}"

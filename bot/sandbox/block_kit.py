@@ -1,0 +1,263 @@
+"""The judge of Block Kit: what Slack would turn down in a message, a view or a list of options.
+
+The package ``blockkit`` knows the limits of every block and element. The JSON of a block is turned
+into its classes here, guided by their own type annotations, and each object is asked to validate
+itself. What that package does not see, and the few things it wrongly refuses, are added below it.
+"""
+
+import functools
+import inspect
+import json
+import re
+import typing
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol, TypeAlias
+
+from blockkit import core
+
+Json: TypeAlias = dict[str, Any]
+
+#: Slack cuts or refuses longer text; its own advice is to stay below.
+TEXT_LIMIT: Final = 4_000
+OPTIONS_LIMIT: Final = 100
+_BLOCKS_PER_MESSAGE: Final = 50
+_FIELDS_PER_SECTION: Final = 10
+_FIELD_LENGTH: Final = 2_000
+_VIEW_BYTES: Final = 250_000
+_MARKDOWN_LENGTH: Final = 12_000
+# Slack answers msg_blocks_too_long but writes no number down: this one is what people have met.
+_BLOCK_TEXT_LENGTH: Final = 13_200
+# The package takes an empty list for no list at all.
+_NEVER_EMPTY: Final = frozenset(
+    {"actions", "context", "rich_text", "overflow", "radio_buttons", "checkboxes"}
+)
+_NUMBER_KEYS: Final = frozenset({"initial_value", "min_value", "max_value"})
+_LINK_KEYS: Final = frozenset({"url", "image_url", "thumbnail_url", "title_url", "video_url"})
+
+
+def judge_message(text: str | None, blocks: list[Json] | None) -> list[str]:
+    """Return what Slack would complain of in a message; an empty list means it is good."""
+    blocks = blocks or []
+    complaints = [] if (text or "").strip() or blocks else ["it has neither text nor blocks"]
+    if len(text or "") > TEXT_LIMIT:
+        complaints.append(f"text: longer than {TEXT_LIMIT} characters")
+    if len(blocks) > _BLOCKS_PER_MESSAGE:
+        complaints.append(f"blocks: more than {_BLOCKS_PER_MESSAGE}")
+    if any(each.get("type") == "file_input" for each in _objects(blocks)):
+        complaints.append("blocks: file_input stands in modals only")
+    words = [each["text"] for each in _objects(blocks) if isinstance(each.get("text"), str)]
+    if sum(map(len, words)) > _BLOCK_TEXT_LENGTH:
+        complaints.append(f"blocks: more than {_BLOCK_TEXT_LENGTH} characters in all")
+    message = {"text": text, "blocks": blocks} if blocks else {"text": text or "-"}
+    return complaints + _judge(message, _class_named("Message"), "message") + _unseen(blocks)
+
+
+def judge_view(view: Json) -> list[str]:
+    """Return what Slack would complain of in a modal or Home tab; empty means it is good."""
+    if view.get("type") not in {"modal", "home"}:
+        return [f"view: type is {view.get('type')!r}, not modal or home"]
+    surface = _class_named("Modal" if view["type"] == "modal" else "Home")
+    blocks = view.get("blocks")
+    if not isinstance(blocks, list):
+        return ["view.blocks: must be a list"]
+    complaints = _judge(view, surface, "view") + _unseen(blocks)
+    inputs = any(isinstance(each, dict) and each.get("type") == "input" for each in blocks)
+    if view["type"] == "modal" and inputs and not view.get("submit"):
+        complaints.append("view.submit: needed because there are inputs")
+    if not isinstance(view.get("private_metadata", ""), str):
+        complaints.append("view.private_metadata: must be a string")
+    if len(json.dumps(view)) > _VIEW_BYTES:
+        complaints.append(f"view: larger than {_VIEW_BYTES} bytes")
+    if sum(bool(each.get("focus_on_load")) for each in _objects(blocks)) > 1:
+        complaints.append("view.blocks: focus_on_load more than once")
+    return complaints
+
+
+def judge_options(answer: Json) -> list[str]:
+    """Return what Slack would complain of in an answer to ``block_suggestion``."""
+    if not isinstance(answer.get("options", answer.get("option_groups")), list):
+        return ["options: must be a list"]
+    complaints = []
+    for key, name in (("options", "Option"), ("option_groups", "OptionGroup")):
+        offered = answer.get(key, [])
+        if len(offered) > OPTIONS_LIMIT:
+            complaints.append(f"{key}: more than {OPTIONS_LIMIT}")
+        for index, each in enumerate(offered):
+            complaints += _judge(each, _class_named(name), f"{key}[{index}]")
+    return complaints
+
+
+class _Checked(Protocol):
+    """As much of the package's untyped base class as is used here."""
+
+    def validate(self) -> object:
+        """Raise where the object breaks one of Slack's rules."""
+
+
+# One of the package's classes, called with the keys of the JSON object as keyword arguments.
+_Class: TypeAlias = Callable[..., _Checked]
+
+
+def _class_named(name: str) -> _Class:
+    found: _Class = getattr(core, name)
+    return found
+
+
+@functools.cache
+def _parameters(cls: _Class) -> dict[str, Any]:
+    """Return the annotation of each key that an object of ``cls`` may have."""
+    hints = typing.get_type_hints(cls.__init__)
+    return {name: hints[name] for name in inspect.signature(cls).parameters}
+
+
+def _classes_in(annotation: object) -> Iterator[_Class]:
+    """Yield the package's classes that an annotation such as ``list[Option] | None`` names."""
+    if isinstance(annotation, type) and issubclass(annotation, core.Component):
+        yield annotation
+    for each in typing.get_args(annotation):
+        yield from _classes_in(each)
+
+
+@functools.cache
+def _type_of(cls: _Class) -> str | None:
+    """Return the ``type`` that marks objects of ``cls``, or None for those without one."""
+    fields: dict[str, Any] = vars(cls()).get("_fields", {})
+    return str(fields["type"].value) if "type" in fields else None
+
+
+def _judge(value: Json, cls: _Class, path: str) -> list[str]:
+    complaints: list[str] = []
+    _build(value, cls, path, complaints)
+    return complaints
+
+
+def _build(value: Json, cls: _Class, path: str, complaints: list[str]) -> _Checked | None:
+    """Turn a JSON object into ``cls`` and add to ``complaints`` what is wrong inside it."""
+    keys = _parameters(cls)
+    arguments: dict[str, Any] = {}
+    before = len(complaints)
+    for key, inner in value.items():
+        if key == "type" and "type" not in keys:
+            continue
+        if key not in keys:
+            complaints.append(f"{path}.{key}: unknown key")
+        elif inner is not None and not _excepted(value, key, inner):
+            wanted = tuple(_classes_in(keys[key]))
+            arguments[key] = _convert(inner, wanted, f"{path}.{key}", complaints)
+    if len(complaints) > before:
+        # A part is missing now, and the whole would only complain of that.
+        return None
+    try:
+        if value.get("type") == "number_input":
+            _numbers(arguments)
+        built = cls(**arguments)
+        built.validate()
+    except (core.FieldValidationError, core.ComponentValidationError) as error:
+        complaints.append(f"{path}: {error}")
+    except (AttributeError, TypeError, ValueError, KeyError) as error:
+        # The package takes some shapes for granted and trips over others.
+        complaints.append(f"{path}: {type(error).__name__}: {error}")
+    else:
+        return built
+    return None
+
+
+def _convert(value: object, wanted: tuple[_Class, ...], path: str, complaints: list[str]) -> object:
+    if not wanted:
+        return value
+    if isinstance(value, list):
+        return [
+            _convert(each, wanted, f"{path}[{index}]", complaints)
+            for index, each in enumerate(value)
+        ]
+    if not isinstance(value, dict):
+        complaints.append(f"{path}: must be an object, not {value!r:.40}")
+        return None
+    cls = _choose(value, wanted)
+    if cls is None:
+        complaints.append(f"{path}: an object of type {value.get('type')!r} cannot stand here")
+        return None
+    return _build(value, cls, path, complaints)
+
+
+def _choose(value: Json, wanted: tuple[_Class, ...]) -> _Class | None:
+    kind = value.get("type")
+    if kind in {"plain_text", "mrkdwn"}:
+        kind = "plain_text"
+    return next((each for each in wanted if _type_of(each) == kind), None)
+
+
+def _excepted(value: Json, key: str, inner: object) -> bool:
+    """Say whether the package is wrong to refuse this, or would misread it: it is left out."""
+    if key == "min_query_length":
+        return inner == 0  # Slack shows a list at once; the package wants 1 or more
+    if key == "initial_value" and value.get("type") == "url_text_input":
+        return isinstance(inner, str)  # the package stops at 74 characters, Slack does not
+    # Slack takes these when empty, and sends them back so.
+    return inner == "" and key in {"private_metadata", "callback_id", "external_id"}
+
+
+def _numbers(arguments: Json) -> None:
+    """Turn the strings of a number_input into numbers: Slack wants strings, the package numbers.
+
+    Raises:
+        TypeError: One is no string.
+        ValueError: One is no number.
+    """
+    for key in _NUMBER_KEYS & arguments.keys():
+        written = arguments[key]
+        if not isinstance(written, str):
+            raise TypeError(f"{key} must be a string")
+        arguments[key] = int(written) if re.fullmatch(r"-?\d+", written) else float(written)
+
+
+def _unseen(blocks: list[Any]) -> list[str]:
+    """Return complaints about what ``blockkit`` does not look at, in messages and views alike."""
+    complaints = []
+    top = [each for each in blocks if isinstance(each, dict)]
+    complaints += [
+        f"blocks: block_id {name!r} stands twice"
+        for name, times in Counter(each.get("block_id") for each in top).items()
+        if name and times > 1
+    ]
+    for index, block in enumerate(top):
+        path = f"blocks[{index}]"
+        names = Counter(each.get("action_id") for each in _objects(block))
+        complaints += [
+            f"{path}: action_id {name!r} stands twice"
+            for name, times in names.items()
+            if name and times > 1
+        ]
+        fields = block.get("fields") or []
+        if len(fields) > _FIELDS_PER_SECTION:
+            complaints.append(f"{path}.fields: more than {_FIELDS_PER_SECTION}")
+        if any(len(str(each.get("text"))) > _FIELD_LENGTH for each in _objects(fields)):
+            complaints.append(f"{path}.fields: one is longer than {_FIELD_LENGTH} characters")
+    complaints += [
+        f"blocks: a {each.get('type')} without {key}"
+        for each in _objects(blocks)
+        for key in ("elements", "options")
+        if each.get(key) == [] and each.get("type") in _NEVER_EMPTY
+    ]
+    markdown = (str(each.get("text")) for each in top if each.get("type") == "markdown")
+    if sum(map(len, markdown)) > _MARKDOWN_LENGTH:
+        complaints.append(f"blocks: more than {_MARKDOWN_LENGTH} characters of markdown")
+    complaints += [
+        f"blocks: {key} {link!r:.60} is no http(s) link"
+        for each in _objects(blocks)
+        for key, link in each.items()
+        if key in _LINK_KEYS and not re.match(r"https?://[^\s/]|mailto:", str(link))
+    ]
+    return complaints
+
+
+def _objects(value: object) -> Iterator[Json]:
+    """Yield every JSON object inside ``value``, itself included."""
+    if isinstance(value, dict):
+        yield value
+        for each in value.values():
+            yield from _objects(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _objects(each)

@@ -1,0 +1,83 @@
+"""A clock that is pushed by hand, for tests and for trying long waits in a moment."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+
+class ManualClock:
+    """A clock that stands still until ``advance`` pushes it.
+
+    Whoever does work in the background registers with ``settles_with`` a coroutine function that
+    returns once its work at hand is done and says whether there was any; ``advance`` stops at each
+    moment that somebody waits for and lets all of it settle before it goes on.
+    """
+
+    def __init__(self, start: datetime = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)) -> None:
+        self._now = start
+        self._waiting: dict[asyncio.Event, datetime] = {}
+        self._waits: set[tuple[asyncio.Event, asyncio.Event]] = set()
+        self._workers: list[Callable[[], Awaitable[bool]]] = []
+
+    def now(self) -> datetime:
+        """Return the moment that the clock stands at."""
+        return self._now
+
+    async def wait(self, event: asyncio.Event, until: datetime | None = None) -> None:
+        """Return when ``event`` is set or the clock was pushed to ``until``."""
+        if event.is_set() or (until is not None and until <= self._now):
+            # Give way even so: a loop that waits for nothing must not starve the others.
+            await asyncio.sleep(0)
+            return
+        alarm = asyncio.Event()
+        if until is not None:
+            self._waiting[alarm] = until
+        self._waits.add((event, alarm))
+        waits = [asyncio.ensure_future(each.wait()) for each in (event, alarm)]  # noqa: TID251
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiting.pop(alarm, None)
+            self._waits.discard((event, alarm))
+            for each in waits:
+                each.cancel()
+            await asyncio.wait(waits)
+
+    def settles_with(self, worker: Callable[[], Awaitable[bool]]) -> Callable[[], None]:
+        """Let ``settle`` wait for ``worker`` too; call what is returned to undo it."""
+        self._workers.append(worker)
+        return lambda: self._workers.remove(worker)
+
+    async def settle(self) -> None:
+        """Return when nobody registered has anything left to do at this moment."""
+        while (  # noqa: ASYNC110 - no event tells that everybody is at rest
+            self._anyone_waking() or any([await worker() for worker in tuple(self._workers)])
+        ):
+            await asyncio.sleep(0)
+
+    async def advance(self, by: timedelta) -> None:
+        """Push the clock, stopping wherever somebody waits, and let all work settle."""
+        target = self._now + by
+        await self.settle()
+        while (due := min(self._waiting.values(), default=target)) < target:
+            self._now = max(self._now, due)
+            self._ring()
+            await self.settle()
+        self._now = target
+        self._ring()
+        await self.settle()
+
+    def set(self, moment: datetime) -> None:
+        """Put the clock to ``moment``, backwards too, as a person or a time server may."""
+        self._now = moment
+        self._ring()
+
+    def _anyone_waking(self) -> bool:
+        """Return whether somebody's wait is over who has not gone on yet."""
+        return any(event.is_set() or alarm.is_set() for event, alarm in self._waits)
+
+    def _ring(self) -> None:
+        for alarm, until in tuple(self._waiting.items()):
+            if until <= self._now:
+                del self._waiting[alarm]
+                alarm.set()

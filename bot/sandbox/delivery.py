@@ -1,0 +1,178 @@
+"""The requests that Slack sends to a bot when somebody does something, signed, over real HTTP."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlencode
+
+import aiohttp
+
+from bot.sandbox.block_kit import Json
+from bot.sandbox.form import ClientRefusal, elements
+from bot.sandbox.slack import SandboxSlack
+from bot.sandbox.workspace import APP, TEAM, Channel, User
+
+TOKEN: Final = "verification-token"
+_FORM: Final = "application/x-www-form-urlencoded"
+# In real time, as Slack counts it.
+_PATIENCE: Final = timedelta(seconds=3)
+_SENT_OF_BUTTON: Final = ("type", "action_id", "text", "value", "style", "url")
+
+
+class AppMistake(Exception):
+    """The bot answered with something that Slack would not have taken."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the bot answered to a request.
+
+    ``status`` is None where nothing was sent or nothing came back within three seconds. ``dialog``
+    is the text of the confirmation dialog that came before.
+    """
+
+    status: int | None
+    body: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    elapsed: timedelta = timedelta(0)
+    dialog: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Say whether it was a 200 in time."""
+        return self.status == HTTPStatus.OK
+
+    @property
+    def json(self) -> Json | None:
+        """Return the body as a JSON object, or None if it is none."""
+        try:
+            value = json.loads(self.body)
+        except ValueError:
+            return None
+        return value if isinstance(value, dict) else None
+
+
+async def deliver(
+    slack: SandboxSlack,
+    body: bytes,
+    content_type: str = _FORM,
+    *,
+    timestamp: str | None = None,
+    signature: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    retry: int = 0,
+) -> Answer:
+    """Send raw bytes to the bot's request URL.
+
+    Args:
+        slack: whose signing secret and request URL are used.
+        body: what to send.
+        content_type: what it is said to be.
+        timestamp: seconds since 1970 for the signature; by default what the clock shows.
+        signature: goes in place of the right one.
+        headers: go over those that Slack sends.
+        retry: says that Slack sends it again, for the n-th time.
+
+    Raises:
+        RuntimeError: there is no request URL yet, or the workspace is not started.
+    """
+    if not slack.request_url:
+        raise RuntimeError("set the workspace's request_url first")
+    stamp = timestamp or timestamp_of(slack)
+    sent = {
+        "Content-Type": content_type,
+        "User-Agent": "Slackbot 1.0 (+https://api.slack.com/robots)",
+        "X-Slack-Request-Timestamp": stamp,
+        "X-Slack-Signature": signature or _signature(slack.signing_secret, stamp, body),
+    }
+    if retry:
+        sent |= {"X-Slack-Retry-Num": str(retry), "X-Slack-Retry-Reason": "http_timeout"}
+    sent |= headers or {}
+    began = time.monotonic()
+    status, text, received = None, "", {}
+    try:
+        async with (
+            asyncio.timeout(_PATIENCE.total_seconds()),
+            slack.session.post(
+                slack.request_url, data=body, headers=sent, allow_redirects=False
+            ) as response,
+        ):
+            text = await response.text()
+            status, received = response.status, dict(response.headers)
+    except (TimeoutError, aiohttp.ClientError):
+        pass
+    return Answer(status, text, received, timedelta(seconds=time.monotonic() - began))
+
+
+async def interact(slack: SandboxSlack, payload: Json) -> Answer:
+    """Send the payload of an interaction."""
+    return await deliver(slack, encoded(payload))
+
+
+def encoded(payload: Json) -> bytes:
+    """Return the payload of an interaction as the form that Slack puts it into."""
+    return urlencode({"payload": json.dumps(payload)}).encode()
+
+
+def interaction(slack: SandboxSlack, user: User, kind: str, place: Channel | None) -> Json:
+    """Return what the payloads of all interactions begin with, a fresh trigger among it."""
+    return {
+        "type": kind,
+        "token": TOKEN,
+        "api_app_id": APP,
+        "team": {"id": TEAM, "domain": "sandbox"},
+        "enterprise": None,
+        "is_enterprise_install": False,
+        "user": {"id": user.id, "username": user.name, "name": user.name, "team_id": TEAM},
+        "trigger_id": slack.new_trigger(user.id, place.id if place else None),
+    }
+
+
+def find_button(blocks: list[Json], name: str) -> tuple[Json, Json]:
+    """Return a button with the block it stands in, by its words or its ``action_id``.
+
+    Raises:
+        ClientRefusal: there is none.
+    """
+    there = []
+    for block in blocks:
+        for element in elements(block):
+            if element["type"] == "button":
+                words = element["text"]["text"]
+                if name in {words, element["action_id"]}:
+                    return block, element
+                there.append(repr(words))
+    raise ClientRefusal(f"no button {name!r}; there are: {', '.join(there) or 'none'}")
+
+
+def dialog_of(element: Json) -> str | None:
+    """Return the text of the dialog that asks before the element does something."""
+    return str(element["confirm"]["text"]["text"]) if "confirm" in element else None
+
+
+def pressed(slack: SandboxSlack, block: Json, element: Json) -> Json:
+    """Return the action of a button that is pressed."""
+    kept: Json = {key: element[key] for key in _SENT_OF_BUTTON if key in element}
+    return {**kept, "block_id": block["block_id"], "action_ts": action_ts(slack)}
+
+
+def action_ts(slack: SandboxSlack) -> str:
+    """Return the moment of a deed, as payloads have it."""
+    return f"{slack.clock.now().timestamp():.6f}"
+
+
+def timestamp_of(slack: SandboxSlack) -> str:
+    """Return the moment of a request, as its signature has it."""
+    return str(int(slack.clock.now().timestamp()))
+
+
+def _signature(secret: str, stamp: str, body: bytes) -> str:
+    base = b":".join([b"v0", stamp.encode(), body])
+    return "v0=" + hmac.new(secret.encode(), base, hashlib.sha256).hexdigest()

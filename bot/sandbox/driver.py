@@ -1,0 +1,206 @@
+"""What people do in Slack: they type commands, press buttons and fill forms, as a client lets them.
+
+Each deed becomes the request that Slack would send to the bot, and the bot's answer is taken as
+Slack takes it.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from bot.sandbox import mrkdwn
+from bot.sandbox.block_kit import Json
+from bot.sandbox.delivery import (
+    TOKEN,
+    Answer,
+    AppMistake,
+    action_ts,
+    deliver,
+    dialog_of,
+    find_button,
+    interact,
+    interaction,
+    pressed,
+)
+from bot.sandbox.form import ClientRefusal
+from bot.sandbox.modal import TROUBLE, Modal
+from bot.sandbox.slack import SandboxSlack
+from bot.sandbox.workspace import APP, TEAM, Channel, Message, SlackError
+
+__all__ = [
+    "TROUBLE",
+    "Answer",
+    "AppMistake",
+    "ClientRefusal",
+    "CommandAnswer",
+    "Modal",
+    "Person",
+    "deliver",
+]
+
+
+@dataclass(frozen=True)
+class CommandAnswer(Answer):
+    """The answer to a slash command; ``message`` is what it put into the channel, if anything."""
+
+    message: Message | None = None
+
+
+class Person:
+    """Somebody at a Slack client; ``channel`` arguments take an id or a name."""
+
+    def __init__(self, slack: SandboxSlack, name: str) -> None:
+        self.slack = slack
+        self.user = slack.user(name)
+
+    @property
+    def modal(self) -> Modal | None:
+        """Return the modal on top of those that this person has open."""
+        stack = self.slack.modals[self.user.id]
+        return Modal(self.slack, stack[-1]) if stack else None
+
+    async def command(self, command: str, text: str = "", channel: str = "studio") -> CommandAnswer:
+        """Type a slash command; clients have none in threads, so there is no thread to name."""
+        place = self.slack.channel(channel)
+        form = {
+            "token": TOKEN,
+            "team_id": TEAM,
+            "team_domain": "sandbox",
+            "channel_id": place.id,
+            "channel_name": {"private": "privategroup"}.get(place.kind, place.name),
+            "user_id": self.user.id,
+            "user_name": self.user.name,
+            "command": command,
+            "text": mrkdwn.as_sent(text, self._mention_in_command),
+            "api_app_id": APP,
+            "is_enterprise_install": "false",
+            "response_url": self.slack.new_response_url(self.user.id, place.id),
+            "trigger_id": self.slack.new_trigger(self.user.id, place.id),
+        }
+        delivered = await deliver(self.slack, urlencode(form).encode())
+        answer = CommandAnswer(**vars(delivered))
+        if not answer.ok:
+            why = "operation_timeout" if answer.status is None else "dispatch_failed"
+            failed = f"{command} failed with the error “{why}”"
+            return self._shown(answer, {"text": failed}, place)
+        if not answer.body.strip():
+            return answer
+        said = answer.json
+        if said is None:
+            return self._shown(answer, {"text": answer.body}, place)
+        return self._shown(answer, said, place) if said else answer
+
+    def say(self, text: str, channel: str = "studio", thread_ts: str | None = None) -> Message:
+        """Write a message, as a person does; returns it as it stands in the channel."""
+        place = self.slack.channel(channel)
+        sent = mrkdwn.as_sent(text, self._mention)
+        return self.slack.post(Message(place.id, "", self.user.id, sent, thread_ts=thread_ts))
+
+    async def click(self, message: Message, button: str, *, confirm: bool = True) -> Answer:
+        """Press a button of a message, as the message was when this person looked at it.
+
+        Args:
+            message: what is on the screen.
+            button: its words or its ``action_id``.
+            confirm: what the person says to a confirmation dialog, if there is one.
+
+        Raises:
+            ClientRefusal: there is no such button.
+        """
+        block, element = find_button(message.blocks, button)
+        dialog = dialog_of(element)
+        if dialog and not confirm:
+            return Answer(None, dialog=dialog)
+        place = self.slack.channel(message.channel)
+        container = {
+            "type": "message",
+            "message_ts": message.ts,
+            "channel_id": place.id,
+            "is_ephemeral": message.visible_to is not None,
+        }
+        if message.thread_ts:
+            container["thread_ts"] = message.thread_ts
+        payload = {
+            **interaction(self.slack, self.user, "block_actions", place),
+            "container": container,
+            "channel": {"id": place.id, "name": place.name},
+            "response_url": self.slack.new_response_url(self.user.id, place.id, message),
+            "state": {"values": {}},
+            "actions": [pressed(self.slack, block, element)],
+        }
+        if message.visible_to is None:
+            payload["message"] = message.payload(with_metadata=True)
+        return replace(await interact(self.slack, payload), dialog=dialog)
+
+    async def shortcut(self, callback_id: str) -> Answer:
+        """Choose a global shortcut."""
+        return await interact(
+            self.slack,
+            {
+                **interaction(self.slack, self.user, "shortcut", None),
+                "callback_id": callback_id,
+                "action_ts": action_ts(self.slack),
+            },
+        )
+
+    async def message_shortcut(self, callback_id: str, message: Message) -> Answer:
+        """Choose a shortcut from the menu of a message."""
+        place = self.slack.channel(message.channel)
+        return await interact(
+            self.slack,
+            {
+                **interaction(self.slack, self.user, "message_action", place),
+                "callback_id": callback_id,
+                "message_ts": message.ts,
+                "channel": {"id": place.id, "name": place.name},
+                "response_url": self.slack.new_response_url(self.user.id, place.id, message),
+                "action_ts": action_ts(self.slack),
+                "message": message.payload(with_metadata=True),
+            },
+        )
+
+    async def open_home(self, *, retry: int = 0) -> Answer:
+        """Open the app's Home tab; ``retry``: Slack sends the event for the n-th time again."""
+        event = {
+            "token": TOKEN,
+            "team_id": TEAM,
+            "api_app_id": APP,
+            "type": "event_callback",
+            "event_id": f"Ev{action_ts(self.slack)}",
+            "event_time": int(self.slack.clock.now().timestamp()),
+            "event": {
+                "type": "app_home_opened",
+                "user": self.user.id,
+                "channel": self.slack.dm(self.user.id).id,
+                "tab": "home",
+                "event_ts": action_ts(self.slack),
+            },
+        }
+        return await deliver(
+            self.slack, json.dumps(event).encode(), "application/json", retry=retry
+        )
+
+    def _mention(self, word: str) -> str | None:
+        """Return the markup for ``@ana`` or ``#studio`` in a message."""
+        marked = self._mention_in(word)
+        return marked and marked.split("|")[0].removesuffix(">") + ">"
+
+    def _mention_in_command(self, word: str) -> str | None:
+        return self._mention_in(word) if self.slack.should_escape else None
+
+    def _mention_in(self, word: str) -> str | None:
+        if word in {"@channel", "@here", "@everyone"}:
+            return f"<!{word[1:]}>"
+        try:
+            if word.startswith("@"):
+                return f"<@{self.slack.user(word).id}|{word[1:]}>"
+            return f"<#{self.slack.channel(word).id}|{word[1:]}>"
+        except KeyError:
+            return None
+
+    def _shown(self, answer: CommandAnswer, said: Json, place: Channel) -> CommandAnswer:
+        try:
+            message = self.slack.respond(said, self.user.id, place.id)
+        except SlackError as error:
+            raise AppMistake(f"{error.code} {error.details}: {said}") from error
+        return replace(answer, message=message)

@@ -1,0 +1,194 @@
+"""What can go wrong with a request to a sandbox server, and how it is made to go wrong."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import struct
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from bot.sandbox.http import Agenda
+
+# How often a request that hangs looks whether its client is still there, and how often a dripping
+# answer sends a byte: in real time, as clients measure their time limits.
+_TICK_SECONDS: Final = 0.02
+
+
+@dataclass(frozen=True)
+class Reset:
+    """The connection is reset and there is no answer; ``done``: the work is done before that."""
+
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class LateCommit:
+    """The connection is reset at once, and the work is done ``after`` that by the clock."""
+
+    after: timedelta
+
+
+@dataclass(frozen=True)
+class Hang:
+    """No answer until the client goes away or the server stops; ``done``: but the work is done."""
+
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Another answer than the right one; ``done``: the work is done first.
+
+    A ``body`` of type str or bytes is sent as it stands (text that begins with ``<`` as HTML), any
+    other value as JSON: ``None`` as ``null``. ``headers`` go over those that follow from the body.
+    """
+
+    status: int = 200
+    body: object = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Truncated:
+    """An answer of status 200 that breaks off: more bytes announced than ``body`` has."""
+
+    body: str = '{"status": "rea'
+    done: bool = False
+
+
+@dataclass(frozen=True)
+class Drip:
+    """An answer of status 200 that never ends: one space after the other, where JSON may have it.
+
+    No time limit on a single read ever strikes.
+    """
+
+    done: bool = False
+
+
+Fault = Reset | LateCommit | Hang | Answer | Truncated | Drip
+
+
+class Faults:
+    """The faults that wait for requests, by the name of the operation.
+
+    The video service's operations are ``create_video``, ``read_video``, ``create_replica`` and
+    ``read_replica``; Slack's are the names of its methods, such as ``chat.postMessage``.
+    """
+
+    def __init__(self) -> None:
+        self._next: defaultdict[str, deque[Fault]] = defaultdict(deque)
+        self._always: dict[str, Fault] = {}
+
+    def next(self, operation: str, *faults: Fault) -> None:
+        """Let the coming requests of ``operation`` meet ``faults``, one each, in this order."""
+        self._next[operation].extend(faults)
+
+    def always(self, operation: str, fault: Fault | None) -> None:
+        """Let each request of ``operation`` that nothing is queued for meet ``fault``, or none."""
+        if fault is None:
+            self._always.pop(operation, None)
+        else:
+            self._always[operation] = fault
+
+    def take(self, operation: str) -> Fault | None:
+        """Return what the request of ``operation`` that is here now meets; called once for each."""
+        queued = self._next[operation]
+        return queued.popleft() if queued else self._always.get(operation)
+
+    def clear(self) -> None:
+        """Let everything go well from here on."""
+        self._next.clear()
+        self._always.clear()
+
+
+async def respond(
+    request: web.Request,
+    fault: Fault | None,
+    work: Callable[[], Awaitable[web.StreamResponse]],
+    agenda: Agenda,
+) -> web.StreamResponse:
+    """Answer ``request`` as ``fault`` has it, or as ``work`` does where there is none.
+
+    Args:
+        request: what is to be answered; its body has been read.
+        fault: what goes wrong.
+        work: does what was asked for and returns the right answer; awaited at most once.
+        agenda: does the work of a late commit.
+
+    Returns:
+        What the handler hands to aiohttp; where the connection was dropped nobody gets it.
+    """
+    if fault is None:
+        return await work()
+    if isinstance(fault, LateCommit):
+        agenda.after(fault.after, work)
+    elif fault.done:
+        await work()
+    match fault:
+        case Answer():
+            return _answer(fault)
+        case Reset() | LateCommit():
+            _reset(request)
+        case Hang():
+            await _hang(request)
+        case Truncated():
+            await _truncate(request, fault.body)
+        case Drip():
+            await _drip(request)
+    return web.Response()
+
+
+def _reset(request: web.Request) -> None:
+    if request.transport is not None:
+        connection: socket.socket | None = request.transport.get_extra_info("socket")
+        if connection is not None:
+            # Lingering for no time at all makes the kernel send RST where it would send FIN.
+            linger = struct.pack("ii", 1, 0)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        request.transport.abort()
+
+
+async def _hang(request: web.Request) -> None:
+    while request.transport is not None:  # noqa: ASYNC110 - aiohttp has no event for it
+        await asyncio.sleep(_TICK_SECONDS)
+
+
+def _answer(fault: Answer) -> web.StreamResponse:
+    body = fault.body
+    if isinstance(body, bytes):
+        content, content_type = body, "application/octet-stream"
+    elif isinstance(body, str):
+        content = body.encode()
+        content_type = "text/html" if body.startswith("<") else "text/plain"
+    else:
+        content, content_type = json.dumps(body).encode(), "application/json"
+    headers = {hdrs.CONTENT_TYPE: content_type, **fault.headers}
+    return web.Response(status=fault.status, body=content, headers=headers)
+
+
+async def _truncate(request: web.Request, body: str) -> None:
+    content = body.encode()
+    response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/json"})
+    response.content_length = len(content) + 1000
+    with contextlib.suppress(ConnectionError):
+        await response.prepare(request)
+        await response.write(content)
+    if request.transport is not None:
+        request.transport.close()
+
+
+async def _drip(request: web.Request) -> None:
+    response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/json"})
+    with contextlib.suppress(ConnectionError):
+        await response.prepare(request)
+        while request.transport is not None:
+            await response.write(b" ")
+            await asyncio.sleep(_TICK_SECONDS)

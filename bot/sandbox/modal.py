@@ -1,0 +1,311 @@
+"""A modal as a person has it in front of them: filled, submitted, changed and closed."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from bot.sandbox.block_kit import Json, judge_options, judge_view
+from bot.sandbox.delivery import (
+    Answer,
+    AppMistake,
+    action_ts,
+    deliver,
+    dialog_of,
+    encoded,
+    find_button,
+    interact,
+    interaction,
+    pressed,
+    timestamp_of,
+)
+from bot.sandbox.form import ClientRefusal, Field
+from bot.sandbox.slack import SandboxSlack
+from bot.sandbox.workspace import Channel, SlackError, View
+
+#: What a modal shows when the app did not answer a submission in time, or not with 200.
+TROUBLE: Final = "We had some trouble connecting. Try again?"
+# Slack's own default for external menus.
+_MIN_QUERY_LENGTH: Final = 3
+
+
+class Modal:
+    """A modal in front of a person; block ids and action ids both name its fields."""
+
+    def __init__(self, slack: SandboxSlack, view: View) -> None:
+        self.view = view
+        self._slack = slack
+        self._user = slack.users[view.user]
+        self._submission = b""
+        self._stamp = ""
+
+    @property
+    def title(self) -> str:
+        """Return the words at its top."""
+        return self.view.title
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """Return the errors under its fields, by block id."""
+        return self.view.errors
+
+    @property
+    def notice(self) -> str:
+        """Return what the client itself says at its top, ``TROUBLE`` or nothing."""
+        return self.view.notice
+
+    @property
+    def is_open(self) -> bool:
+        """Say whether it is still there, on top or under another one."""
+        return self.view in self._slack.modals[self.view.user]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Return what stands in its fields, by block id: text, ids, or values of options."""
+        return {
+            each.block_id: _bare(self.view.values[each.block_id][each.action_id][each.key])
+            for each in self.view.fields()
+        }
+
+    async def submit(self, values: Mapping[str, Any] | None = None, *, clicks: int = 1) -> Answer:
+        """Fill in fields and press the submit button; what was typed before stays.
+
+        Args:
+            values: what to enter, as ``form.Field.entered`` takes it.
+            clicks: how often the button is pressed before the first answer is there.
+
+        Returns:
+            The answer to the first click.
+
+        Raises:
+            ClientRefusal: a client would not let it pass: something required is missing, too long,
+                or not offered.
+            AppMistake: the bot answered what Slack does not take.
+        """
+        if self.view not in self._slack.modals[self.view.user][-1:]:
+            raise ClientRefusal("the modal is closed, or another one lies over it")
+        for name, value in (values or {}).items():
+            await self._enter(self._field(name), value)
+        if not self.view.body.get("submit"):
+            raise ClientRefusal("it has no submit button")
+        for each in self.view.fields():
+            each.require(self.view.values[each.block_id][each.action_id])
+        payload = {
+            **interaction(self._slack, self._user, "view_submission", self._place()),
+            "view": self.view.payload(),
+            "response_urls": self._response_urls(),
+        }
+        self._submission = encoded(payload)
+        self._stamp = timestamp_of(self._slack)
+        return (await self.resubmit(clicks))[0]
+
+    async def resubmit(self, times: int = 1) -> list[Answer]:
+        """Send the last submission again, byte for byte and signature too, ``times`` at once.
+
+        Their answers are taken one after the other, as they would be had they come in that order.
+        """
+        if not self._submission:
+            raise ClientRefusal("nothing was submitted yet")
+        answers = await asyncio.gather(
+            *(deliver(self._slack, self._submission, timestamp=self._stamp) for _ in range(times))
+        )
+        for answer in answers:
+            self._take(answer)
+        return list(answers)
+
+    async def choose(self, name: str, value: Any) -> Answer:  # noqa: ANN401 - depends on the field
+        """Choose something in a field that tells the bot at once, as radio buttons may.
+
+        Raises:
+            ClientRefusal: the field keeps its value to itself until the form is submitted.
+        """
+        found = self._field(name)
+        if not found.dispatches:
+            raise ClientRefusal(f"{name} tells nobody before the form is submitted")
+        await self._enter(found, value)
+        state = self.view.values[found.block_id][found.action_id]
+        action = {
+            **state,
+            "action_id": found.action_id,
+            "block_id": found.block_id,
+            "action_ts": action_ts(self._slack),
+        }
+        return await self._act(action)
+
+    async def click(self, button: str, *, confirm: bool = True) -> Answer:
+        """Press a button inside the modal, as ``Person.click`` does in a message."""
+        block, element = find_button(self.view.body["blocks"], button)
+        dialog = dialog_of(element)
+        if dialog and not confirm:
+            return Answer(None, dialog=dialog)
+        answer = await self._act(pressed(self._slack, block, element))
+        return replace(answer, dialog=dialog)
+
+    async def suggest(self, name: str, query: str = "") -> list[Json]:
+        """Type into an external menu and return the options that the bot offers for it.
+
+        A client asks only once ``min_query_length`` characters are typed, and shows nothing where
+        no answer comes in time.
+        """
+        found = self._field(name)
+        least = found.element.get("min_query_length", _MIN_QUERY_LENGTH)
+        if len(query) < least:
+            return []
+        payload = {
+            **interaction(self._slack, self._user, "block_suggestion", self._place()),
+            "container": {"type": "view", "view_id": self.view.id},
+            "view": self.view.payload(),
+            "block_id": found.block_id,
+            "action_id": found.action_id,
+            "value": query,
+        }
+        del payload["trigger_id"]
+        answer = await interact(self._slack, payload)
+        if not answer.ok:
+            return []
+        said = answer.json or {}
+        if complaints := judge_options(said):
+            raise AppMistake("; ".join(complaints))
+        groups = said.get("option_groups", [])
+        options = [*said.get("options", []), *(each for g in groups for each in g["options"])]
+        self.view.offered.setdefault(found.block_id, []).extend(options)
+        return options
+
+    async def close(self) -> Answer:
+        """Close it with its X; the bot hears of it where it asked to."""
+        whole = bool(self.view.body.get("clear_on_close"))
+        payload = {
+            **interaction(self._slack, self._user, "view_closed", self._place()),
+            "view": self.view.payload(),
+            "is_cleared": whole,
+        }
+        del payload["trigger_id"]
+        self._slack.close_view(self.view, whole_stack=whole)
+        if not self.view.body.get("notify_on_close"):
+            return Answer(None)
+        return await interact(self._slack, payload)
+
+    async def _act(self, action: Json) -> Answer:
+        payload = {
+            **interaction(self._slack, self._user, "block_actions", self._place()),
+            "container": {"type": "view", "view_id": self.view.id},
+            "view": self.view.payload(),
+            "actions": [action],
+        }
+        return await interact(self._slack, payload)
+
+    def _field(self, name: str) -> Field:
+        for each in self.view.fields():
+            if name in {each.block_id, each.action_id}:
+                return each
+        there = ", ".join(each.block_id for each in self.view.fields())
+        raise ClientRefusal(f"no field {name!r}; there are: {there}")
+
+    async def _enter(self, found: Field, value: Any) -> None:  # noqa: ANN401 - depends on the field
+        if found.kind in {"conversations_select", "multi_conversations_select"}:
+            value = self._conversations(found, value)
+        elif found.kind in {"users_select", "multi_users_select"}:
+            value = _each(value, lambda name: self._slack.user(name).id)
+        offered = found.options()
+        if found.kind in {"external_select", "multi_external_select"}:
+            offered = await self._offered(found, value)
+        self.view.values[found.block_id][found.action_id] = found.entered(value, offered)
+
+    async def _offered(self, found: Field, value: Any) -> list[Json]:  # noqa: ANN401 - one or many
+        """Return the options a person was shown, asking the bot for those that are wanted."""
+        initial = found.initial(None)[found.key]
+        shown = [initial] if isinstance(initial, dict) else initial or []
+        wanted = value if isinstance(value, list) else [value]
+        for each in wanted:
+            for query in ("", str(each)):
+                known = shown + self.view.offered.get(found.block_id, [])
+                if each is None or any(each in {o["value"], o["text"]["text"]} for o in known):
+                    break
+                await self.suggest(found.action_id, query)
+        return shown + self.view.offered.get(found.block_id, [])
+
+    def _conversations(self, found: Field, value: Any) -> Any:  # noqa: ANN401 - one or many
+        allowed = found.element.get("filter", {}).get("include", ["public", "private", "im"])
+
+        def listed(name: str) -> str:
+            place = self._slack.channel(name)
+            if place.kind not in allowed or self.view.user not in place.members:
+                raise ClientRefusal(f"{found.label}: {name} is not in the list")
+            return place.id
+
+        return _each(value, listed)
+
+    def _place(self) -> Channel | None:
+        return self._slack.channels[self.view.channel] if self.view.channel else None
+
+    def _response_urls(self) -> list[Json]:
+        chosen = [
+            (each, self.view.values[each.block_id][each.action_id][each.key])
+            for each in self.view.fields()
+            if each.element.get("response_url_enabled")
+        ]
+        return [
+            {
+                "block_id": each.block_id,
+                "action_id": each.action_id,
+                "channel_id": channel,
+                "response_url": self._slack.new_response_url(self.view.user, channel),
+            }
+            for each, channel in chosen
+            if channel
+        ]
+
+    def _take(self, answer: Answer) -> None:
+        """Do what the answer to a submission says, if the modal is still there."""
+        if not self.is_open:
+            return
+        if not answer.ok:
+            self._slack.show_trouble(self.view, {}, TROUBLE)
+            return
+        said = answer.json or {}
+        action = said.get("response_action")
+        if action == "errors":
+            self._slack.show_trouble(self.view, self._errors(said))
+        elif action == "update":
+            self._slack.update_view(self.view, _judged(said))
+        elif action == "push":
+            self._push(_judged(said))
+        elif action == "clear" or not (said or answer.body.strip()):
+            self._slack.close_view(self.view, whole_stack=action == "clear")
+        else:
+            raise AppMistake(f"this is no answer to a submission: {answer.body}")
+
+    def _errors(self, said: Json) -> dict[str, str]:
+        errors = said.get("errors")
+        inputs = {each["block_id"] for each in self.view.body["blocks"] if each["type"] == "input"}
+        if not isinstance(errors, dict) or not errors or not errors.keys() <= inputs:
+            raise AppMistake(f"errors must go by the ids of input blocks, {inputs}: {errors}")
+        return {name: str(sentence) for name, sentence in errors.items()}
+
+    def _push(self, body: Json) -> None:
+        try:
+            self._slack.push_over(self.view, body)
+        except SlackError as error:
+            raise AppMistake(error.code) from error
+
+
+def _judged(said: Json) -> Json:
+    view = said.get("view")
+    if not isinstance(view, dict):
+        raise AppMistake(f"no view: {said}")
+    if complaints := judge_view(view):
+        raise AppMistake("; ".join(complaints))
+    return view
+
+
+def _bare(value: Any) -> Any:  # noqa: ANN401 - of any kind of field
+    """Return the value of an option in place of the option."""
+    if isinstance(value, list):
+        return [_bare(each) for each in value]
+    return value["value"] if isinstance(value, dict) and "value" in value else value
+
+
+def _each(value: Any, turn: Callable[[str], str]) -> Any:  # noqa: ANN401 - one, many or none
+    if isinstance(value, list):
+        return [turn(each) for each in value]
+    return turn(value) if value else value

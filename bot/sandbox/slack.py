@@ -1,0 +1,331 @@
+"""The sandbox's Slack: a workspace served over HTTP that refuses what Slack refuses."""
+
+import json
+import math
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from typing import Final, Literal, TypeAlias
+
+import aiohttp
+from aiohttp import web
+
+from bot.clock import Clock
+from bot.sandbox import web_api
+from bot.sandbox.block_kit import Json
+from bot.sandbox.clock import ManualClock
+from bot.sandbox.faults import Fault, Faults, respond
+from bot.sandbox.http import Agenda, Server
+from bot.sandbox.workspace import Message, SlackError, Workspace
+
+Hook: TypeAlias = Callable[[Literal["before", "after"], str, Json], Awaitable[None]]
+
+#: What a posting bot that may also look into the history is given.
+DEFAULT_SCOPES: Final = frozenset(
+    {
+        "channels:history",
+        "channels:read",
+        "chat:write",
+        "chat:write.public",
+        "commands",
+        "files:read",
+        "groups:history",
+        "groups:read",
+        "im:history",
+        "im:read",
+        "im:write",
+        "links.embed:write",
+        "users:read",
+    }
+)
+#: The name under which uses of a ``response_url`` stand in ``calls`` and meet ``faults``.
+RESPONSE_URL: Final = "response_url"
+_RESPONSE_URL_USES: Final = 5
+_RESPONSE_URL_LIFE: Final = timedelta(minutes=30)
+_POSTS_AT_ONCE: Final = 5
+_MEGABYTE: Final = 1_000_000
+
+
+@dataclass
+class Call:
+    """One request of the bot: ``ok`` is None as long as its work was not done.
+
+    ``arguments`` are without the token. ``status`` is the HTTP status of the answer that the work
+    gave, which the bot did not get if ``fault`` took its place.
+    """
+
+    method: str
+    arguments: Json
+    at: datetime
+    fault: Fault | None = None
+    ok: bool | None = None
+    error: str | None = None
+    status: int | None = None
+
+
+@dataclass
+class _ResponseUrl:
+    user: str
+    channel: str
+    original: str | None
+    expires: datetime
+    uses: int = 0
+
+
+@dataclass(frozen=True)
+class _File:
+    shown: Json
+    content: bytes
+
+
+class SandboxSlack(Workspace):
+    """A Slack workspace with the Web API that the bot calls, on a port of the loopback interface.
+
+    Attributes:
+        request_url: where the bot takes what people do: its ``/slack/events``.
+        calls: what the bot asked for, in order.
+        faults: what goes wrong next, by the name of the method.
+        on_request: awaited just before the work of a call and just after it, before the answer.
+        rate_limits: whether posts to one channel are held to one a second, after a burst of five.
+        auth_error: what every call is turned down with, such as ``token_revoked``; None if all is
+            well.
+        should_escape: whether mentions in a command's text arrive as ``<@U1|name>``.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        signing_secret: str = "sandbox-signing-secret",  # noqa: S107 - made up
+        bot_token: str = "xoxb-sandbox",  # noqa: S107 - made up
+        scopes: frozenset[str] = DEFAULT_SCOPES,
+    ) -> None:
+        super().__init__(clock, set(scopes))
+        self.signing_secret = signing_secret
+        self.bot_token = bot_token
+        self.request_url = ""
+        self.calls: list[Call] = []
+        self.faults = Faults()
+        self.on_request: Hook | None = None
+        self.rate_limits = False
+        self.auth_error: str | None = None
+        self.should_escape = True
+        self._response_urls: dict[str, _ResponseUrl] = {}
+        self._files: dict[str, _File] = {}
+        self._next_post: dict[str, datetime] = {}
+        self._agenda = Agenda(clock)
+        self._session: aiohttp.ClientSession | None = None
+        self._leave_clock: Callable[[], None] | None = None
+        app = web.Application(client_max_size=4 * _MEGABYTE)
+        app.router.add_route("*", "/api/{method}", self._serve_api)
+        app.router.add_post("/respond/{secret}", self._serve_response_url)
+        app.router.add_get("/files/{file}/{name}", self._serve_file)
+        self._server = Server(app)
+
+    @property
+    def url(self) -> str:
+        """Return where it listens."""
+        return self._server.url
+
+    @property
+    def api_url(self) -> str:
+        """Return the base of the Web API's methods, with the slash at its end."""
+        return f"{self.url}/api/"
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """Return the session that people's clients send with; open between start and stop."""
+        if self._session is None:
+            raise RuntimeError("the sandbox's Slack is not started")
+        return self._session
+
+    async def start(self, port: int = 0) -> None:
+        """Listen on ``port``, or on any free one; raises ``OSError`` if it is taken."""
+        await self._server.start(port)
+        await self._agenda.start()
+        # A new connection each time: the bot behind the request URL may have died in between.
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
+        if isinstance(self.clock, ManualClock):
+            self._leave_clock = self.clock.settles_with(self._agenda.settled)
+
+    async def stop(self) -> None:
+        """Listen no more; what happened stays, and it can be started again."""
+        if self._leave_clock is not None:
+            self._leave_clock()
+            self._leave_clock = None
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+        await self._agenda.stop()
+        await self._server.stop()
+
+    def new_response_url(self, user: str, channel: str, original: Message | None = None) -> str:
+        """Return a link for five answers in half an hour, to this user in this channel."""
+        secret = secrets.token_urlsafe(12)
+        self._response_urls[secret] = _ResponseUrl(
+            user,
+            channel,
+            original.ts if original else None,
+            self.clock.now() + _RESPONSE_URL_LIFE,
+        )
+        return f"{self.url}/respond/{secret}"
+
+    def upload(self, user: str, name: str, content: bytes, mimetype: str = "text/plain") -> Json:
+        """Store a person's file and return it as ``file_input`` has it in its state."""
+        identifier = self._new_id("F")
+        link = f"{self.url}/files/{identifier}/{name}"
+        shown = {
+            "id": identifier,
+            "name": name,
+            "title": name,
+            "user": self.user(user).id,
+            "mimetype": mimetype,
+            "size": len(content),
+            "url_private": link,
+            "url_private_download": link,
+        }
+        self._files[identifier] = _File(shown, content)
+        return shown
+
+    def respond(self, arguments: Json, user: str, channel: str) -> Message:
+        """Show what the app answered to a command: to the person alone, unless it says otherwise.
+
+        Raises:
+            SlackError: Slack would not show it.
+        """
+        text, blocks = web_api.content(self, arguments)
+        thread_ts = arguments.get("thread_ts")
+        aloud = arguments.get("response_type") == "in_channel"
+        return self.post(
+            Message(
+                self.channel(channel).id,
+                "",
+                self.bot.id,
+                text,
+                blocks,
+                is_from_bot=True,
+                thread_ts=str(thread_ts) if thread_ts else None,
+                visible_to=None if aloud else self.user(user).id,
+            )
+        )
+
+    async def _serve_api(self, request: web.Request) -> web.StreamResponse:
+        method = request.match_info["method"]
+        arguments = await _arguments(request)
+        authorization = request.headers.get("Authorization", "")
+        token = arguments.pop("token", None) or authorization.removeprefix("Bearer ")
+
+        def work() -> Json:
+            self._authenticate(token)
+            if method == "chat.postMessage" and self.rate_limits:
+                self._slow_down(str(arguments.get("channel")))
+            return web_api.call(self, method, arguments)
+
+        return await self._answer(request, method, arguments, work)
+
+    async def _serve_response_url(self, request: web.Request) -> web.StreamResponse:
+        secret = request.match_info["secret"]
+        arguments = await _arguments(request)
+
+        def work() -> Json:
+            self._respond_later(self._response_urls.get(secret), arguments)
+            return {}
+
+        return await self._answer(request, RESPONSE_URL, arguments, work)
+
+    async def _serve_file(self, request: web.Request) -> web.StreamResponse:
+        allowed = request.headers.get("Authorization") == f"Bearer {self.bot_token}"
+        file = self._files.get(request.match_info["file"])
+        if not allowed or "files:read" not in self.scopes:
+            # Slack shows its sign-in page where one expects a file, and calls that a success.
+            return web.Response(text="<html>Sign in</html>", content_type="text/html")
+        if file is None:
+            raise web.HTTPNotFound
+        return web.Response(body=file.content, content_type=file.shown["mimetype"])
+
+    async def _answer(
+        self, request: web.Request, method: str, arguments: Json, work: Callable[[], Json]
+    ) -> web.StreamResponse:
+        """Do the work of a call between its hooks, or let a fault have its way with it."""
+        fault = self.faults.take(method)
+        call = Call(method, arguments, self.clock.now(), fault)
+        self.calls.append(call)
+
+        async def answer() -> web.StreamResponse:
+            if self.on_request:
+                await self.on_request("before", method, arguments)
+            status, body, headers = _done(work)
+            call.ok, call.error, call.status = body["ok"], body.get("error"), status
+            if self.on_request:
+                await self.on_request("after", method, arguments)
+            headers["X-OAuth-Scopes"] = ",".join(sorted(self.scopes))
+            return web.json_response(body, status=status, headers=headers)
+
+        return await respond(request, fault, answer, self._agenda)
+
+    def _authenticate(self, token: str) -> None:
+        if not token:
+            raise SlackError("not_authed")
+        if token != self.bot_token:
+            raise SlackError("invalid_auth")
+        if self.auth_error:
+            raise SlackError(self.auth_error)
+
+    def _slow_down(self, channel: str) -> None:
+        """Let posts through as long as their share, one a second, is not used five times ahead."""
+        now = self.clock.now()
+        free_at = max(self._next_post.get(channel, now), now)
+        wait = free_at - now - timedelta(seconds=_POSTS_AT_ONCE - 1)
+        if wait > timedelta(0):
+            raise _TooFast(math.ceil(wait.total_seconds()))
+        self._next_post[channel] = free_at + timedelta(seconds=1)
+
+    def _respond_later(self, link: _ResponseUrl | None, arguments: Json) -> None:
+        if link is None or self.clock.now() >= link.expires:
+            raise SlackError("expired_url")
+        if link.uses >= _RESPONSE_URL_USES:
+            raise SlackError("used_url")
+        original = self.find(link.channel, link.original) if link.original else None
+        if original and arguments.get("delete_original"):
+            self.delete(original)
+        elif original and arguments.get("replace_original"):
+            text, blocks = web_api.content(self, arguments)
+            self.edit(original, text=text, blocks=blocks, metadata=original.metadata)
+        else:
+            self.respond(arguments, link.user, link.channel)
+        link.uses += 1
+
+
+class _TooFast(SlackError):
+    def __init__(self, seconds: int) -> None:
+        super().__init__("ratelimited")
+        self.seconds = seconds
+
+
+def _done(work: Callable[[], Json]) -> tuple[int, Json, dict[str, str]]:
+    """Return status, body and headers of the answer to a call whose work is done here."""
+    try:
+        return HTTPStatus.OK, {"ok": True, **work()}, {}
+    except _TooFast as error:
+        status = HTTPStatus.TOO_MANY_REQUESTS
+        return status, {"ok": False, "error": error.code}, {"Retry-After": str(error.seconds)}
+    except SlackError as error:
+        gone = error.code in {"used_url", "expired_url"}
+        status = HTTPStatus.NOT_FOUND if gone else HTTPStatus.OK
+        return status, {"ok": False, "error": error.code, **error.details}, {}
+
+
+async def _arguments(request: web.Request) -> Json:
+    """Return the arguments of a call, whether they came as JSON, as a form or in the address."""
+    arguments: Json = dict(request.query)
+    if request.content_type == "application/json":
+        try:
+            body = json.loads(await request.text() or "{}")
+        except ValueError:
+            body = None
+        arguments |= body if isinstance(body, dict) else {}
+    elif request.can_read_body:
+        arguments |= dict(await request.post())
+    return arguments

@@ -1,0 +1,250 @@
+"""The settings, read from the environment once and complete, or refused with one list of faults."""
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Final, Self
+from urllib.parse import urlsplit
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+_LONGEST_RETENTION: Final = 36500  # days; far more would leave the calendar
+_VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, without spaces
+_BOT_TOKEN: Final = re.compile(r"xoxb-[!-~]+")
+_HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
+_PATH: Final = re.compile(r"(/(?!\.\.?(/|$))[\w.~%-]+)*", re.ASCII)
+_QUOTES: Final = "\"'`“”"
+_PLACEHOLDER: Final = "YOUR-"
+_USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
+
+
+class SettingsError(Exception):
+    """The bot cannot start; ``str()`` lists everything that is missing or wrong, no values."""
+
+
+def environment() -> dict[str, str]:
+    """Return what the process was started with."""
+    return dict(os.environ)  # noqa: TID251 - the one place
+
+
+# The validators below get the text as it stands in the environment and raise ValueError with the
+# rest of a sentence that begins with the setting's name. They never repeat the text: it could be a
+# secret.
+
+
+def _bot_token(text: str) -> str:
+    if not _BOT_TOKEN.fullmatch(text):
+        raise ValueError(
+            "does not look like a bot token, which starts with xoxb-: copy the Bot User OAuth "
+            "Token from OAuth & Permissions."
+        )
+    return text
+
+
+def _one_word(text: str) -> str:
+    if not _VISIBLE.fullmatch(text):
+        raise ValueError("has a space, a line break or a letter beyond ASCII in it: copy it again.")
+    return text
+
+
+def _no_socket_mode(_: str) -> None:
+    raise ValueError(
+        "is for Socket Mode, which the bot cannot do yet: remove it, and set the request URLs of "
+        "the Slack app as manifest.yml shows."
+    )
+
+
+def _base_url(text: str) -> str:
+    """Return an http or https URL without a slash at its end; http only to this machine."""
+    try:
+        url = urlsplit(text)
+        host, port = url.hostname or "", url.port
+    except ValueError:
+        host, port = "", None
+    # urlsplit drops line breaks silently: hence isprintable().
+    if not (_HOST.fullmatch(host) and url.scheme in {"http", "https"} and text.isprintable()):
+        raise ValueError("is not a web URL: it should look like https://bot.example.com.")
+    if "@" in url.netloc:
+        raise ValueError("has a user name or password in it: leave out everything up to the @.")
+    if "?" in text or "#" in text:
+        raise ValueError("has a query or fragment: leave out everything from the ? or # on.")
+    if url.scheme == "http" and not _is_loopback(host):
+        raise ValueError("is not encrypted: use https:// (http:// is only for this machine).")
+    path = url.path.rstrip("/")
+    if not _PATH.fullmatch(path):
+        raise ValueError("has an empty part, dots or odd characters in its path: simplify it.")
+    host = f"[{host}]" if ":" in host else host
+    return f"{url.scheme}://{host}{'' if port is None else f':{port}'}{path}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _slack_api_url(text: str) -> str:
+    # Slack's own client joins its method names to it, so the slash has to be there.
+    return _base_url(text) + "/"
+
+
+def _video_api_url(text: str) -> str:
+    url = _base_url(text)
+    if url.endswith("/v2"):
+        raise ValueError("ends in /v2, which the bot adds itself: leave it out.")
+    return url
+
+
+def _public_url(text: str) -> str:
+    url = _base_url(text)
+    if url.endswith(("/slack/events", "/callbacks")):
+        raise ValueError(
+            "ends in one of the bot's own paths: give only what stands in front of /slack/events."
+        )
+    return url
+
+
+def _database(text: str) -> Path:
+    scheme, separator, path = text.partition("://")
+    if scheme.partition("+")[0] in {"postgres", "postgresql"}:
+        raise ValueError(
+            "is for PostgreSQL, which the bot cannot use yet: use sqlite:///bot.db, and run one "
+            "process."
+        )
+    if scheme != "sqlite" or not separator:
+        raise ValueError("is not a SQLite database: it should look like sqlite:///bot.db.")
+    if not path.startswith("/"):
+        raise ValueError("needs three slashes before a file name and four before a full path.")
+    name = path.removeprefix("/")
+    if not name or name.startswith(":") or name.endswith("/") or re.search(r"[?#\x00]", name):
+        raise ValueError(
+            "does not name a file: it should look like sqlite:///bot.db or "
+            "sqlite:////var/lib/bot/bot.db, without options after it."
+        )
+    return Path(name)
+
+
+def _users(text: str) -> frozenset[str]:
+    users = frozenset(re.split(r"[,\s]+", text.strip(", \t\n")))
+    if not all(map(_USER.fullmatch, users)):
+        raise ValueError(
+            "holds something that is not a Slack user id: ids look like U024BE7LH, with commas "
+            "between them (in Slack: Profile, More, Copy member ID)."
+        )
+    return users
+
+
+def _days(text: str) -> timedelta:
+    if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= _LONGEST_RETENTION:
+        raise ValueError(f"is not a whole number of days from 1 to {_LONGEST_RETENTION}.")
+    return timedelta(days=int(text))
+
+
+def _port(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,5}", text) or int(text) > 65535:  # noqa: PLR2004 - 2 ** 16 - 1
+        raise ValueError("is not a port: a whole number from 0 to 65535.")
+    return int(text)
+
+
+_WHERE_TO_FIND: Final = {
+    "SLACK_BOT_TOKEN": "it is the Bot User OAuth Token under OAuth & Permissions of the Slack app.",
+    "SLACK_SIGNING_SECRET": "it is under Basic Information of the Slack app, App Credentials.",
+    "VIDEO_API_URL": "it is the address of the video service, without /v2.",
+    "VIDEO_API_KEY": "it is the key that the video service knows you by.",
+}
+
+
+class Settings(BaseModel):
+    """All that a deployment can choose, checked, and in the types that the bot works with.
+
+    Each field is read from the variable of the same name in capitals. ``repr()`` shows no secret.
+    """
+
+    model_config = ConfigDict(frozen=True, alias_generator=str.upper, hide_input_in_errors=True)
+
+    slack_bot_token: Annotated[SecretStr, BeforeValidator(_bot_token)]
+    slack_signing_secret: Annotated[SecretStr, BeforeValidator(_one_word)]
+    slack_app_token: Annotated[None, BeforeValidator(_no_socket_mode)] = None
+    slack_api_url: Annotated[str, BeforeValidator(_slack_api_url)] = "https://slack.com/api/"
+    video_api_url: Annotated[str, BeforeValidator(_video_api_url)]
+    video_api_key: Annotated[SecretStr, BeforeValidator(_one_word)]
+    public_url: Annotated[str | None, BeforeValidator(_public_url)] = None
+    database: Annotated[Path, BeforeValidator(_database)] = Field(
+        Path("bot.db"), alias="DATABASE_URL"
+    )
+    admin_users: Annotated[frozenset[str], BeforeValidator(_users)] = frozenset()
+    retention: Annotated[timedelta, BeforeValidator(_days)] = Field(
+        timedelta(days=90), alias="RETENTION_DAYS"
+    )
+    allow_temporary_disk: bool = Field(False, validate_default=True)
+    host: Annotated[str, BeforeValidator(_one_word)] = "0.0.0.0"  # noqa: S104 - as in a container
+    port: Annotated[int, BeforeValidator(_port)] = 3000
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str]) -> Self:
+        """Return the settings in ``environ``; an empty variable is as good as none.
+
+        Raises:
+            SettingsError: if anything is missing or wrong; it says all of it at once.
+        """
+        given = {name: text for name, text in environ.items() if text.strip()}
+        try:
+            return cls.model_validate(given, context={"temporary_disk": "DYNO" in environ})
+        except ValidationError as error:
+            faults = error.errors(include_url=False, include_context=False, include_input=False)
+        # A default that is turned down is listed under the field's own name: hence upper().
+        sentences = [
+            _sentence(str(fault["loc"][0]).upper(), fault["type"], fault["msg"]) for fault in faults
+        ]
+        raise SettingsError("\n  ".join(["The bot cannot start with these settings:", *sentences]))
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The values that may never be seen in a log."""
+        secrets = (self.slack_bot_token, self.slack_signing_secret, self.video_api_key)
+        return tuple(secret.get_secret_value() for secret in secrets)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _has_no_slip(cls, text: object) -> object:
+        if not isinstance(text, str):  # a default
+            return text
+        if text != text.strip():
+            raise ValueError("has a space or line break before or after it: remove that.")
+        if text[0] in _QUOTES and text[-1] in _QUOTES:
+            raise ValueError("has quotes around it: remove them.")
+        if _PLACEHOLDER in text:
+            raise ValueError("still has the placeholder of the example in it: put in your own.")
+        return text
+
+    @field_validator("allow_temporary_disk")
+    @classmethod
+    def _disk_lasts(cls, allowed: bool, info: ValidationInfo) -> bool:  # noqa: FBT001
+        if info.context and info.context["temporary_disk"] and not allowed:
+            raise ValueError(
+                "is not yes, and this is Heroku, which empties its disks at least once a day: all "
+                "that people asked for would be forgotten. Run the bot where the disk lasts, or "
+                "set this to yes, only to try the bot out."
+            )
+        return allowed
+
+
+def _sentence(name: str, kind: str, reason: str) -> str:
+    if kind == "missing":
+        return f"{name} is missing: {_WHERE_TO_FIND[name]}"
+    if kind == "bool_parsing":
+        return f"{name} is neither yes nor no."
+    return f"{name} {reason.removeprefix('Value error, ')}"

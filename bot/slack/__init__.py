@@ -1,0 +1,1 @@
+"""What people see and press in Slack: one module per feature, and what they share."""

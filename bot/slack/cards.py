@@ -1,0 +1,326 @@
+"""What a job looks like in Slack: its card and its closing reply, each made of the job alone."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from slack_sdk.models.blocks import (
+    ActionsBlock,
+    Block,
+    ButtonElement,
+    ConfirmObject,
+    ContextBlock,
+    SectionBlock,
+)
+
+from bot.model import Delivery, Failure, Job, Role, State
+from bot.slack.blocks import (
+    SCRIPT,
+    SECTION,
+    TEXT,
+    Message,
+    button,
+    cut,
+    date,
+    escape,
+    escaped,
+    mrkdwn,
+    one_line,
+    paragraph,
+    plain,
+    quote,
+    rich,
+    span,
+    title,
+    words,
+)
+
+_REASON: Final = 500
+
+CHECK_AGAIN: Final = "job_check_again"
+HAVE_ID: Final = "job_have_id"
+CREATE_AGAIN: Final = "job_create_again"
+GIVE_UP: Final = "job_give_up"
+RETRY: Final = "retry"
+"""Each kind has its own form: ``<kind>_retry`` opens it."""
+OPEN_LINK: Final = "open_link"
+
+
+class Face(Protocol):
+    """How a kind of job shows itself."""
+
+    @property
+    def noun(self) -> str:
+        """What it makes: "video"."""
+
+    def name(self, job: Job) -> str:
+        """Return what a person would call it, in their words; "" where they gave no words."""
+
+    def facts(self, job: Job) -> Sequence[str]:
+        """Return short facts for the small print, in people's words as they come."""
+
+    def links(self, job: Job) -> Mapping[str, str]:
+        """Return the links of what was made, by the label of their button, the best first."""
+
+    def transcript(self, job: Job) -> str:
+        """Return what is spoken, where that is known."""
+
+    def making(self, job: Job) -> str:
+        """Return the sentence for a job that is running."""
+
+
+Faces = Mapping[str, Face]
+
+
+def compose(delivery: Delivery, job: Job, faces: Faces) -> Message:
+    """Return what a delivery says now."""
+    face = faces[job.kind]
+    return card(job, face) if delivery.role is Role.CARD else reply(job, face)
+
+
+# ── The card ──────────────────────────────────────────────────────────────────────────────────
+
+
+def card(job: Job, face: Face) -> Message:
+    """Return the status card of a job."""
+    heading, sentence = _standing(job, face)
+    name, said = face.name(job), _said(job)
+    head = f"*{_capital(face.noun)} for <@{job.user}>* · {heading}"
+    blocks = [*_headed(head, name), SectionBlock(text=mrkdwn(cut(sentence, SECTION)))]
+    if said:
+        blocks.append(rich(quote(cut(said, _REASON))))
+    blocks += [ContextBlock(elements=[plain(_stray(id_, face), SECTION)]) for id_ in job.strays]
+    facts = " · ".join([*face.facts(job), *_word(job), f"No. {job.id}"])
+    blocks.append(ContextBlock(elements=[plain(facts, SECTION), mrkdwn(_since(job, face))]))
+    if buttons := _buttons(job, face):
+        blocks.append(ActionsBlock(elements=list(buttons)))
+    text = [
+        f"{_capital(face.noun)} for <@{job.user}>: {heading}. {sentence}",
+        f"“{escape(title(name))}”" if name else "",
+        f"“{escaped(said, _REASON)}”" if said else "",
+        *(escape(_stray(stray, face)) for stray in job.strays),
+        f"{escape(facts)}. {_since(job, face)}",
+        *_text_links(job, face),
+    ]
+    return Message(_joined(text), blocks)
+
+
+def _standing(job: Job, face: Face) -> tuple[str, str]:
+    """Return in a word how a job stands, and a sentence about it. Both are ours, in mrkdwn."""
+    noun = face.noun
+    match job.state:
+        case State.QUEUED | State.CREATING if job.unreachable:
+            return ":hourglass: Waiting", (
+                "The video service cannot be reached at the moment. I keep trying; "
+                "there is nothing to do."
+            )
+        case State.QUEUED | State.CREATING:
+            return ":hourglass: Starting", "I am asking the video service for it."
+        case State.UNCONFIRMED if not job.asked:
+            return ":grey_question: Checking", (
+                "The video service gave no clear answer. Before anything is sent a second time, "
+                "I wait for word from it: nobody should pay twice."
+            )
+        case State.UNCONFIRMED:
+            again = "I ask once more: " if job.asked > 1 else ""
+            return ":grey_question: Your answer is needed", (
+                f"{again}I do not know whether the video service made this {noun}, because its "
+                "answer was lost. Please look into your account there. If it is there, give me "
+                "its id; if not, have it created again."
+            )
+        case State.RUNNING if job.unreachable:
+            return ":hourglass_flowing_sand: In the making", (
+                "The video service cannot be asked how it stands at the moment. I keep trying."
+            )
+        case State.RUNNING if job.late:
+            return ":hourglass_flowing_sand: In the making", (
+                "It takes longer than usual. I keep looking; there is nothing to do."
+            )
+        case State.RUNNING:
+            return ":hourglass_flowing_sand: In the making", face.making(job)
+        case State.OVERDUE:
+            return ":turtle: Overdue", (
+                "It should have been done long ago. I look only now and then from here on; "
+                "*Check again* looks at once."
+            )
+        case State.SUCCEEDED if face.links(job):
+            return ":white_check_mark: Ready", "The answer is in the thread."
+        case State.SUCCEEDED:
+            return ":white_check_mark: Ready", _no_link(job, face)
+        case State.FAILED:
+            return ":x: Failed", _meaning(job, face)
+
+
+def _buttons(job: Job, face: Face) -> list[ButtonElement]:
+    noun = face.noun
+    match job.state:
+        case State.OVERDUE:
+            return [button("Check again", CHECK_AGAIN, value=job.id)]
+        case State.UNCONFIRMED if job.asked:
+            again = ConfirmObject(
+                title=f"Create the {noun} again?",
+                text=f"If the first {noun} was made after all, both are paid for.",
+                confirm="Create again",
+                deny="Back",
+            )
+            give_up = ConfirmObject(
+                title=f"Give up on this {noun}?",
+                text="It ends here. If it turns up later, this message will say so.",
+                confirm="Give up",
+                deny="Back",
+            )
+            return [
+                button("I have its id", HAVE_ID, value=job.id, style="primary"),
+                button("Create again (may cost twice)", CREATE_AGAIN, value=job.id, confirm=again),
+                button("Give up", GIVE_UP, value=job.id, style="danger", confirm=give_up),
+            ]
+        case State.SUCCEEDED:
+            return [
+                button(label, f"{OPEN_LINK}_{at}", url=url, style=None if at else "primary")
+                for at, (label, url) in enumerate(face.links(job).items())
+            ]
+        case State.FAILED if not job.erased:
+            return [button("Edit and retry", f"{job.kind}_{RETRY}", value=job.id, style="primary")]
+        case _:
+            return []
+
+
+def _since(job: Job, face: Face) -> str:
+    asked = f"asked {date(job.created_at)}"
+    if job.ended_at is not None:
+        return f"{asked}, ended {date(job.ended_at)}"
+    if job.usual is not None:
+        return f"{asked} · such {face.noun}s take about {span(job.usual)}"
+    return asked
+
+
+def _word(job: Job) -> list[str]:
+    """Return the service's own word for how the job stands, where there is one."""
+    if job.snapshot is None or job.state.ended or not job.snapshot.status:
+        return []
+    return [f"service says: {cut(one_line(job.snapshot.status), 40)}"]
+
+
+def _said(job: Job) -> str:
+    """Return what the service said about a failure, in its own words."""
+    return job.reason if job.state is State.FAILED else ""
+
+
+def _stray(remote_id: str, face: Face) -> str:
+    return (
+        f"An earlier try turned up after all: {face.noun} {cut(remote_id, 100)}. "
+        f"It may have been paid too. /{face.noun} status shows it."
+    )
+
+
+# ── The closing reply ─────────────────────────────────────────────────────────────────────────
+
+
+def reply(job: Job, face: Face) -> Message:
+    """Return the closing reply of an ended job: it mentions who asked, once."""
+    name, said, links = face.name(job), _said(job), face.links(job)
+    called = f" “{escape(title(name))}”" if name else ""
+    if job.state is State.SUCCEEDED:
+        sentence = f"your {face.noun}{{called}} is ready."
+        more = [f"<{url}|{label}>" for label, url in links.items()] or [_no_link(job, face)]
+        body = " · ".join(more)
+    else:
+        sentence = f"your {face.noun}{{called}} could not be made."
+        body = _meaning(job, face)
+    # In blocks the name is shown letter for letter; in text it can only be escaped.
+    head = f"<@{job.user}> {sentence.format(called='')}"
+    blocks = [*_headed(head, name), SectionBlock(text=mrkdwn(cut(body, SECTION)))]
+    if said:
+        blocks.append(rich(quote(cut(said, _REASON))))
+    transcript = face.transcript(job) if job.state is State.SUCCEEDED else ""
+    if transcript:
+        blocks.append(rich(quote(cut(transcript, SCRIPT))))
+    if buttons := _buttons(job, face):
+        blocks.append(ActionsBlock(elements=list(buttons)))
+    text = [
+        f"<@{job.user}> {sentence.format(called=called)}",
+        *(_text_links(job, face) or [body]),
+        f"“{escaped(said, _REASON)}”" if said else "",
+    ]
+    if transcript:
+        text.append("Transcript: " + escaped(transcript, TEXT - len(_joined(text)) - 20))
+    return Message(_joined(text), blocks)
+
+
+def elsewhere(message: Message, job: Job) -> Message:
+    """Return a message as it goes to the person directly, because the channel did not take it."""
+    note = f"I could not post this in <#{job.channel}>, where you asked, so it comes to you."
+    return Message(
+        cut(f"{note}\n{message.text}", TEXT),
+        [ContextBlock(elements=[mrkdwn(note)]), *message.blocks],
+    )
+
+
+def _meaning(job: Job, face: Face) -> str:
+    """Return what a failure means and what to do next. What the service said stands below it."""
+    noun, says = face.noun, "It says:" if job.reason else "It did not say why."
+    retry = "" if job.erased else "*Edit and retry* opens the form with all that was typed."
+    match job.failure:
+        case Failure.BROKEN | None:
+            return f"The video service could not make this {noun}. {retry} {says}"
+        case Failure.REFUSED:
+            return f"The video service turned the request down; nothing was made. {retry} {says}"
+        case Failure.KEY:
+            return (
+                "The video service does not accept this bot's key; nothing was made. Please tell "
+                f"whoever runs the bot: it needs a working key. After that: {retry}"
+            )
+        case Failure.CREDIT:
+            return (
+                "The video service's account is out of credit; nothing was made. Please tell "
+                f"whoever looks after that account. After that: {retry}"
+            )
+        case Failure.UNREACHABLE:
+            return (
+                "The video service could not be reached for too long, so I stopped trying; "
+                f"nothing was made. {retry}"
+            )
+        case Failure.FORGOTTEN:
+            return (
+                f"The video service no longer knows this {noun}: it may have been deleted there. "
+                f"{retry}"
+            )
+        case Failure.ENDLESS:
+            return (
+                f"The video service never came to an end with this {noun}, so I stopped looking. "
+                f"`/{noun} status {job.id}` still asks it. {retry}"
+            )
+        case Failure.GIVEN_UP:
+            return (
+                f"It was given up: whether the video service made this {noun} is not known. If it "
+                f"turns up, its card will say so. {retry}"
+            )
+        case Failure.UNANSWERED:
+            return (
+                f"Nobody could tell me whether the video service made this {noun}, so I stopped "
+                f"waiting. If it turns up, its card will say so. {retry}"
+            )
+
+
+def _no_link(job: Job, face: Face) -> str:
+    return f"The video service gave no link yet: `/{face.noun} status {job.id}` asks it again."
+
+
+def _text_links(job: Job, face: Face) -> list[str]:
+    if job.state is not State.SUCCEEDED:
+        return []
+    return [f"{label}: <{url}>" for label, url in face.links(job).items()]
+
+
+def _joined(lines: Sequence[str]) -> str:
+    return cut("\n".join(line for line in lines if line), TEXT)
+
+
+def _headed(head: str, name: str) -> list[Block]:
+    blocks: list[Block] = [SectionBlock(text=mrkdwn(head))]
+    if name:
+        blocks.append(rich(paragraph(words(title(name), bold=True))))
+    return blocks
+
+
+def _capital(noun: str) -> str:
+    return noun[:1].upper() + noun[1:]

@@ -1,0 +1,125 @@
+"""What Slack's answers mean for a message that we owe: one table, and nothing of it elsewhere.
+
+The codes are those that Slack documents for ``chat.postMessage`` and ``chat.update``
+(https://docs.slack.dev/reference/methods).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from enum import StrEnum
+from http import HTTPStatus
+from typing import Final
+
+import aiohttp
+from slack_sdk.errors import SlackApiError, SlackClientError
+
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+
+
+class Fate(StrEnum):
+    """What becomes of a message that was refused."""
+
+    ELSEWHERE = "elsewhere"
+    """This channel takes nothing from us: tell the person directly."""
+    GONE = "gone"
+    """The message that was to be edited is no longer there."""
+    PAUSE = "pause"
+    """The whole workspace takes nothing from us: keep everything and try later."""
+    REWRITE = "rewrite"
+    """The message itself is at fault: send its text alone."""
+
+
+FATES: Final = {
+    code: fate
+    for fate, codes in {
+        Fate.ELSEWHERE: """
+            access_denied as_user_not_supported cannot_reply_to_message
+            channel_not_found channel_type_not_supported ekm_access_denied is_archived is_inactive
+            messages_tab_disabled method_not_supported_for_channel_type not_in_channel
+            restricted_action restricted_action_non_threadable_channel
+            restricted_action_read_only_channel restricted_action_thread_locked
+            restricted_action_thread_only_channel team_access_not_granted thread_not_found
+            user_not_found user_not_in_channel
+        """,
+        Fate.GONE: """
+            cant_update_message edit_window_closed external_channel_migrating
+            message_not_found streaming_state_conflict
+        """,
+        Fate.PAUSE: """
+            account_inactive enterprise_is_restricted invalid_auth missing_scope no_permission
+            not_allowed_token_type not_authed org_login_required team_added_to_org token_expired
+            token_revoked two_factor_setup_required
+        """,
+        Fate.REWRITE: """
+            attachment_payload_limit_exceeded block_mismatch deprecated_endpoint
+            duplicate_channel_not_found duplicate_message_not_found invalid_arg_name
+            invalid_arguments invalid_array_arg invalid_attachments invalid_blocks
+            invalid_blocks_format invalid_charset invalid_form_data invalid_metadata_format
+            invalid_metadata_schema invalid_post_type markdown_text_conflict metadata_too_large
+            method_deprecated missing_post_type msg_blocks_too_long msg_too_long no_text
+            too_many_attachments unknown_method
+        """,
+    }.items()
+    for code in codes.split()
+}
+
+# Slack's own bad moments: they come with HTTP 200, and what was done before is not known.
+UNCERTAIN: Final = frozenset({"fatal_error", "internal_error", "request_timeout"})
+# Nothing was done, and later it may be.
+LATER: Final = frozenset(
+    {
+        "accesslimited",
+        "message_limit_exceeded",
+        "rate_limited",
+        "ratelimited",
+        "service_unavailable",
+        "update_failed",
+    }
+)
+
+
+@asynccontextmanager
+async def translated(within: timedelta) -> AsyncIterator[None]:
+    """Give a call to Slack so much time, and turn what it raises into our failures.
+
+    Raises:
+        Refused: with Slack's code; ``FATES`` says what to do.
+        Unavailable: nothing was done.
+        Uncertain: it may have been done.
+    """
+    try:
+        async with asyncio.timeout(within.total_seconds()):
+            yield
+    except SlackApiError as error:
+        raise _failure(error) from error
+    except aiohttp.ClientConnectorError as error:
+        raise Unavailable("Slack cannot be reached.") from error
+    except (TimeoutError, aiohttp.ClientError, SlackClientError, OSError, ValueError) as error:
+        raise Uncertain("Slack's answer was lost.") from error
+
+
+def _failure(error: SlackApiError) -> OutsideError:
+    response = error.response
+    # The HTTP status comes first: an error page of Slack's edge has no code to read.
+    status = getattr(response, "status_code", None) or getattr(response, "status", HTTPStatus.OK)
+    code = ""
+    if isinstance(data := getattr(response, "data", None), dict):
+        code = str(data.get("error", ""))
+    if status == HTTPStatus.TOO_MANY_REQUESTS or code in LATER:
+        return Unavailable(f"Slack asks to wait ({code})", retry_after=_retry_after(response))
+    if status != HTTPStatus.OK or not code or code in UNCERTAIN:
+        return Uncertain(f"Slack failed ({code or status})")
+    return Refused(f"Slack refused ({code})", code=code)
+
+
+def _retry_after(response: object) -> timedelta | None:
+    headers = getattr(response, "headers", {})
+    for name, value in headers.items():
+        if name.lower() == "retry-after":
+            try:
+                return timedelta(seconds=max(0, int(value)))
+            except (ValueError, OverflowError):
+                return None
+    return None

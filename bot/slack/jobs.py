@@ -1,0 +1,344 @@
+"""What can be done with a job of any kind: look it up, list it, and press its buttons."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from slack_sdk.models.blocks import (
+    Block,
+    ContextBlock,
+    InputBlock,
+    PlainTextInputElement,
+    RichTextElementParts,
+    RichTextListElement,
+    SectionBlock,
+)
+from slack_sdk.models.views import View as ViewModel
+
+from bot.errors import OutsideError, Refused
+from bot.kinds import Kind, Unreadable
+from bot.kinds.wire import moment
+from bot.model import Failure, Job, Snapshot, State, Verdict
+from bot.slack.blocks import (
+    SCRIPT,
+    TEXT,
+    Message,
+    cut,
+    date,
+    escape,
+    escaped,
+    link,
+    mrkdwn,
+    one_line,
+    paragraph,
+    plain,
+    quote,
+    rich,
+    title,
+    words,
+)
+from bot.slack.cards import CHECK_AGAIN, CREATE_AGAIN, GIVE_UP, HAVE_ID, Face
+from bot.slack.desk import Desk
+from bot.slack.payloads import Click, Command, Submission
+from bot.slack.routes import Answer, Routes
+
+_LISTED: Final = 15
+_LONGEST_ID: Final = 150
+_ID_FORM: Final = "job_id_form"
+_ID: Final = "remote_id"
+# What is in a snapshot and is no link, time or text of its own.
+_LINKS: Final = {
+    "hosted_url": "Watch",
+    "download_url": "Download",
+    "stream_url": "Stream",
+    "thumbnail_video_url": "Thumbnail",
+}
+_STATES: Final = {
+    State.QUEUED: "starting",
+    State.CREATING: "starting",
+    State.UNCONFIRMED: "unclear whether it was made",
+    State.RUNNING: "in the making",
+    State.OVERDUE: "overdue",
+    State.SUCCEEDED: "ready",
+    State.FAILED: "failed",
+}
+
+
+def register(routes: Routes, desk: Desk) -> None:
+    """Answer the buttons that cards of every kind have."""
+    routes.click(CHECK_AGAIN, partial(_check_again, desk))
+    routes.click(CREATE_AGAIN, partial(_create_again, desk))
+    routes.click(GIVE_UP, partial(_give_up, desk))
+    routes.click(HAVE_ID, partial(_ask_for_id, desk))
+    routes.submission(_ID_FORM, partial(_take_id, desk))
+
+
+# ── Looking ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def listing(desk: Desk, command: Command, kind: str) -> Answer:
+    """Return a person's jobs of a kind, newest first, for their eyes only."""
+    face = desk.faces[kind]
+    jobs = await desk.store.jobs_of(command.user, kind, _LISTED)
+    if not jobs:
+        return {"text": f"You have not asked for a {face.noun} yet: `{command.command}` begins."}
+    heading = f"Your {face.noun}s, newest first:"
+    items = [
+        paragraph(
+            words(_STATES[job.state].capitalize(), bold=True),
+            words(f" · {title(face.name(job)) or 'no name'} · No. {job.id}"),
+            *[
+                part
+                for label, url in face.links(job).items()
+                for part in (words(" · "), RichTextElementParts.Link(url=url, text=label))
+            ],
+        )
+        for job in jobs
+    ]
+    lines = [
+        f"• {_STATES[job.state].capitalize()} · {escape(title(face.name(job)) or 'no name')} · "
+        + " · ".join([f"No. {job.id}", *(f"<{url}|{at}>" for at, url in face.links(job).items())])
+        for job in jobs
+    ]
+    blocks = [
+        SectionBlock(text=mrkdwn(heading)),
+        rich(RichTextListElement(style="bullet", elements=items)),
+        ContextBlock(
+            elements=[plain(f"{command.command} status and a number tells more of one.", 200)]
+        ),
+    ]
+    return _private(Message(cut("\n".join([heading, *lines]), TEXT), blocks))
+
+
+async def status(desk: Desk, command: Command, kind_name: str, wanted: str) -> Answer:
+    """Say how one job, or anything of the service's, stands now. The service is asked meanwhile."""
+    kind, face = desk.kinds[kind_name], desk.faces[kind_name]
+    wanted = wanted.strip("`#")
+    if not wanted or len(wanted) > _LONGEST_ID or not wanted.isprintable():
+        return {"text": f"That is no id: `{command.command} list` shows yours."}
+    job = await desk.store.job(wanted) or await desk.store.job_of_remote(kind.name, wanted)
+    if job is not None and job.kind != kind.name:
+        other = desk.faces[job.kind].noun
+        return {"text": f"That is a {other}: `/{other} status {job.id}` shows it."}
+    if job is not None and job.remote_id is None:
+        return _private(_status(face, job, None, command.user))
+
+    async def ask() -> None:
+        desk.whisper(command.response_url, await _asked(desk, command, kind, job, wanted))
+
+    desk.background.spawn(ask())
+    return None
+
+
+async def _asked(desk: Desk, command: Command, kind: Kind, job: Job | None, wanted: str) -> Message:
+    face, remote_id = desk.faces[kind.name], (job and job.remote_id) or wanted
+    try:
+        answer = await desk.service.read(kind.path, remote_id)
+        snapshot = kind.read(answer, remote_id)
+    except Refused as error:
+        if job is not None:
+            return _status(face, job, None, command.user, error.reason)
+        reason = escaped(error.reason, 500)
+        return Message(
+            f"Neither I nor the video service know {face.noun} {escape(wanted)}. "
+            f"It says: “{reason}” `{command.command} list` shows yours.",
+            (),
+        )
+    except (OutsideError, Unreadable) as error:
+        if job is not None:
+            return _status(face, job, None, command.user, str(error))
+        return Message(
+            f"{escape(wanted)} is none of mine, and the video service could not be asked: "
+            f"{escape(str(error))} Please try again in a moment.",
+            (),
+        )
+    if job is not None:
+        await desk.store.wake(job, desk.clock.now())
+    return _status(face, job, snapshot, command.user)
+
+
+def _status(
+    face: Face, job: Job | None, snapshot: Snapshot | None, reader: str, unread: str = ""
+) -> Message:
+    """Return all that is known; ``unread`` is why the service could not be asked just now."""
+    known = snapshot or (job.snapshot if job is not None else None)
+    facts: list[tuple[str, str]] = []
+    if job is not None:
+        facts.append((f"No. {job.id}", _STATES[job.state]))
+        if name := title(face.name(job)):
+            facts.append(("Name", name))
+        if job.reason:
+            facts.append(("Reason", job.reason))
+    if known is not None:
+        facts.append((f"Id of the {face.noun}", known.remote_id))
+        facts.append(("Video service says", known.status))
+        if details := known.facts.get("status_details") or known.reason:
+            facts.append(("Details", details))
+    if unread:
+        facts.append(("Could not be read just now", unread))
+    links: dict[str, str] = {}
+    if known is not None and known.verdict is Verdict.SUCCEEDED:
+        links = {
+            label: safe
+            for field, label in _LINKS.items()
+            if (safe := link(known.facts.get(field, ""))) is not None
+        }
+    times = [
+        f"{label} {date(at)}"
+        for label, field in (("created", "created_at"), ("updated", "updated_at"))
+        if known is not None and (at := moment(known.facts.get(field, ""))) is not None
+    ]
+    script = ""
+    if job is None or reader == job.user:
+        script = (known.facts.get("script", "") if known is not None else "") or (
+            job.params.get("script", "") if job is not None else ""
+        )
+    return _drawn(facts, links, times, script)
+
+
+def _drawn(
+    facts: Sequence[tuple[str, str]], links: dict[str, str], times: Sequence[str], script: str
+) -> Message:
+    rows = [
+        paragraph(words(f"{label}: ", bold=True), words(cut(one_line(value), 500)))
+        for label, value in facts
+    ]
+    rows += [
+        paragraph(RichTextElementParts.Link(url=url, text=label)) for label, url in links.items()
+    ]
+    blocks: list[Block] = [rich(RichTextListElement(style="bullet", elements=rows))]
+    if times:
+        blocks.append(ContextBlock(elements=[mrkdwn(" · ".join(times))]))
+    if script:
+        blocks.append(rich(quote(cut(script, SCRIPT))))
+    text = [
+        *(f"{label}: {escaped(one_line(value), 500)}" for label, value in facts),
+        *(f"{label}: <{url}>" for label, url in links.items()),
+        *times,
+    ]
+    if script:
+        text.append("Script: " + escaped(script, max(1, TEXT - len("\n".join(text)) - 20)))
+    return Message(cut("\n".join(text), TEXT), blocks)
+
+
+def _private(message: Message) -> Answer:
+    return {"text": message.text, "blocks": message.drawn()}
+
+
+# ── Deciding ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def pressed(desk: Desk, click: Click) -> Job | None:
+    """Return the job whose button a person pressed, if they may; tell them if not."""
+    job = await desk.store.job(click.value)
+    told = None
+    if job is None:
+        told = "I no longer know this one."
+    elif not desk.may_press(click.user, job):
+        told = f"This one is <@{job.user}>'s: only they and admins can decide about it."
+    if told is None:
+        return job
+    tell(desk, click, told)
+    return None
+
+
+def tell(desk: Desk, click: Click, told: str) -> None:
+    """Tell the person who pressed a button something that nobody else sees."""
+    if click.response_url is not None:
+        desk.whisper(click.response_url, told)
+
+
+async def _check_again(desk: Desk, click: Click) -> Answer:
+    if (job := await pressed(desk, click)) is not None:
+        await desk.store.wake(job, desk.clock.now())
+        tell(desk, click, "I am looking: if anything has changed, the card will show it.")
+    return None
+
+
+async def _create_again(desk: Desk, click: Click) -> Answer:
+    if (job := await pressed(desk, click)) is not None:
+        now = desk.clock.now()
+        again = replace(job, state=State.QUEUED, asked=0, asked_at=now)
+        if not await desk.store.answer(again, now):
+            tell(desk, click, _SETTLED)
+    return None
+
+
+async def _give_up(desk: Desk, click: Click) -> Answer:
+    if (job := await pressed(desk, click)) is not None:
+        ended = replace(job, state=State.FAILED, failure=Failure.GIVEN_UP)
+        if not await desk.store.give_up(ended, desk.clock.now()):
+            tell(desk, click, _SETTLED)
+    return None
+
+
+async def _ask_for_id(desk: Desk, click: Click) -> Answer:
+    if (job := await pressed(desk, click)) is not None:
+        if job.state is not State.UNCONFIRMED:
+            tell(desk, click, _SETTLED)
+        elif told := await desk.open_form(click.trigger_id, _id_form(desk, job)):
+            tell(desk, click, told)
+    return None
+
+
+async def _take_id(desk: Desk, submission: Submission) -> Answer:
+    job = await desk.store.job(json.loads(submission.view.private_metadata)["job"])
+    given = submission.view.typed().get(_ID, "").strip()
+    if job is None or not desk.may_press(submission.user, job):
+        return _wrong("This one is not yours to decide about.")
+    if not given or len(given) > _LONGEST_ID or not given.isprintable() or " " in given:
+        return _wrong("An id is one word, as the video service shows it.")
+    if wrong := await _mismatch(desk, job, given):
+        return _wrong(wrong)
+    now = desk.clock.now()
+    if not await desk.store.answer(job, now, hint=given):
+        return _wrong("It has been settled meanwhile: please look at its card.")
+    return None
+
+
+async def _mismatch(desk: Desk, job: Job, given: str) -> str | None:
+    """Return why ``given`` cannot be what the job asked for; None where it may be."""
+    kind, noun = desk.kinds[job.kind], desk.faces[job.kind].noun
+    owner = await desk.store.job_of_remote(kind.name, given)
+    if owner is not None:
+        return f"That {noun} belongs to another request, No. {owner.id}."
+    try:
+        async with asyncio.timeout(desk.timings.form_check.total_seconds()):
+            snapshot = kind.read(await desk.service.read(kind.path, given), given)
+    except Refused as error:
+        return f"The video service does not know it. It says: {cut(error.reason, 200)}"
+    except (OutsideError, Unreadable, TimeoutError):
+        return None  # it is looked at again before it is believed
+    if not kind.matches(job.params, snapshot):
+        return f"That {noun} says something else than what was asked for here."
+    return None
+
+
+_SETTLED: Final = "That has been settled meanwhile: the card shows how it stands."
+
+
+def _wrong(told: str) -> Answer:
+    return {"response_action": "errors", "errors": {_ID: told}}
+
+
+def _id_form(desk: Desk, job: Job) -> ViewModel:
+    noun = desk.faces[job.kind].noun
+    return ViewModel(
+        type="modal",
+        callback_id=_ID_FORM,
+        title=plain(f"Id of the {noun}", 24),
+        submit=plain("Take it", 24),
+        close=plain("Back", 24),
+        private_metadata=json.dumps({"job": job.id}),
+        blocks=[
+            InputBlock(
+                block_id=_ID,
+                label=plain(f"Id that the video service gave the {noun}", 100),
+                element=PlainTextInputElement(action_id=_ID, max_length=_LONGEST_ID),
+                hint=plain("It is shown in your account there. I check that it is the one.", 200),
+            )
+        ],
+    )

@@ -1,0 +1,324 @@
+"""Posts what is owed: each message once, wherever the process dies, and each edit until it is in.
+
+A post that got no answer waits, is looked for by the metadata that it carries, and only then goes
+again. Looking needs the history scopes; without them it goes again after the wait.
+"""
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
+
+from bot.clock import Clock
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.model import Delivery, Job, Posting, Role, Timings
+from bot.slack.blocks import Message
+from bot.slack.cards import Faces, compose, elsewhere
+from bot.slack.errors import FATES, Fate, translated
+from bot.store import Outgoing, Store
+
+_LOG: Final = logging.getLogger(__name__)
+_EVENT: Final = "job_message"
+# Slack's clock and ours may differ by so much: a search begins that much earlier.
+_SKEW: Final = timedelta(minutes=5)
+_PAGE: Final = 200
+_PAGES: Final = 5
+# A code that we have never heard of is tried so often before the message goes elsewhere.
+_PATIENCE: Final = 6
+
+_Call = Callable[..., Awaitable[AsyncSlackResponse]]
+
+
+class Messenger:
+    """Takes claimed deliveries one step further.
+
+    ``client`` must not repeat a call by itself: a message would be posted twice.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        client: AsyncWebClient,
+        faces: Faces,
+        *,
+        clock: Clock,
+        timings: Timings,
+        rng: random.Random,
+    ) -> None:
+        self.due = store.deliveries_due
+        self._store = store
+        self._client = client
+        self._faces = faces
+        self._clock = clock
+        self._timings = timings
+        self._rng = rng
+        self._held: dict[tuple[str, str], datetime] = {}
+        self._paused_until: datetime | None = None
+
+    async def claim(self, limit: int) -> Sequence[Outgoing]:
+        """Lease up to ``limit`` deliveries that are due, none while the workspace takes nothing."""
+        now = self._clock.now()
+        if self._paused_until is not None and now < self._paused_until:
+            return ()
+        return await self._store.claim_deliveries(now, limit)
+
+    async def next_due(self) -> datetime | None:
+        """Return when the next delivery is due."""
+        due = await self._store.next_delivery_due()
+        if due is None or self._paused_until is None:
+            return due
+        return max(due, self._paused_until)
+
+    async def step(self, outgoing: Outgoing) -> None:
+        """Take a claimed delivery one step further."""
+        match outgoing.delivery.posting:
+            case Posting.OWED:
+                await self._post(outgoing)
+            case Posting.SENDING:
+                await self._doubt(outgoing.delivery)
+            case Posting.UNCERTAIN:
+                await self._look(outgoing)
+            case Posting.POSTED:
+                await self._edit(outgoing)
+            case Posting.LOST:
+                await self._store.settle(outgoing.delivery, self._clock.now(), None)
+
+    async def nudge(self, job: Job) -> None:
+        """Tell a person, visibly to nobody else, that a card has a question for them."""
+        noun = self._faces[job.kind].noun
+        text = (
+            f"I do not know whether the {noun} that you asked for was made, and need your answer: "
+            f"please look at its card (No. {job.id}) in this channel."
+        )
+        try:
+            async with translated(self._timings.call):
+                await self._client.chat_postEphemeral(channel=job.channel, user=job.user, text=text)
+        except OutsideError as error:
+            _LOG.info("a nudge did not arrive", extra={"job": job.id, "reason": error.reason})
+
+    # ── Posting ───────────────────────────────────────────────────────────────────────────────
+
+    async def _post(self, outgoing: Outgoing) -> None:
+        delivery = _placed(outgoing)
+        method, now = self._client.chat_postMessage, self._clock.now()
+        if (until := self._hold(method, delivery)) is not None:
+            await self._store.settle(delivery, now, until)
+            return
+        if not await self._store.mark_sending(delivery, now):
+            return
+        message = self._message(outgoing.job, delivery)
+        try:
+            async with translated(self._timings.call):
+                answer = await method(
+                    channel=delivery.channel,
+                    thread_ts=delivery.thread_ts,
+                    text=message.text,
+                    blocks=None if delivery.plain else message.drawn(),
+                    metadata={
+                        "event_type": _EVENT,
+                        "event_payload": {"message": _mark(delivery)},
+                    },
+                    unfurl_links=False,
+                    unfurl_media=False,
+                )
+                channel, ts = str(answer["channel"]), str(answer["ts"])
+        except Refused as error:
+            await self._turned_down(delivery, outgoing.job, error)
+        except Unavailable as error:
+            await self._wait(delivery, error, method)
+        except (Uncertain, KeyError) as error:
+            _LOG.warning("a post got no usable answer", extra=_about(delivery, error))
+            await self._doubt(delivery)
+        else:
+            self._resume()
+            posted = replace(
+                delivery,
+                posting=Posting.POSTED,
+                channel=channel,
+                ts=ts,
+                shown=delivery.wanted,
+                failures=0,
+            )
+            await self._store.settle(posted, self._clock.now(), None)
+
+    async def _doubt(self, delivery: Delivery) -> None:
+        now = self._clock.now()
+        doubtful = replace(delivery, posting=Posting.UNCERTAIN)
+        await self._store.settle(doubtful, now, now + self._timings.post_hold)
+
+    async def _look(self, outgoing: Outgoing) -> None:
+        """Look for a message whose post got no answer; post it again if it is not there."""
+        delivery = outgoing.delivery
+        try:
+            ts = await self._find(delivery)
+        except Refused as error:
+            _LOG.info("a message cannot be looked for", extra=_about(delivery, error))
+            ts = None
+        except OutsideError as error:
+            waiting = replace(delivery, failures=delivery.failures + 1)
+            await self._wait(waiting, error, self._client.conversations_history)
+            return
+        if ts is None:
+            owed = replace(delivery, posting=Posting.OWED)
+            await self._store.settle(owed, self._clock.now(), self._clock.now())
+            return
+        # What it said is not known: a card is edited to be sure, a reply is never edited.
+        shown = delivery.wanted if delivery.role is Role.REPLY else 0
+        found = replace(delivery, posting=Posting.POSTED, ts=ts, shown=shown, failures=0)
+        await self._store.settle(found, self._clock.now(), None)
+
+    async def _find(self, delivery: Delivery) -> str | None:
+        if not delivery.channel.startswith(("C", "G", "D")) or delivery.sent_at is None:
+            return None  # sent to a person: the conversation that this opened is not known
+        arguments: dict[str, Any] = {
+            "channel": delivery.channel,
+            "oldest": f"{(delivery.sent_at - _SKEW).timestamp():.6f}",
+            "include_all_metadata": True,
+            "limit": _PAGE,
+        }
+        method: _Call = self._client.conversations_history
+        if delivery.thread_ts is not None:
+            method = self._client.conversations_replies
+            arguments["ts"] = delivery.thread_ts
+        for _ in range(_PAGES):
+            async with translated(self._timings.call):
+                answer = await method(**arguments)
+            for message in answer.get("messages") or ():
+                if _marked(message) == _mark(delivery):
+                    return str(message["ts"])
+            cursor = (answer.get("response_metadata") or {}).get("next_cursor")
+            if not cursor:
+                return None
+            arguments["cursor"] = cursor
+        return None
+
+    # ── Editing ───────────────────────────────────────────────────────────────────────────────
+
+    async def _edit(self, outgoing: Outgoing) -> None:
+        delivery, method = outgoing.delivery, self._client.chat_update
+        if (until := self._hold(method, delivery)) is not None:
+            await self._store.settle(delivery, self._clock.now(), until)
+            return
+        message = self._message(outgoing.job, delivery)
+        try:
+            async with translated(self._timings.call):
+                await method(
+                    channel=delivery.channel,
+                    ts=delivery.ts or "",
+                    text=message.text,
+                    blocks=[] if delivery.plain else message.drawn(),
+                )
+        except Refused as error:
+            await self._edit_turned_down(delivery, error)
+        except OutsideError as error:
+            # An edit may be sent again however it went.
+            waiting = replace(delivery, failures=delivery.failures + 1)
+            await self._wait(waiting, error, method)
+        else:
+            self._resume()
+            edited = replace(delivery, shown=delivery.wanted, failures=0)
+            await self._store.settle(edited, self._clock.now(), None)
+
+    async def _edit_turned_down(self, delivery: Delivery, error: Refused) -> None:
+        fate, now = FATES.get(error.code), self._clock.now()
+        if fate is Fate.PAUSE:
+            await self._store.settle(delivery, now, self._pause(error))
+        elif fate is Fate.REWRITE and not delivery.plain:
+            _LOG.error("Slack refuses the blocks of a card", extra=_about(delivery, error))
+            await self._store.settle(replace(delivery, plain=True), now, now)
+        else:
+            _LOG.info("a card can no longer be edited", extra=_about(delivery, error))
+            await self._store.settle(replace(delivery, shown=delivery.wanted), now, None)
+
+    # ── Refusals and waits ────────────────────────────────────────────────────────────────────
+
+    async def _turned_down(self, delivery: Delivery, job: Job, error: Refused) -> None:
+        fate, now = FATES.get(error.code), self._clock.now()
+        owed = replace(delivery, posting=Posting.OWED, failures=delivery.failures + 1)
+        if fate is Fate.PAUSE:
+            await self._store.settle(owed, now, self._pause(error))
+            return
+        if fate is None and owed.failures < _PATIENCE:
+            _LOG.error("Slack refuses a message for an unknown reason", extra=_about(owed, error))
+            await self._store.settle(owed, now, now + self._timings.back_off(owed.failures))
+            return
+        if fate is Fate.REWRITE and not delivery.plain:
+            _LOG.error("Slack refuses the blocks of a message", extra=_about(owed, error))
+            await self._store.settle(replace(owed, plain=True), now, now)
+        elif not delivery.direct:
+            _LOG.info("a channel takes no message", extra=_about(owed, error))
+            direct = replace(owed, direct=True, channel=job.user, thread_ts=None, failures=0)
+            await self._store.settle(direct, now, now)
+        else:
+            _LOG.error("a message could be posted nowhere", extra=_about(owed, error))
+            await self._store.settle(replace(owed, posting=Posting.LOST), now, None)
+
+    async def _wait(self, delivery: Delivery, error: OutsideError, method: _Call) -> None:
+        """Put a delivery back; where Slack asks to wait, hold back what would hear the same."""
+        now = self._clock.now()
+        asked_for = error.retry_after if isinstance(error, Unavailable) else None
+        if delivery.posting is Posting.OWED:
+            delivery = replace(delivery, failures=delivery.failures + 1)
+        wait = min(
+            asked_for or self._timings.back_off(max(1, delivery.failures)), self._timings.longest
+        )
+        until = now + self._timings.jittered(wait, self._rng)
+        if asked_for is not None:
+            self._held = {key: at for key, at in self._held.items() if at > now}
+            self._held[_key(method, delivery)] = now + wait
+        await self._store.settle(delivery, now, until)
+
+    def _hold(self, method: _Call, delivery: Delivery) -> datetime | None:
+        until = self._held.get(_key(method, delivery))
+        return until if until is not None and until > self._clock.now() else None
+
+    def _pause(self, error: Refused) -> datetime:
+        if self._paused_until is None:
+            _LOG.error("Slack takes nothing from this app", extra={"code": error.code})
+        self._paused_until = self._clock.now() + self._timings.pause
+        return self._paused_until
+
+    def _resume(self) -> None:
+        if self._paused_until is not None:
+            _LOG.info("Slack takes messages again")
+            self._paused_until = None
+
+    def _message(self, job: Job, delivery: Delivery) -> Message:
+        message = compose(delivery, job, self._faces)
+        return elsewhere(message, job) if delivery.direct else message
+
+
+def _placed(outgoing: Outgoing) -> Delivery:
+    """Return the delivery with the place where it belongs: a reply follows its card."""
+    delivery, card = outgoing.delivery, outgoing.card
+    if delivery.role is Role.CARD or delivery.direct:
+        return delivery
+    if card.ts is None:
+        return replace(delivery, direct=True, channel=outgoing.job.user, thread_ts=None)
+    thread_ts = card.ts if card.direct else outgoing.job.thread_ts or card.ts
+    return replace(delivery, channel=card.channel, thread_ts=thread_ts)
+
+
+def _mark(delivery: Delivery) -> str:
+    return f"{delivery.job_id}/{delivery.role.value}"
+
+
+def _marked(message: Mapping[str, Any]) -> str | None:
+    metadata = message.get("metadata") or {}
+    if metadata.get("event_type") != _EVENT:
+        return None
+    mark = (metadata.get("event_payload") or {}).get("message")
+    return mark if isinstance(mark, str) else None
+
+
+def _key(method: _Call, delivery: Delivery) -> tuple[str, str]:
+    return getattr(method, "__name__", ""), delivery.channel
+
+
+def _about(delivery: Delivery, error: Exception) -> dict[str, str]:
+    return {"job": delivery.job_id, "role": delivery.role.value, "reason": str(error)}

@@ -1,0 +1,120 @@
+"""From what Slack sends to who handles it: one Bolt listener per sort of request, and a table.
+
+A handler takes one payload and returns the body of the answer, or None for an empty one.
+"""
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeAlias, TypeVar
+
+from pydantic import BaseModel
+from slack_bolt.async_app import AsyncAck, AsyncApp
+
+from bot.log import reference
+from bot.slack.payloads import Click, Command, Lookup, Submission
+from bot.store import StoreError
+
+_LOG: Final = logging.getLogger(__name__)
+_P = TypeVar("_P", bound=BaseModel)
+
+Answer: TypeAlias = dict[str, Any] | None
+Handler: TypeAlias = Callable[[_P], Awaitable[Answer]]
+_EVERYTHING: Final = re.compile("")
+
+
+class Routes:
+    """The tables of handlers, by the id under which Slack reports each of them."""
+
+    def __init__(self, whisper: Callable[[str, str], None]) -> None:
+        """``whisper(response_url, text)`` tells the person alone, in the background."""
+        self.commands: dict[str, Handler[Command]] = {}
+        self.clicks: dict[str, Handler[Click]] = {}
+        self.submissions: dict[str, Handler[Submission]] = {}
+        self.lookups: dict[str, Handler[Lookup]] = {}
+        self._whisper = whisper
+
+    def command(self, name: str, handler: Handler[Command]) -> None:
+        """Have ``handler`` answer a slash command."""
+        _add(self.commands, name, handler)
+
+    def click(self, action_id: str, handler: Handler[Click]) -> None:
+        """Have ``handler`` answer a button or another element."""
+        _add(self.clicks, action_id, handler)
+
+    def submission(self, callback_id: str, handler: Handler[Submission]) -> None:
+        """Have ``handler`` answer a form that is sent off."""
+        _add(self.submissions, callback_id, handler)
+
+    def lookup(self, action_id: str, handler: Handler[Lookup]) -> None:
+        """Have ``handler`` answer a type-ahead field."""
+        _add(self.lookups, action_id, handler)
+
+    def attach(self, app: AsyncApp) -> None:
+        """Put the tables behind Bolt, which tries its own listeners one by one."""
+        app.command(_EVERYTHING)(self._on_command)
+        app.action(_EVERYTHING)(self._on_click)
+        app.view(_EVERYTHING)(self._on_submission)
+        app.options(_EVERYTHING)(self._on_lookup)
+
+    async def _on_command(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+        async def work() -> Answer:
+            payload = Command.model_validate(body)
+            return await self.commands[payload.command](payload)
+
+        await ack(await _guarded(work(), lambda told: {"text": told}))
+
+    async def _on_click(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+        async def work() -> Answer:
+            payload = Click.model_validate(body)
+            handler = self.clicks.get(payload.action_id)
+            return None if handler is None else await handler(payload)
+
+        def tell(told: str) -> Answer:
+            if isinstance(url := body.get("response_url"), str):
+                self._whisper(url, told)
+            return None
+
+        await ack(await _guarded(work(), tell))
+
+    async def _on_submission(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+        async def work() -> Answer:
+            payload = Submission.model_validate(body)
+            return await self.submissions[payload.view.callback_id](payload)
+
+        def tell(told: str) -> Answer:
+            blocks = body.get("view", {}).get("blocks", [])
+            fields = [block["block_id"] for block in blocks if block.get("type") == "input"]
+            return {"response_action": "errors", "errors": {fields[0]: told}} if fields else None
+
+        await ack(await _guarded(work(), tell))
+
+    async def _on_lookup(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+        async def work() -> Answer:
+            payload = Lookup.model_validate(body)
+            return await self.lookups[payload.action_id](payload)
+
+        await ack(await _guarded(work(), lambda _: {"options": []}))
+
+
+def _add(table: dict[str, Handler[_P]], name: str, handler: Handler[_P]) -> None:
+    if name in table:
+        raise ValueError(f"two handlers for {name}")
+    table[name] = handler
+
+
+async def _guarded(
+    work: Coroutine[Any, Any, Answer], tell: Callable[[str], Answer]
+) -> dict[str, Any] | str:
+    """Return the body of the answer; what nobody foresaw is told with a reference to the log."""
+    try:
+        return await work or ""
+    except StoreError as error:
+        code = reference()
+        _LOG.error("not stored", extra={"reference": code, "reason": str(error)})
+        told = "This could not be saved, so nothing was started. Please try again in a moment."
+    except Exception:  # noqa: BLE001 - a person is told, never shown a traceback
+        code = reference()
+        _LOG.exception("a request of Slack's failed", extra={"reference": code})
+        told = "Something went wrong here, and nothing was started. Please try again."
+    return tell(f"{told} If it stays, give this to whoever runs the bot: {code}") or ""

@@ -1,0 +1,991 @@
+"""The tables and all SQL: what must survive the process. Each public method is all or nothing."""
+
+import asyncio
+import contextlib
+import functools
+import json
+import secrets
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import aiosqlite
+
+from bot.model import (
+    Attempt,
+    Delivery,
+    Failure,
+    Job,
+    Posting,
+    Request,
+    Role,
+    Snapshot,
+    State,
+    Timings,
+    Verdict,
+)
+
+_T = TypeVar("_T")
+_P = ParamSpec("_P")
+
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+# Without letters and digits that look alike, so that an id can be read out and typed.
+_ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
+_ID_LENGTH: Final = 10
+# So many changes are committed together at the most: each waits for the others.
+_GROUP: Final = 64
+# "How long do such jobs take" looks at so many of the last ones.
+_RECENT: Final = 20
+# So many ended jobs are erased in one go: others wait for it.
+_ERASE: Final = 200
+
+
+class StoreError(Exception):
+    """The database did not take or give what it was asked: nothing of it was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of a submission: the job that stands for it, and whether it was new."""
+
+    job: Job
+    new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A claimed delivery with what is needed to write and place it.
+
+    ``card`` is its job's card: the delivery itself, unless that is the reply.
+    """
+
+    delivery: Delivery
+    job: Job
+    card: Delivery
+
+
+@dataclass(slots=True)
+class _Call:
+    """A method's body on its way to the owner of the connection, and its answer on the way back."""
+
+    body: Callable[[aiosqlite.Connection], Awaitable[Any]]
+    answer: asyncio.Future[Any]
+
+
+def _transaction(
+    method: Callable[Concatenate["Store", aiosqlite.Connection, _P], Awaitable[_T]],
+) -> Callable[Concatenate["Store", _P], Coroutine[Any, Any, _T]]:
+    """Run a method inside a transaction; its caller hears of it once that is committed.
+
+    A caller that is cancelled gives up the answer, not the work.
+
+    Raises:
+        StoreError: nothing was done.
+    """
+
+    async def call(self: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await self._do(lambda db: method(self, db, *args, **kwargs))
+
+    functools.update_wrapper(call, method)
+    return call
+
+
+class Store:
+    """One SQLite file, one connection, one owner of it.
+
+    Whatever is asked of it goes through one queue and is committed in groups, so nobody sees half a
+    change. ``jobs_due`` and ``deliveries_due`` are set when a row may have become due.
+    """
+
+    def __init__(self, connection: aiosqlite.Connection, timings: Timings) -> None:
+        self.jobs_due = asyncio.Event()
+        self.deliveries_due = asyncio.Event()
+        self._db = connection
+        self._timings = timings
+        self._queue: asyncio.Queue[_Call | None] = asyncio.Queue()
+        self._closed = False
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, path: Path, timings: Timings) -> AsyncIterator["Store"]:
+        """Open the file, bring its tables up to date and void what an earlier process had claimed.
+
+        Raises:
+            StoreError: the file cannot be opened or written, or another process has it.
+        """
+        async with _connect(path) as db:
+            await _migrate(db)
+            store = cls(db, timings)
+            owner = asyncio.create_task(store._own())  # noqa: TID251 - awaited below
+            try:
+                await store._void_leases()
+                yield store
+            finally:
+                store._closed = True
+                store._queue.put_nowait(None)
+                await asyncio.shield(asyncio.wait([owner]))
+
+    # ── What people ask for and about ─────────────────────────────────────────────────────────
+
+    @_transaction
+    async def submit(self, db: aiosqlite.Connection, request: Request, now: datetime) -> Submitted:
+        """Store a job and owe its card, or find the job that this request made before."""
+        self.jobs_due.set()
+        self.deliveries_due.set()
+        values = {
+            "id": "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH)),
+            "request_key": request.key,
+            "kind": request.kind,
+            "params": json.dumps(dict(request.params)),
+            "user_id": request.user,
+            "channel": request.channel,
+            "thread_ts": request.thread_ts,
+            "now": _ms(now),
+            "usual": await _usual(db, request.kind),
+        }
+        new = await _first(
+            db,
+            """
+            INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
+                              created_at, state, due_at, usual)
+            VALUES (:id, :request_key, :kind, :params, :user_id, :channel, :thread_ts,
+                    :now, 'queued', :now, :usual)
+            ON CONFLICT (request_key) DO NOTHING RETURNING *
+            """,
+            values,
+        )
+        if new is None:
+            found = await _all(db, "SELECT * FROM jobs WHERE request_key = :request_key", values)
+            return Submitted(_job(found[0]), new=False)
+        await db.execute(
+            """
+            INSERT INTO deliveries (job_id, role, posting, channel, thread_ts, due_at)
+            VALUES (:id, 'card', 'owed', :channel, :thread_ts, :now)
+            """,
+            values,
+        )
+        return Submitted(_job(new), new=True)
+
+    @_transaction
+    async def job(self, db: aiosqlite.Connection, job_id: str) -> Job | None:
+        """Return the job with this id of ours."""
+        row = await _first(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
+        return _job(row) if row else None
+
+    @_transaction
+    async def job_of_remote(
+        self, db: aiosqlite.Connection, kind: str, remote_id: str
+    ) -> Job | None:
+        """Return the job whose create call made ``remote_id``, if one of ours did."""
+        row = await _first(
+            db,
+            """
+            SELECT jobs.* FROM attempts JOIN jobs ON jobs.id = attempts.job_id
+            WHERE attempts.kind = :kind AND attempts.remote_id = :remote_id
+            """,
+            {"kind": kind, "remote_id": remote_id},
+        )
+        return _job(row) if row else None
+
+    @_transaction
+    async def jobs_of(
+        self, db: aiosqlite.Connection, user: str, kind: str, limit: int
+    ) -> list[Job]:
+        """Return a person's jobs of one kind, newest first."""
+        rows = await _all(
+            db,
+            """
+            SELECT * FROM jobs WHERE user_id = :user AND kind = :kind
+            ORDER BY created_at DESC LIMIT :limit
+            """,
+            {"user": user, "kind": kind, "limit": limit},
+        )
+        return [_job(row) for row in rows]
+
+    @_transaction
+    async def replicas(self, db: aiosqlite.Connection, query: str, limit: int) -> list[str]:
+        """Return the ids of the replicas that contain ``query``, last used first."""
+        literal = query.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+        rows = await _all(
+            db,
+            r"""
+            SELECT id FROM replicas WHERE id LIKE :pattern ESCAPE '\'
+            ORDER BY used_at DESC LIMIT :limit
+            """,
+            {"pattern": f"%{literal}%", "limit": limit},
+        )
+        return [row["id"] for row in rows]
+
+    # ── Jobs ──────────────────────────────────────────────────────────────────────────────────
+
+    @_transaction
+    async def claim_jobs(self, db: aiosqlite.Connection, now: datetime, limit: int) -> list[Job]:
+        """Lease up to ``limit`` jobs that are due, those that wait longest first."""
+        rows = await _all(
+            db,
+            """
+            UPDATE jobs SET claim = claim + 1, claimed = 1, due_at = :lease WHERE id IN (
+                SELECT id FROM (SELECT id FROM jobs WHERE due_at <= :now
+                                ORDER BY due_at LIMIT :limit)
+                UNION ALL
+                SELECT id FROM (SELECT id FROM jobs WHERE due_at > :parked LIMIT :limit)
+                LIMIT :limit
+            ) RETURNING *
+            """,
+            self._lease(now, limit),
+        )
+        return [_job(row) for row in rows]
+
+    @_transaction
+    async def next_job_due(self, db: aiosqlite.Connection) -> datetime | None:
+        """Return when the next job is due; None while all of them have ended."""
+        [row] = await _all(db, "SELECT min(due_at) AS due FROM jobs WHERE due_at IS NOT NULL")
+        return _moment(row["due"])
+
+    @_transaction
+    async def begin_attempt(
+        self, db: aiosqlite.Connection, job: Job, token_hash: str, now: datetime
+    ) -> int | None:
+        """Write down that a create call may cost money from now on; return the attempt's id.
+
+        None means that the job is no longer ours to work on, and must not be created.
+        """
+        marked = await _first(
+            db,
+            """
+            UPDATE jobs SET state = 'creating', attempts = attempts + 1
+            WHERE id = :id AND claim = :claim AND state = 'queued' RETURNING id
+            """,
+            {"id": job.id, "claim": job.claim},
+        )
+        if marked is None:
+            return None
+        [row] = await _all(
+            db,
+            """
+            INSERT INTO attempts (job_id, kind, token_hash, made_at)
+            VALUES (:job, :kind, :token_hash, :now) RETURNING id
+            """,
+            {"job": job.id, "kind": job.kind, "token_hash": token_hash, "now": _ms(now)},
+        )
+        return int(row["id"])
+
+    @_transaction
+    async def created(
+        self, db: aiosqlite.Connection, job: Job, attempt: int, *, now: datetime, due_at: datetime
+    ) -> bool:
+        """Bind what a create call made to its attempt, and go on with ``job``, which carries it.
+
+        A callback that came before the answer makes the job due at once. Returns False where the
+        id belongs to another attempt or the job has moved on; then the id is left as a hint.
+        """
+        assert job.remote_id is not None  # noqa: S101 - the caller has just received it
+        row = await _first(
+            db, "SELECT job_id, hint, kind FROM attempts WHERE id = :id", {"id": attempt}
+        )
+        assert row is not None  # noqa: S101 - attempts are never deleted
+        announced = row["hint"] == job.remote_id
+        free = await _is_free(db, job.kind, job.remote_id)
+        if free and await self._save(db, job, now if announced else due_at, now):
+            await _bind(db, attempt, job.remote_id)
+            return True
+        await db.execute(
+            "UPDATE attempts SET hint = :hint WHERE id = :id",
+            {"id": attempt, "hint": job.remote_id},
+        )
+        return False
+
+    @_transaction
+    async def not_created(
+        self,
+        db: aiosqlite.Connection,
+        job: Job,
+        attempt: int,
+        *,
+        outcome: str,
+        now: datetime,
+        due_at: datetime,
+    ) -> None:
+        """Write down how a create call that gave no id went, and put ``job`` back.
+
+        A callback that named an id meanwhile makes it due at once.
+        """
+        row = await _first(
+            db,
+            "UPDATE attempts SET outcome = :outcome WHERE id = :id RETURNING hint",
+            {"id": attempt, "outcome": outcome},
+        )
+        await self._save(db, job, now if row and row["hint"] else due_at, now)
+
+    @_transaction
+    async def put_back(
+        self, db: aiosqlite.Connection, job: Job, now: datetime, due_at: datetime | None
+    ) -> bool:
+        """Store a claimed job as it now is, and leave it alone until ``due_at``.
+
+        Returns False, and changes nothing, where it was woken or claimed again meanwhile.
+        """
+        return await self._save(db, job, due_at, now)
+
+    @_transaction
+    async def end(
+        self, db: aiosqlite.Connection, job: Job, now: datetime, refused: int | None = None
+    ) -> bool:
+        """End a job as ``job`` says, and owe its closing reply.
+
+        ``refused`` is the attempt whose refusal ends it, if one does. Returns False, and changes
+        nothing, where it has ended before: of many, one wins.
+        """
+        ended = await self._end(db, job, now, "ended_at IS NULL")
+        if ended and refused is not None:
+            await db.execute(
+                "UPDATE attempts SET outcome = 'refused' WHERE id = :id", {"id": refused}
+            )
+        return ended
+
+    @_transaction
+    async def give_up(self, db: aiosqlite.Connection, job: Job, now: datetime) -> bool:
+        """End a job that is unconfirmed as ``job`` says; return False where it no longer is."""
+        return await self._end(db, job, now, "state = 'unconfirmed'")
+
+    @_transaction
+    async def hints(self, db: aiosqlite.Connection, job: Job) -> list[Attempt]:
+        """Return the job's attempts for which something named an id that nobody has checked."""
+        rows = await _all(
+            db,
+            """
+            SELECT id, job_id, remote_id, hint FROM attempts
+            WHERE job_id = :job AND remote_id IS NULL AND hint IS NOT NULL ORDER BY id
+            """,
+            {"job": job.id},
+        )
+        return [Attempt(**dict(row)) for row in rows]
+
+    @_transaction
+    async def drop_hint(self, db: aiosqlite.Connection, attempt: Attempt) -> None:
+        """Forget a hint that named something else."""
+        await db.execute(
+            "UPDATE attempts SET hint = NULL WHERE id = :id AND hint = :hint",
+            {"id": attempt.id, "hint": attempt.hint},
+        )
+
+    @_transaction
+    async def adopt(
+        self, db: aiosqlite.Connection, job: Job, attempt: Attempt, now: datetime
+    ) -> bool:
+        """Bind what ``attempt`` was found to have made, and store ``job``, which tells of it.
+
+        Returns False, and changes nothing, where another attempt has the id or the job moved on.
+        """
+        assert attempt.hint is not None  # noqa: S101 - what was checked is the hint
+        if not await _is_free(db, job.kind, attempt.hint):
+            return False
+        if not await self._save(db, job, None if job.state.ended else now, now):
+            return False
+        await _bind(db, attempt.id, attempt.hint)
+        return True
+
+    @_transaction
+    async def answer(
+        self, db: aiosqlite.Connection, job: Job, now: datetime, *, hint: str | None = None
+    ) -> bool:
+        """Store what a person decided about an unconfirmed job, and look at it at once.
+
+        ``job`` is queued again, or still unconfirmed with the id that the person gave as ``hint``.
+        Returns False, and changes nothing, where it is no longer unconfirmed.
+        """
+        moved = await _first(
+            db,
+            """
+            UPDATE jobs SET state = :state, asked = :asked, asked_at = :asked_at,
+                            failures = 0, due_at = :now, claim = claim + 1, claimed = 0
+            WHERE id = :id AND state = 'unconfirmed' RETURNING id
+            """,
+            {**_values(job), "now": _ms(now)},
+        )
+        if moved is None:
+            return False
+        if hint is not None:
+            await db.execute(
+                """
+                UPDATE attempts SET hint = :hint WHERE id = (
+                    SELECT max(id) FROM attempts WHERE job_id = :job AND remote_id IS NULL)
+                """,
+                {"job": job.id, "hint": hint},
+            )
+        await self._edit_card(db, job.id, now)
+        self.jobs_due.set()
+        return True
+
+    @_transaction
+    async def wake(self, db: aiosqlite.Connection, job: Job, now: datetime) -> None:
+        """Have a running job read soon."""
+        if job.state in _READ:
+            await self._wake(db, job.id, now)
+
+    @_transaction
+    async def call_back(
+        self, db: aiosqlite.Connection, token_hash: str, named: Mapping[str, str], now: datetime
+    ) -> None:
+        """Take a callback for what it is: a reason to look.
+
+        ``named`` has the id that it named, by kind of job. A job whose id is known is woken; an id
+        for an attempt that has none is kept to be checked. A job that is being created is left
+        alone, or two workers would create two.
+        """
+        row = await _first(
+            db,
+            """
+            SELECT attempts.id, attempts.kind, attempts.job_id, attempts.remote_id, jobs.state
+            FROM attempts JOIN jobs ON jobs.id = attempts.job_id
+            WHERE attempts.token_hash = :token_hash
+            """,
+            {"token_hash": token_hash},
+        )
+        if row is None:
+            return
+        if row["remote_id"] is not None:
+            if row["state"] in _READ:
+                await self._wake(db, row["job_id"], now)
+            return
+        hint = named.get(row["kind"])
+        if hint is None:
+            return
+        await db.execute(
+            "UPDATE attempts SET hint = :hint WHERE id = :id", {"id": row["id"], "hint": hint}
+        )
+        if row["state"] != State.CREATING:
+            await self._wake(db, row["job_id"], now)
+
+    @_transaction
+    async def remember_replica(
+        self, db: aiosqlite.Connection, replica_id: str, now: datetime
+    ) -> None:
+        """Offer a replica in the form from now on, first of all."""
+        await db.execute(
+            """
+            INSERT INTO replicas (id, used_at) VALUES (:id, :now)
+            ON CONFLICT (id) DO UPDATE SET used_at = excluded.used_at
+            """,
+            {"id": replica_id, "now": _ms(now)},
+        )
+
+    @_transaction
+    async def erase(
+        self, db: aiosqlite.Connection, before: datetime, kept: Mapping[str, frozenset[str]]
+    ) -> int:
+        """Erase what people wrote and the links of jobs that ended ``before``; return how many.
+
+        ``kept`` names, by kind, the parameters that stay. Some may be left for the next call.
+        """
+        rows = await _all(
+            db,
+            """
+            SELECT * FROM jobs WHERE erased = 0 AND ended_at IS NOT NULL AND ended_at < :before
+            ORDER BY ended_at LIMIT :limit
+            """,
+            {"before": _ms(before), "limit": _ERASE},
+        )
+        for job in map(_job, rows):
+            keep = kept.get(job.kind, frozenset())
+            params = {name: value for name, value in job.params.items() if name in keep}
+            await db.execute(
+                """
+                UPDATE jobs SET params = :params, snapshot = :snapshot, reason = '', erased = 1
+                WHERE id = :id
+                """,
+                {
+                    "id": job.id,
+                    "params": json.dumps(params),
+                    "snapshot": job.snapshot and _packed(_without_links(job.snapshot)),
+                },
+            )
+        return len(rows)
+
+    # ── Deliveries ────────────────────────────────────────────────────────────────────────────
+
+    @_transaction
+    async def claim_deliveries(
+        self, db: aiosqlite.Connection, now: datetime, limit: int
+    ) -> list[Outgoing]:
+        """Lease up to ``limit`` deliveries that are due: no reply before its card is settled."""
+        claimed = await _all(
+            db,
+            f"""
+            UPDATE deliveries SET claim = claim + 1, claimed = 1, due_at = :lease WHERE id IN (
+                SELECT id FROM (SELECT id FROM deliveries d WHERE due_at <= :now AND {_MAY_GO}
+                                ORDER BY due_at LIMIT :limit)
+                UNION ALL
+                SELECT id FROM (SELECT id FROM deliveries d WHERE due_at > :parked AND {_MAY_GO}
+                                LIMIT :limit)
+                LIMIT :limit
+            ) RETURNING *
+            """,  # noqa: S608 - a constant
+            self._lease(now, limit),
+        )
+        if not claimed:
+            return []
+        ids = {"ids": json.dumps([row["job_id"] for row in claimed])}
+        jobs = await _all(
+            db, "SELECT * FROM jobs WHERE id IN (SELECT value FROM json_each(:ids))", ids
+        )
+        cards = await _all(
+            db,
+            """
+            SELECT * FROM deliveries
+            WHERE role = 'card' AND job_id IN (SELECT value FROM json_each(:ids))
+            """,
+            ids,
+        )
+        job_of = {row["id"]: _job(row) for row in jobs}
+        card_of = {row["job_id"]: _delivery(row) for row in cards}
+        return [
+            Outgoing(_delivery(row), job_of[row["job_id"]], card_of[row["job_id"]])
+            for row in claimed
+        ]
+
+    @_transaction
+    async def next_delivery_due(self, db: aiosqlite.Connection) -> datetime | None:
+        """Return when the next delivery is due; None while nothing is owed."""
+        [row] = await _all(
+            db,
+            f"SELECT min(due_at) AS due FROM deliveries d WHERE due_at IS NOT NULL AND {_MAY_GO}",  # noqa: S608
+        )
+        return _moment(row["due"])
+
+    @_transaction
+    async def mark_sending(
+        self, db: aiosqlite.Connection, delivery: Delivery, now: datetime
+    ) -> bool:
+        """Write down that a message may be in Slack from now on; return whether to send it."""
+        row = await _first(
+            db,
+            """
+            UPDATE deliveries SET posting = 'sending', sent_at = :now
+            WHERE id = :id AND claim = :claim AND posting <> 'posted' RETURNING id
+            """,
+            {"id": delivery.id, "claim": delivery.claim, "now": _ms(now)},
+        )
+        return row is not None
+
+    @_transaction
+    async def settle(
+        self,
+        db: aiosqlite.Connection,
+        delivery: Delivery,
+        now: datetime,
+        due_at: datetime | None,
+    ) -> bool:
+        """Store a claimed delivery as it now is; leave it alone until ``due_at``, None for good.
+
+        Where something newer is to be said it stays due. Returns False, and changes nothing, where
+        it was claimed again meanwhile.
+        """
+        row = await _first(
+            db,
+            """
+            UPDATE deliveries SET posting = :posting, channel = :channel, thread_ts = :thread_ts,
+                ts = :ts, shown = :shown, failures = :failures, direct = :direct, plain = :plain,
+                claimed = 0, due_at = CASE
+                    WHEN :due_at IS NOT NULL THEN :due_at
+                    WHEN :posting = 'posted' AND wanted > :shown THEN :now END
+            WHERE id = :id AND claim = :claim RETURNING id
+            """,
+            {
+                "id": delivery.id,
+                "claim": delivery.claim,
+                "posting": delivery.posting.value,
+                "channel": delivery.channel,
+                "thread_ts": delivery.thread_ts,
+                "ts": delivery.ts,
+                "shown": delivery.shown,
+                "failures": delivery.failures,
+                "direct": int(delivery.direct),
+                "plain": int(delivery.plain),
+                "due_at": _ms_or_none(due_at),
+                "now": _ms(now),
+            },
+        )
+        self.deliveries_due.set()
+        return row is not None
+
+    # ── Parts of the above ────────────────────────────────────────────────────────────────────
+
+    def _lease(self, now: datetime, limit: int) -> dict[str, int]:
+        return {
+            "now": _ms(now),
+            "lease": _ms(now + self._timings.lease),
+            # Nothing is put that far ahead: the clock was set back since.
+            "parked": _ms(now + self._timings.longest + self._timings.lease),
+            "limit": limit,
+        }
+
+    async def _end(self, db: aiosqlite.Connection, job: Job, now: datetime, condition: str) -> bool:
+        ended = await _first(
+            db,
+            f"""
+            UPDATE jobs SET state = :state, failure = :failure, reason = :reason,
+                            snapshot = :snapshot, failures = 0, ended_at = :now, due_at = NULL,
+                            claim = claim + 1, claimed = 0
+            WHERE id = :id AND {condition} RETURNING id
+            """,  # noqa: S608 - one of two constants
+            {**_values(job), "now": _ms(now)},
+        )
+        if ended is None:
+            return False
+        await self._edit_card(db, job.id, now)
+        await db.execute(
+            """
+            INSERT INTO deliveries (job_id, role, posting, channel, thread_ts, due_at)
+            VALUES (:job, 'reply', 'owed', :channel, :thread_ts, :now)
+            """,
+            {"job": job.id, "channel": job.channel, "thread_ts": job.thread_ts, "now": _ms(now)},
+        )
+        return True
+
+    async def _save(
+        self, db: aiosqlite.Connection, job: Job, due_at: datetime | None, now: datetime
+    ) -> bool:
+        before = await _first(
+            db,
+            "SELECT * FROM jobs WHERE id = :id AND claim = :claim",
+            {"id": job.id, "claim": job.claim},
+        )
+        if before is None or (before["ended_at"] is not None and not job.state.ended):
+            return False
+        await db.execute(
+            """
+            UPDATE jobs SET state = :state, failures = :failures, remote_id = :remote_id,
+                snapshot = :snapshot, late = :late, started_at = :started_at,
+                read_at = :read_at, asked_at = :asked_at, asked = :asked, strays = :strays,
+                due_at = :due_at, claimed = 0
+            WHERE id = :id
+            """,
+            {**_values(job), "due_at": _ms_or_none(due_at)},
+        )
+        self.jobs_due.set()
+        if _job(before).visible != job.visible:
+            await self._edit_card(db, job.id, now)
+        return True
+
+    async def _edit_card(self, db: aiosqlite.Connection, job_id: str, now: datetime) -> None:
+        # A card that is on its way, or waits for its time, says the newest when it goes.
+        await db.execute(
+            """
+            UPDATE deliveries SET wanted = wanted + 1, due_at = coalesce(due_at, :now)
+            WHERE job_id = :job AND role = 'card' AND posting <> 'lost'
+            """,
+            {"job": job_id, "now": _ms(now)},
+        )
+        self.deliveries_due.set()
+
+    async def _wake(self, db: aiosqlite.Connection, job_id: str, now: datetime) -> None:
+        # The new claim number keeps whoever reads it now from putting it back to a later time.
+        await db.execute(
+            """
+            UPDATE jobs SET woken_at = :now, claim = claim + 1, claimed = 0, due_at =
+                CASE WHEN read_at > :earlier THEN read_at + :spacing ELSE :now END
+            WHERE id = :job
+            """,
+            {
+                "job": job_id,
+                "now": _ms(now),
+                "earlier": _ms(now - self._timings.callback_spacing),
+                "spacing": _span(self._timings.callback_spacing),
+            },
+        )
+        self.jobs_due.set()
+
+    @_transaction
+    async def _void_leases(self, db: aiosqlite.Connection) -> None:
+        # This process owns the file: whoever claimed these rows is gone.
+        await db.execute("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
+        await db.execute("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
+
+    # ── The owner of the connection ───────────────────────────────────────────────────────────
+
+    async def _do(self, body: Callable[[aiosqlite.Connection], Awaitable[_T]]) -> _T:
+        if self._closed:
+            raise StoreError("the database is closed")
+        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait(_Call(body, answer))
+        return await answer
+
+    async def _own(self) -> None:
+        while (call := await self._queue.get()) is not None:
+            group = [call]
+            while len(group) < _GROUP and not self._queue.empty():
+                following = self._queue.get_nowait()
+                if following is None:
+                    self._queue.put_nowait(None)
+                    break
+                group.append(following)
+            await self._commit(group)
+
+    async def _commit(self, group: list[_Call]) -> None:
+        """Run the bodies in one transaction, each of them all or nothing, then tell the callers."""
+        results: list[tuple[_Call, Any, Exception | None]] = []
+        try:
+            await self._db.execute("BEGIN IMMEDIATE")
+            for call in group:
+                await self._db.execute("SAVEPOINT one")
+                try:
+                    results.append((call, await call.body(self._db), None))
+                except Exception as error:  # noqa: BLE001 - it is its caller's, not its neighbours'
+                    await self._db.execute("ROLLBACK TO one")
+                    results.append((call, None, error))
+                await self._db.execute("RELEASE one")
+            await self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            with contextlib.suppress(sqlite3.Error):
+                await self._db.execute("ROLLBACK")
+            results = [(call, None, error) for call in group]
+        for call, result, failure in results:
+            if call.answer.done():
+                continue  # its caller was cancelled
+            if failure is None:
+                call.answer.set_result(result)
+            elif isinstance(failure, sqlite3.Error):
+                told = StoreError(f"the database says: {failure}")
+                told.__cause__ = failure
+                call.answer.set_exception(told)
+            else:
+                call.answer.set_exception(failure)
+
+
+# The states in which the service is read.
+_READ: Final = frozenset({State.RUNNING, State.OVERDUE})
+# A reply goes into its card's thread: not before it is known where that is.
+_MAY_GO: Final = """(d.role = 'card' OR EXISTS (
+    SELECT 1 FROM deliveries c
+    WHERE c.job_id = d.job_id AND c.role = 'card' AND c.posting IN ('posted', 'lost')))"""
+
+
+@contextlib.asynccontextmanager
+async def _connect(path: Path) -> AsyncIterator[aiosqlite.Connection]:
+    connection = aiosqlite.connect(path, isolation_level=None, timeout=1)
+    try:
+        db = await connection
+    except sqlite3.Error as error:
+        raise StoreError(f"{path} cannot be opened: {error}") from error
+    try:
+        db.row_factory = sqlite3.Row
+        try:
+            # Exclusive: two connections that checkpoint one WAL file can corrupt it before 3.51.3
+            # (https://sqlite.org/wal.html#walresetbug).
+            for pragma in (
+                "locking_mode = EXCLUSIVE",
+                "journal_mode = WAL",
+                "synchronous = FULL",
+                "foreign_keys = ON",
+            ):
+                await db.execute_fetchall(f"PRAGMA {pragma}")
+            # Takes the lock, so that a second process hears of it now.
+            await db.execute("BEGIN IMMEDIATE")
+            await db.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+                raise StoreError(
+                    f"{path} is in use by another process: only one bot may run on a database"
+                ) from error
+            raise StoreError(f"{path} cannot be used: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"{path} is not a database that can be read: {error}") from error
+        yield db
+    finally:
+        await asyncio.shield(db.close())
+
+
+async def migrate(path: Path) -> list[str]:
+    """Bring the tables of the database at ``path`` up to date; return what was applied.
+
+    Raises:
+        StoreError: the file cannot be opened or written, or another process has it.
+    """
+    async with _connect(path) as db:
+        return await _migrate(db)
+
+
+async def _migrate(db: aiosqlite.Connection) -> list[str]:
+    try:
+        await db.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
+        done = {row["name"] for row in await _all(db, "SELECT name FROM migrations")}
+        files = {file.stem: file for file in sorted(_MIGRATIONS.glob("*.sql"))}
+        if unknown := done - files.keys():
+            raise StoreError(
+                f"the database was made by a newer version (it has {max(unknown)}): "
+                "install that version again"
+            )
+        new = [name for name in files if name not in done]
+        for name in new:
+            sql = files[name].read_text()
+            mark = f"INSERT INTO migrations VALUES ('{name}')"  # noqa: S608 - a file's name of ours
+            try:
+                await db.executescript(f"BEGIN IMMEDIATE;\n{sql};\n{mark};\nCOMMIT;")
+            except sqlite3.Error:
+                await db.execute("ROLLBACK")
+                raise
+    except sqlite3.Error as error:
+        raise StoreError(f"the tables could not be brought up to date: {error}") from error
+    return new
+
+
+async def _all(
+    db: aiosqlite.Connection, sql: str, values: Mapping[str, Any] | None = None
+) -> list[sqlite3.Row]:
+    return list(await db.execute_fetchall(sql, values or {}))
+
+
+async def _first(
+    db: aiosqlite.Connection, sql: str, values: Mapping[str, Any]
+) -> sqlite3.Row | None:
+    rows = await _all(db, sql, values)
+    return rows[0] if rows else None
+
+
+async def _usual(db: aiosqlite.Connection, kind: str) -> int | None:
+    rows = await _all(
+        db,
+        """
+        SELECT ended_at - started_at AS took FROM jobs
+        WHERE kind = :kind AND state = 'succeeded' ORDER BY ended_at DESC LIMIT :limit
+        """,
+        {"kind": kind, "limit": _RECENT},
+    )
+    took = [row["took"] for row in rows if row["took"] is not None]
+    return round(median(took)) if took else None
+
+
+async def _is_free(db: aiosqlite.Connection, kind: str, remote_id: str) -> bool:
+    row = await _first(
+        db,
+        "SELECT 1 FROM attempts WHERE kind = :kind AND remote_id = :remote_id",
+        {"kind": kind, "remote_id": remote_id},
+    )
+    return row is None
+
+
+async def _bind(db: aiosqlite.Connection, attempt: int, remote_id: str) -> None:
+    await db.execute(
+        """
+        UPDATE attempts SET outcome = 'created', remote_id = :remote_id, hint = NULL
+        WHERE id = :id
+        """,
+        {"id": attempt, "remote_id": remote_id},
+    )
+
+
+# ── Between rows and values ───────────────────────────────────────────────────────────────────
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def _ms_or_none(moment: datetime | None) -> int | None:
+    return None if moment is None else _ms(moment)
+
+
+def _moment(ms: int | None) -> datetime | None:
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _span(duration: timedelta) -> int:
+    return round(duration.total_seconds() * 1000)
+
+
+def _packed(snapshot: Snapshot) -> str:
+    return json.dumps(
+        {
+            "remote_id": snapshot.remote_id,
+            "status": snapshot.status,
+            "verdict": snapshot.verdict.value,
+            "reason": snapshot.reason,
+            "facts": dict(snapshot.facts),
+        }
+    )
+
+
+def _unpacked(text: str) -> Snapshot:
+    values = json.loads(text)
+    return Snapshot(**{**values, "verdict": Verdict(values["verdict"])})
+
+
+def _without_links(snapshot: Snapshot) -> Snapshot:
+    return Snapshot(snapshot.remote_id, snapshot.status, snapshot.verdict)
+
+
+def _values(job: Job) -> dict[str, Any]:
+    return {
+        "id": job.id,
+        "claim": job.claim,
+        "state": job.state.value,
+        "failures": job.failures,
+        "remote_id": job.remote_id,
+        "snapshot": job.snapshot and _packed(job.snapshot),
+        "failure": job.failure,
+        "reason": job.reason,
+        "late": int(job.late),
+        "started_at": _ms_or_none(job.started_at),
+        "read_at": _ms_or_none(job.read_at),
+        "asked_at": _ms_or_none(job.asked_at),
+        "asked": job.asked,
+        "strays": json.dumps(job.strays),
+    }
+
+
+def _job(row: sqlite3.Row) -> Job:
+    created_at = _moment(row["created_at"])
+    assert created_at is not None  # noqa: S101 - NOT NULL
+    return Job(
+        id=row["id"],
+        kind=row["kind"],
+        params=json.loads(row["params"]),
+        user=row["user_id"],
+        channel=row["channel"],
+        thread_ts=row["thread_ts"],
+        created_at=created_at,
+        state=State(row["state"]),
+        due_at=_moment(row["due_at"]),
+        claim=row["claim"],
+        attempts=row["attempts"],
+        failures=row["failures"],
+        remote_id=row["remote_id"],
+        snapshot=row["snapshot"] and _unpacked(row["snapshot"]),
+        failure=Failure(row["failure"]) if row["failure"] else None,
+        reason=row["reason"],
+        late=bool(row["late"]),
+        usual=None if row["usual"] is None else timedelta(milliseconds=row["usual"]),
+        started_at=_moment(row["started_at"]),
+        read_at=_moment(row["read_at"]),
+        woken_at=_moment(row["woken_at"]),
+        asked_at=_moment(row["asked_at"]),
+        asked=row["asked"],
+        strays=tuple(json.loads(row["strays"])),
+        ended_at=_moment(row["ended_at"]),
+        erased=bool(row["erased"]),
+    )
+
+
+def _delivery(row: sqlite3.Row) -> Delivery:
+    return Delivery(
+        id=row["id"],
+        job_id=row["job_id"],
+        role=Role(row["role"]),
+        posting=Posting(row["posting"]),
+        channel=row["channel"],
+        thread_ts=row["thread_ts"],
+        ts=row["ts"],
+        wanted=row["wanted"],
+        shown=row["shown"],
+        due_at=_moment(row["due_at"]),
+        claim=row["claim"],
+        failures=row["failures"],
+        direct=bool(row["direct"]),
+        plain=bool(row["plain"]),
+        sent_at=_moment(row["sent_at"]),
+    )

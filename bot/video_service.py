@@ -1,0 +1,290 @@
+"""The video service's client: create and read, by path, with three failures out.
+
+The service's interface: POST creates and GET reads, ``x-api-key`` on both, JSON, 200 on success.
+What its errors look like is not laid down, so anything else is sorted by what it may have cost.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import quote
+
+import aiohttp
+import httpx
+from httpx_aiohttp import AiohttpTransport
+
+from bot.clock import Clock
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.model import Failure, Timings
+
+_LOG: Final = logging.getLogger(__name__)
+_MAX_BODY: Final = 1024 * 1024
+_MAX_REASON: Final = 500
+_CONNECTIONS: Final = 64
+
+
+class VideoService:
+    """Creates and reads what the service makes.
+
+    A key or an account that is refused closes it for new creates: ``Refused`` is raised without a
+    call until a cheap read passes (401) or, after a while, one create call tried again (402).
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str,
+        *,
+        clients: "Clients",
+        clock: Clock,
+        timings: Timings,
+    ) -> None:
+        self._base_url = base_url
+        self._headers = {"x-api-key": api_key, "accept": "application/json"}
+        self._clients = clients
+        self._clock = clock
+        self._timings = timings
+        self._closed: Refused | None = None
+        self._look_again = clock.now()
+
+    async def create(self, path: str, body: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON
+        """POST ``body`` to ``path`` and return the JSON of the answer.
+
+        Raises:
+            Refused: it was not created, and would not be the next time.
+            Unavailable: it was not created.
+            Uncertain: it may have been created.
+        """
+        if (refusal := await self._refusal()) is not None:
+            raise refusal
+        if self._closed is not None:
+            # This one call tries; whoever comes meanwhile is told what is known.
+            self._look_again = self._clock.now() + self._timings.recheck_credit
+        try:
+            answer = await self._call("POST", path, dict(body))
+        except Refused as error:
+            self._close_on(error)
+            raise
+        self._open()
+        return answer
+
+    async def read(self, path: str, remote_id: str) -> Any:  # noqa: ANN401 - any JSON
+        """GET ``remote_id`` below ``path`` and return the JSON of the answer.
+
+        Raises:
+            Refused: the service does not know it, or does not know us.
+            Unavailable: ask again later. A read changes nothing, so it is never uncertain.
+        """
+        if remote_id in {".", ".."}:
+            raise Refused("There is nothing with this id.", code="404")
+        try:
+            answer = await self._call("GET", f"{path}/{quote(remote_id, safe='')}")
+        except Uncertain as error:
+            raise Unavailable(error.reason) from error
+        except Refused as error:
+            if _failure_of(error) is Failure.KEY:
+                self._close_on(error)
+            else:
+                self._know_us()
+            raise
+        self._know_us()
+        return answer
+
+    async def turned_away(self) -> Failure | None:
+        """Return why a create call would be refused now; None where it may be made."""
+        refusal = await self._refusal()
+        return None if refusal is None else _failure_of(refusal)
+
+    async def _refusal(self) -> Refused | None:
+        if self._closed is None:
+            return None
+        due = self._clock.now() >= self._look_again
+        if _failure_of(self._closed) is Failure.CREDIT:
+            return None if due else self._closed
+        if due:
+            await self._look_at_key()
+        return self._closed
+
+    async def check(self) -> None:
+        """Read something that is not there, to see whether the service knows us.
+
+        Raises:
+            Refused: it turns our key away.
+            Unavailable: it cannot be reached or does not work.
+        """
+        try:
+            await self.read("/v2/videos", "is-anyone-there")
+        except Refused as error:
+            if _failure_of(error) is Failure.KEY:
+                raise
+
+    async def _look_at_key(self) -> None:
+        """Ask whether the service knows us again; a person may be waiting for the answer."""
+        self._look_again = self._clock.now() + self._timings.recheck_key
+        with suppress(OutsideError, TimeoutError):
+            async with asyncio.timeout(self._timings.form_check.total_seconds()):
+                await self.check()
+
+    def _close_on(self, error: Refused) -> None:
+        failure = _failure_of(error)
+        if failure is None:
+            return
+        key = failure is Failure.KEY
+        wait = self._timings.recheck_key if key else self._timings.recheck_credit
+        self._look_again = self._clock.now() + wait
+        if self._closed is None:
+            refusal = {"code": error.code, "reason": error.reason}
+            _LOG.error("the video service refuses new work", extra=refusal)
+        self._closed = error
+
+    def _know_us(self) -> None:
+        """Note that the service let our key pass."""
+        if self._closed is not None and _failure_of(self._closed) is Failure.KEY:
+            self._open()
+
+    def _open(self) -> None:
+        if self._closed is not None:
+            _LOG.info("the video service takes new work again")
+        self._closed = None
+
+    async def _call(self, method: str, path: str, body: dict[str, str] | None = None) -> Any:  # noqa: ANN401
+        try:
+            async with asyncio.timeout(self._timings.call.total_seconds()):
+                return await self._exchange(method, path, body)
+        except TimeoutError as error:
+            raise Uncertain("The video service did not answer in time.") from error
+
+    async def _exchange(self, method: str, path: str, body: dict[str, str] | None) -> Any:  # noqa: ANN401
+        client = self._clients.reading if body is None else self._clients.creating
+        url = self._base_url + path
+        async with (
+            _translated(),
+            client.stream(method, url, headers=self._headers, json=body) as response,
+        ):
+            content = await _content(response)
+            if response.status_code == httpx.codes.OK:
+                return _json(content)
+            raise self._failure(response, content)
+
+    def _failure(self, response: httpx.Response, body: bytes) -> OutsideError:
+        status = response.status_code
+        reason = _reason(body) or f"The video service answered {status} without saying why."
+        if status == httpx.codes.TOO_MANY_REQUESTS:
+            wait = _retry_after(response.headers.get("retry-after", ""), self._clock.now())
+            return Unavailable(reason, retry_after=wait)
+        if httpx.codes.is_client_error(status):
+            return Refused(reason, code=str(status))
+        return Uncertain(reason)
+
+
+def _failure_of(error: Refused) -> Failure | None:
+    """Return what a refusal says of our account, if it is about that."""
+    return FAILURES.get(error.code)
+
+
+FAILURES: Final = {"401": Failure.KEY, "402": Failure.CREDIT}
+"""The HTTP statuses that say that no create call will be taken, whatever it asks for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The HTTP clients for both sorts of calls.
+
+    A create call gets a connection of its own: a kept one that has gone stale fails in a way that
+    cannot be told from a lost answer.
+    """
+
+    reading: httpx.AsyncClient
+    creating: httpx.AsyncClient
+
+
+@asynccontextmanager
+async def connect() -> AsyncIterator[Clients]:
+    """Open clients that follow no redirect and read no settings from the environment."""
+    async with (
+        _client(aiohttp.TCPConnector(limit=_CONNECTIONS)) as reading,
+        _client(aiohttp.TCPConnector(limit=_CONNECTIONS, force_close=True)) as creating,
+    ):
+        yield Clients(reading, creating)
+
+
+def _client(connector: aiohttp.TCPConnector) -> httpx.AsyncClient:
+    session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+    # The caller limits the time of the whole call: no limit per read holds back a body that drips.
+    return httpx.AsyncClient(
+        transport=AiohttpTransport(client=session),
+        timeout=httpx.Timeout(None),
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+@asynccontextmanager
+async def _translated() -> AsyncIterator[None]:
+    """Turn what httpx, aiohttp and the socket raise into our failures.
+
+    Only aiohttp's ``ClientConnectorError`` (name not found, refused, TLS) says that nothing was
+    sent; httpx's own names for these do not tell it from an answer that was lost.
+    """
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+        if isinstance(error.__cause__, aiohttp.ClientConnectorError):
+            raise Unavailable("The video service cannot be reached.") from error
+        raise Uncertain("The connection to the video service broke.") from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise Uncertain("The video service's answer could not be read.") from error
+
+
+async def _content(response: httpx.Response) -> bytes:
+    body = b""
+    async for chunk in response.aiter_bytes():
+        body += chunk
+        if len(body) > _MAX_BODY:
+            raise Uncertain("The video service's answer is too long to be one.")
+    return body
+
+
+def _json(body: bytes) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Uncertain("The video service's answer could not be read.") from error
+
+
+def _reason(body: bytes) -> str:
+    """Return what an error's body says: its ``error``, its ``message``, or itself if it is text."""
+    text = body.decode(errors="replace").strip()
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        return "" if text.startswith("<") else _cut(text)
+    if isinstance(answer, dict):
+        for name in ("error", "message"):
+            if isinstance(said := answer.get(name), str) and said.strip():
+                return _cut(said)
+        return ""
+    return _cut(answer) if isinstance(answer, str) else ""
+
+
+def _cut(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= _MAX_REASON else words[: _MAX_REASON - 1] + "…"
+
+
+def _retry_after(value: str, now: datetime) -> timedelta | None:
+    """Return the wait that a ``Retry-After`` header asks for: seconds or a date (RFC 9110)."""
+    try:
+        return timedelta(seconds=max(0, int(value)))
+    except (ValueError, OverflowError):
+        pass
+    try:
+        return max(parsedate_to_datetime(value) - now, timedelta(0))
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,139 @@
+"""Links: a corpus of good and hostile ones, and what holds for any text."""
+
+import tomllib
+from ipaddress import ip_address
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bot.links import BadLink, check_link, show_link
+
+_CORPUS: dict[str, list[dict[str, str]]] = tomllib.loads(
+    Path(__file__).with_name("links.toml").read_text(encoding="utf-8")
+)
+_MARK = "S3CRET"
+
+
+def _each(kind: str) -> pytest.MarkDecorator:
+    cases = _CORPUS[kind]
+    return pytest.mark.parametrize("case", cases, ids=[case["name"] for case in cases])
+
+
+def _near_links() -> st.SearchStrategy[str]:
+    """Texts that look like links: what people paste, put together in any order."""
+    scheme = st.sampled_from(["https://", "http://", "HTTP://", "https:", "ftp://", ""])
+    corpus_hosts = [
+        case["text"].partition("://")[2] for kind in ("good", "bad") for case in _CORPUS[kind]
+    ]
+    host = st.one_of(
+        st.sampled_from(corpus_hosts),
+        st.ip_addresses(v=4).map(str),
+        st.ip_addresses(v=6).map(lambda address: f"[{address}]"),
+        st.text(max_size=20),
+        st.text(max_size=8).map(lambda label: f"{label}.example.com"),
+    )
+    port = st.sampled_from(["", ":", ":443", ":8080", ":99999"])
+    rest = st.one_of(st.just(""), st.text(max_size=20).map("/".__add__))
+    return st.builds("{}{}{}{}".format, scheme, host, port, rest)
+
+
+@_each("good")
+def test_a_good_link_comes_out_in_its_plain_form(case: dict[str, str]) -> None:
+    assert check_link(case["text"]) == case.get("link", case["text"])
+
+
+@_each("bad")
+def test_a_bad_link_is_refused_with_a_sentence(case: dict[str, str]) -> None:
+    with pytest.raises(BadLink, match=case["says"]) as refusal:
+        check_link(case["text"])
+    assert str(refusal.value).endswith(".")
+
+
+def test_the_corpus_has_no_text_twice() -> None:
+    texts = [case["text"] for kind in ("good", "bad") for case in _CORPUS[kind]]
+    assert sorted(texts) == sorted(set(texts))
+
+
+def test_two_thousand_characters_are_allowed_and_one_more_is_not() -> None:
+    longest = "https://example.com/".ljust(2000, "a")
+    assert check_link(longest) == longest
+    with pytest.raises(BadLink, match="2,000 characters"):
+        check_link(longest + "a")
+
+
+def test_the_length_is_that_of_the_link_as_it_is_sent() -> None:
+    with pytest.raises(BadLink, match="2,000 characters"):
+        check_link("https://example.com/" + "é" * 400)
+
+
+def test_a_long_host_is_refused_and_never_cut() -> None:
+    with pytest.raises(BadLink, match="valid name"):
+        check_link("https://" + "a." * 200 + "example.com/")
+
+
+@given(st.one_of(st.text(), _near_links()))
+@example("https://\ud800.com/")
+@example("https://xn--.com/")
+@example("https://example.com/\U0010ffff")
+def test_any_text_is_either_a_public_ascii_link_or_refused(text: str) -> None:
+    try:
+        link = check_link(text)
+    except BadLink:
+        return
+    assert link.isascii()
+    assert len(link) <= 2000
+    assert check_link(link) == link
+    url = httpx.URL(link)
+    host = url.raw_host.decode()
+    assert url.scheme in {"http", "https"}
+    assert url.port in {None, 80, 443, 8080, 8443}
+    assert not url.userinfo
+    try:
+        address = ip_address(host)
+    except ValueError:
+        assert "." in host
+        assert not host.endswith((".localhost", ".local", ".internal", "."))
+    else:
+        assert address.is_global
+        assert not address.is_multicast
+
+
+@given(_near_links())
+def test_nothing_of_a_query_or_fragment_is_shown(text: str) -> None:
+    try:
+        link = check_link(text)
+    except BadLink:
+        return
+    for link_with_secret in (f"{link}?key={_MARK}", f"{link}#{_MARK}"):
+        shown = show_link(link_with_secret)
+        assert _MARK not in shown
+        assert len(shown) <= 60
+
+
+@pytest.mark.parametrize(
+    ("link", "shown"),
+    [
+        ("https://example.com/", "example.com"),
+        ("https://example.com/a/video.mp4?sig=1#t=2", "example.com/a/video.mp4"),
+        ("https://example.com?sig=1", "example.com"),
+        ("https://user:word@example.com/a@b", "example.com/a@b"),
+        ("https://example.com/to/http://example.org/", "example.com/to/http://example.org"),
+        (
+            "https://bucket.s3.eu-west-1.amazonaws.com/uploads/2026/03/02/training-take-7.mp4",
+            "bucket.s3.eu-west-1.amazonaws…2026/03/02/training-take-7.mp4",
+        ),
+        ("", ""),
+    ],
+)
+def test_a_link_is_shown_as_host_and_path(link: str, shown: str) -> None:
+    assert show_link(link) == shown
+
+
+def test_a_shortened_link_keeps_both_ends() -> None:
+    shown = show_link("https://example.com/" + "a" * 100 + "/take.mp4")
+    assert len(shown) == 60
+    assert shown.startswith("example.com/aaa")
+    assert shown.endswith("aaa/take.mp4")

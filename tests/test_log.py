@@ -1,0 +1,157 @@
+"""Logs: one line each, and no secret in any of them."""
+
+import io
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from bot import log
+
+_TOKEN = "xoxb-made-up"
+_KEY = 'k"ey\\with+odd/ends'
+_NOISY = ["aiohttp.access", "asyncio", "httpcore", "httpx", "slack_bolt", "slack_sdk"]
+
+Lines = Callable[[], list[str]]
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
+    """Logs go to memory; what comes back is the lines so far."""
+    monkeypatch.setattr(logging.root, "handlers", [])
+    loggers = [logging.root, *map(logging.getLogger, _NOISY)]
+    levels = [logger.level for logger in loggers]
+    stream = io.StringIO()
+    log.configure(stream, "INFO", secrets=[_TOKEN, _TOKEN + "-longer", _KEY, ""])
+    yield lambda: stream.getvalue().splitlines()
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
+def test_an_event_is_one_line_with_its_fields(lines: Lines) -> None:
+    logging.getLogger("bot.worker").info("job ended", extra={"job": 17, "state": "succeeded"})
+    (line,) = lines()
+    assert re.fullmatch(
+        r"time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z level=info logger=bot\.worker "
+        r'event="job ended" job=17 state=succeeded',
+        line,
+    )
+
+
+def test_the_time_is_utc(lines: Lines) -> None:
+    record = logging.makeLogRecord({"created": 1_772_442_000.25, "levelno": logging.INFO})
+    logging.root.handle(record)
+    assert lines()[0].startswith("time=2026-03-02T09:00:00.250Z ")
+
+
+def test_text_from_outside_stays_inside_its_quotes(lines: Lines) -> None:
+    forged = 'a\nlevel=error event="forged"\u2028\x1b[31m'
+    logging.getLogger("bot").info("odd", extra={"answer": forged, "nothing": ""})
+    (line,) = lines()
+    head, _, rest = line.partition(" answer=")
+    value, _, nothing = rest.rpartition(" nothing=")
+    assert head.endswith("event=odd")
+    assert json.loads(value) == forged
+    assert nothing == '""'
+
+
+@pytest.mark.parametrize("secret", [_TOKEN, _TOKEN + "-longer", _KEY])
+def test_a_secret_is_masked_wherever_it_stands(lines: Lines, secret: str) -> None:
+    logger = logging.getLogger("bot")
+    logger.info("token is %s", secret)
+    logger.info("fields", extra={"text": f"<{secret}>", "nested": {"headers": [secret]}})
+    logger.info("bytes", extra={"header": secret.encode()})
+    logger.info("link", extra={"url": "https://example.com/?k=k%22ey%5Cwith%2Bodd%2Fends"})
+    for line in lines():
+        assert "made-up" not in line
+        assert "ends" not in line
+        assert "longer" not in line
+    assert lines()[0].endswith('event="token is ***"')
+
+
+def test_a_traceback_is_in_the_line_and_its_secrets_are_not(lines: Lines) -> None:
+    def fail() -> None:
+        raise RuntimeError(f"no answer with {_TOKEN}") from KeyError(_KEY)
+
+    try:
+        fail()
+    except RuntimeError:
+        logging.getLogger("bot").exception("unforeseen", extra={"reference": "0a1b2c3d"})
+    (line,) = lines()
+    assert " reference=0a1b2c3d error=" in line
+    assert "RuntimeError: no answer with ***" in line
+    assert "KeyError: '***'" in line
+    assert "test_log.py" in line
+    assert "made-up" not in line
+    assert "with+odd" not in line
+
+
+def test_a_callback_token_is_masked_in_paths(lines: Lines) -> None:
+    logger = logging.getLogger("bot.web")
+    logger.info("POST /callbacks/t0k3n?x=1 HTTP/1.1")
+    logger.info(
+        "odd", extra={"path": "/callbacks/t0k3n/more", "url": "'https://b/callbacks/t0k3n'"}
+    )
+    first, second = lines()
+    assert 'event="POST /callbacks/***?x=1 HTTP/1.1"' in first
+    assert "path=/callbacks/***/more url=\"'https://b/callbacks/***'\"" in second
+
+
+def test_an_input_that_pydantic_turns_down_is_masked(lines: Lines) -> None:
+    class Form(BaseModel):
+        script: int
+
+    typed = {"script": "Dear colleagues, ..."}
+    try:
+        Form.model_validate(typed)
+    except ValidationError:
+        logging.getLogger("bot").exception("unforeseen")
+    (line,) = lines()
+    assert "input_value=***, input_type=str" in line
+    assert "colleagues" not in line
+
+
+def test_the_stack_is_part_of_the_line(lines: Lines) -> None:
+    logging.getLogger("bot").info("here", stack_info=True)
+    (line,) = lines()
+    assert 'stack="Stack (most recent call last)' in line
+
+
+@pytest.mark.parametrize("name", _NOISY)
+def test_noisy_libraries_are_heard_from_warnings_up(lines: Lines, name: str) -> None:
+    logging.getLogger(name).info("request with everything in it")
+    logging.getLogger(name).warning("trouble")
+    (line,) = lines()
+    assert line.endswith(f"level=warning logger={name} event=trouble")
+
+
+def test_what_is_below_the_level_is_not_logged(lines: Lines) -> None:
+    logging.getLogger("bot").debug("details")
+    assert lines() == []
+
+
+def test_without_secrets_nothing_is_masked_by_accident(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging.root, "handlers", [])
+    level = logging.root.level
+    stream = io.StringIO()
+    log.configure(stream, logging.INFO)
+    logging.getLogger("bot").info("plain words")
+    logging.root.setLevel(level)
+    assert stream.getvalue().endswith('event="plain words"\n')
+
+
+def test_configuring_again_does_not_log_twice(lines: Lines) -> None:
+    stream = io.StringIO()
+    log.configure(stream, "INFO")
+    logging.getLogger("bot").info("once")
+    assert lines() == []
+    assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_a_reference_is_short_and_new_each_time() -> None:
+    references = {log.reference() for _ in range(100)}
+    assert len(references) == 100
+    assert all(re.fullmatch("[0-9a-f]{8}", each) for each in references)

@@ -1,0 +1,60 @@
+"""The Slack app's manifest: valid for Slack, and asking for no more than it should."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+_ROOT = Path(__file__).parent.parent
+_TEXT = (_ROOT / "manifest.yml").read_text(encoding="utf-8")
+_REQUEST_URL = "https://YOUR-HOST/slack/events"
+
+
+@pytest.fixture(scope="module")
+def manifest() -> Any:  # noqa: ANN401 - a document
+    return yaml.safe_load(_TEXT)
+
+
+def _strings(node: object) -> list[str]:
+    if isinstance(node, dict):
+        return [text for value in node.values() for text in _strings(value)]
+    if isinstance(node, list):
+        return [text for value in node for text in _strings(value)]
+    return [node] if isinstance(node, str) else []
+
+
+def test_the_manifest_is_what_slacks_schema_asks_for(manifest: Any) -> None:  # noqa: ANN401
+    schema = json.loads((_ROOT / "tests/data/manifest.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft7Validator.check_schema(schema)
+    errors = jsonschema.Draft7Validator(schema).iter_errors(manifest)
+    assert [error.message for error in errors] == []
+
+
+def test_all_of_slack_comes_to_one_placeholder_url(manifest: Any) -> None:  # noqa: ANN401
+    urls = [text for text in _strings(manifest) if re.match("https?:", text)]
+    assert urls == [_REQUEST_URL] * 3
+
+
+def test_each_scope_says_what_it_is_for(manifest: Any) -> None:  # noqa: ANN401
+    for scope in manifest["oauth_config"]["scopes"]["bot"]:
+        assert re.search(rf"^ +- {re.escape(scope)} # \S", _TEXT, re.MULTILINE), scope
+
+
+def test_only_reading_of_history_is_optional(manifest: Any) -> None:  # noqa: ANN401
+    scopes = manifest["oauth_config"]["scopes"]
+    optional = set(scopes["bot_optional"])
+    assert optional == {"channels:history", "groups:history", "im:history", "mpim:history"}
+    assert set(scopes["bot"]) - optional == {"commands", "chat:write", "chat:write.public"}
+
+
+def test_direct_messages_of_the_app_can_be_read(manifest: Any) -> None:  # noqa: ANN401
+    assert manifest["features"]["app_home"]["messages_tab_enabled"] is True
+
+
+def test_the_licence_of_the_schema_stands_beside_it() -> None:
+    licence = (_ROOT / "tests/data/manifest.schema.LICENSE").read_text(encoding="utf-8")
+    assert licence.startswith("MIT License")

@@ -1,0 +1,250 @@
+from typing import Any
+
+import pytest
+
+from bot.sandbox.block_kit import judge_message, judge_options, judge_view
+
+Json = dict[str, Any]
+
+
+def plain(text: str = "Words") -> Json:
+    return {"type": "plain_text", "text": text}
+
+
+def mrkdwn(text: str = "Words") -> Json:
+    return {"type": "mrkdwn", "text": text}
+
+
+def option(value: str = "one") -> Json:
+    return {"text": plain(value.capitalize()), "value": value}
+
+
+def section(text: str = "Words", **more: object) -> Json:
+    return {"type": "section", "text": mrkdwn(text), **more}
+
+
+def button(**more: object) -> Json:
+    return {"type": "button", "text": plain("Press"), "action_id": "press", **more}
+
+
+def actions(*elements: Json, **more: object) -> Json:
+    return {"type": "actions", "elements": list(elements), **more}
+
+
+def rich(*pieces: Json) -> Json:
+    return {
+        "type": "rich_text",
+        "elements": [{"type": "rich_text_section", "elements": list(pieces)}],
+    }
+
+
+def field(element: Json, **more: object) -> Json:
+    named = {"action_id": "entry", **element}
+    return {"type": "input", "label": plain("Label"), "element": named, **more}
+
+
+def modal(*blocks: Json, **more: object) -> Json:
+    return {
+        "type": "modal",
+        "title": plain("Title"),
+        "submit": plain("Send"),
+        "blocks": list(blocks),
+        **more,
+    }
+
+
+CONFIRM = {
+    "title": plain("Sure?"),
+    "text": plain("This may cost twice"),
+    "confirm": plain("Yes"),
+    "deny": plain("No"),
+}
+CHOICE = {"type": "static_select", "options": [option("one"), option("two")]}
+VIDEO = {
+    "type": "video",
+    "title": plain("Welcome"),
+    "alt_text": "A replica speaks",
+    "video_url": "https://videos.example.com/v1",
+    "thumbnail_url": "https://videos.example.com/v1.png",
+}
+
+GOOD_MESSAGES = {
+    "a section": [section()],
+    "everything that a card has": [
+        {"type": "header", "text": plain()},
+        section(fields=[mrkdwn(), plain()], accessory=button(url="https://example.com/")),
+        {"type": "context", "elements": [mrkdwn(), plain()]},
+        {"type": "divider"},
+        actions(button(style="danger", value="7", confirm=CONFIRM), block_id="deeds"),
+    ],
+    "rich text": [
+        rich(
+            {"type": "text", "text": "Hello ", "style": {"bold": True}},
+            {"type": "user", "user_id": "U1"},
+            {"type": "link", "url": "mailto:ana@example.com", "text": "write"},
+        )
+    ],
+    "an image in a block and among words": [
+        {"type": "image", "image_url": "https://example.com/a.png", "alt_text": "A"},
+        {
+            "type": "context",
+            "elements": [
+                {"type": "image", "image_url": "https://example.com/a.png", "alt_text": "A"},
+                mrkdwn(),
+            ],
+        },
+    ],
+    "a video": [VIDEO],
+    "markdown": [{"type": "markdown", "text": "# Title"}],
+    "a menu": [actions({**CHOICE, "action_id": "menu"})],
+    "the same action in two blocks": [actions(button()), actions(button())],
+    "fifty blocks": [section()] * 50,
+}
+
+BAD_MESSAGES = {
+    "a type that does not exist": [{"type": "paragraph", "text": mrkdwn()}],
+    "a key that does not exist": [section(colour="red")],
+    "words in place of a text object": [{"type": "section", "text": "Words"}],
+    "a text object without type": [{"type": "section", "text": {"text": "Words"}}],
+    "an empty text": [section("")],
+    "a long section": [section("a" * 3001)],
+    "a section with nothing": [{"type": "section"}],
+    "eleven fields": [{"type": "section", "fields": [plain()] * 11}],
+    "a long field": [{"type": "section", "fields": [plain("a" * 2001)]}],
+    "a long header": [{"type": "header", "text": plain("a" * 151)}],
+    "a header with mrkdwn": [{"type": "header", "text": mrkdwn()}],
+    "an input among actions": [actions({"type": "plain_text_input", "action_id": "a"})],
+    "actions without elements": [{"type": "actions", "elements": []}],
+    "radio buttons without any": [
+        actions({"type": "radio_buttons", "action_id": "radio", "options": []})
+    ],
+    "26 actions": [actions(*(button(action_id=f"a{each}") for each in range(26)))],
+    "eleven things in a context": [{"type": "context", "elements": [mrkdwn()] * 11}],
+    "a button with much on it": [actions(button(text=plain("a" * 76)))],
+    "a button with a long value": [actions(button(value="a" * 2001))],
+    "a button of another style": [actions(button(style="blue"))],
+    "a button to nowhere": [actions(button(url="/videos/1"))],
+    "a long action_id": [actions(button(action_id="a" * 256))],
+    "a dialog with a long button": [actions(button(confirm={**CONFIRM, "deny": plain("a" * 31)}))],
+    "a dialog that lacks a button": [actions(button(confirm={"title": plain(), "text": plain()}))],
+    "a menu without options": [actions({"type": "static_select", "action_id": "menu"})],
+    "a menu of 101 options": [actions({**CHOICE, "options": [option()] * 101})],
+    "an option with a long value": [
+        actions({**CHOICE, "options": [{**option(), "value": "a" * 151}]})
+    ],
+    "an image without alt_text": [{"type": "image", "image_url": "https://example.com/a.png"}],
+    "a video without title": [{key: VIDEO[key] for key in VIDEO if key != "title"}],
+    "51 blocks": [section()] * 51,
+    "a block_id twice": [section(block_id="a"), section(block_id="a")],
+    "an action_id twice in a block": [actions(button(), button())],
+    "a file_input": [field({"type": "file_input"})],
+    "emoji on mrkdwn": [{"type": "section", "text": {**mrkdwn(), "emoji": True}}],
+    "rich text of an unknown piece": [rich({"type": "whisper", "text": "psst"})],
+    "rich text that is empty": [rich({"type": "text", "text": ""})],
+    "more text than a message holds": [section("a" * 2900)] * 5,
+    "much markdown in all": [{"type": "markdown", "text": "a" * 6001}] * 2,
+    "a block that is no object": ["words"],
+}
+
+GOOD_VIEWS = {
+    "a form": modal(
+        field({"type": "plain_text_input", "multiline": True, "max_length": 3000}),
+        field({"type": "external_select", "min_query_length": 0}),
+        field({"type": "url_text_input", "initial_value": "https://example.com/" + "a" * 200}),
+        field({"type": "number_input", "is_decimal_allowed": False, "initial_value": "5"}),
+        field({**CHOICE, "initial_option": option("two")}, dispatch_action=True),
+        field({"type": "file_input", "filetypes": ["text"], "max_files": 1}, optional=True),
+        field({"type": "conversations_select", "default_to_current_conversation": True}),
+        private_metadata="",
+    ),
+    "words alone need no submit": {"type": "modal", "title": plain(), "blocks": [section()]},
+    "a Home tab": {"type": "home", "blocks": [section(), actions(button())]},
+}
+
+BAD_VIEWS = {
+    "no type": {"blocks": [section()]},
+    "no blocks": {"type": "home"},
+    "no title": {"type": "modal", "blocks": [section()]},
+    "a long title": modal(section(), title=plain("a" * 25)),
+    "a long submit": modal(section(), submit=plain("a" * 25)),
+    "a long close": modal(section(), close=plain("a" * 25)),
+    "inputs and no submit": {
+        "type": "modal",
+        "title": plain(),
+        "blocks": [field({"type": "plain_text_input"})],
+    },
+    "101 blocks": modal(*[section()] * 101),
+    "long private_metadata": modal(section(), private_metadata="a" * 3001),
+    "private_metadata that is no string": modal(section(), private_metadata={"job": 1}),
+    "a long callback_id": modal(section(), callback_id="a" * 256),
+    "a key that only messages have": modal(section(), text="Words"),
+    "a block that only messages have": modal({"type": "markdown", "text": "# Title"}),
+    "an input without label": modal({"type": "input", "element": {"type": "plain_text_input"}}),
+    "max_length beyond 3000": modal(field({"type": "plain_text_input", "max_length": 3001})),
+    "a long placeholder": modal(
+        field({"type": "plain_text_input", "placeholder": plain("a" * 151)})
+    ),
+    "an initial option that is not offered": modal(
+        field({**CHOICE, "initial_option": option("three")})
+    ),
+    "a number that is a number": modal(
+        field({"type": "number_input", "is_decimal_allowed": False, "initial_value": 5})
+    ),
+    "a day that is none": modal(field({"type": "datepicker", "initial_date": "2026-02-30"})),
+    "a block_id twice": modal(section(block_id="a"), section(block_id="a")),
+    "the cursor in two fields": modal(
+        *[field({"type": "plain_text_input", "focus_on_load": True})] * 2
+    ),
+    "more than 250 kB": modal(*[section("ä" * 3000)] * 20),
+}
+
+
+@pytest.mark.parametrize("blocks", GOOD_MESSAGES.values(), ids=GOOD_MESSAGES)
+def test_a_good_message_passes(blocks: list[Json]) -> None:
+    assert judge_message("Words", blocks) == []
+
+
+@pytest.mark.parametrize("blocks", BAD_MESSAGES.values(), ids=BAD_MESSAGES)
+def test_a_faulty_message_does_not_pass(blocks: list[Json]) -> None:
+    assert judge_message("Words", blocks)
+
+
+@pytest.mark.parametrize("view", GOOD_VIEWS.values(), ids=GOOD_VIEWS)
+def test_a_good_view_passes(view: Json) -> None:
+    assert judge_view(view) == []
+
+
+@pytest.mark.parametrize("view", BAD_VIEWS.values(), ids=BAD_VIEWS)
+def test_a_faulty_view_does_not_pass(view: Json) -> None:
+    assert judge_view(view)
+
+
+def test_a_complaint_says_where_the_fault_is() -> None:
+    complaints = judge_message("Words", [section(), {"type": "header", "text": plain("a" * 151)}])
+
+    assert len(complaints) == 1
+    assert "message.blocks[1]" in complaints[0]
+    assert "150" in complaints[0]
+
+
+def test_every_fault_is_told_at_once() -> None:
+    assert len(judge_message("Words", [section(""), section("a" * 3001)])) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "is_good"),
+    [("Words", True), ("a" * 4000, True), ("a" * 4001, False), ("", False), (" ", False)],
+)
+def test_a_message_without_blocks_needs_some_text_and_not_too_much(
+    text: str, *, is_good: bool
+) -> None:
+    assert (judge_message(text, None) == []) is is_good
+
+
+def test_a_menu_takes_up_to_100_options() -> None:
+    assert judge_options({"options": [option()] * 100}) == []
+    assert judge_options({"options": []}) == []
+    assert judge_options({"options": [option()] * 101})
+    assert judge_options({"options": [{"text": mrkdwn(), "value": "a"}]})
+    assert judge_options({"option_groups": [{"label": plain(), "options": [option()]}]}) == []
+    assert judge_options({})

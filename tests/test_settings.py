@@ -1,0 +1,291 @@
+"""Settings: what is accepted, what is refused, and that no refusal shows a value."""
+
+import re
+import traceback
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from bot.settings import Settings, SettingsError, environment
+
+_REQUIRED = {
+    "SLACK_BOT_TOKEN": "xoxb-1234-abcd",
+    "SLACK_SIGNING_SECRET": "8f742231b10e8888abcd99yyyzzz85a5",
+    "VIDEO_API_URL": "https://videos.example.com",
+    "VIDEO_API_KEY": "key-1234",
+}
+_MARK = "s3cr3t"
+_NAMES = [field.alias for field in Settings.model_fields.values() if field.alias]
+_EXAMPLE = (Path(__file__).parent.parent / ".env.example").read_text(encoding="utf-8")
+
+
+def _read(**changes: str) -> Settings:
+    return Settings.read(_REQUIRED | changes)
+
+
+def _refusal(**changes: str) -> str:
+    """Return the one line of the refusal that these changes get."""
+    with pytest.raises(SettingsError) as refusal:
+        _read(**changes)
+    _, line = str(refusal.value).splitlines()
+    return line.strip()
+
+
+def test_the_required_settings_are_enough() -> None:
+    settings = _read()
+    assert settings.slack_bot_token.get_secret_value() == "xoxb-1234-abcd"
+    assert settings.slack_app_token is None
+    assert settings.slack_api_url == "https://slack.com/api/"
+    assert settings.video_api_url == "https://videos.example.com"
+    assert settings.public_url is None
+    assert settings.database == Path("bot.db")
+    assert settings.admin_users == frozenset()
+    assert settings.retention == timedelta(days=90)
+    assert settings.allow_temporary_disk is False
+    assert (settings.host, settings.port) == ("0.0.0.0", 3000)  # noqa: S104 - the default
+
+
+def test_everything_missing_is_listed_at_once() -> None:
+    with pytest.raises(SettingsError) as refusal:
+        Settings.read({})
+    _, *lines = str(refusal.value).splitlines()
+    assert [line.split()[:3] for line in lines] == [[name, "is", "missing:"] for name in _REQUIRED]
+    assert all(line.endswith(".") for line in lines)
+
+
+def test_missing_and_wrong_ones_are_in_the_same_list() -> None:
+    with pytest.raises(SettingsError) as refusal:
+        Settings.read({"VIDEO_API_URL": "videos", "PORT": "http", "DYNO": "web.1"})
+    named = {line.split()[0] for line in str(refusal.value).splitlines()[1:]}
+    assert named == {*_REQUIRED, "PORT", "ALLOW_TEMPORARY_DISK"}
+
+
+@pytest.mark.parametrize("name", _REQUIRED)
+@pytest.mark.parametrize("blank", ["", "  ", "\n"])
+def test_a_blank_value_is_a_missing_one(name: str, blank: str) -> None:
+    assert _refusal(**{name: blank}).startswith(f"{name} is missing:")
+
+
+def test_a_blank_optional_value_means_the_default() -> None:
+    optional = {name: "" for name in _NAMES if name not in _REQUIRED}
+    assert _read(**optional) == _read()
+
+
+def test_other_variables_are_nobodys_business() -> None:
+    assert _read(PATH="/bin", slack_bot_token="x", database="y") == _read()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("SLACK_BOT_TOKEN", "xoxp-1234", "starts with xoxb-"),
+        ("SLACK_BOT_TOKEN", "xoxb-12 34", "starts with xoxb-"),
+        ("SLACK_BOT_TOKEN", "xoxb-", "starts with xoxb-"),
+        ("SLACK_APP_TOKEN", "xapp-1-A1-2-b3", "Socket Mode"),
+        ("SLACK_API_URL", "http://slack.com/api/", "not encrypted"),
+        ("SLACK_API_URL", "slack.com/api", "not a web URL"),
+        ("VIDEO_API_URL", "https://videos.example.com/v2", "leave it out"),
+        ("VIDEO_API_URL", "https://videos.example.com/v2/", "leave it out"),
+        ("VIDEO_API_URL", "https://me:pass@videos.example.com", "user name or password"),
+        ("VIDEO_API_URL", "https://videos.example.com?key=1", "query or fragment"),
+        ("VIDEO_API_URL", "https://videos.example.com/#", "query or fragment"),
+        ("VIDEO_API_URL", "http://videos.example.com", "not encrypted"),
+        ("VIDEO_API_URL", "http://10.0.0.1", "not encrypted"),
+        ("VIDEO_API_URL", "ftp://videos.example.com", "not a web URL"),
+        ("VIDEO_API_URL", "https://", "not a web URL"),
+        ("VIDEO_API_URL", "https://videos example.com", "not a web URL"),
+        ("VIDEO_API_URL", "https://videos.example.com:http", "not a web URL"),
+        ("VIDEO_API_URL", "https://videos.exam\nple.com", "not a web URL"),
+        ("VIDEO_API_URL", "https://[::1", "not a web URL"),
+        ("VIDEO_API_URL", "https://vidéos.example.com", "not a web URL"),
+        ("SLACK_SIGNING_SECRET", "8f74 2231", "copy it again"),
+        ("VIDEO_API_KEY", "key 1234", "copy it again"),
+        ("VIDEO_API_KEY", "key\n1234", "copy it again"),
+        ("VIDEO_API_KEY", "clé", "copy it again"),
+        ("PUBLIC_URL", "http://bot.example.com", "not encrypted"),
+        ("PUBLIC_URL", "https://bot.example.com/slack/events", "own paths"),
+        ("PUBLIC_URL", "https://bot.example.com/callbacks/", "own paths"),
+        ("PUBLIC_URL", "https://bot.example.com/a//b", "in its path"),
+        ("PUBLIC_URL", "https://bot.example.com/../b", "in its path"),
+        ("PUBLIC_URL", "https://bot.example.com/a b", "in its path"),
+        ("DATABASE_URL", "postgresql://me:pass@db/bot", "PostgreSQL"),
+        ("DATABASE_URL", "postgres://me:pass@db/bot", "PostgreSQL"),
+        ("DATABASE_URL", "postgresql+asyncpg://db/bot", "PostgreSQL"),
+        ("DATABASE_URL", "mysql://db/bot", "not a SQLite database"),
+        ("DATABASE_URL", "bot.db", "not a SQLite database"),
+        ("DATABASE_URL", "sqlite://bot.db", "three slashes"),
+        ("DATABASE_URL", "sqlite:///", "does not name a file"),
+        ("DATABASE_URL", "sqlite:///:memory:", "does not name a file"),
+        ("DATABASE_URL", "sqlite:////var/lib/bot/", "does not name a file"),
+        ("DATABASE_URL", "sqlite:///bot.db?mode=ro", "does not name a file"),
+        ("ADMIN_USERS", "@maria", "not a Slack user id"),
+        ("ADMIN_USERS", "U024BE7LH,C024BE7LH", "not a Slack user id"),
+        ("ADMIN_USERS", ",", "not a Slack user id"),
+        ("RETENTION_DAYS", "0", "from 1"),
+        ("RETENTION_DAYS", "-1", "from 1"),
+        ("RETENTION_DAYS", "1.5", "whole number"),
+        ("RETENTION_DAYS", "99999", "to 36500"),
+        ("RETENTION_DAYS", "٣", "whole number"),
+        ("ALLOW_TEMPORARY_DISK", "perhaps", "neither yes nor no"),
+        ("HOST", "any host", "copy it again"),
+        ("PORT", "65536", "from 0 to 65535"),
+        ("PORT", "-1", "from 0 to 65535"),
+        ("PORT", "3_000", "whole number"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_would_be_right(name: str, text: str, says: str) -> None:
+    refusal = _refusal(**{name: text})
+    assert refusal.startswith(f"{name} ")
+    assert says in refusal
+    assert refusal.endswith(".")
+
+
+@pytest.mark.parametrize("name", [name for name in _NAMES if name != "SLACK_APP_TOKEN"])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('"quoted"', "quotes around it"),
+        ("'quoted'", "quotes around it"),
+        (" spaced", "space or line break before or after"),
+        ("broken\n", "space or line break before or after"),
+        ("xoxb-YOUR-TOKEN", "placeholder"),
+    ],
+)
+def test_a_common_slip_gets_its_own_word(name: str, text: str, says: str) -> None:
+    assert says in _refusal(**{name: text})
+
+
+@given(st.sampled_from(_NAMES), st.text(min_size=1))
+def test_no_refusal_shows_a_value(name: str, text: str) -> None:
+    shown = ""
+    try:
+        _read(**{name: _MARK + text + _MARK})
+    except SettingsError as refusal:
+        shown = "".join(traceback.format_exception(refusal))
+    assert _MARK not in shown
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_bytes_that_are_no_text_are_refused_like_anything_else(name: str) -> None:
+    assert _refusal(**{name: "\udcff"}).startswith(f"{name} ")
+
+
+def test_settings_shown_or_printed_hold_no_secret() -> None:
+    settings = _read()
+    for shown in (repr(settings), str(settings), str(settings.model_dump())):
+        for secret in settings.secrets:
+            assert secret not in shown
+
+
+def test_the_secrets_are_those_to_mask_in_logs() -> None:
+    assert set(_read().secrets) == {
+        _REQUIRED[name] for name in ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "VIDEO_API_KEY")
+    }
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        _read().port = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("given_url", "url"),
+    [
+        ("https://videos.example.com/", "https://videos.example.com"),
+        ("https://videos.example.com//", "https://videos.example.com"),
+        ("HTTPS://Videos.Example.com:8443/Base/", "https://videos.example.com:8443/Base"),
+        ("https://videos.example.com:/", "https://videos.example.com"),
+        ("http://localhost:4000", "http://localhost:4000"),
+        ("http://127.0.0.1:4000/", "http://127.0.0.1:4000"),
+        ("http://[::1]:4000/", "http://[::1]:4000"),
+    ],
+)
+def test_urls_come_out_the_same_whatever_their_slashes(given_url: str, url: str) -> None:
+    settings = _read(VIDEO_API_URL=given_url, SLACK_API_URL=given_url, PUBLIC_URL=given_url)
+    assert settings.video_api_url == url
+    assert settings.slack_api_url == url + "/"
+    assert settings.public_url == url
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("sqlite:///bot.db", Path("bot.db")),
+        ("sqlite:///data/bot.db", Path("data/bot.db")),
+        ("sqlite:////var/lib/bot/bot.db", Path("/var/lib/bot/bot.db")),
+    ],
+)
+def test_three_slashes_are_relative_and_four_absolute(url: str, path: Path) -> None:
+    assert _read(DATABASE_URL=url).database == path
+
+
+@pytest.mark.parametrize(
+    "text", ["U024BE7LH,W012A3CDE", "U024BE7LH W012A3CDE", "U024BE7LH, W012A3CDE,"]
+)
+def test_admins_are_listed_with_commas_or_spaces(text: str) -> None:
+    assert _read(ADMIN_USERS=text).admin_users == {"U024BE7LH", "W012A3CDE"}
+
+
+def test_retention_is_a_duration() -> None:
+    assert _read(RETENTION_DAYS="1").retention == timedelta(days=1)
+
+
+@pytest.mark.parametrize("port", [0, 65535])
+def test_any_port_will_do(port: int) -> None:
+    assert _read(PORT=str(port)).port == port
+
+
+@pytest.mark.parametrize(
+    ("word", "allowed"), [("yes", True), ("1", True), ("True", True), ("no", False), ("0", False)]
+)
+def test_yes_and_no_have_several_words(word: str, allowed: bool) -> None:  # noqa: FBT001
+    assert _read(ALLOW_TEMPORARY_DISK=word).allow_temporary_disk is allowed
+
+
+@pytest.mark.parametrize("answer", [{}, {"ALLOW_TEMPORARY_DISK": "no"}])
+def test_a_disk_known_to_be_temporary_is_refused(answer: dict[str, str]) -> None:
+    refusal = _refusal(DYNO="web.1", **answer)
+    assert refusal.startswith("ALLOW_TEMPORARY_DISK is not yes")
+    assert "where the disk lasts" in refusal
+
+
+def test_a_temporary_disk_can_be_allowed() -> None:
+    assert _read(DYNO="web.1", ALLOW_TEMPORARY_DISK="yes").allow_temporary_disk is True
+
+
+def test_the_environment_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VIDEO_API_KEY", "from-the-process")
+    assert environment()["VIDEO_API_KEY"] == "from-the-process"
+
+
+def _examples() -> dict[str, str]:
+    return dict(re.findall(r"^(?:# )?([A-Z_]+)=(.*)$", _EXAMPLE, re.MULTILINE))
+
+
+def test_the_example_has_every_setting_and_no_other() -> None:
+    assert sorted(_examples()) == sorted(_NAMES)
+
+
+def test_the_example_as_it_stands_asks_for_exactly_what_is_required() -> None:
+    uncommented = dict(re.findall(r"^([A-Z_]+)=(.*)$", _EXAMPLE, re.MULTILINE))
+    with pytest.raises(SettingsError) as refusal:
+        Settings.read(uncommented)
+    lines = str(refusal.value).splitlines()[1:]
+    assert [line.split()[0] for line in lines] == list(_REQUIRED)
+    assert all("placeholder" in line for line in lines)
+
+
+def test_the_example_filled_in_is_accepted_and_shows_the_defaults() -> None:
+    filled = {
+        name: text.replace("YOUR-", "my-").lower() if "YOUR-" in text else text
+        for name, text in _examples().items()
+        if name != "SLACK_APP_TOKEN"
+    }
+    settings = Settings.read(filled)
+    defaults = _read()
+    for name in ("slack_api_url", "database", "retention", "allow_temporary_disk", "host", "port"):
+        assert getattr(settings, name) == getattr(defaults, name)

@@ -1,0 +1,139 @@
+"""A bot, a Slack and a video service that talk over real HTTP, under a clock that is pushed."""
+
+import contextlib
+import random
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from bot.app import Bot, running
+from bot.model import Timings
+from bot.sandbox.clock import ManualClock
+from bot.sandbox.driver import Modal, Person
+from bot.sandbox.slack import SandboxSlack
+from bot.sandbox.video_service import SandboxVideoService
+from bot.sandbox.workspace import Message
+from bot.settings import Settings
+
+REPLICA = "r-anna-42"
+
+
+class World:
+    """Everything there is. The bot is started and stopped with ``bot_runs``."""
+
+    def __init__(self, folder: Path, timings: Timings | None = None) -> None:
+        self.clock = ManualClock()
+        self.slack = SandboxSlack(self.clock)
+        self.service = SandboxVideoService(self.clock)
+        self.service.add_replica(REPLICA, "Anna")
+        self.timings = timings or Timings(jitter=0)
+        self.database = folder / "bot.db"
+        self.ana = Person(self.slack, "ana")
+        self.ben = Person(self.slack, "ben")
+        self.bot: Bot
+
+    @contextlib.asynccontextmanager
+    async def sandbox_runs(self) -> AsyncIterator[None]:
+        """Start the sandbox's servers and stop them at the end."""
+        await self.slack.start()
+        await self.service.start()
+        try:
+            yield
+        finally:
+            await self.service.stop()
+            await self.slack.stop()
+
+    @contextlib.asynccontextmanager
+    async def bot_runs(self, *, callbacks: bool = True, **settings: str) -> AsyncIterator[Bot]:
+        """Start the bot on its database, as the environment would, and stop it at the end."""
+        # The port is known only once it listens, and callbacks are wanted there.
+        port = str(_free_port())
+        values = self.environment(port, callbacks=callbacks) | settings
+        async with running(
+            Settings.read(values),
+            clock=self.clock,
+            timings=self.timings,
+            rng=random.Random(1),  # noqa: S311 - for jitter
+        ) as self.bot:
+            self.slack.request_url = f"http://127.0.0.1:{self.bot.port}/slack/events"
+            leave = self.clock.settles_with(self.bot.settled)
+            try:
+                yield self.bot
+            finally:
+                leave()
+
+    def environment(self, port: str, *, callbacks: bool = True) -> dict[str, str]:
+        """Return the settings of a bot that lives in this world."""
+        values = {
+            "SLACK_BOT_TOKEN": self.slack.bot_token,
+            "SLACK_SIGNING_SECRET": self.slack.signing_secret,
+            "SLACK_API_URL": self.slack.api_url,
+            "VIDEO_API_URL": self.service.url,
+            "VIDEO_API_KEY": "sandbox-key",
+            "DATABASE_URL": f"sqlite:///{self.database}",
+            "HOST": "127.0.0.1",
+            "PORT": port,
+        }
+        if callbacks:
+            values["PUBLIC_URL"] = f"http://127.0.0.1:{port}"
+        return values
+
+    async def passes(self, **duration: float) -> None:
+        """Let time pass, and everything happen that happens meanwhile."""
+        await self.clock.advance(timedelta(**duration))
+
+    async def settles(self) -> None:
+        """Let everything happen that happens now."""
+        await self.clock.settle()
+
+    async def opens_form(self, person: Person, text: str = "", channel: str = "studio") -> Modal:
+        """Type the command and return the form that it opened."""
+        answer = await person.command("/video", text, channel)
+        assert answer.ok
+        assert person.modal is not None
+        return person.modal
+
+    async def asks(
+        self, person: Person, values: Mapping[str, Any] | None = None, channel: str = "studio"
+    ) -> Message:
+        """Ask for a video with the form and return its card, as it was posted first."""
+        before = {message.ts for message in self.slack.messages(channel)}
+        form = await self.opens_form(person, channel=channel)
+        await form.submit({"replica_id": REPLICA, "script": "Hello, world.", **(values or {})})
+        assert not form.is_open, form.errors
+        await self.settles()
+        [card] = [m for m in self.slack.messages(channel) if m.ts not in before]
+        return card
+
+    def now(self, message: Message) -> Message:
+        """Return a message as it stands now."""
+        found = self.slack.find(message.channel, message.ts)
+        assert found is not None
+        return found
+
+    def replies(self, card: Message) -> list[Message]:
+        """Return what was posted into the thread of a card."""
+        return [m for m in self.slack.thread(card.channel, card.ts) if m.ts != card.ts]
+
+    def posts(self) -> list[Message]:
+        """Return all that the bot has posted anywhere, in order; not what only one person sees."""
+        everything = [
+            message
+            for channel in self.slack.channels
+            for top in self.slack.messages(channel)
+            for message in {m.ts: m for m in [top, *self.slack.thread(channel, top.ts)]}.values()
+        ]
+        return sorted((m for m in everything if m.is_from_bot), key=lambda m: m.ts)
+
+    def creates(self) -> int:
+        """Return how many videos the service was made to create."""
+        return len(self.service.videos)
+
+
+def _free_port() -> int:
+    import socket  # noqa: PLC0415
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
