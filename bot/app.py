@@ -4,10 +4,10 @@ import asyncio
 import logging
 import random
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
@@ -57,6 +57,15 @@ class Bot:
     _engine: Worker[Job]
     _messenger: Worker[Outgoing]
     _background: Background
+    _tasks: Sequence[asyncio.Task[None]]
+
+    async def until(self, ended: asyncio.Event) -> None:
+        """Return when ``ended`` is set; raise what ends a part of the bot before that."""
+        waiting = _own(ended.wait())
+        done, _ = await asyncio.wait([waiting, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        for task in done - {waiting}:
+            task.result()
 
     async def settled(self) -> bool:
         """Return when nothing is due or under way; say whether anything was."""
@@ -134,18 +143,16 @@ async def running(
             healthy=lambda: all(worker.healthy for worker in workers),
         )
         sweep = Sweep(store, KINDS.values(), clock, timings, settings.retention)
-        async with asyncio.TaskGroup() as group:
+        tasks = [_own(each.run()) for each in (*workers, sweep)]
+        try:
+            async with _listening(door, settings.host, settings.port) as port:
+                yield Bot(settings.host, port, routes, store, *workers, background, tasks)
+        finally:
             for worker in workers:
-                group.create_task(worker.run())
-            sweeping = group.create_task(sweep.run())
-            try:
-                async with _listening(door, settings.host, settings.port) as port:
-                    yield Bot(settings.host, port, routes, store, *workers, background)
-            finally:
-                sweeping.cancel()
-                for worker in workers:
-                    worker.stop()
-                await background.stop(timings.stop)
+                worker.stop()
+            tasks[-1].cancel()
+            await background.stop(timings.stop)
+            await asyncio.wait(tasks)
 
 
 async def serve(settings: Settings) -> None:
@@ -156,9 +163,13 @@ async def serve(settings: Settings) -> None:
         loop.add_signal_handler(number, ended.set)
     async with running(settings) as bot:
         _LOG.info("listening", extra={"host": bot.host, "port": bot.port})
-        await ended.wait()
+        await bot.until(ended)
         _LOG.info("ending: what is under way is finished, what is not is kept")
     _LOG.info("ended")
+
+
+def _own(work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+    return asyncio.create_task(work)  # noqa: TID251 - whoever calls waits for it
 
 
 def _slack_client(
@@ -180,6 +191,7 @@ def _bolt(client: AsyncWebClient, routes: Routes) -> AsyncApp:
         return AuthorizeResult(enterprise_id=None, team_id=None, bot_token=client.token)
 
     bolt = AsyncApp(
+        name="replica-videos",
         client=client,
         authorize=authorize,
         # The answer leaves when the handler returns; otherwise Bolt looks for it every 10 ms.

@@ -15,6 +15,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import aiosqlite
 
+from bot.database import Database, all_rows, first_row
 from bot.model import (
     Attempt,
     Delivery,
@@ -32,20 +33,13 @@ from bot.model import (
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
-_MIGRATIONS: Final = Path(__file__).parent / "migrations"
 # Without letters and digits that look alike, so that an id can be read out and typed.
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH: Final = 10
-# So many changes are committed together at the most: each waits for the others.
-_GROUP: Final = 64
 # "How long do such jobs take" looks at so many of the last ones.
 _RECENT: Final = 20
 # So many ended jobs are erased in one go: others wait for it.
 _ERASE: Final = 200
-
-
-class StoreError(Exception):
-    """The database did not take or give what it was asked: nothing of it was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +62,6 @@ class Outgoing:
     card: Delivery
 
 
-@dataclass(slots=True)
-class _Call:
-    """A method's body on its way to the owner of the connection, and its answer on the way back."""
-
-    body: Callable[[aiosqlite.Connection], Awaitable[Any]]
-    answer: asyncio.Future[Any]
-
-
 def _transaction(
     method: Callable[Concatenate["Store", aiosqlite.Connection, _P], Awaitable[_T]],
 ) -> Callable[Concatenate["Store", _P], Coroutine[Any, Any, _T]]:
@@ -88,46 +74,36 @@ def _transaction(
     """
 
     async def call(self: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return await self._do(lambda db: method(self, db, *args, **kwargs))
+        return await self._database.transact(lambda db: method(self, db, *args, **kwargs))
 
     functools.update_wrapper(call, method)
     return call
 
 
 class Store:
-    """One SQLite file, one connection, one owner of it.
+    """Jobs, attempts and deliveries.
 
-    Whatever is asked of it goes through one queue and is committed in groups, so nobody sees half a
-    change. ``jobs_due`` and ``deliveries_due`` are set when a row may have become due.
+    ``jobs_due`` and ``deliveries_due`` are set when a row may have become due.
     """
 
-    def __init__(self, connection: aiosqlite.Connection, timings: Timings) -> None:
+    def __init__(self, database: Database, timings: Timings) -> None:
         self.jobs_due = asyncio.Event()
         self.deliveries_due = asyncio.Event()
-        self._db = connection
+        self._database = database
         self._timings = timings
-        self._queue: asyncio.Queue[_Call | None] = asyncio.Queue()
-        self._closed = False
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(cls, path: Path, timings: Timings) -> AsyncIterator["Store"]:
-        """Open the file, bring its tables up to date and void what an earlier process had claimed.
+        """Open the database and void what an earlier process had claimed.
 
         Raises:
             StoreError: the file cannot be opened or written, or another process has it.
         """
-        async with _connect(path) as db:
-            await _migrate(db)
-            store = cls(db, timings)
-            owner = asyncio.create_task(store._own())  # noqa: TID251 - awaited below
-            try:
-                await store._void_leases()
-                yield store
-            finally:
-                store._closed = True
-                store._queue.put_nowait(None)
-                await asyncio.shield(asyncio.wait([owner]))
+        async with Database.open(path) as database:
+            store = cls(database, timings)
+            await store._void_leases()
+            yield store
 
     # ── What people ask for and about ─────────────────────────────────────────────────────────
 
@@ -147,7 +123,7 @@ class Store:
             "now": _ms(now),
             "usual": await _usual(db, request.kind),
         }
-        new = await _first(
+        new = await first_row(
             db,
             """
             INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
@@ -159,7 +135,9 @@ class Store:
             values,
         )
         if new is None:
-            found = await _all(db, "SELECT * FROM jobs WHERE request_key = :request_key", values)
+            found = await all_rows(
+                db, "SELECT * FROM jobs WHERE request_key = :request_key", values
+            )
             return Submitted(_job(found[0]), new=False)
         await db.execute(
             """
@@ -173,7 +151,7 @@ class Store:
     @_transaction
     async def job(self, db: aiosqlite.Connection, job_id: str) -> Job | None:
         """Return the job with this id of ours."""
-        row = await _first(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
+        row = await first_row(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
         return _job(row) if row else None
 
     @_transaction
@@ -181,7 +159,7 @@ class Store:
         self, db: aiosqlite.Connection, kind: str, remote_id: str
     ) -> Job | None:
         """Return the job whose create call made ``remote_id``, if one of ours did."""
-        row = await _first(
+        row = await first_row(
             db,
             """
             SELECT jobs.* FROM attempts JOIN jobs ON jobs.id = attempts.job_id
@@ -196,7 +174,7 @@ class Store:
         self, db: aiosqlite.Connection, user: str, kind: str, limit: int
     ) -> list[Job]:
         """Return a person's jobs of one kind, newest first."""
-        rows = await _all(
+        rows = await all_rows(
             db,
             """
             SELECT * FROM jobs WHERE user_id = :user AND kind = :kind
@@ -210,7 +188,7 @@ class Store:
     async def replicas(self, db: aiosqlite.Connection, query: str, limit: int) -> list[str]:
         """Return the ids of the replicas that contain ``query``, last used first."""
         literal = query.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
-        rows = await _all(
+        rows = await all_rows(
             db,
             r"""
             SELECT id FROM replicas WHERE id LIKE :pattern ESCAPE '\'
@@ -225,7 +203,7 @@ class Store:
     @_transaction
     async def claim_jobs(self, db: aiosqlite.Connection, now: datetime, limit: int) -> list[Job]:
         """Lease up to ``limit`` jobs that are due, those that wait longest first."""
-        rows = await _all(
+        rows = await all_rows(
             db,
             """
             UPDATE jobs SET claim = claim + 1, claimed = 1, due_at = :lease WHERE id IN (
@@ -243,7 +221,7 @@ class Store:
     @_transaction
     async def next_job_due(self, db: aiosqlite.Connection) -> datetime | None:
         """Return when the next job is due; None while all of them have ended."""
-        [row] = await _all(db, "SELECT min(due_at) AS due FROM jobs WHERE due_at IS NOT NULL")
+        [row] = await all_rows(db, "SELECT min(due_at) AS due FROM jobs WHERE due_at IS NOT NULL")
         return _moment(row["due"])
 
     @_transaction
@@ -254,7 +232,7 @@ class Store:
 
         None means that the job is no longer ours to work on, and must not be created.
         """
-        marked = await _first(
+        marked = await first_row(
             db,
             """
             UPDATE jobs SET state = 'creating', attempts = attempts + 1
@@ -264,7 +242,7 @@ class Store:
         )
         if marked is None:
             return None
-        [row] = await _all(
+        [row] = await all_rows(
             db,
             """
             INSERT INTO attempts (job_id, kind, token_hash, made_at)
@@ -284,7 +262,7 @@ class Store:
         id belongs to another attempt or the job has moved on; then the id is left as a hint.
         """
         assert job.remote_id is not None  # noqa: S101 - the caller has just received it
-        row = await _first(
+        row = await first_row(
             db, "SELECT job_id, hint, kind FROM attempts WHERE id = :id", {"id": attempt}
         )
         assert row is not None  # noqa: S101 - attempts are never deleted
@@ -314,7 +292,7 @@ class Store:
 
         A callback that named an id meanwhile makes it due at once.
         """
-        row = await _first(
+        row = await first_row(
             db,
             "UPDATE attempts SET outcome = :outcome WHERE id = :id RETURNING hint",
             {"id": attempt, "outcome": outcome},
@@ -355,7 +333,7 @@ class Store:
     @_transaction
     async def hints(self, db: aiosqlite.Connection, job: Job) -> list[Attempt]:
         """Return the job's attempts for which something named an id that nobody has checked."""
-        rows = await _all(
+        rows = await all_rows(
             db,
             """
             SELECT id, job_id, remote_id, hint FROM attempts
@@ -398,7 +376,7 @@ class Store:
         ``job`` is queued again, or still unconfirmed with the id that the person gave as ``hint``.
         Returns False, and changes nothing, where it is no longer unconfirmed.
         """
-        moved = await _first(
+        moved = await first_row(
             db,
             """
             UPDATE jobs SET state = :state, asked = :asked, asked_at = :asked_at,
@@ -437,7 +415,7 @@ class Store:
         for an attempt that has none is kept to be checked. A job that is being created is left
         alone, or two workers would create two.
         """
-        row = await _first(
+        row = await first_row(
             db,
             """
             SELECT attempts.id, attempts.kind, attempts.job_id, attempts.remote_id, jobs.state
@@ -482,7 +460,7 @@ class Store:
 
         ``kept`` names, by kind, the parameters that stay. Some may be left for the next call.
         """
-        rows = await _all(
+        rows = await all_rows(
             db,
             """
             SELECT * FROM jobs WHERE erased = 0 AND ended_at IS NOT NULL AND ended_at < :before
@@ -513,7 +491,7 @@ class Store:
         self, db: aiosqlite.Connection, now: datetime, limit: int
     ) -> list[Outgoing]:
         """Lease up to ``limit`` deliveries that are due: no reply before its card is settled."""
-        claimed = await _all(
+        claimed = await all_rows(
             db,
             f"""
             UPDATE deliveries SET claim = claim + 1, claimed = 1, due_at = :lease WHERE id IN (
@@ -530,10 +508,10 @@ class Store:
         if not claimed:
             return []
         ids = {"ids": json.dumps([row["job_id"] for row in claimed])}
-        jobs = await _all(
+        jobs = await all_rows(
             db, "SELECT * FROM jobs WHERE id IN (SELECT value FROM json_each(:ids))", ids
         )
-        cards = await _all(
+        cards = await all_rows(
             db,
             """
             SELECT * FROM deliveries
@@ -551,7 +529,7 @@ class Store:
     @_transaction
     async def next_delivery_due(self, db: aiosqlite.Connection) -> datetime | None:
         """Return when the next delivery is due; None while nothing is owed."""
-        [row] = await _all(
+        [row] = await all_rows(
             db,
             f"SELECT min(due_at) AS due FROM deliveries d WHERE due_at IS NOT NULL AND {_MAY_GO}",  # noqa: S608
         )
@@ -562,7 +540,7 @@ class Store:
         self, db: aiosqlite.Connection, delivery: Delivery, now: datetime
     ) -> bool:
         """Write down that a message may be in Slack from now on; return whether to send it."""
-        row = await _first(
+        row = await first_row(
             db,
             """
             UPDATE deliveries SET posting = 'sending', sent_at = :now
@@ -585,7 +563,7 @@ class Store:
         Where something newer is to be said it stays due. Returns False, and changes nothing, where
         it was claimed again meanwhile.
         """
-        row = await _first(
+        row = await first_row(
             db,
             """
             UPDATE deliveries SET posting = :posting, channel = :channel, thread_ts = :thread_ts,
@@ -625,7 +603,7 @@ class Store:
         }
 
     async def _end(self, db: aiosqlite.Connection, job: Job, now: datetime, condition: str) -> bool:
-        ended = await _first(
+        ended = await first_row(
             db,
             f"""
             UPDATE jobs SET state = :state, failure = :failure, reason = :reason,
@@ -650,7 +628,7 @@ class Store:
     async def _save(
         self, db: aiosqlite.Connection, job: Job, due_at: datetime | None, now: datetime
     ) -> bool:
-        before = await _first(
+        before = await first_row(
             db,
             "SELECT * FROM jobs WHERE id = :id AND claim = :claim",
             {"id": job.id, "claim": job.claim},
@@ -706,56 +684,6 @@ class Store:
         await db.execute("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
         await db.execute("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
 
-    # ── The owner of the connection ───────────────────────────────────────────────────────────
-
-    async def _do(self, body: Callable[[aiosqlite.Connection], Awaitable[_T]]) -> _T:
-        if self._closed:
-            raise StoreError("the database is closed")
-        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait(_Call(body, answer))
-        return await answer
-
-    async def _own(self) -> None:
-        while (call := await self._queue.get()) is not None:
-            group = [call]
-            while len(group) < _GROUP and not self._queue.empty():
-                following = self._queue.get_nowait()
-                if following is None:
-                    self._queue.put_nowait(None)
-                    break
-                group.append(following)
-            await self._commit(group)
-
-    async def _commit(self, group: list[_Call]) -> None:
-        """Run the bodies in one transaction, each of them all or nothing, then tell the callers."""
-        results: list[tuple[_Call, Any, Exception | None]] = []
-        try:
-            await self._db.execute("BEGIN IMMEDIATE")
-            for call in group:
-                await self._db.execute("SAVEPOINT one")
-                try:
-                    results.append((call, await call.body(self._db), None))
-                except Exception as error:  # noqa: BLE001 - it is its caller's, not its neighbours'
-                    await self._db.execute("ROLLBACK TO one")
-                    results.append((call, None, error))
-                await self._db.execute("RELEASE one")
-            await self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            with contextlib.suppress(sqlite3.Error):
-                await self._db.execute("ROLLBACK")
-            results = [(call, None, error) for call in group]
-        for call, result, failure in results:
-            if call.answer.done():
-                continue  # its caller was cancelled
-            if failure is None:
-                call.answer.set_result(result)
-            elif isinstance(failure, sqlite3.Error):
-                told = StoreError(f"the database says: {failure}")
-                told.__cause__ = failure
-                call.answer.set_exception(told)
-            else:
-                call.answer.set_exception(failure)
-
 
 # The states in which the service is read.
 _READ: Final = frozenset({State.RUNNING, State.OVERDUE})
@@ -765,90 +693,8 @@ _MAY_GO: Final = """(d.role = 'card' OR EXISTS (
     WHERE c.job_id = d.job_id AND c.role = 'card' AND c.posting IN ('posted', 'lost')))"""
 
 
-@contextlib.asynccontextmanager
-async def _connect(path: Path) -> AsyncIterator[aiosqlite.Connection]:
-    connection = aiosqlite.connect(path, isolation_level=None, timeout=1)
-    try:
-        db = await connection
-    except sqlite3.Error as error:
-        raise StoreError(f"{path} cannot be opened: {error}") from error
-    try:
-        db.row_factory = sqlite3.Row
-        try:
-            # Exclusive: two connections that checkpoint one WAL file can corrupt it before 3.51.3
-            # (https://sqlite.org/wal.html#walresetbug).
-            for pragma in (
-                "locking_mode = EXCLUSIVE",
-                "journal_mode = WAL",
-                "synchronous = FULL",
-                "foreign_keys = ON",
-            ):
-                await db.execute_fetchall(f"PRAGMA {pragma}")
-            # Takes the lock, so that a second process hears of it now.
-            await db.execute("BEGIN IMMEDIATE")
-            await db.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                raise StoreError(
-                    f"{path} is in use by another process: only one bot may run on a database"
-                ) from error
-            raise StoreError(f"{path} cannot be used: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{path} is not a database that can be read: {error}") from error
-        yield db
-    finally:
-        await asyncio.shield(db.close())
-
-
-async def migrate(path: Path) -> list[str]:
-    """Bring the tables of the database at ``path`` up to date; return what was applied.
-
-    Raises:
-        StoreError: the file cannot be opened or written, or another process has it.
-    """
-    async with _connect(path) as db:
-        return await _migrate(db)
-
-
-async def _migrate(db: aiosqlite.Connection) -> list[str]:
-    try:
-        await db.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
-        done = {row["name"] for row in await _all(db, "SELECT name FROM migrations")}
-        files = {file.stem: file for file in sorted(_MIGRATIONS.glob("*.sql"))}
-        if unknown := done - files.keys():
-            raise StoreError(
-                f"the database was made by a newer version (it has {max(unknown)}): "
-                "install that version again"
-            )
-        new = [name for name in files if name not in done]
-        for name in new:
-            sql = files[name].read_text()
-            mark = f"INSERT INTO migrations VALUES ('{name}')"  # noqa: S608 - a file's name of ours
-            try:
-                await db.executescript(f"BEGIN IMMEDIATE;\n{sql};\n{mark};\nCOMMIT;")
-            except sqlite3.Error:
-                await db.execute("ROLLBACK")
-                raise
-    except sqlite3.Error as error:
-        raise StoreError(f"the tables could not be brought up to date: {error}") from error
-    return new
-
-
-async def _all(
-    db: aiosqlite.Connection, sql: str, values: Mapping[str, Any] | None = None
-) -> list[sqlite3.Row]:
-    return list(await db.execute_fetchall(sql, values or {}))
-
-
-async def _first(
-    db: aiosqlite.Connection, sql: str, values: Mapping[str, Any]
-) -> sqlite3.Row | None:
-    rows = await _all(db, sql, values)
-    return rows[0] if rows else None
-
-
 async def _usual(db: aiosqlite.Connection, kind: str) -> int | None:
-    rows = await _all(
+    rows = await all_rows(
         db,
         """
         SELECT ended_at - started_at AS took FROM jobs
@@ -861,7 +707,7 @@ async def _usual(db: aiosqlite.Connection, kind: str) -> int | None:
 
 
 async def _is_free(db: aiosqlite.Connection, kind: str, remote_id: str) -> bool:
-    row = await _first(
+    row = await first_row(
         db,
         "SELECT 1 FROM attempts WHERE kind = :kind AND remote_id = :remote_id",
         {"kind": kind, "remote_id": remote_id},

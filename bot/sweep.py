@@ -7,9 +7,10 @@ from datetime import timedelta
 from typing import Final
 
 from bot.clock import Clock
+from bot.database import StoreError
 from bot.kinds import Kind
 from bot.model import Timings
-from bot.store import Store, StoreError
+from bot.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -19,9 +19,10 @@ from slack_sdk.signature import Clock as SecondsClock
 from slack_sdk.signature import SignatureVerifier
 
 from bot.clock import Clock
+from bot.database import StoreError
 from bot.kinds import Kind
 from bot.model import token_hash
-from bot.store import Store, StoreError
+from bot.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_BODY: Final = 1024 * 1024

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Final, Generic, Protocol, TypeVar
 
 from bot.clock import Clock
+from bot.database import StoreError
 from bot.log import reference
 from bot.model import Timings
-from bot.store import StoreError
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")

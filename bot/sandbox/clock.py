@@ -38,10 +38,10 @@ class ManualClock:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._waiting.pop(alarm, None)
-            self._waits.discard((event, alarm))
             for each in waits:
                 each.cancel()
             await asyncio.wait(waits)
+            self._waits.discard((event, alarm))
 
     def settles_with(self, worker: Callable[[], Awaitable[bool]]) -> Callable[[], None]:
         """Let ``settle`` wait for ``worker`` too; call what is returned to undo it."""

@@ -158,13 +158,13 @@ def _buttons(job: Job, face: Face) -> list[ButtonElement]:
         case State.UNCONFIRMED if job.asked:
             again = ConfirmObject(
                 title=f"Create the {noun} again?",
-                text=f"If the first {noun} was made after all, both are paid for.",
+                text=plain(f"If the first {noun} was made after all, both are paid for.", 300),
                 confirm="Create again",
                 deny="Back",
             )
             give_up = ConfirmObject(
                 title=f"Give up on this {noun}?",
-                text="It ends here. If it turns up later, this message will say so.",
+                text=plain("It ends here. If it turns up later, this message will say so.", 300),
                 confirm="Give up",
                 deny="Back",
             )

@@ -104,14 +104,16 @@ def _failure(error: SlackApiError) -> OutsideError:
     response = error.response
     # The HTTP status comes first: an error page of Slack's edge has no code to read.
     status = getattr(response, "status_code", None) or getattr(response, "status", HTTPStatus.OK)
-    code = ""
+    code = details = ""
     if isinstance(data := getattr(response, "data", None), dict):
         code = str(data.get("error", ""))
+        metadata = data.get("response_metadata")
+        details = " ".join(map(str, metadata.get("messages", ()))) if metadata else ""
     if status == HTTPStatus.TOO_MANY_REQUESTS or code in LATER:
         return Unavailable(f"Slack asks to wait ({code})", retry_after=_retry_after(response))
     if status != HTTPStatus.OK or not code or code in UNCERTAIN:
         return Uncertain(f"Slack failed ({code or status})")
-    return Refused(f"Slack refused ({code})", code=code)
+    return Refused(f"Slack refused ({code}) {details}".strip(), code=code)
 
 
 def _retry_after(response: object) -> timedelta | None:

@@ -107,7 +107,7 @@ async def listing(desk: Desk, command: Command, kind: str) -> Answer:
         SectionBlock(text=mrkdwn(heading)),
         rich(RichTextListElement(style="bullet", elements=items)),
         ContextBlock(
-            elements=[plain(f"{command.command} status and a number tells more of one.", 200)]
+            elements=[plain(f"{command.command} status {jobs[0].id} tells more of the first.", 200)]
         ),
     ]
     return _private(Message(cut("\n".join([heading, *lines]), TEXT), blocks))

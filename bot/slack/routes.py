@@ -11,9 +11,9 @@ from typing import Any, Final, TypeAlias, TypeVar
 from pydantic import BaseModel
 from slack_bolt.async_app import AsyncAck, AsyncApp
 
+from bot.database import StoreError
 from bot.log import reference
 from bot.slack.payloads import Click, Command, Lookup, Submission
-from bot.store import StoreError
 
 _LOG: Final = logging.getLogger(__name__)
 _P = TypeVar("_P", bound=BaseModel)

@@ -21,7 +21,7 @@ from slack_sdk.models.views import View as ViewModel
 
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, MAX_SCRIPT, Invalid, is_replica_id, parse
 from bot.links import show_link
-from bot.model import Failure, Job, Request
+from bot.model import Failure, Job, Request, State
 from bot.slack.blocks import link, mrkdwn, one_line, plain, spoken
 from bot.slack.cards import RETRY
 from bot.slack.desk import Desk
@@ -104,7 +104,9 @@ class VideoFace:
 
     def links(self, job: Job) -> Mapping[str, str]:
         """Return where it can be watched and downloaded."""
-        facts = job.snapshot.facts if job.snapshot is not None else {}
+        if job.state is not State.SUCCEEDED or job.snapshot is None:
+            return {}  # a hosted_url is there from the start, and even after a failure
+        facts = job.snapshot.facts
         labels = {"Watch": "hosted_url", "Download": "download_url"}
         found = {label: link(facts.get(field, "")) for label, field in labels.items()}
         return {label: url for label, url in found.items() if url is not None}
@@ -142,8 +144,7 @@ async def _open(desk: Desk, command: Command) -> Answer:
             "form. Please shorten it, or make two videos of it."
         }
     fields = {"script": script} if script else {}
-    known = await desk.store.replicas("", 1)
-    form = _form(fields, {"channel": command.channel}, any_replica=bool(known))
+    form = await _form(desk, fields, {"channel": command.channel})
     told = await desk.open_form(command.trigger_id, form)
     return {"text": told} if told else None
 
@@ -157,7 +158,7 @@ async def _on_retry(desk: Desk, click: Click) -> Answer:
         # What somebody typed is shown to them alone.
         fields = {name: fields[name] for name in ("replica_id", "video_name") if name in fields}
     place = {"channel": job.channel, "thread_ts": job.thread_ts}
-    form = _form({**fields, "where": job.channel}, place, any_replica=True)
+    form = await _form(desk, {**fields, "where": job.channel}, place)
     if told := await desk.open_form(click.trigger_id, form):
         tell(desk, click, told)
     return None
@@ -169,7 +170,7 @@ async def _on_background(desk: Desk, click: Click) -> Answer:
     if view is None:
         return None
     place = json.loads(view.private_metadata)
-    form = _form(view.typed(), place, any_replica=True, note=_note_of(view.blocks))
+    form = await _form(desk, view.typed(), place, note=_note_of(view.blocks))
     async with translated(desk.timings.open_view):
         await desk.client.views_update(view_id=view.id, hash=view.hash, view=form)
     return None
@@ -211,13 +212,13 @@ async def _on_form(desk: Desk, submission: Submission) -> Answer:
             "An earlier version of this form was sent off already, and its video is being made. "
             "This one differs from it: *Create* makes it as a second video."
         )
-        form = _form(fields, place, any_replica=True, note=note)
+        form = await _form(desk, fields, place, note=note)
         return {"response_action": "push", "view": form.to_dict()}
     return {"response_action": "clear"} if view.root_view_id not in {"", view.id} else None
 
 
-def _form(
-    fields: Mapping[str, str], place: Mapping[str, Any], *, any_replica: bool, note: str = ""
+async def _form(
+    desk: Desk, fields: Mapping[str, str], place: Mapping[str, Any], *, note: str = ""
 ) -> ViewModel:
     """Return the create form with ``fields`` filled in; ``place`` is where it was opened."""
     background = fields.get("background") or next(
@@ -227,7 +228,7 @@ def _form(
     if note:
         blocks.append(SectionBlock(block_id="note", text=mrkdwn(note)))
     blocks += [
-        _replica_field(fields.get("replica_id"), any_replica=any_replica),
+        _replica_field(fields.get("replica_id"), any_known=bool(await desk.store.replicas("", 1))),
         _script_field(fields.get("script")),
         InputBlock(
             block_id="video_name",
@@ -268,9 +269,9 @@ def _form(
     )
 
 
-def _replica_field(chosen: str | None, *, any_replica: bool) -> InputBlock:
+def _replica_field(chosen: str | None, *, any_known: bool) -> InputBlock:
     hint = "Choose one that worked here before, or paste another's id."
-    if not any_replica:
+    if not any_known:
         hint = (
             "None was used here yet. Paste the id of a replica from your account at the video "
             "service; once it has worked, it is offered here."
