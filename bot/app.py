@@ -199,7 +199,6 @@ def _bolt(client: AsyncWebClient, routes: Routes) -> AsyncApp:
         # What these would do is done at the front door, or never needed.
         request_verification_enabled=False,
         ssl_check_enabled=False,
-        url_verification_enabled=False,
         ignoring_self_events_enabled=False,
         attaching_function_token_enabled=False,
         logger=logging.getLogger("slack_bolt"),

@@ -21,22 +21,25 @@ _BY_PLACE: Final = (
 _PLAIN: Final = re.compile(r"[\w.:/@+*-]+", re.ASCII)
 # What logging itself puts into a record; the rest came with ``extra``. (taskName: Python 3.12.)
 _STANDARD: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
-# They log each request, or with it what people wrote.
-_NOISY: Final = ("aiohttp.access", "asyncio", "httpcore", "httpx", "slack_bolt", "slack_sdk")
+# They log each request, or with it what people wrote: Bolt does so in its warnings too.
+_QUIETED: Final = {
+    **dict.fromkeys(("aiohttp.access", "asyncio", "httpcore", "httpx", "slack_sdk"), "WARNING"),
+    "slack_bolt": "ERROR",
+}
 
 
 def configure(stream: TextIO, level: int | str, *, secrets: Iterable[str] = ()) -> None:
     """Log everything from ``level`` up to ``stream``, and nothing anywhere else.
 
     ``secrets`` are masked wherever they occur, in exceptions and tracebacks too. Libraries that
-    would log each request are heard from WARNING up. An event is a short, constant sentence, and
+    would log each request are heard from WARNING up, or from ERROR. An event is a short, constant sentence, and
     what varies goes into ``extra``: ids and numbers, never a script or a whole payload.
     """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Line(secrets))
     logging.basicConfig(handlers=[handler], level=level, force=True)
-    for name in _NOISY:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    for name, quieted in _QUIETED.items():
+        logging.getLogger(name).setLevel(quieted)
 
 
 def reference() -> str:

@@ -13,7 +13,7 @@ from bot import log
 
 _TOKEN = "xoxb-made-up"
 _KEY = 'k"ey\\with+odd/ends'
-_NOISY = ["aiohttp.access", "asyncio", "httpcore", "httpx", "slack_bolt", "slack_sdk"]
+_NOISY = ["aiohttp.access", "asyncio", "httpcore", "httpx", "slack_sdk"]
 
 Lines = Callable[[], list[str]]
 
@@ -126,6 +126,13 @@ def test_noisy_libraries_are_heard_from_warnings_up(lines: Lines, name: str) -> 
     logging.getLogger(name).warning("trouble")
     (line,) = lines()
     assert line.endswith(f"level=warning logger={name} event=trouble")
+
+
+def test_bolt_is_heard_only_of_errors_because_its_warnings_show_what_people_wrote(
+    lines: Lines,
+) -> None:
+    logging.getLogger("slack_bolt").warning("unhandled request with everything in it")
+    assert lines() == []
 
 
 def test_what_is_below_the_level_is_not_logged(lines: Lines) -> None:

@@ -11,8 +11,9 @@ from bot.app import Bot, running
 from bot.model import Timings
 from bot.sandbox.clock import ManualClock
 from bot.sandbox.driver import Modal, Person
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.video_service import SandboxVideoService
+from bot.sandbox.http import free_port
+from bot.sandbox.slack import Call, SandboxSlack
+from bot.sandbox.video_service import Operation, Request, SandboxVideoService
 from bot.sandbox.workspace import Message
 from bot.settings import Settings
 
@@ -48,7 +49,7 @@ class World:
     async def bot_runs(self, *, callbacks: bool = True, **settings: str) -> AsyncIterator[Bot]:
         """Start the bot on its database, as the environment would, and stop it at the end."""
         # The port is known only once it listens, and callbacks are wanted there.
-        port = str(_free_port())
+        port = str(free_port())
         values = self.environment(port, callbacks=callbacks) | settings
         async with running(
             Settings.read(values),
@@ -130,10 +131,14 @@ class World:
         """Return how many videos the service was made to create."""
         return len(self.service.videos)
 
+    def asked(self, operation: Operation) -> list[Request]:
+        """Return the requests of one sort that reached the service, in order."""
+        return [request for request in self.service.requests if request.operation == operation]
 
-def _free_port() -> int:
-    import socket  # noqa: PLC0415
+    def calls(self, method: str) -> list[Call]:
+        """Return the calls of one of Slack's methods, in order."""
+        return [call for call in self.slack.calls if call.method == method]
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    def whispers(self, person: Person, channel: str = "studio") -> list[str]:
+        """Return what the bot told this person alone, oldest first."""
+        return [message.text for message in self.slack.ephemerals(person.user.id, channel)]

@@ -5,6 +5,7 @@ import contextlib
 import heapq
 import itertools
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Final
@@ -131,3 +132,11 @@ class Agenda:
             _log.exception("work on the agenda failed")
         finally:
             self._under_way = False
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind((_HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port

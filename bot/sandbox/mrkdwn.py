@@ -55,6 +55,18 @@ def _in_blocks(value: object) -> Iterator[str]:
                     yield from _in_blocks(each)
 
 
+# Those that the bot uses; any other stays a word between colons.
+_SHORTCODE: Final = re.compile(r":(\w+):")
+_EMOJI: Final = {
+    "grey_question": "❔",
+    "hourglass": "⌛",
+    "hourglass_flowing_sand": "⏳",
+    "turtle": "🐢",
+    "white_check_mark": "✅",
+    "x": "❌",
+}
+
+
 def escape(text: str) -> str:
     """Escape the three characters that Slack escapes, and no other."""
     return html.escape(text, quote=False)
@@ -87,6 +99,7 @@ def as_plain(text: str, names: Callable[[str], str], now: datetime, zone: tzinfo
         zone: the reader's.
     """
     text = _ANGLED.sub(lambda match: _angled(match.group(1), names, now, zone), text)
+    text = _SHORTCODE.sub(lambda match: _EMOJI.get(match.group(1), match.group()), text)
     text = _CODE.sub(r"\2", text)
     for _ in range(3):  # emphasis may be nested: bold, italic, struck
         text = _EMPHASIS.sub(r"\2", text)

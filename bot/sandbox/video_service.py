@@ -336,7 +336,7 @@ class SandboxVideoService:
         self.rate_limited: RateLimit | None = None
         self.unknown_id_status = 400
         self._clock = clock
-        self._api_key = api_key
+        self.api_key = api_key
         self._know_replicas = know_replicas
         self._video_fates: deque[Fate] = deque()
         self._replica_fates: deque[Fate] = deque()
@@ -486,7 +486,7 @@ class SandboxVideoService:
     def _refusal(self, operation: Operation, request: web.Request) -> web.Response | None:
         if self.down:
             return web.Response(status=503, text=_DOWN, content_type="text/html")
-        if self.key_revoked or request.headers.get("x-api-key") != self._api_key:
+        if self.key_revoked or request.headers.get("x-api-key") != self.api_key:
             return web.json_response({"message": "Invalid API key"}, status=401)
         if self.rate_limited is not None and self._clock.now() < self.rate_limited.until:
             wait = self.rate_limited.retry_after

@@ -1,0 +1,87 @@
+"""The command line: serve, demo, doctor, migrate."""
+
+import argparse
+import asyncio
+import errno
+import logging
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from bot import app, database, doctor, log
+from bot.database import StoreError
+from bot.settings import Settings, SettingsError, environment
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what the command line says and return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bot", description="A Slack bot that makes replica videos."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("serve", help="run the bot, with the settings of the environment")
+    commands.add_parser("migrate", help="bring the database up to date, and do nothing else")
+    commands.add_parser("doctor", help="look at settings, database, Slack and the video service")
+    demo = commands.add_parser("demo", help="watch the bot at work, without Slack or a key")
+    demo.add_argument(
+        "--keep", action="store_true", help="leave everything running at the end of the story"
+    )
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.command == "demo":
+            return asyncio.run(_demo(keep=chosen.keep))
+        return asyncio.run(_COMMANDS[chosen.command]())
+    except KeyboardInterrupt:
+        return 130
+    except (SettingsError, StoreError) as error:
+        print(error, file=sys.stderr)
+    except OSError as error:
+        if error.errno not in {errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL}:
+            raise
+        print(f"The bot cannot listen: {error.strerror}. Set HOST and PORT.", file=sys.stderr)
+    return 1
+
+
+async def _serve() -> int:
+    settings = _settings()
+    await app.serve(settings)
+    return 0
+
+
+async def _migrate() -> int:
+    applied = await database.migrate(_settings().database)
+    print("applied: " + ", ".join(applied) if applied else "the database is up to date")
+    return 0
+
+
+async def _doctor() -> int:
+    log.configure(sys.stderr, logging.CRITICAL)
+    well = True
+    async for finding in doctor.examine(environment()):
+        print(finding)
+        well = well and finding.well
+    return 0 if well else 1
+
+
+async def _demo(*, keep: bool) -> int:
+    # Only here: what serves in earnest never loads the sandbox.
+    from bot.sandbox.demo import play  # noqa: PLC0415
+
+    log.configure(sys.stderr, logging.ERROR)
+    return await play(sys.stdout, keep=keep)
+
+
+def _settings() -> Settings:
+    settings = Settings.read(environment())
+    log.configure(sys.stderr, logging.INFO, secrets=settings.secrets)
+    return settings
+
+
+_COMMANDS: Final[dict[str, Callable[[], Coroutine[Any, Any, int]]]] = {
+    "serve": _serve,
+    "migrate": _migrate,
+    "doctor": _doctor,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

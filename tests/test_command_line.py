@@ -1,0 +1,165 @@
+"""The command line as a person uses it: in a process of its own."""
+
+import asyncio
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bot import doctor
+from bot.sandbox.faults import Answer
+from bot.sandbox.http import free_port
+from tests.world import World
+
+_ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+async def bot(*arguments: str, environ: dict[str, str], folder: Path) -> Ended:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bot",
+        *arguments,
+        env={"PYTHONPATH": str(_ROOT), **environ},
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(30):
+        out, err = await process.communicate()
+    assert process.returncode is not None
+    return Ended(process.returncode, out.decode(), err.decode())
+
+
+async def test_the_demo_tells_four_endings_and_ends_well(tmp_path: Path) -> None:
+    told = await bot("demo", environ={}, folder=tmp_path)
+    assert told.code == 0, told.err
+    assert "! The link leads to a name that exists only inside one network" in told.out
+    assert len(re.findall(r"^      @ana your video is ready\.$", told.out, re.MULTILINE)) == 1
+    assert len(re.findall(r"^      @ben your video is ready\.$", told.out, re.MULTILINE)) == 1
+    assert len(re.findall(r"^      @ana your video could not be made\.$", told.out, re.M)) == 1
+    assert "> The script contains a name that this replica may not say." in told.out
+    assert told.err == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["serve", "migrate", "doctor"])
+async def test_missing_settings_are_named_all_at_once(command: str, tmp_path: Path) -> None:
+    ended = await bot(command, environ={"VIDEO_API_KEY": "k3y with spaces"}, folder=tmp_path)
+    told = ended.out + ended.err
+    assert ended.code == 1
+    for name in ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "VIDEO_API_URL", "VIDEO_API_KEY"):
+        assert name in told
+    assert "Traceback" not in told
+    assert "k3y" not in told
+
+
+async def test_migrate_makes_the_database_and_says_so_once(
+    quiet_world: World, tmp_path: Path
+) -> None:
+    environ = quiet_world.environment("0")
+    first = await bot("migrate", environ=environ, folder=tmp_path)
+    second = await bot("migrate", environ=environ, folder=tmp_path)
+    assert (first.code, first.out) == (0, "applied: 0001_jobs\n")
+    assert (second.code, second.out) == (0, "the database is up to date\n")
+
+
+async def test_a_port_that_is_taken_is_told_in_a_sentence(world: World, tmp_path: Path) -> None:
+    environ = world.environment(str(world.bot.port))
+    environ["DATABASE_URL"] = f"sqlite:///{tmp_path / 'other.db'}"
+    ended = await bot("serve", environ=environ, folder=tmp_path)
+    assert ended.code == 1
+    assert ended.err.startswith("The bot cannot listen")
+    assert "Traceback" not in ended.err
+
+
+async def test_an_empty_command_line_shows_what_there_is(tmp_path: Path) -> None:
+    ended = await bot("--help", environ={}, folder=tmp_path)
+    for command in ("serve", "migrate", "doctor", "demo"):
+        assert command in ended.out
+
+
+async def _report(environ: dict[str, str]) -> dict[str, doctor.Finding]:
+    return {finding.name: finding async for finding in doctor.examine(environ)}
+
+
+async def test_the_doctor_finds_nothing_wrong_where_all_is_well(quiet_world: World) -> None:
+    findings = await _report(quiet_world.environment("0"))
+    assert all(finding.well for finding in findings.values()), findings
+    assert not quiet_world.database.exists()
+
+
+async def test_the_doctor_knows_a_running_bot_by_its_database(world: World, tmp_path: Path) -> None:
+    # SQLite's locks are a process's own: only another one meets them.
+    ended = await bot("doctor", environ=world.environment("0"), folder=tmp_path)
+    assert "is in use: a bot is running on it" in ended.out
+    assert ended.code == 0
+
+
+async def test_the_doctor_names_a_token_that_slack_turns_away(quiet_world: World) -> None:
+    quiet_world.slack.auth_error = "token_revoked"
+    finding = (await _report(quiet_world.environment("0")))["Slack"]
+    assert not finding.well
+    assert "token_revoked" in finding.told
+    assert "copy the Bot User OAuth Token" in finding.told
+
+
+async def test_the_doctor_names_a_key_that_the_service_turns_away(quiet_world: World) -> None:
+    quiet_world.service.key_revoked = True
+    finding = (await _report(quiet_world.environment("0")))["video service"]
+    assert not finding.well
+    assert "VIDEO_API_KEY" in finding.told
+
+
+async def test_the_doctor_names_a_service_that_is_not_there(quiet_world: World) -> None:
+    environ = quiet_world.environment("0")
+    environ["VIDEO_API_URL"] = f"http://127.0.0.1:{free_port()}"
+    finding = (await _report(environ))["video service"]
+    assert not finding.well
+    assert "VIDEO_API_URL" in finding.told
+
+
+async def test_the_doctor_names_a_slack_that_does_not_work(quiet_world: World) -> None:
+    quiet_world.slack.faults.next("auth.test", Answer(503, "<html>down</html>"))
+    finding = (await _report(quiet_world.environment("0")))["Slack"]
+    assert not finding.well
+
+
+async def test_the_doctor_names_scopes_that_are_missing(quiet_world: World) -> None:
+    quiet_world.slack.scopes.discard("chat:write")
+    finding = (await _report(quiet_world.environment("0")))["Slack scopes"]
+    assert not finding.well
+    assert "chat:write" in finding.told
+
+
+async def test_the_doctor_says_what_is_missed_without_the_history_scopes(
+    quiet_world: World,
+) -> None:
+    quiet_world.slack.scopes.discard("im:history")
+    finding = (await _report(quiet_world.environment("0")))["Slack scopes"]
+    assert finding.well
+    assert "im:history" in finding.told
+
+
+async def test_the_doctor_names_a_folder_that_is_not_there(quiet_world: World) -> None:
+    environ = quiet_world.environment("0")
+    environ["DATABASE_URL"] = f"sqlite:///{quiet_world.database.parent / 'nowhere' / 'bot.db'}"
+    finding = (await _report(environ))["database"]
+    assert not finding.well
+
+
+async def test_the_doctor_names_a_file_that_is_no_database(quiet_world: World) -> None:
+    quiet_world.database.write_text("these are my notes\n" * 100)
+    finding = (await _report(quiet_world.environment("0")))["database"]
+    assert not finding.well
