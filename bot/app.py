@@ -7,6 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 import aiohttp
@@ -41,8 +42,8 @@ FACES: Final[dict[str, Face]] = {"video": video.VideoFace()}
 _FEATURES: Final = (jobs.register, video.register)
 
 _SLOTS: Final = 32
-# Requests that are being answered when the process is asked to end get so long, in seconds.
-_LAST_ANSWERS: Final = 3.0
+# Requests that are being answered when the process is asked to end get so long.
+_LAST_ANSWERS: Final = timedelta(seconds=3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class Bot:
     _engine: Worker[Job]
     _messenger: Worker[Outgoing]
     _background: Background
+    _sweep: Sweep
     _tasks: Sequence[asyncio.Task[None]]
 
     async def until(self, ended: asyncio.Event) -> None:
@@ -69,7 +71,7 @@ class Bot:
 
     async def settled(self) -> bool:
         """Return when nothing is due or under way; say whether anything was."""
-        parts = (self._engine, self._messenger, self._background)
+        parts = (self._engine, self._messenger, self._background, self._sweep)
         return any([await part.settled() for part in parts])
 
 
@@ -81,7 +83,9 @@ async def running(
     timings: Timings | None = None,
     rng: random.Random | None = None,
 ) -> AsyncIterator[Bot]:
-    """Start the bot and stop it at the end: first its ears, then its hands, then its memory.
+    """Start the bot and stop it at the end, in little more than ``timings.stop``.
+
+    It begins nothing more, gives its last answers, ends what is in hand, and closes its memory.
 
     Raises:
         StoreError: the database cannot be used.
@@ -144,24 +148,28 @@ async def running(
         )
         sweep = Sweep(store, KINDS.values(), clock, timings, settings.retention)
         tasks = [_own(each.run()) for each in (*workers, sweep)]
+        ears = web.AppRunner(
+            door.application(), access_log=None, shutdown_timeout=_LAST_ANSWERS.total_seconds()
+        )
         try:
-            async with _listening(door, settings.host, settings.port) as port:
-                yield Bot(settings.host, port, routes, store, *workers, background, tasks)
+            port = await _listen(ears, settings.host, settings.port)
+            yield Bot(settings.host, port, routes, store, *workers, background, sweep, tasks)
         finally:
             for worker in workers:
                 worker.stop()
             tasks[-1].cancel()
-            await background.stop(timings.stop)
+            await ears.cleanup()
+            await background.stop(timings.stop - _LAST_ANSWERS)
             await asyncio.wait(tasks)
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: Settings, *, timings: Timings | None = None) -> None:
     """Run the bot until the process is asked to end (SIGTERM, SIGINT)."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
-    async with running(settings) as bot:
+    async with running(settings, timings=timings) as bot:
         _LOG.info("listening", extra={"host": bot.host, "port": bot.port})
         await bot.until(ended)
         _LOG.info("ending: what is under way is finished, what is not is kept")
@@ -203,17 +211,19 @@ def _bolt(client: AsyncWebClient, routes: Routes) -> AsyncApp:
         attaching_function_token_enabled=False,
         logger=logging.getLogger("slack_bolt"),
     )
+
+    @bolt.error
+    async def hand_on(error: Exception) -> None:
+        # Handlers answer for their own errors; what Bolt cannot read is the front door's to tell.
+        raise error
+
     routes.attach(bolt)
     return bolt
 
 
-@asynccontextmanager
-async def _listening(door: FrontDoor, host: str, port: int) -> AsyncIterator[int]:
-    runner = web.AppRunner(door.application(), access_log=None, shutdown_timeout=_LAST_ANSWERS)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+async def _listen(ears: web.AppRunner, host: str, port: int) -> int:
+    """Begin to listen and return the port, which the system chooses where ``port`` is 0."""
+    await ears.setup()
+    await web.TCPSite(ears, host, port).start()
+    listening: int = ears.addresses[0][1]
+    return listening

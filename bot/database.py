@@ -36,8 +36,10 @@ class Database:
     change, and a caller that is cancelled gives up the answer, not the work.
     """
 
-    def __init__(self, connection: aiosqlite.Connection) -> None:
+    def __init__(self, connection: aiosqlite.Connection, path: Path) -> None:
         self._db = connection
+        self._path = path
+        self._file = path.stat().st_ino
         self._queue: asyncio.Queue[_Call | None] = asyncio.Queue()
         self._closed = False
 
@@ -51,7 +53,7 @@ class Database:
         """
         async with _connect(path) as connection:
             await _migrate(connection)
-            database = cls(connection)
+            database = cls(connection, path)
             owner = asyncio.create_task(database._own())  # noqa: TID251 - awaited below
             try:
                 yield database
@@ -97,7 +99,8 @@ class Database:
                     results.append((call, None, error))
                 await self._db.execute("RELEASE one")
             await self._db.execute("COMMIT")
-        except sqlite3.Error as error:
+            self._check_file()
+        except (sqlite3.Error, OSError) as error:
             with contextlib.suppress(sqlite3.Error):
                 await self._db.execute("ROLLBACK")
             results = [(call, None, error) for call in group]
@@ -106,19 +109,25 @@ class Database:
                 continue  # its caller was cancelled
             if failure is None:
                 call.answer.set_result(result)
-            elif isinstance(failure, sqlite3.Error):
+            elif isinstance(failure, sqlite3.Error | OSError):
                 told = StoreError(f"the database says: {failure}")
                 told.__cause__ = failure
                 call.answer.set_exception(told)
             else:
                 call.answer.set_exception(failure)
 
+    def _check_file(self) -> None:
+        """Raise ``OSError`` where the file is gone: SQLite would go on and commit to nowhere."""
+        if self._path.stat().st_ino != self._file:
+            raise FileNotFoundError(f"another file has taken the place of {self._path}")
+
 
 @contextlib.asynccontextmanager
 async def _connect(path: Path) -> AsyncIterator[aiosqlite.Connection]:
-    connection = aiosqlite.connect(path, isolation_level=None, timeout=1)
     try:
-        db = await connection
+        # Tried here: where it cannot be opened, aiosqlite's thread may outlive the event loop.
+        sqlite3.connect(path).close()
+        db = await aiosqlite.connect(path, isolation_level=None, timeout=1)
     except sqlite3.Error as error:
         raise StoreError(f"{path} cannot be opened: {error}") from error
     try:

@@ -2,9 +2,10 @@
 
 import re
 import unicodedata
+from datetime import UTC, datetime, timedelta
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import httpx
 
@@ -110,6 +111,27 @@ def show_link(link: str) -> str:
         return place
     # Both ends say something: the host, and the name of the file.
     return place[: _SHOWN // 2 - 1] + "…" + place[-(_SHOWN // 2) :]
+
+
+def runs_out(link: str) -> datetime | None:
+    """Return when a signed storage link stops working, as it says itself; None where it does not.
+
+    Read are the query parameters of Amazon S3 and Google Cloud Storage (a date and the seconds it
+    is good for; in their older form, and CloudFront's, the moment itself) and of Azure (``se``).
+    """
+    query = {name.lower(): value for name, value in parse_qsl(urlsplit(link).query)}
+    try:
+        for prefix in ("x-amz-", "x-goog-"):
+            if f"{prefix}expires" in query:
+                signed = datetime.strptime(query[f"{prefix}date"], "%Y%m%dT%H%M%S%z")
+                return signed + timedelta(seconds=int(query[f"{prefix}expires"]))
+        if "expires" in query and "signature" in query:
+            return datetime.fromtimestamp(int(query["expires"]), UTC)
+        if "se" in query and "sig" in query:
+            return datetime.fromisoformat(query["se"]).replace(tzinfo=UTC)
+    except (KeyError, ValueError, OverflowError, OSError):
+        pass
+    return None
 
 
 def _host(text: str) -> str:

@@ -321,7 +321,7 @@ class Timings:
     """What opening a form may take: Slack waits three seconds for our answer."""
     form_check: timedelta = timedelta(seconds=1.5)
     """What a look at the service may take while somebody waits for a form to close."""
-    stop: timedelta = timedelta(seconds=8)
+    stop: timedelta = timedelta(seconds=5)
     """What work under way may take when the process is asked to end."""
     sweep: timedelta = timedelta(hours=1)
     """Between two looks for scripts and links that are old enough to erase."""

@@ -27,6 +27,7 @@ _LOG: Final = logging.getLogger(__name__)
 _MAX_BODY: Final = 1024 * 1024
 _MAX_REASON: Final = 500
 _CONNECTIONS: Final = 64
+_LONGEST_WAIT: Final = timedelta(days=1)
 
 
 class VideoService:
@@ -163,18 +164,26 @@ class VideoService:
     async def _exchange(self, method: str, path: str, body: dict[str, str] | None) -> Any:  # noqa: ANN401
         client = self._clients.reading if body is None else self._clients.creating
         url = self._base_url + path
+        # "pool" limits getting a connection, from the pool or a new one: whoever has none by then
+        # has sent nothing, and that can be told only before the time for the whole call is up.
+        # Nothing else has a limit: none per read would hold back a body that drips.
+        limits = httpx.Timeout(None, pool=self._timings.call.total_seconds() / 2)
         async with (
             _translated(),
-            client.stream(method, url, headers=self._headers, json=body) as response,
+            client.stream(
+                method, url, headers=self._headers, json=body, timeout=limits
+            ) as response,
         ):
             content = await _content(response)
-            if response.status_code == httpx.codes.OK:
+            if response.is_success:
                 return _json(content)
             raise self._failure(response, content)
 
     def _failure(self, response: httpx.Response, body: bytes) -> OutsideError:
         status = response.status_code
-        reason = _reason(body) or f"The video service answered {status} without saying why."
+        # Some services quote the key that they turn away.
+        shown = body.replace(self._headers["x-api-key"].encode(), b"***")
+        reason = _reason(shown) or f"The video service answered {status} without saying why."
         if status == httpx.codes.TOO_MANY_REQUESTS:
             wait = _retry_after(response.headers.get("retry-after", ""), self._clock.now())
             return Unavailable(reason, retry_after=wait)
@@ -216,26 +225,28 @@ async def connect() -> AsyncIterator[Clients]:
 
 def _client(connector: aiohttp.TCPConnector) -> httpx.AsyncClient:
     session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-    # The caller limits the time of the whole call: no limit per read holds back a body that drips.
     return httpx.AsyncClient(
         transport=AiohttpTransport(client=session),
-        timeout=httpx.Timeout(None),
         follow_redirects=False,
         trust_env=False,
     )
+
+
+_NEVER_CONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 
 @asynccontextmanager
 async def _translated() -> AsyncIterator[None]:
     """Turn what httpx, aiohttp and the socket raise into our failures.
 
-    Only aiohttp's ``ClientConnectorError`` (name not found, refused, TLS) says that nothing was
-    sent; httpx's own names for these do not tell it from an answer that was lost.
+    Only aiohttp's ``ClientConnectorError`` (name not found, refused, TLS) and its
+    ``ConnectionTimeoutError`` say that nothing was sent; httpx's own names for these do not tell
+    it from an answer that was lost.
     """
     try:
         yield
     except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-        if isinstance(error.__cause__, aiohttp.ClientConnectorError):
+        if isinstance(error.__cause__, _NEVER_CONNECTED):
             raise Unavailable("The video service cannot be reached.") from error
         raise Uncertain("The connection to the video service broke.") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -274,17 +285,20 @@ def _reason(body: bytes) -> str:
 
 
 def _cut(text: str) -> str:
-    words = " ".join(text.split())
+    # Halves of characters, left over where somebody cut a text, can be neither stored nor sent.
+    words = " ".join(text.encode(errors="replace").decode().split())
     return words if len(words) <= _MAX_REASON else words[: _MAX_REASON - 1] + "…"
 
 
 def _retry_after(value: str, now: datetime) -> timedelta | None:
     """Return the wait that a ``Retry-After`` header asks for: seconds or a date (RFC 9110)."""
     try:
-        return timedelta(seconds=max(0, int(value)))
-    except (ValueError, OverflowError):
-        pass
-    try:
-        return max(parsedate_to_datetime(value) - now, timedelta(0))
-    except (ValueError, TypeError):
-        return None
+        wait = timedelta(seconds=int(value))
+    except OverflowError:
+        wait = _LONGEST_WAIT
+    except ValueError:
+        try:
+            wait = parsedate_to_datetime(value) - now
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return min(max(wait, timedelta(0)), _LONGEST_WAIT)

@@ -130,7 +130,11 @@ class FrontDoor:
             request = AsyncBoltRequest(body=body.decode(), headers=dict(headers))
         except (ValueError, TypeError, AttributeError, RecursionError):
             return _Reply(HTTPStatus.BAD_REQUEST)
-        response = await self._bolt.async_dispatch(request)
+        try:
+            response = await self._bolt.async_dispatch(request)
+        except Exception as error:  # noqa: BLE001 - Bolt trips over shapes that it does not expect
+            _LOG.error("a request of Slack's cannot be read", extra={"error": type(error).__name__})
+            return _Reply(HTTPStatus.BAD_REQUEST)
         content_type = "application/json" if response.body.startswith("{") else "text/plain"
         return _Reply(response.status, response.body, content_type)
 

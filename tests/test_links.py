@@ -1,6 +1,7 @@
 """Links: a corpus of good and hostile ones, and what holds for any text."""
 
 import tomllib
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.links import BadLink, check_link, show_link
+from bot.links import BadLink, check_link, runs_out, show_link
 
 _CORPUS: dict[str, list[dict[str, str]]] = tomllib.loads(
     Path(__file__).with_name("links.toml").read_text(encoding="utf-8")
@@ -137,3 +138,27 @@ def test_a_shortened_link_keeps_both_ends() -> None:
     assert len(shown) == 60
     assert shown.startswith("example.com/aaa")
     assert shown.endswith("aaa/take.mp4")
+
+
+_NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("query", "moment"),
+    [
+        ("X-Amz-Date=20260302T110000Z&X-Amz-Expires=3600&X-Amz-Signature=ab", _NOON),
+        ("X-Goog-Date=20260302T110000Z&X-Goog-Expires=3600&X-Goog-Signature=ab", _NOON),
+        ("AWSAccessKeyId=A&Expires=1772452800&Signature=ab", _NOON),
+        ("Expires=1772452800&Signature=ab&Key-Pair-Id=K", _NOON),
+        ("sv=2022&se=2026-03-02T12%3A00%3A00Z&sig=ab", _NOON),
+        ("se=2026-03-02&sig=ab", datetime(2026, 3, 2, tzinfo=UTC)),
+        ("X-Amz-Expires=3600&X-Amz-Signature=ab", None),
+        ("X-Amz-Date=today&X-Amz-Expires=3600", None),
+        ("Expires=99999999999999999999&Signature=ab", None),
+        ("expires=soon&signature=ab", None),
+        ("expires=1772452800", None),
+        ("", None),
+    ],
+)
+def test_a_signed_link_says_when_it_runs_out(query: str, moment: datetime | None) -> None:
+    assert runs_out(f"https://storage.example.com/a.mp4?{query}") == moment

@@ -1,6 +1,39 @@
 """What people live through who ask for a video."""
 
-from tests.world import World
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+from typing import Literal
+from urllib.parse import urlsplit
+
+import pytest
+
+from bot.model import Timings
+from bot.sandbox.faults import Answer, Fault
+from bot.sandbox.video_service import MISSING, CallbackPlan, Fate, RateLimit
+from tests.world import REPLICA, World
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+async def unread_world(quiet_world: World) -> AsyncIterator[World]:
+    """A world whose bot reads a video only once an hour, unless a callback wakes it."""
+    usual = Timings(jitter=0)
+    patience = replace(usual.minutes, first=HOUR, longest=HOUR)
+    quiet_world.timings = replace(usual, minutes=patience)
+    async with quiet_world.bot_runs():
+        yield quiet_world
+
+
+def _the_video(world: World) -> str:
+    [video_id] = world.service.videos
+    return video_id
+
+
+# ── It gets ready ─────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_video_that_gets_ready_is_told_in_the_thread_once(world: World) -> None:
@@ -17,3 +50,476 @@ async def test_a_video_that_gets_ready_is_told_in_the_thread_once(world: World) 
     assert "Ready" in world.now(card).text
     assert world.posts() == [world.now(card), reply]
     assert world.creates() == 1
+
+
+async def test_a_callback_alone_brings_the_answer_at_once(unread_world: World) -> None:
+    world = unread_world
+    card = await world.asks(world.ana)
+
+    await world.passes(minutes=5)
+
+    [reply] = world.replies(card)
+    [callback] = world.service.callbacks
+    assert reply.sent_at == callback.at
+    assert len(world.asked("read_video")) == 1
+
+
+async def test_a_callback_that_is_sent_before_the_create_answer_does_no_harm(world: World) -> None:
+    world.service.callback_plan = CallbackPlan(early=True)
+    card = await world.asks(world.ana)
+    assert len(world.asked("read_video")) == 1, "it is looked at, and it is not ready yet"
+
+    await world.passes(minutes=5)
+
+    assert len(world.replies(card)) == 1
+    assert world.creates() == 1
+
+
+async def test_a_callback_that_comes_after_the_answer_changes_nothing(world: World) -> None:
+    world.service.callback_plan = CallbackPlan(after=timedelta(minutes=10))
+    card = await world.asks(world.ana)
+    await world.passes(minutes=5)
+    told = world.posts()
+    assert world.replies(card)
+
+    await world.passes(minutes=10)
+
+    assert len(world.service.callbacks) == 1
+    assert world.posts() == told
+
+
+@pytest.mark.parametrize("times", [2, 100])
+async def test_a_callback_that_comes_many_times_brings_one_answer(
+    unread_world: World, times: int
+) -> None:
+    world = unread_world
+    world.service.callback_plan = CallbackPlan(times=times)
+    card = await world.asks(world.ana)
+
+    await world.passes(minutes=5)
+
+    assert [each.status for each in world.service.callbacks] == [200] * times
+    assert len(world.replies(card)) == 1
+    assert len(world.posts()) == 2
+
+
+async def test_a_hundred_callbacks_at_one_moment_bring_one_answer(unread_world: World) -> None:
+    world = unread_world
+    world.service.callback_plan = CallbackPlan(times=0)
+    card = await world.asks(world.ana)
+    await world.passes(minutes=5)
+    assert not world.replies(card)
+
+    await asyncio.gather(*(world.service.call_back(_the_video(world)) for _ in range(100)))
+    await world.passes(seconds=10)
+
+    assert len(world.replies(card)) == 1
+    assert len(world.asked("read_video")) < 5
+
+
+async def test_a_flood_of_callbacks_does_not_become_a_flood_of_reads(unread_world: World) -> None:
+    world = unread_world
+    world.service.next_video(Fate(end="never"))
+    await world.asks(world.ana)
+
+    for _ in range(20):
+        await world.service.call_back(_the_video(world))
+        await world.settles()
+
+    assert len(world.asked("read_video")) == 1
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+async def test_a_callback_may_come_with_any_method(
+    unread_world: World, method: Literal["GET", "PUT"]
+) -> None:
+    world = unread_world
+    world.service.callback_plan = CallbackPlan(method=method)
+    card = await world.asks(world.ana)
+
+    await world.passes(minutes=5)
+
+    assert len(world.replies(card)) == 1
+
+
+@pytest.mark.parametrize("body", ["", "<oops>", "[1, 2", [None], {"video_id": 7}, "null"])
+async def test_a_callback_may_say_anything(unread_world: World, body: object) -> None:
+    world = unread_world
+    world.service.callback_plan = CallbackPlan(body=body)
+    card = await world.asks(world.ana)
+
+    await world.passes(minutes=5)
+
+    assert len(world.replies(card)) == 1
+
+
+async def test_a_callback_with_an_unknown_token_is_answered_alike_and_changes_nothing(
+    unread_world: World,
+) -> None:
+    world = unread_world
+    world.service.callback_plan = CallbackPlan(times=0)
+    card = await world.asks(world.ana)
+    await world.passes(minutes=5)
+    video = world.service.videos[_the_video(world)]
+    body = {"video_id": video.video_id, "status": "ready"}
+    assert video.callback_url is not None
+    unknown = video.callback_url.rpartition("/")[0] + "/no-such-token"
+
+    answers = []
+    for url in (unknown, video.callback_url):
+        async with world.slack.session.post(url, json=body) as answer:
+            answers.append((answer.status, await answer.text()))
+        await world.settles()
+        if url == unknown:
+            assert not world.replies(card)
+            assert not world.asked("read_video")
+
+    assert answers[0] == answers[1]
+    assert len(world.replies(card)) == 1
+
+
+async def test_a_forged_callback_that_says_ready_is_not_believed(world: World) -> None:
+    card = await world.asks(world.ana)
+    await world.passes(minutes=1)
+    said = {"video_id": _the_video(world), "status": "ready", "hosted_url": "https://evil.com/x"}
+
+    await world.service.call_back(_the_video(world), said)
+    await world.passes(seconds=10)
+    assert world.posts() == [world.now(card)]
+    assert "In the making" in world.now(card).text
+
+    await world.passes(minutes=5)
+    [reply] = world.replies(card)
+    assert "evil.com" not in reply.text
+
+
+async def test_without_a_public_address_no_callback_is_asked_for_and_polls_do_all(
+    quiet_world: World,
+) -> None:
+    async with quiet_world.bot_runs(callbacks=False):
+        card = await quiet_world.asks(quiet_world.ana)
+        await quiet_world.passes(minutes=5)
+
+    [create] = quiet_world.asked("create_video")
+    assert create.body == {"replica_id": REPLICA, "script": "Hello, world."}
+    assert not quiet_world.service.callbacks
+    assert len(quiet_world.replies(card)) == 1
+
+
+async def test_a_status_that_nobody_knows_means_still_going_and_is_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.service.next_video(Fate(words=("Rendering",)), Fate(words=("rendering",)))
+    cards = [await world.asks(world.ana), await world.asks(world.ben)]
+
+    await world.passes(minutes=1)
+    assert "service says: Rendering" in world.now(cards[0]).text
+    assert not world.replies(cards[0])
+    await world.passes(minutes=5)
+
+    assert [len(world.replies(card)) for card in cards] == [1, 1]
+    told = [each for each in caplog.records if "unknown status" in each.message]
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"hosted_url": None, "download_url": None, "stream_url": None, "data": None},
+        {"hosted_url": "", "download_url": MISSING, "data": {}, "status_details": 7},
+        {"hosted_url": 5, "download_url": "javascript:alert(1)", "created_at": None, "new": [1]},
+    ],
+)
+async def test_a_ready_video_without_any_link_is_told_all_the_same(
+    world: World, said: Mapping[str, object]
+) -> None:
+    world.service.next_video(Fate(said=said))
+    card = await world.asks(world.ana)
+
+    await world.passes(minutes=5)
+
+    [reply] = world.replies(card)
+    assert "is ready" in reply.text
+    assert "gave no link yet" in reply.text
+    assert "Hello, world." in reply.text
+    assert "Ready" in world.now(card).text
+
+
+async def test_a_ready_video_without_a_hosted_link_is_told_with_the_link_there_is(
+    world: World,
+) -> None:
+    world.service.next_video(Fate(said={"hosted_url": MISSING, "data": None}))
+    card = await world.asks(world.ana)
+
+    await world.passes(minutes=5)
+
+    [reply] = world.replies(card)
+    assert f"/files/{_the_video(world)}.mp4" in reply.text
+    assert "Watch" not in reply.text
+    assert "Hello, world." in reply.text, "the script that was asked for is the transcript"
+
+
+async def test_answers_without_a_status_are_bridged_until_there_is_one(world: World) -> None:
+    said: dict[str, object] = {"status": None}
+    world.service.next_video(Fate(said=said))
+    card = await world.asks(world.ana)
+    await world.passes(minutes=5)
+    assert world.posts() == [world.now(card)]
+
+    said.clear()
+    await world.passes(minutes=10)
+
+    assert len(world.replies(card)) == 1
+
+
+# ── It fails ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_failure_is_told_in_the_services_own_words_and_they_ping_nobody(
+    world: World,
+) -> None:
+    world.service.next_video(Fate(end="error", reason="No <b>face</b> & <!channel> found"))
+    card = await world.asks(world.ana)
+
+    await world.passes(minutes=5)
+
+    [reply] = world.replies(card)
+    for message in (world.now(card), reply):
+        assert "No &lt;b&gt;face&lt;/b&gt; &amp; &lt;!channel&gt; found" in message.text
+        assert message.pings == {world.ana.user.id}
+    assert "could not be made" in reply.text
+    assert "/watch/" not in reply.text, "the link is there even on failure, and leads nowhere"
+    assert world.posts() == [world.now(card), reply]
+
+
+async def test_a_failure_without_a_reason_says_so(world: World) -> None:
+    world.service.next_video(Fate(end="error", reason=None))
+    card = await world.asks(world.ana)
+
+    await world.passes(minutes=5)
+
+    [reply] = world.replies(card)
+    assert "It did not say why." in reply.text
+
+
+async def test_a_video_that_is_deleted_at_the_service_has_failed(world: World) -> None:
+    card = await world.asks(world.ana)
+    await world.passes(minutes=1)
+
+    world.service.delete(_the_video(world))
+    await world.passes(minutes=1)
+
+    [reply] = world.replies(card)
+    assert "could not be made" in reply.text
+    assert "Failed" in world.now(card).text
+
+
+async def test_a_refused_request_is_told_with_the_services_text(world: World) -> None:
+    world.service.faults.next(
+        "create_video", Answer(422, {"error": "The script has <bad> words in it"})
+    )
+    card = await world.asks(world.ana)
+
+    [reply] = world.replies(card)
+    assert "nothing was made" in reply.text
+    assert "The script has &lt;bad&gt; words in it" in reply.text
+    await world.passes(days=1)
+    assert len(world.asked("create_video")) == 1
+    assert world.posts() == [world.now(card), reply]
+
+
+# ── The service is out of reach ───────────────────────────────────────────────────────────────
+
+
+async def test_a_service_that_is_away_for_a_while_is_waited_for(world: World) -> None:
+    port = urlsplit(world.service.url).port
+    assert port is not None
+    await world.service.stop()
+    card = await world.asks(world.ana)
+    assert "Starting" in card.text
+    await world.passes(minutes=30)
+    assert "cannot be reached" in world.now(card).text
+    assert world.posts() == [world.now(card)]
+
+    await world.service.start(port)
+    await world.passes(minutes=10)
+
+    [reply] = world.replies(card)
+    assert "is ready" in reply.text
+    assert world.creates() == 1
+
+
+async def test_a_service_that_is_away_for_a_day_is_waited_for_no_longer(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.timings = Timings(jitter=0, retry_longest=HOUR)
+    async with world.bot_runs():
+        await world.service.stop()
+        card = await world.asks(world.ana)
+        await world.passes(hours=23)
+        assert not world.replies(card)
+        await world.passes(hours=2)
+
+    [reply] = world.replies(card)
+    assert "could not be reached for too long" in reply.text
+    assert "Failed" in world.now(card).text
+    assert world.posts() == [world.now(card), reply]
+
+
+async def test_a_create_call_waits_as_long_as_the_service_asks(world: World) -> None:
+    began = world.clock.now()
+    wait = timedelta(minutes=20)
+    world.service.rate_limited = RateLimit(began + wait, retry_after=wait)
+    card = await world.asks(world.ana)
+
+    await world.passes(minutes=30)
+
+    assert [each.at - began for each in world.asked("create_video")] == [timedelta(0), wait]
+    assert len(world.replies(card)) == 1
+
+
+async def test_a_service_that_limits_without_saying_how_long_is_asked_ever_less_often(
+    world: World,
+) -> None:
+    world.service.rate_limited = RateLimit(world.clock.now() + timedelta(minutes=10))
+    card = await world.asks(world.ana)
+
+    await world.passes(minutes=20)
+
+    tries = [each.at for each in world.asked("create_video")]
+    waits = [later - earlier for earlier, later in pairwise(tries)]
+    assert waits == sorted(waits)
+    assert len(tries) < 12
+    assert len(world.replies(card)) == 1
+
+
+# ── The service turns us away ─────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (Answer(401, {"message": "Invalid API key"}), "does not accept this bot's key"),
+        (Answer(402, {"error": "Out of credit"}), "out of credit"),
+    ],
+)
+async def test_a_refused_key_or_account_is_told_in_the_thread_and_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture, refusal: Fault, told: str
+) -> None:
+    world.service.faults.next("create_video", refusal)
+    world.service.faults.always("read_video", Answer(401, {"message": "Invalid API key"}))
+    card = await world.asks(world.ana)
+
+    [reply] = world.replies(card)
+    assert told in reply.text
+    assert "nothing was made" in reply.text
+
+    form = await world.opens_form(world.ben)
+    await form.submit({"replica_id": REPLICA, "script": "Keep this."})
+    assert told in form.errors["script"]
+    assert form.values["script"] == "Keep this."
+    assert len(world.asked("create_video")) == 1
+    assert world.posts() == [world.now(card), reply]
+    refusals = [each for each in caplog.records if "refuses new work" in each.message]
+    assert len(refusals) == 1
+
+
+async def test_forms_are_taken_again_once_a_read_shows_that_the_key_works(world: World) -> None:
+    world.service.key_revoked = True
+    await world.asks(world.ana)
+    form = await world.opens_form(world.ben)
+    await form.submit({"replica_id": REPLICA, "script": "Keep this."})
+    assert form.errors
+
+    world.service.key_revoked = False
+    await form.submit()
+    assert form.errors, "it was looked at a moment ago"
+    await world.passes(minutes=1)
+    await form.submit()
+
+    assert not form.is_open
+    await world.passes(minutes=5)
+    assert world.creates() == 1
+
+
+async def test_with_the_account_out_of_credit_one_create_call_is_tried_every_ten_minutes(
+    world: World,
+) -> None:
+    world.service.out_of_credit = True
+    await world.asks(world.ana)
+    await world.passes(minutes=9)
+    form = await world.opens_form(world.ben)
+    await form.submit({"replica_id": REPLICA, "script": "Keep this."})
+    assert "out of credit" in form.errors["script"]
+
+    await world.passes(minutes=1)
+    await form.submit()
+    assert not form.is_open, "this one is the try"
+    await world.settles()
+    assert len(world.asked("create_video")) == 2
+    form = await world.opens_form(world.ben)
+    await form.submit({"replica_id": REPLICA, "script": "Keep this, too."})
+    assert "out of credit" in form.errors["script"]
+
+    world.service.out_of_credit = False
+    await world.passes(minutes=10)
+    await form.submit()
+    assert not form.is_open
+    await world.passes(minutes=5)
+    assert world.creates() == 1
+
+
+async def test_of_two_that_are_sent_off_at_one_moment_only_one_tries_whether_there_is_credit(
+    world: World,
+) -> None:
+    world.service.out_of_credit = True
+    await world.asks(world.ana)
+    await world.passes(minutes=10)
+    forms = [await world.opens_form(person, "Hello.") for person in (world.ana, world.ben)]
+    fields = {"replica_id": REPLICA}
+
+    await asyncio.gather(*(form.submit(fields) for form in forms))
+    await world.settles()
+
+    assert len(world.asked("create_video")) == 2
+    cards = world.slack.messages("studio")
+    assert [len(world.replies(card)) for card in cards] == [1, 1, 1]
+
+
+# ── The bot is restarted ──────────────────────────────────────────────────────────────────────
+
+
+async def test_a_bot_that_is_started_again_goes_on_where_it_was(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.bot_runs():
+        card = await world.asks(world.ana)
+        await world.passes(minutes=1)
+    await world.passes(minutes=10)
+    assert not world.replies(card)
+
+    async with world.bot_runs():
+        await world.passes(minutes=2)
+
+    [reply] = world.replies(card)
+    assert "is ready" in reply.text
+    assert "Ready" in world.now(card).text
+    assert world.posts() == [world.now(card), reply]
+    assert world.creates() == 1
+
+
+async def test_what_was_asked_for_just_before_the_end_is_made_after_the_next_start(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.bot_runs():
+        form = await world.opens_form(world.ana)
+        await world.service.stop()
+        await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+    await world.service.start(urlsplit(world.service.url).port or 0)
+
+    async with world.bot_runs():
+        await world.passes(minutes=5)
+
+    assert world.creates() == 1
+    assert len(world.posts()) == 2

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, field_validator
 
 from bot.kinds import Unreadable
-from bot.kinds.wire import Answer, Text
+from bot.kinds.wire import Answer, Text, text_of
 from bot.links import BadLink, check_link
 from bot.model import Snapshot, Verdict
 
@@ -52,8 +52,7 @@ class _Video(Answer):
     @property
     def script(self) -> str:
         """The script that was used, where the service says."""
-        script = self.data.get("script")
-        return script if isinstance(script, str) else ""
+        return text_of(self.data.get("script"))
 
 
 class Invalid(ValueError):

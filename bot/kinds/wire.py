@@ -10,11 +10,15 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from bot.kinds import Unreadable
 
 
-def _text(value: Any) -> str:  # noqa: ANN401 - any JSON
-    return value.strip() if isinstance(value, str) else ""
+def text_of(value: Any) -> str:  # noqa: ANN401 - any JSON
+    """Return a text of the service's that can be stored and sent on; "" where it is none.
+
+    JSON can hold halves of characters, left over where somebody cut a text: they become "?".
+    """
+    return value.encode(errors="replace").decode().strip() if isinstance(value, str) else ""
 
 
-Text = Annotated[str, BeforeValidator(_text)]
+Text = Annotated[str, BeforeValidator(text_of)]
 """A field that may be null, missing, empty or of another type: then it is ""."""
 
 
@@ -49,7 +53,7 @@ def moment(text: str) -> datetime | None:
     for parse in (datetime.fromisoformat, parsedate_to_datetime):
         try:
             found = parse(text)
-        except ValueError:
+            return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        except (ValueError, OverflowError):
             continue
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
     return None

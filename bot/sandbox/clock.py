@@ -40,8 +40,10 @@ class ManualClock:
             self._waiting.pop(alarm, None)
             for each in waits:
                 each.cancel()
-            await asyncio.wait(waits)
-            self._waits.discard((event, alarm))
+            try:
+                await asyncio.wait(waits)
+            finally:
+                self._waits.discard((event, alarm))
 
     def settles_with(self, worker: Callable[[], Awaitable[bool]]) -> Callable[[], None]:
         """Let ``settle`` wait for ``worker`` too; call what is returned to undo it."""

@@ -3,7 +3,8 @@
 Limits: https://docs.slack.dev/reference/block-kit.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -23,9 +24,13 @@ from slack_sdk.models.blocks import (
 )
 
 SECTION: Final = 3000
-TEXT: Final = 4000
+TEXT: Final = 3800
+"""Slack takes 4,000 characters: the rest is for a note in front."""
 SCRIPT: Final = 3000
-_BUTTON_URL: Final = 3000
+# Escaped: one link always fits into a section and into the text.
+_LINK: Final = 2000
+_HOST: Final = re.compile(r"[\w.-]+", re.ASCII)
+_HALF_ENTITY: Final = re.compile(r"&[a-z]*\Z")
 _TITLE: Final = 60
 _WORDS_A_MINUTE: Final = 150
 # A unit, its seconds, and up to how many seconds it is used.
@@ -51,7 +56,19 @@ class Message:
 
 def cut(text: str, limit: int) -> str:
     """Return at most ``limit`` characters, with an ellipsis where something is missing."""
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1].rstrip() + "…" if limit > 0 else ""
+
+
+def joined(parts: Iterable[str], limit: int = TEXT, *, by: str = "\n") -> str:
+    """Return those parts that say something, as long as they fit: each whole, or not at all."""
+    text = ""
+    for part in filter(None, parts):
+        longer = f"{text}{by}{part}" if text else part
+        if len(longer) <= limit:
+            text = longer
+    return text
 
 
 def escape(text: str) -> str:
@@ -65,10 +82,9 @@ def escape(text: str) -> str:
 def escaped(text: str, limit: int) -> str:
     """Return ``text`` escaped and cut, so that ``limit`` counts what is sent."""
     safe = escape(text)
-    while len(safe) > limit:
-        text = cut(text, max(1, len(text) - max(1, (len(safe) - limit) // 5)))
-        safe = escape(text)
-    return safe
+    if len(safe) <= limit:
+        return safe
+    return _HALF_ENTITY.sub("", safe[: limit - 1]).rstrip() + "…" if limit > 0 else ""
 
 
 def one_line(text: str) -> str:
@@ -139,12 +155,18 @@ def link(url: str) -> str | None:
     """
     try:
         parsed = httpx.URL(url)
-    except (httpx.InvalidURL, TypeError):
+    except (httpx.InvalidURL, ValueError):
         return None
-    if parsed.scheme not in {"http", "https"} or not parsed.host or parsed.userinfo:
+    host = parsed.raw_host.decode("ascii")
+    if parsed.scheme not in {"http", "https"} or not _HOST.fullmatch(host) or parsed.userinfo:
         return None
     safe = str(parsed).replace("|", "%7C").replace("<", "%3C").replace(">", "%3E")
-    return safe if safe.isascii() and safe.isprintable() and len(safe) <= _BUTTON_URL else None
+    return safe if safe.isascii() and safe.isprintable() and len(escape(safe)) <= _LINK else None
+
+
+def anchor(url: str, label: str) -> str:
+    """Return a link as mrkdwn."""
+    return f"<{escape(url)}|{label}>"
 
 
 def date(moment: datetime) -> str:

@@ -18,11 +18,13 @@ from bot.slack.blocks import (
     SECTION,
     TEXT,
     Message,
+    anchor,
     button,
     cut,
     date,
     escape,
     escaped,
+    joined,
     mrkdwn,
     one_line,
     paragraph,
@@ -35,6 +37,9 @@ from bot.slack.blocks import (
 )
 
 _REASON: Final = 500
+_FACTS: Final = 500
+_ID: Final = 100
+_STRAYS: Final = 5
 
 CHECK_AGAIN: Final = "job_check_again"
 HAVE_ID: Final = "job_have_id"
@@ -83,25 +88,27 @@ def compose(delivery: Delivery, job: Job, faces: Faces) -> Message:
 def card(job: Job, face: Face) -> Message:
     """Return the status card of a job."""
     heading, sentence = _standing(job, face)
-    name, said = face.name(job), _said(job)
+    name, said = title(face.name(job)), _said(job)
+    strays, since = _strays(job, face), _since(job, face)
+    facts = cut(" · ".join([*face.facts(job), *_word(job), f"No. {job.id}"]), _FACTS)
     head = f"*{_capital(face.noun)} for <@{job.user}>* · {heading}"
-    blocks = [*_headed(head, name), SectionBlock(text=mrkdwn(cut(sentence, SECTION)))]
+    blocks = [*_headed(head, name), SectionBlock(text=mrkdwn(sentence))]
     if said:
-        blocks.append(rich(quote(cut(said, _REASON))))
-    blocks += [ContextBlock(elements=[plain(_stray(id_, face), SECTION)]) for id_ in job.strays]
-    facts = " · ".join([*face.facts(job), *_word(job), f"No. {job.id}"])
-    blocks.append(ContextBlock(elements=[plain(facts, SECTION), mrkdwn(_since(job, face))]))
+        blocks.append(rich(quote(said)))
+    if strays:
+        blocks.append(ContextBlock(elements=[plain(strays, SECTION)]))
+    blocks.append(ContextBlock(elements=[plain(facts, SECTION), mrkdwn(since)]))
     if buttons := _buttons(job, face):
         blocks.append(ActionsBlock(elements=list(buttons)))
     text = [
         f"{_capital(face.noun)} for <@{job.user}>: {heading}. {sentence}",
-        f"“{escape(title(name))}”" if name else "",
+        f"“{escape(name)}”" if name else "",
         f"“{escaped(said, _REASON)}”" if said else "",
-        *(escape(_stray(stray, face)) for stray in job.strays),
-        f"{escape(facts)}. {_since(job, face)}",
-        *_text_links(job, face),
+        escape(strays),
+        f"{escaped(facts, _FACTS)}. {since}",
+        *_anchors(job, face),
     ]
-    return Message(_joined(text), blocks)
+    return Message(joined(text), blocks)
 
 
 def _standing(job: Job, face: Face) -> tuple[str, str]:
@@ -202,14 +209,25 @@ def _word(job: Job) -> list[str]:
 
 def _said(job: Job) -> str:
     """Return what the service said about a failure, in its own words."""
-    return job.reason if job.state is State.FAILED else ""
+    return cut(job.reason.strip(), _REASON) if job.state is State.FAILED else ""
 
 
-def _stray(remote_id: str, face: Face) -> str:
-    return (
-        f"An earlier try turned up after all: {face.noun} {cut(remote_id, 100)}. "
-        f"It may have been paid too. /{face.noun} status shows it."
-    )
+def _strays(job: Job, face: Face) -> str:
+    """Return what to know of earlier create calls that made something after all."""
+    noun, ids = face.noun, [cut(id_, _ID) for id_ in job.strays[-_STRAYS:]]
+    match ids:
+        case []:
+            return ""
+        case [id_]:
+            return (
+                f"An earlier try turned up after all: {noun} {id_}. It may have been paid for "
+                f"too. /{noun} status {id_} shows it."
+            )
+        case _:
+            return (
+                f"Earlier tries turned up after all: {noun}s {', '.join(ids)}. They may have been "
+                f"paid for too. /{noun} status and an id shows one."
+            )
 
 
 # ── The closing reply ─────────────────────────────────────────────────────────────────────────
@@ -217,87 +235,96 @@ def _stray(remote_id: str, face: Face) -> str:
 
 def reply(job: Job, face: Face) -> Message:
     """Return the closing reply of an ended job: it mentions who asked, once."""
-    name, said, links = face.name(job), _said(job), face.links(job)
-    called = f" “{escape(title(name))}”" if name else ""
+    name, said, anchors = title(face.name(job)), _said(job), _anchors(job, face)
+    called = f" “{escape(name)}”" if name else ""
+    transcript = ""
     if job.state is State.SUCCEEDED:
-        sentence = f"your {face.noun}{{called}} is ready."
-        more = [f"<{url}|{label}>" for label, url in links.items()] or [_no_link(job, face)]
-        body = " · ".join(more)
+        ending = "is ready."
+        body = joined(anchors, SECTION, by=" · ") or _no_link(job, face)
+        transcript = face.transcript(job).strip()
     else:
-        sentence = f"your {face.noun}{{called}} could not be made."
+        ending = "could not be made."
         body = _meaning(job, face)
     # In blocks the name is shown letter for letter; in text it can only be escaped.
-    head = f"<@{job.user}> {sentence.format(called='')}"
-    blocks = [*_headed(head, name), SectionBlock(text=mrkdwn(cut(body, SECTION)))]
+    head = f"<@{job.user}> your {face.noun} {ending}"
+    blocks = [*_headed(head, name), SectionBlock(text=mrkdwn(body))]
     if said:
-        blocks.append(rich(quote(cut(said, _REASON))))
-    transcript = face.transcript(job) if job.state is State.SUCCEEDED else ""
+        blocks.append(rich(quote(said)))
     if transcript:
         blocks.append(rich(quote(cut(transcript, SCRIPT))))
     if buttons := _buttons(job, face):
         blocks.append(ActionsBlock(elements=list(buttons)))
     text = [
-        f"<@{job.user}> {sentence.format(called=called)}",
-        *(_text_links(job, face) or [body]),
+        f"<@{job.user}> your {face.noun}{called} {ending}",
+        *(anchors or [body]),
         f"“{escaped(said, _REASON)}”" if said else "",
     ]
     if transcript:
-        text.append("Transcript: " + escaped(transcript, TEXT - len(_joined(text)) - 20))
-    return Message(_joined(text), blocks)
+        text.append(f"Transcript: {escaped(transcript, TEXT - len(joined(text)) - 20)}")
+    return Message(joined(text), blocks)
 
 
 def elsewhere(message: Message, job: Job) -> Message:
     """Return a message as it goes to the person directly, because the channel did not take it."""
-    note = f"I could not post this in <#{job.channel}>, where you asked, so it comes to you."
+    # The name of a direct conversation means nothing to those outside it.
+    place = f"in <#{job.channel}>, where you asked," if job.channel[:1] in {"C", "G"} else ""
+    note = f"I could not post this {place or 'where you asked,'} so it comes to you."
     return Message(
-        cut(f"{note}\n{message.text}", TEXT),
-        [ContextBlock(elements=[mrkdwn(note)]), *message.blocks],
+        f"{note}\n{message.text}", [ContextBlock(elements=[mrkdwn(note)]), *message.blocks]
     )
 
 
 def _meaning(job: Job, face: Face) -> str:
     """Return what a failure means and what to do next. What the service said stands below it."""
-    noun, says = face.noun, "It says:" if job.reason else "It did not say why."
-    retry = "" if job.erased else "*Edit and retry* opens the form with all that was typed."
+    parts = [_happened(job, face)]
+    if job.failure in {Failure.BROKEN, Failure.REFUSED} and not _said(job):
+        parts.append("It did not say why.")
+    if not job.erased:
+        fixed = "After that, " if job.failure in {Failure.KEY, Failure.CREDIT} else ""
+        parts.append(f"{fixed}*Edit and retry* opens the form with all that was typed.")
+    if _said(job):
+        parts.append("The video service says:")
+    return " ".join(parts)
+
+
+def _happened(job: Job, face: Face) -> str:
+    noun = face.noun
     match job.failure:
         case Failure.BROKEN | None:
-            return f"The video service could not make this {noun}. {retry} {says}"
+            return f"The video service could not make this {noun}."
         case Failure.REFUSED:
-            return f"The video service turned the request down; nothing was made. {retry} {says}"
+            return "The video service turned the request down; nothing was made."
         case Failure.KEY:
             return (
                 "The video service does not accept this bot's key; nothing was made. Please tell "
-                f"whoever runs the bot: it needs a working key. After that: {retry}"
+                "whoever runs the bot: it needs a working key."
             )
         case Failure.CREDIT:
             return (
                 "The video service's account is out of credit; nothing was made. Please tell "
-                f"whoever looks after that account. After that: {retry}"
+                "whoever looks after that account."
             )
         case Failure.UNREACHABLE:
             return (
                 "The video service could not be reached for too long, so I stopped trying; "
-                f"nothing was made. {retry}"
+                "nothing was made."
             )
         case Failure.FORGOTTEN:
-            return (
-                f"The video service no longer knows this {noun}: it may have been deleted there. "
-                f"{retry}"
-            )
+            return f"The video service no longer knows this {noun}: it may have been deleted there."
         case Failure.ENDLESS:
             return (
                 f"The video service never came to an end with this {noun}, so I stopped looking. "
-                f"`/{noun} status {job.id}` still asks it. {retry}"
+                f"`/{noun} status {job.id}` still asks it."
             )
         case Failure.GIVEN_UP:
             return (
                 f"It was given up: whether the video service made this {noun} is not known. If it "
-                f"turns up, its card will say so. {retry}"
+                "turns up, its card will say so."
             )
         case Failure.UNANSWERED:
             return (
                 f"Nobody could tell me whether the video service made this {noun}, so I stopped "
-                f"waiting. If it turns up, its card will say so. {retry}"
+                "waiting. If it turns up, its card will say so."
             )
 
 
@@ -305,20 +332,16 @@ def _no_link(job: Job, face: Face) -> str:
     return f"The video service gave no link yet: `/{face.noun} status {job.id}` asks it again."
 
 
-def _text_links(job: Job, face: Face) -> list[str]:
+def _anchors(job: Job, face: Face) -> list[str]:
     if job.state is not State.SUCCEEDED:
         return []
-    return [f"{label}: <{url}>" for label, url in face.links(job).items()]
-
-
-def _joined(lines: Sequence[str]) -> str:
-    return cut("\n".join(line for line in lines if line), TEXT)
+    return [anchor(url, label) for label, url in face.links(job).items()]
 
 
 def _headed(head: str, name: str) -> list[Block]:
     blocks: list[Block] = [SectionBlock(text=mrkdwn(head))]
     if name:
-        blocks.append(rich(paragraph(words(title(name), bold=True))))
+        blocks.append(rich(paragraph(words(name, bold=True))))
     return blocks
 
 

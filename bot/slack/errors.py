@@ -1,7 +1,7 @@
 """What Slack's answers mean for a message that we owe: one table, and nothing of it elsewhere.
 
-The codes are those that Slack documents for ``chat.postMessage`` and ``chat.update``
-(https://docs.slack.dev/reference/methods).
+The codes are those that Slack documents for ``chat.postMessage``, ``chat.update`` and
+``chat.postEphemeral`` (https://docs.slack.dev/reference/methods), and some that were met besides.
 """
 
 import asyncio
@@ -38,28 +38,35 @@ FATES: Final = {
             access_denied as_user_not_supported cannot_reply_to_message
             channel_not_found channel_type_not_supported ekm_access_denied is_archived is_inactive
             messages_tab_disabled method_not_supported_for_channel_type not_in_channel
-            restricted_action restricted_action_non_threadable_channel
+            posting_to_channel_denied restricted_action restricted_action_non_threadable_channel
             restricted_action_read_only_channel restricted_action_thread_locked
-            restricted_action_thread_only_channel team_access_not_granted thread_not_found
-            user_not_found user_not_in_channel
+            restricted_action_thread_only_channel slack_connect_blocked_file_type
+            slack_connect_canvas_sharing_blocked slack_connect_clip_sharing_blocked
+            slack_connect_file_link_sharing_blocked slack_connect_file_upload_sharing_blocked
+            slack_connect_lists_sharing_blocked team_access_not_granted team_not_found
+            thread_not_found user_not_found user_not_in_channel
         """,
         Fate.GONE: """
             cant_update_message edit_window_closed external_channel_migrating
             message_not_found streaming_state_conflict
         """,
         Fate.PAUSE: """
-            account_inactive enterprise_is_restricted invalid_auth missing_scope no_permission
-            not_allowed_token_type not_authed org_login_required team_added_to_org token_expired
-            token_revoked two_factor_setup_required
+            account_inactive enterprise_is_restricted invalid_auth is_bot missing_scope
+            no_permission not_allowed_token_type not_authed org_login_required team_added_to_org
+            token_expired token_revoked two_factor_setup_required
         """,
         Fate.REWRITE: """
-            attachment_payload_limit_exceeded block_mismatch deprecated_endpoint
-            duplicate_channel_not_found duplicate_message_not_found invalid_arg_name
-            invalid_arguments invalid_array_arg invalid_attachments invalid_blocks
-            invalid_blocks_format invalid_charset invalid_form_data invalid_metadata_format
-            invalid_metadata_schema invalid_post_type markdown_text_conflict metadata_too_large
-            method_deprecated missing_post_type msg_blocks_too_long msg_too_long no_text
-            too_many_attachments unknown_method
+            attachment_payload_limit_exceeded block_mismatch blocked_file_type
+            cant_broadcast_message deprecated_endpoint draft_already_deleted draft_already_sent
+            draft_has_conflict draft_not_found duplicate_channel_not_found
+            duplicate_message_not_found file_deleted file_is_deleted file_not_found
+            file_share_limit_reached invalid_arg_name invalid_arguments invalid_array_arg
+            invalid_attachments invalid_blocks invalid_blocks_format invalid_charset
+            invalid_form_data invalid_metadata_format invalid_metadata_schema invalid_post_type
+            markdown_text_conflict max_file_sharing_exceeded metadata_must_be_sent_from_app
+            metadata_too_large method_deprecated missing_file_data missing_post_type
+            msg_blocks_too_long msg_too_long no_dual_broadcast_content_update no_text
+            too_many_attachments too_many_contact_cards unable_to_share_files unknown_method
         """,
     }.items()
     for code in codes.split()
@@ -98,6 +105,8 @@ async def translated(within: timedelta) -> AsyncIterator[None]:
         raise Unavailable("Slack cannot be reached.") from error
     except (TimeoutError, aiohttp.ClientError, SlackClientError, OSError, ValueError) as error:
         raise Uncertain("Slack's answer was lost.") from error
+    except AttributeError as error:  # the client's own, over an answer that is no object
+        raise Uncertain("Slack's answer could not be read.") from error
 
 
 def _failure(error: SlackApiError) -> OutsideError:
@@ -107,8 +116,8 @@ def _failure(error: SlackApiError) -> OutsideError:
     code = details = ""
     if isinstance(data := getattr(response, "data", None), dict):
         code = str(data.get("error", ""))
-        metadata = data.get("response_metadata")
-        details = " ".join(map(str, metadata.get("messages", ()))) if metadata else ""
+        metadata = data.get("response_metadata") or {}
+        details = " ".join(map(str, metadata.get("messages") or ()))
     if status == HTTPStatus.TOO_MANY_REQUESTS or code in LATER:
         return Unavailable(f"Slack asks to wait ({code})", retry_after=_retry_after(response))
     if status != HTTPStatus.OK or not code or code in UNCERTAIN:

@@ -26,10 +26,12 @@ from bot.slack.blocks import (
     SCRIPT,
     TEXT,
     Message,
+    anchor,
     cut,
     date,
     escape,
     escaped,
+    joined,
     link,
     mrkdwn,
     one_line,
@@ -47,6 +49,7 @@ from bot.slack.routes import Answer, Routes
 
 _LISTED: Final = 15
 _LONGEST_ID: Final = 150
+_FACT: Final = 500
 _ID_FORM: Final = "job_id_form"
 _ID: Final = "remote_id"
 # What is in a snapshot and is no link, time or text of its own.
@@ -100,7 +103,7 @@ async def listing(desk: Desk, command: Command, kind: str) -> Answer:
     ]
     lines = [
         f"• {_STATES[job.state].capitalize()} · {escape(title(face.name(job)) or 'no name')} · "
-        + " · ".join([f"No. {job.id}", *(f"<{url}|{at}>" for at, url in face.links(job).items())])
+        + " · ".join([f"No. {job.id}", *_best_link(face, job)])
         for job in jobs
     ]
     blocks = [
@@ -110,7 +113,11 @@ async def listing(desk: Desk, command: Command, kind: str) -> Answer:
             elements=[plain(f"{command.command} status {jobs[0].id} tells more of the first.", 200)]
         ),
     ]
-    return _private(Message(cut("\n".join([heading, *lines]), TEXT), blocks))
+    return _private(Message(joined([heading, *lines]), blocks))
+
+
+def _best_link(face: Face, job: Job) -> list[str]:
+    return [anchor(url, label) for label, url in face.links(job).items()][:1]
 
 
 async def status(desk: Desk, command: Command, kind_name: str, wanted: str) -> Answer:
@@ -202,9 +209,9 @@ def _status(
 def _drawn(
     facts: Sequence[tuple[str, str]], links: dict[str, str], times: Sequence[str], script: str
 ) -> Message:
+    said = [(label, line) for label, value in facts if (line := one_line(value))]
     rows = [
-        paragraph(words(f"{label}: ", bold=True), words(cut(one_line(value), 500)))
-        for label, value in facts
+        paragraph(words(f"{label}: ", bold=True), words(cut(line, _FACT))) for label, line in said
     ]
     rows += [
         paragraph(RichTextElementParts.Link(url=url, text=label)) for label, url in links.items()
@@ -215,13 +222,13 @@ def _drawn(
     if script:
         blocks.append(rich(quote(cut(script, SCRIPT))))
     text = [
-        *(f"{label}: {escaped(one_line(value), 500)}" for label, value in facts),
-        *(f"{label}: <{url}>" for label, url in links.items()),
+        *(f"{label}: {escaped(line, _FACT)}" for label, line in said),
         *times,
+        *(anchor(url, label) for label, url in links.items()),
     ]
     if script:
-        text.append("Script: " + escaped(script, max(1, TEXT - len("\n".join(text)) - 20)))
-    return Message(cut("\n".join(text), TEXT), blocks)
+        text.append(f"Script: {escaped(script, TEXT - len(joined(text)) - 20)}")
+    return Message(joined(text), blocks)
 
 
 def _private(message: Message) -> Answer:
@@ -253,8 +260,11 @@ def tell(desk: Desk, click: Click, told: str) -> None:
 
 async def _check_again(desk: Desk, click: Click) -> Answer:
     if (job := await pressed(desk, click)) is not None:
-        await desk.store.wake(job, desk.clock.now())
-        tell(desk, click, "I am looking: if anything has changed, the card will show it.")
+        told = _SETTLED
+        if not job.state.ended:
+            await desk.store.wake(job, desk.clock.now())
+            told = "I am looking: if anything has changed, the card will show it."
+        tell(desk, click, told)
     return None
 
 

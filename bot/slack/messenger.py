@@ -30,6 +30,8 @@ _PAGE: Final = 200
 _PAGES: Final = 5
 # A code that we have never heard of is tried so often before the message goes elsewhere.
 _PATIENCE: Final = 6
+# What Slack says where this app may post, and not look.
+_BLIND: Final = frozenset({"missing_scope", "no_permission", "not_allowed_token_type"})
 
 _Call = Callable[..., Awaitable[AsyncSlackResponse]]
 
@@ -62,15 +64,14 @@ class Messenger:
 
     async def claim(self, limit: int) -> Sequence[Outgoing]:
         """Lease up to ``limit`` deliveries that are due, none while the workspace takes nothing."""
-        now = self._clock.now()
-        if self._paused_until is not None and now < self._paused_until:
+        if self._is_ahead(self._paused_until):
             return ()
-        return await self._store.claim_deliveries(now, limit)
+        return await self._store.claim_deliveries(self._clock.now(), limit)
 
     async def next_due(self) -> datetime | None:
         """Return when the next delivery is due."""
         due = await self._store.next_delivery_due()
-        if due is None or self._paused_until is None:
+        if due is None or self._paused_until is None or not self._is_ahead(self._paused_until):
             return due
         return max(due, self._paused_until)
 
@@ -153,10 +154,14 @@ class Messenger:
 
     async def _look(self, outgoing: Outgoing) -> None:
         """Look for a message whose post got no answer; post it again if it is not there."""
-        delivery = outgoing.delivery
+        # Placed again: a process that died did not store where it sent a reply.
+        delivery = _placed(outgoing)
         try:
             ts = await self._find(delivery)
         except Refused as error:
+            if FATES.get(error.code) is Fate.PAUSE and error.code not in _BLIND:
+                await self._store.settle(delivery, self._clock.now(), self._pause(error))
+                return
             _LOG.info("a message cannot be looked for", extra=_about(delivery, error))
             ts = None
         except OutsideError as error:
@@ -275,7 +280,12 @@ class Messenger:
 
     def _hold(self, method: _Call, delivery: Delivery) -> datetime | None:
         until = self._held.get(_key(method, delivery))
-        return until if until is not None and until > self._clock.now() else None
+        return until if self._is_ahead(until) else None
+
+    def _is_ahead(self, until: datetime | None) -> bool:
+        """Return whether to wait until then; not where the clock was set back since."""
+        now = self._clock.now()
+        return until is not None and now < until <= now + self._timings.longest
 
     def _pause(self, error: Refused) -> datetime:
         if self._paused_until is None:

@@ -5,7 +5,7 @@ A handler takes one payload and returns the body of the answer, or None for an e
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel
@@ -60,7 +60,7 @@ class Routes:
     async def _on_command(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         async def work() -> Answer:
             payload = Command.model_validate(body)
-            return await self.commands[payload.command](payload)
+            return await _handler(self.commands, payload.command)(payload)
 
         await ack(await _guarded(work(), lambda told: {"text": told}))
 
@@ -80,7 +80,7 @@ class Routes:
     async def _on_submission(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         async def work() -> Answer:
             payload = Submission.model_validate(body)
-            return await self.submissions[payload.view.callback_id](payload)
+            return await _handler(self.submissions, payload.view.callback_id)(payload)
 
         def tell(told: str) -> Answer:
             blocks = body.get("view", {}).get("blocks", [])
@@ -92,7 +92,7 @@ class Routes:
     async def _on_lookup(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         async def work() -> Answer:
             payload = Lookup.model_validate(body)
-            return await self.lookups[payload.action_id](payload)
+            return await _handler(self.lookups, payload.action_id)(payload)
 
         await ack(await _guarded(work(), lambda _: {"options": []}))
 
@@ -101,6 +101,16 @@ def _add(table: dict[str, Handler[_P]], name: str, handler: Handler[_P]) -> None
     if name in table:
         raise ValueError(f"two handlers for {name}")
     table[name] = handler
+
+
+class _Unknown(Exception):
+    """Nobody handles this: the Slack app, or a form in it, is of another version than the bot."""
+
+
+def _handler(table: Mapping[str, Handler[_P]], name: str) -> Handler[_P]:
+    if name not in table:
+        raise _Unknown(name)
+    return table[name]
 
 
 async def _guarded(
@@ -113,6 +123,10 @@ async def _guarded(
         code = reference()
         _LOG.error("not stored", extra={"reference": code, "reason": str(error)})
         told = "This could not be saved, so nothing was started. Please try again in a moment."
+    except _Unknown as error:
+        code = reference()
+        _LOG.error("nobody handles this", extra={"reference": code, "id": str(error)})
+        told = "I do not know this one, so nothing was started. Please begin anew."
     except Exception:  # noqa: BLE001 - a person is told, never shown a traceback
         code = reference()
         _LOG.exception("a request of Slack's failed", extra={"reference": code})

@@ -1,6 +1,7 @@
 """Videos in Slack: the command, the form, and how a video job shows itself."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -19,6 +20,7 @@ from slack_sdk.models.blocks import (
 )
 from slack_sdk.models.views import View as ViewModel
 
+from bot.errors import OutsideError
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, MAX_SCRIPT, Invalid, is_replica_id, parse
 from bot.links import show_link
 from bot.model import Failure, Job, Request, State
@@ -30,6 +32,7 @@ from bot.slack.jobs import listing, pressed, status, tell
 from bot.slack.payloads import Click, Command, Lookup, Submission
 from bot.slack.routes import Answer, Routes
 
+_LOG: Final = logging.getLogger(__name__)
 COMMAND: Final = "/video"
 _FORM: Final = "video_form"
 _REPLICA: Final = "video_replica"
@@ -158,7 +161,8 @@ async def _on_retry(desk: Desk, click: Click) -> Answer:
         # What somebody typed is shown to them alone.
         fields = {name: fields[name] for name in ("replica_id", "video_name") if name in fields}
     place = {"channel": job.channel, "thread_ts": job.thread_ts}
-    form = await _form(desk, {**fields, "where": job.channel}, place)
+    note = "What was typed here has been erased: it was too old to be kept." if job.erased else ""
+    form = await _form(desk, {**fields, "where": job.channel}, place, note=note)
     if told := await desk.open_form(click.trigger_id, form):
         tell(desk, click, told)
     return None
@@ -171,8 +175,12 @@ async def _on_background(desk: Desk, click: Click) -> Answer:
         return None
     place = json.loads(view.private_metadata)
     form = await _form(desk, view.typed(), place, note=_note_of(view.blocks))
-    async with translated(desk.timings.open_view):
-        await desk.client.views_update(view_id=view.id, hash=view.hash, view=form)
+    try:
+        async with translated(desk.timings.open_view):
+            await desk.client.views_update(view_id=view.id, hash=view.hash, view=form)
+    except OutsideError as error:
+        # Changed again meanwhile, or closed; a field that is missing is shown on submission.
+        _LOG.info("a form could not be changed", extra={"reason": error.reason})
     return None
 
 
@@ -191,6 +199,15 @@ async def _on_replica_query(desk: Desk, lookup: Lookup) -> Answer:
 async def _on_form(desk: Desk, submission: Submission) -> Answer:
     view, fields = submission.view, submission.view.typed()
     place = json.loads(view.private_metadata)
+    background = fields.get("background")
+    if background in _LINK_FIELDS and not any(
+        block.get("block_id") == background for block in view.blocks
+    ):
+        form = await _form(desk, fields, place, note=_note_of(view.blocks))
+        return {"response_action": "update", "view": form.to_dict()}
+    fields = {
+        name: text for name, text in fields.items() if name not in BACKGROUNDS or name == background
+    }
     try:
         params = parse(fields)
     except Invalid as error:
@@ -207,7 +224,7 @@ async def _on_form(desk: Desk, submission: Submission) -> Answer:
         thread_ts=place.get("thread_ts") if channel == place["channel"] else None,
     )
     submitted = await desk.store.submit(request, desk.clock.now())
-    if submitted.job.params != params:
+    if (submitted.job.params, submitted.job.channel) != (params, channel):
         note = (
             "An earlier version of this form was sent off already, and its video is being made. "
             "This one differs from it: *Create* makes it as a second video."

@@ -1,0 +1,524 @@
+"""What a job looks like in Slack: plain words, whatever people and the service wrote."""
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bot.app import FACES
+from bot.model import Delivery, Failure, Job, Posting, Role, Snapshot, State, Verdict
+from bot.sandbox import mrkdwn
+from bot.sandbox.block_kit import judge_message
+from bot.slack.blocks import (
+    TEXT,
+    Message,
+    anchor,
+    cut,
+    escaped,
+    joined,
+    link,
+    one_line,
+    span,
+    spoken,
+)
+from bot.slack.cards import (
+    CHECK_AGAIN,
+    CREATE_AGAIN,
+    GIVE_UP,
+    HAVE_ID,
+    card,
+    compose,
+    elsewhere,
+    reply,
+)
+from bot.slack.jobs import _STATES, _status
+from tests.world import REPLICA, World
+
+ANA, BEN = "U0ANA", "U0BEN"
+NINE = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+WATCH = "https://watch.example/v1"
+FILE = "https://files.example/v1.mp4"
+DECISIONS = {CHECK_AGAIN, HAVE_ID, CREATE_AGAIN, GIVE_UP}
+
+JOB = Job(
+    id="7",
+    kind="video",
+    params={"replica_id": "r-anna-42", "script": "Hello, world.", "video_name": "Greeting"},
+    user=ANA,
+    channel="C0STUDIO",
+    thread_ts=None,
+    created_at=NINE,
+)
+READY = Snapshot(
+    "v1",
+    "ready",
+    Verdict.SUCCEEDED,
+    facts={"hosted_url": WATCH, "download_url": FILE, "script": "Hello, world."},
+)
+FACE = FACES["video"]
+DATE = "<!date^1772442000^{date_short_pretty} at {time}|2026-03-02 09:00 UTC>"
+SMALL_PRINT = f"replica r-anna-42 · about 1 second spoken · No. 7. asked {DATE}"
+
+
+def going(state: State, **changes: Any) -> Job:  # noqa: ANN401 - a job's own fields
+    return replace(JOB, state=state, **changes)
+
+
+def succeeded(**changes: Any) -> Job:  # noqa: ANN401 - a job's own fields
+    job = going(State.SUCCEEDED, remote_id="v1", snapshot=READY, ended_at=NINE)
+    return replace(job, **changes)
+
+
+def failed(failure: Failure, reason: str = "", **changes: Any) -> Job:  # noqa: ANN401 - likewise
+    return going(State.FAILED, failure=failure, reason=reason, ended_at=NINE, **changes)
+
+
+def objects(value: object) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        for each in value.values():
+            yield from objects(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from objects(each)
+
+
+def buttons(message: Message) -> dict[str, dict[str, Any]]:
+    """Return the buttons of a message by their labels."""
+    found = [each for each in objects(message.drawn()) if each.get("type") == "button"]
+    return {each["text"]["text"]: each for each in found}
+
+
+# The words
+
+
+def test_a_new_card_says_who_asked_for_what_and_since_when() -> None:
+    assert card(JOB, FACE).text == (
+        f"Video for <@{ANA}>: :hourglass: Starting. I am asking the video service for it.\n"
+        f"“Greeting”\n{SMALL_PRINT}"
+    )
+
+
+def test_a_running_card_says_how_long_such_videos_take() -> None:
+    snapshot = Snapshot("v1", "generating", Verdict.GOING)
+    job = going(State.RUNNING, snapshot=snapshot, usual=timedelta(minutes=3, seconds=10))
+    assert card(job, FACE).text == (
+        f"Video for <@{ANA}>: :hourglass_flowing_sand: In the making. The video service is making "
+        "it. The answer comes into this thread.\n“Greeting”\n"
+        "replica r-anna-42 · about 1 second spoken · service says: generating · No. 7. "
+        f"asked {DATE} · such videos take about 3 minutes"
+    )
+
+
+def test_a_question_says_what_happened_and_what_to_do() -> None:
+    message = card(going(State.UNCONFIRMED, asked=1), FACE)
+    assert (
+        "Your answer is needed. I do not know whether the video service made this video, because "
+        "its answer was lost. Please look into your account there. If it is there, give me its "
+        "id; if not, have it created again."
+    ) in message.text
+    assert list(buttons(message)) == ["I have its id", "Create again (may cost twice)", "Give up"]
+
+
+def test_a_ready_card_can_be_watched() -> None:
+    message = card(succeeded(), FACE)
+    assert message.text == (
+        f"Video for <@{ANA}>: :white_check_mark: Ready. The answer is in the thread.\n“Greeting”\n"
+        f"{SMALL_PRINT}, ended {DATE}\n<{WATCH}|Watch>\n<{FILE}|Download>"
+    )
+    assert {label: each["url"] for label, each in buttons(message).items()} == {
+        "Watch": WATCH,
+        "Download": FILE,
+    }
+
+
+def test_a_failed_card_says_why_and_offers_to_try_again() -> None:
+    message = card(failed(Failure.BROKEN, "Too <loud> & long"), FACE)
+    assert message.text == (
+        f"Video for <@{ANA}>: :x: Failed. The video service could not make this video. "
+        "*Edit and retry* opens the form with all that was typed. The video service says:\n"
+        f"“Greeting”\n“Too &lt;loud&gt; &amp; long”\n{SMALL_PRINT}, ended {DATE}"
+    )
+    assert list(buttons(message)) == ["Edit and retry"]
+
+
+def test_the_closing_reply_of_a_video_has_its_links_and_its_script() -> None:
+    message = reply(succeeded(), FACE)
+    assert message.text == (
+        f"<@{ANA}> your video “Greeting” is ready.\n<{WATCH}|Watch>\n<{FILE}|Download>\n"
+        "Transcript: Hello, world."
+    )
+    assert list(buttons(message)) == ["Watch", "Download"]
+
+
+def test_the_closing_reply_of_a_failure_says_what_to_do() -> None:
+    message = reply(failed(Failure.CREDIT, "No credit"), FACE)
+    assert message.text == (
+        f"<@{ANA}> your video “Greeting” could not be made.\n"
+        "The video service's account is out of credit; nothing was made. Please tell whoever "
+        "looks after that account. After that, *Edit and retry* opens the form with all that was "
+        "typed. The video service says:\n“No credit”"
+    )
+
+
+def test_a_failure_without_a_reason_says_so() -> None:
+    text = reply(failed(Failure.BROKEN, " \n"), FACE).text
+    assert text.endswith(
+        "The video service could not make this video. It did not say why. *Edit and retry* opens "
+        "the form with all that was typed."
+    )
+
+
+def test_a_video_without_a_link_says_how_to_ask_for_it() -> None:
+    job = succeeded(snapshot=Snapshot("v1", "ready", Verdict.SUCCEEDED))
+    said = "The video service gave no link yet: `/video status 7` asks it again."
+    assert said in card(job, FACE).text
+    assert said in reply(job, FACE).text
+    assert buttons(reply(job, FACE)) == {}
+
+
+@pytest.mark.parametrize(
+    ("strays", "said"),
+    [
+        (("v8",), "An earlier try turned up after all: video v8. It may have been paid for too."),
+        (("v8", "v9"), "Earlier tries turned up after all: videos v8, v9. They may have been paid"),
+    ],
+)
+def test_a_video_that_turns_up_late_is_told_on_the_card(strays: tuple[str], said: str) -> None:
+    message = card(succeeded(strays=strays), FACE)
+    assert said in message.text
+    assert said in json.dumps(message.drawn())
+
+
+def test_a_message_that_its_channel_did_not_take_says_why_it_comes_directly() -> None:
+    message = elsewhere(reply(succeeded(), FACE), JOB)
+    note = "I could not post this in <#C0STUDIO>, where you asked, so it comes to you."
+    assert message.text.startswith(f"{note}\n<@{ANA}> your video")
+    assert message.drawn()[0]["elements"][0]["text"] == note
+    note = "I could not post this where you asked, so it comes to you."
+    direct = replace(JOB, channel="D0BEN")
+    assert elsewhere(reply(succeeded(), FACE), direct).text.startswith(f"{note}\n")
+
+
+@pytest.mark.parametrize("failure", Failure)
+def test_every_failure_says_what_to_do_next_unless_its_words_are_gone(failure: Failure) -> None:
+    retry = "*Edit and retry* opens the form"
+    job = failed(failure, "Because.")
+    assert retry in card(job, FACE).text
+    assert "“Because.”" in reply(job, FACE).text
+    job = replace(job, erased=True, params={})
+    for message in (card(job, FACE), reply(job, FACE)):
+        assert retry not in message.text
+        assert buttons(message) == {}
+        assert not re.search(r"  |After that| \.", message.text)
+
+
+def test_each_failure_has_words_of_its_own() -> None:
+    assert len({card(failed(failure), FACE).text for failure in Failure}) == len(Failure)
+
+
+@pytest.mark.parametrize("state", State)
+def test_every_state_has_words(state: State) -> None:
+    message = card(going(state), FACE)
+    heading = message.text.split(": ", 1)[1].split("\n")[0]
+    assert re.match(r":\w+: [A-Z][a-z ]+\. [A-Z].+[.:]$", heading)
+    assert _STATES[state]
+
+
+def test_a_message_that_is_owed_says_what_its_role_is() -> None:
+    job = succeeded()
+    owed = Delivery(1, job.id, Role.CARD, Posting.OWED, job.channel, None, None, 1, 0, None, 0)
+    assert compose(owed, job, FACES) == card(job, FACE)
+    assert compose(replace(owed, role=Role.REPLY), job, FACES) == reply(job, FACE)
+
+
+# Whatever people and the service wrote
+
+NASTY = [
+    "<!channel>",
+    "<!here|@here>",
+    f"<@{BEN}> & <#C1>",
+    "<!subteam^S123|@all>",
+    "<https://evil.example|Watch>",
+    "<!date^0^{date}|x>",
+    "`code` *bold* _it_ ~no~ ```x```",
+    "{called} {} %s {0}",
+    "👩‍👩‍👧‍👦 é 🙂" * 40,
+    "\u202eright to left\u202c \u200b",
+    "\n \n\t\n",
+    "\x00\x07",
+    "&" * 3000,
+    "<" * 3000,
+    "word " * 600,
+    "line\n" * 600,
+    "&amp;lt;" * 300,
+]
+PEOPLE = st.text() | st.sampled_from(NASTY) | st.lists(st.sampled_from(NASTY)).map("".join)
+LINKS = PEOPLE | st.sampled_from(
+    [
+        WATCH,
+        "http://<!channel>/",
+        "https://a.example/?a=1&b=<x>|y&lt;",
+        "https://a.example/" + "&" * 1990,
+        "https://a.example/" + "x" * 1970,
+        "https://a.example/" + "x" * 5000,
+        "https://xn--/",
+        "https://é.example/ü",
+        "https://user:pw@a.example/",
+        "https://a b/",
+        "https:///x",
+        "https://[::1]/",
+        "javascript:alert(1)",
+        "//a.example",
+    ]
+)
+WHEN = st.datetimes(datetime(2000, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
+SNAPSHOTS = st.builds(
+    Snapshot,
+    remote_id=PEOPLE.filter(one_line),
+    status=PEOPLE,
+    verdict=st.sampled_from(Verdict),
+    reason=PEOPLE,
+    facts=st.fixed_dictionaries(
+        {},
+        optional={
+            "hosted_url": LINKS,
+            "download_url": LINKS,
+            "stream_url": LINKS,
+            "thumbnail_video_url": LINKS,
+            "status_details": PEOPLE,
+            "script": PEOPLE,
+            "created_at": PEOPLE | WHEN.map(str),
+        },
+    ),
+)
+JOBS = st.builds(
+    Job,
+    id=st.sampled_from(["7", "1234567890"]),
+    kind=st.sampled_from(sorted(FACES)),
+    params=st.dictionaries(
+        st.sampled_from(["replica_id", "script", "video_name", "background_url", "replica_name"]),
+        PEOPLE,
+    ),
+    user=st.just(ANA),
+    channel=st.sampled_from(["C0STUDIO", "D0BEN", "G0OLD"]),
+    thread_ts=st.none(),
+    created_at=WHEN,
+    state=st.sampled_from(State),
+    failures=st.integers(0, 5),
+    remote_id=st.none() | PEOPLE,
+    snapshot=st.none() | SNAPSHOTS,
+    failure=st.none() | st.sampled_from(Failure),
+    reason=PEOPLE,
+    late=st.booleans(),
+    usual=st.none() | st.timedeltas(timedelta(0), timedelta(days=400)),
+    asked=st.integers(0, 3),
+    strays=st.lists(PEOPLE, max_size=60).map(tuple),
+    ended_at=st.none() | WHEN,
+    erased=st.booleans(),
+)
+many = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+_OURS = re.compile(rf"<(@{ANA}|#[CG]\w+|!date\^-?\d+\^[^<>|]*\|[^<>|]*|https?://[^<>|\s]+\|\w+)>")
+
+
+def bare(text: str) -> str:
+    """Return mrkdwn without the control sequences and entities that may be in it."""
+    return re.sub("&(amp|lt|gt);", "", _OURS.sub("", text))
+
+
+def check(message: Message) -> None:
+    blocks = message.drawn()
+    assert judge_message(message.text, blocks) == []
+    assert message.text.strip()
+    assert mrkdwn.pings(message.text, blocks) <= {ANA}
+    assert mrkdwn.pings(message.text, []) <= {ANA}
+    ours = [each["text"] for each in objects(blocks) if each.get("type") == "mrkdwn"]
+    for text in (message.text, *ours):
+        assert not re.search("[<>&]", bare(text))
+    shown = [each["text"] for each in objects(blocks) if isinstance(each.get("text"), str)]
+    assert all(shown)
+
+
+@many
+@given(JOBS)
+def test_slack_takes_any_card_and_it_pings_nobody_else(job: Job) -> None:
+    message = card(job, FACES[job.kind])
+    check(message)
+    check(elsewhere(message, job))
+
+
+@many
+@given(JOBS)
+def test_slack_takes_any_reply_and_it_pings_who_asked_once(job: Job) -> None:
+    message = reply(job, FACES[job.kind])
+    check(message)
+    check(elsewhere(message, job))
+    assert message.text.count(f"<@{ANA}>") == 1
+    assert mrkdwn.pings(message.text, message.drawn()) == {ANA}
+
+
+@many
+@given(JOBS, st.none() | SNAPSHOTS, PEOPLE)
+def test_slack_takes_any_status(job: Job, snapshot: Snapshot | None, unread: str) -> None:
+    check(_status(FACES[job.kind], job, snapshot, ANA, unread))
+
+
+@many
+@given(SNAPSHOTS)
+def test_slack_takes_the_status_of_what_is_nobodys(snapshot: Snapshot) -> None:
+    check(_status(FACE, None, snapshot, BEN))
+
+
+@many
+@given(JOBS)
+def test_a_card_asks_for_decisions_only_while_there_is_something_to_decide(job: Job) -> None:
+    offered = {each["action_id"] for each in buttons(card(job, FACES[job.kind])).values()}
+    assert not (job.state.ended and offered & DECISIONS)
+    assert (offered >= {HAVE_ID, CREATE_AGAIN, GIVE_UP}) == (
+        job.state is State.UNCONFIRMED and job.asked > 0
+    )
+    assert (CHECK_AGAIN in offered) == (job.state is State.OVERDUE)
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_link_is_shown_only_when_the_video_is_ready(state: State) -> None:
+    job = going(state, snapshot=replace(READY, verdict=Verdict.GOING), failure=Failure.BROKEN)
+    said = [card(job, FACE), reply(job, FACE)]
+    for message in said:
+        shown = message.text + json.dumps(message.drawn())
+        assert (WATCH in shown) == (state is State.SUCCEEDED)
+        assert (FILE in shown) == (state is State.SUCCEEDED)
+
+
+def test_what_is_shown_of_a_script_to_others_is_nothing() -> None:
+    message = _status(FACE, succeeded(params={**JOB.params, "script": "My secret"}), None, BEN)
+    assert "Hello, world." not in message.text + json.dumps(message.drawn())
+    assert "My secret" not in message.text + json.dumps(message.drawn())
+
+
+@pytest.mark.parametrize("words", [each for each in NASTY if each.strip(" \n\t")])
+async def test_any_words_go_through_the_form_the_card_the_reply_and_the_list(
+    world: World, words: str
+) -> None:
+    values = {"script": words[:3000], "video_name": words[:100]}
+    card = await world.asks(world.ana, values)
+    await world.passes(minutes=5)
+    [reply] = world.replies(card)
+    assert world.now(card).pings == reply.pings == {world.ana.user.id}
+    await world.opens_form(world.ana, words[:2900])
+    listed = await world.ana.command("/video", "list")
+    assert listed.message is not None
+    assert listed.message.pings == frozenset()
+    await world.ana.command("/video", "status 1")
+    await world.settles()
+    assert world.creates() == 1
+
+
+async def test_a_failed_job_with_any_words_comes_back_into_the_form(world: World) -> None:
+    world.service.key_revoked = True
+    values = {"script": "&" * 3000, "video_name": "<!channel>"}
+    card = await world.asks(world.ana, values)
+    answer = await world.ana.click(world.now(card), "Edit and retry")
+    assert answer.ok
+    assert world.ana.modal is not None
+    typed = world.ana.modal.view.values
+    assert typed["script"]["script"]["value"] == "&" * 3000
+    assert typed["video_name"]["video_name"]["value"] == "<!channel>"
+    assert typed["replica_id"]["video_replica"]["selected_option"]["value"] == REPLICA
+
+
+# The bricks
+
+
+@given(st.text(), st.integers(0, 30))
+def test_a_cut_text_fits_and_begins_as_the_whole(text: str, limit: int) -> None:
+    short = cut(text, limit)
+    assert len(short) <= limit
+    assert short == text or text.startswith(short.removesuffix("…"))
+
+
+@given(st.text("&<>ab ") | st.text(), st.integers(0, 30))
+def test_an_escaped_text_fits_and_keeps_its_entities_whole(text: str, limit: int) -> None:
+    safe = escaped(text, limit)
+    assert len(safe) <= limit
+    assert not re.search("[<>&]", bare(safe))
+    shown = html.unescape(safe)
+    assert shown == text or text.startswith(shown.removesuffix("…"))
+
+
+def test_a_very_long_text_is_cut_at_once_even_where_nothing_of_it_fits() -> None:
+    assert escaped("&" * 1_000_000, 100) == "&amp;" * 19 + "…"
+    assert escaped("&", 4) == "…"
+    assert escaped("&", 0) == escaped("&", -20) == ""
+
+
+def test_joined_parts_are_whole_or_not_there() -> None:
+    assert joined(["one", "", "three"]) == "one\nthree"
+    assert joined(["a" * TEXT, "b"]) == "a" * TEXT
+    assert joined(["12345", "too long", "67"], 8, by=" ") == "12345 67"
+
+
+@many
+@given(LINKS)
+def test_a_link_of_the_service_is_a_plain_link_or_none(url: str) -> None:
+    safe = link(url)
+    assert safe is None or re.fullmatch(r"https?://[\w.-]+(:\d+)?[/?#][!-;=?-{}~]*", safe, re.ASCII)
+
+
+def test_a_link_in_a_text_is_escaped_like_all_else() -> None:
+    assert anchor("https://a.example/?a=1&lt;=2", "Watch") == (
+        "<https://a.example/?a=1&amp;lt;=2|Watch>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://watch.example/v1?a=1&b=2#t", "https://watch.example/v1?a=1&b=2#t"),
+        ("http://127.0.0.1:8080/v1", "http://127.0.0.1:8080/v1"),
+        ("https://a.example/a b|c", "https://a.example/a%20b%7Cc"),
+        ("https://é.example/", "https://xn--9ca.example/"),
+        ("", None),
+        ("watch.example/v1", None),
+        ("ftp://a.example/", None),
+        ("https://user@a.example/", None),
+        ("https://<!channel>/", None),
+    ],
+)
+def test_a_link_is_shown_as_it_is_where_it_can_be(url: str, shown: str | None) -> None:
+    assert link(url) == shown
+
+
+def test_the_first_line_is_the_first_that_says_something() -> None:
+    assert one_line("\n \n  Hello,   world. \nBye.") == "Hello, world."
+    assert one_line(" \n ") == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "1 second"),
+        (40, "40 seconds"),
+        (89, "89 seconds"),
+        (90, "2 minutes"),
+        (5399, "90 minutes"),
+        (5400, "2 hours"),
+        (36 * 3600, "2 days"),
+        (400 * 86400, "400 days"),
+    ],
+)
+def test_a_duration_is_told_in_words(seconds: int, words: str) -> None:
+    assert span(timedelta(seconds=seconds)) == words
+
+
+def test_150_words_take_a_minute_to_speak() -> None:
+    assert spoken("word " * 150) == "60 seconds"
+    assert spoken("word " * 750) == "5 minutes"

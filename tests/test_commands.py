@@ -1,0 +1,376 @@
+"""What can be typed after the command, and the buttons of cards and replies."""
+
+from datetime import timedelta
+
+import pytest
+
+from bot.sandbox.driver import ClientRefusal, Person
+from bot.sandbox.faults import Answer, Reset
+from bot.sandbox.video_service import CallbackPlan, Fate
+from bot.sandbox.workspace import Message
+from tests.world import REPLICA, World
+
+
+async def _says(person: Person, text: str) -> Message:
+    """Type the command and return what it says to the person at once."""
+    answer = await person.command("/video", text)
+    assert answer.message is not None
+    assert answer.message.visible_to == person.user.id
+    return answer.message
+
+
+async def _status(world: World, person: Person, wanted: str) -> str:
+    """Ask for a status and return what the person is told in the end."""
+    before = len(world.whispers(person))
+    answer = await person.command("/video", f"status {wanted}")
+    assert answer.ok
+    await world.settles()
+    [told] = world.whispers(person)[before:]
+    return told
+
+
+def _number(card: Message) -> str:
+    return card.text.partition("No. ")[2].split(".")[0]
+
+
+# ── Help and list ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("text", ["help", "  help "])
+async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
+    told = await _says(world.ana, text)
+
+    for command in ("/video`", "/video list`", "/video status`", "/video help`"):
+        assert command in told.text
+    assert not world.posts()
+
+
+async def test_the_list_of_somebody_who_asked_for_nothing_says_how_to_begin(world: World) -> None:
+    await world.asks(world.ben)
+
+    told = await _says(world.ana, "list")
+
+    assert "not asked for a video yet" in told.text
+
+
+async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world: World) -> None:
+    world.service.next_video(Fate(), Fate(end="error", reason="No."), Fate(end="never"))
+    for name in ("First", "Second", "Third"):
+        await world.asks(world.ana, {"video_name": f"{name} <b>"})
+        await world.passes(minutes=5)
+    await world.asks(world.ben, {"video_name": "Not mine"})
+    told = await _says(world.ana, "list")
+
+    lines = told.text.splitlines()[1:]
+    assert [line.split(" · ")[:2] for line in lines] == [
+        ["• In the making", "Third &lt;b&gt;"],
+        ["• Failed", "Second &lt;b&gt;"],
+        ["• Ready", "First &lt;b&gt;"],
+    ]
+    assert ["/watch/" in line for line in lines] == [False, False, True]
+    assert "Not mine" not in str(told)
+
+
+@pytest.mark.parametrize(
+    "text", ["list of things to do", "help is on its way", "status", "status of the project"]
+)
+async def test_a_sentence_that_begins_like_a_command_is_a_script(world: World, text: str) -> None:
+    form = await world.opens_form(world.ana, text)
+
+    assert form.values["script"] == text
+
+
+# ── Status ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_status_of_my_video_is_what_the_service_says_now(world: World) -> None:
+    card = await world.asks(world.ana)
+    [video_id] = world.service.videos
+    await world.passes(seconds=15)
+
+    for wanted in (_number(card), f"`{_number(card)}`", video_id):
+        told = await _status(world, world.ana, wanted)
+        assert "in the making" in told
+        assert "generating" in told
+        assert video_id in told
+        assert "Script: Hello, world." in told
+        assert "/watch/" not in told, "the link is there already, and leads nowhere yet"
+
+    await world.passes(minutes=5)
+    told = await _status(world, world.ana, video_id)
+    assert "Video service says: ready" in told
+    assert f"/watch/{video_id}" in told
+    assert len(world.posts()) == 2
+
+
+async def test_asking_for_the_status_of_a_video_that_just_got_ready_brings_the_answer(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.bot_runs(callbacks=False):
+        card = await world.asks(world.ana)
+        [video_id] = world.service.videos
+        await world.passes(seconds=45)
+        world.service.finish(video_id)
+        await _status(world, world.ben, _number(card))
+        await world.settles()
+
+    assert len(world.replies(card)) == 1
+
+
+async def test_others_see_the_state_and_the_link_but_not_the_script(world: World) -> None:
+    card = await world.asks(world.ana, {"video_name": "Greeting"})
+    await world.passes(minutes=5)
+
+    told = await _status(world, world.ben, _number(card))
+
+    assert "/watch/" in told
+    assert "Greeting" in told
+    assert "Hello, world." not in str(world.slack.ephemerals("ben", "studio"))
+
+
+async def test_the_status_of_a_failed_video_says_why(world: World) -> None:
+    world.service.faults.next("create_video", Answer(422, {"error": "Bad <words>"}))
+    card = await world.asks(world.ana)
+
+    told = await _status(world, world.ana, _number(card))
+
+    assert "failed" in told
+    assert "Bad &lt;words&gt;" in told
+
+
+async def test_the_status_of_a_video_made_elsewhere_is_what_the_service_says(
+    world: World,
+) -> None:
+    async with world.slack.session.post(
+        f"{world.service.url}/v2/videos",
+        json={"script": "Made by hand.", "replica_id": REPLICA},
+        headers={"x-api-key": "sandbox-key"},
+    ) as answer:
+        made = str((await answer.json())["video_id"])
+    await world.passes(minutes=5)
+
+    told = await _status(world, world.ana, made)
+
+    assert "ready" in told
+    assert "Made by hand." in told
+    assert not world.posts()
+
+
+@pytest.mark.parametrize("code", [400, 404])
+async def test_an_id_that_nobody_knows_is_told_with_the_services_words(
+    world: World, code: int
+) -> None:
+    world.service.unknown_id_status = code
+
+    told = await _status(world, world.ana, "v-<nobody>")
+
+    assert "v-&lt;nobody&gt;" in told
+    assert "Invalid video_id" in told
+    assert "/video list" in told
+
+
+@pytest.mark.parametrize("wanted", ["..", "../replicas/x", "%2e%2e", "`#`", "x" * 200])
+async def test_an_odd_id_never_reaches_anything_else(world: World, wanted: str) -> None:
+    await _status(world, world.ana, wanted)
+
+    assert not world.asked("read_replica")
+
+
+async def test_while_the_service_is_down_status_says_what_was_known_last(world: World) -> None:
+    card = await world.asks(world.ana)
+    await world.passes(seconds=15)
+    world.service.down = True
+
+    told = await _status(world, world.ana, _number(card))
+    assert "in the making" in told
+    assert "Could not be read just now" in told
+
+    told = await _status(world, world.ana, "somewhere-else")
+    assert "could not be asked" in told
+    assert "<html>" not in told
+
+
+# ── Buttons ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def _fails(world: World) -> Message:
+    """Have a video of Ana's fail that had everything filled in, and return its closing reply."""
+    world.service.next_video(Fate(end="error", reason="Too dark."))
+    form = await world.opens_form(world.ana, "A secret script.")
+    await form.choose("background", "background_url")
+    values = {"replica_id": REPLICA, "video_name": "Kept", "where": "lobby"}
+    await form.submit(values | {"background_url": "https://example.com/secret"})
+    await world.passes(minutes=5)
+    [card] = world.slack.messages("lobby")
+    [reply] = world.replies(card)
+    return reply
+
+
+async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: World) -> None:
+    reply = await _fails(world)
+
+    await world.ana.click(reply, "Edit and retry")
+
+    form = world.ana.modal
+    assert form is not None
+    assert form.values == {
+        "replica_id": REPLICA,
+        "script": "A secret script.",
+        "video_name": "Kept",
+        "background": "background_url",
+        "background_url": "https://example.com/secret",
+        "where": world.slack.channel("lobby").id,
+    }
+    await form.submit({"script": "A brighter script."})
+    assert not form.is_open
+    await world.passes(minutes=5)
+    assert [video.script for video in world.service.videos.values()] == [
+        "A secret script.",
+        "A brighter script.",
+    ]
+    first, second = world.slack.messages("lobby")
+    assert len(world.replies(first)) == len(world.replies(second)) == 1
+
+
+async def test_the_card_of_a_failed_video_can_be_retried_too(world: World) -> None:
+    reply = await _fails(world)
+    card = world.slack.find(reply.channel, reply.thread_ts or "")
+    assert card is not None
+
+    await world.ana.click(card, "Edit and retry")
+
+    assert world.ana.modal is not None
+
+
+async def test_what_somebody_typed_is_not_shown_to_an_admin_who_retries(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.bot_runs(ADMIN_USERS=world.ben.user.id):
+        reply = await _fails(world)
+        await world.ben.click(reply, "Edit and retry")
+
+    form = world.ben.modal
+    assert form is not None
+    assert form.values["replica_id"] == REPLICA
+    assert form.values["script"] is None
+    assert "secret" not in str(form.view.body)
+
+
+async def test_other_peoples_buttons_do_nothing_and_say_so_kindly(world: World) -> None:
+    reply = await _fails(world)
+    posted = world.posts()
+
+    await world.ben.click(reply, "Edit and retry")
+    await world.settles()
+
+    [told] = world.whispers(world.ben, "lobby")
+    assert f"<@{world.ana.user.id}>'s" in told
+    assert world.ben.modal is None
+    assert not world.whispers(world.ana, "lobby")
+    assert world.posts() == posted
+
+
+@pytest.mark.parametrize("button", ["I have its id", "Create again (may cost twice)", "Give up"])
+async def test_only_who_asked_decides_about_an_unclear_video(world: World, button: str) -> None:
+    world.service.faults.next("create_video", Reset())
+    card = await world.asks(world.ana)
+    await world.passes(minutes=16)
+    asking = world.now(card)
+
+    await world.ben.click(asking, button)
+    await world.settles()
+
+    [told] = world.whispers(world.ben)
+    assert "only they and admins" in told
+    assert world.ben.modal is None
+    assert world.now(card) == asking
+    assert world.posts() == [asking]
+    assert len(world.asked("create_video")) == 1
+
+
+async def test_an_admin_may_press_every_button(quiet_world: World) -> None:
+    world = quiet_world
+    world.service.faults.next("create_video", Reset())
+    async with world.bot_runs(ADMIN_USERS=world.ben.user.id):
+        card = await world.asks(world.ana)
+        await world.passes(minutes=16)
+        await world.ben.click(world.now(card), "Give up")
+        await world.settles()
+
+    [reply] = world.replies(card)
+    assert reply.pings == {world.ana.user.id}
+    assert not world.whispers(world.ben)
+
+
+@pytest.mark.parametrize("button", ["I have its id", "Create again (may cost twice)", "Give up"])
+async def test_a_question_that_was_settled_meanwhile_is_told_to_whoever_still_sees_it(
+    world: World, button: str
+) -> None:
+    world.service.callback_plan = CallbackPlan(after=timedelta(minutes=20))
+    world.service.faults.next("create_video", Reset(done=True))
+    card = await world.asks(world.ana)
+    await world.passes(minutes=16)
+    stale = world.now(card)
+    asked_before = len(world.whispers(world.ana))
+    await world.passes(minutes=10)
+    settled = world.posts()
+    assert len(settled) == 2
+
+    await world.ana.click(stale, button)
+    await world.passes(minutes=5)
+
+    [told] = world.whispers(world.ana)[asked_before:]
+    assert "settled meanwhile" in told
+    assert world.posts() == settled
+    assert world.ana.modal is None
+    assert len(world.asked("create_video")) == 1
+
+
+async def test_check_again_on_an_old_screen_says_that_it_is_settled(world: World) -> None:
+    world.service.next_video(Fate(end="never"))
+    card = await world.asks(world.ana)
+    await world.passes(hours=4)
+    stale = world.now(card)
+    [video_id] = world.service.videos
+    world.service.finish(video_id)
+    await world.passes(hours=1)
+    settled = world.posts()
+    reads = len(world.asked("read_video"))
+
+    await world.ana.click(stale, "Check again")
+    await world.settles()
+
+    [told] = world.whispers(world.ana)
+    assert "settled meanwhile" in told
+    assert len(world.asked("read_video")) == reads
+    assert world.posts() == settled
+    with pytest.raises(ClientRefusal):
+        await world.ana.click(world.now(card), "Check again")
+
+
+async def test_buttons_with_a_link_are_answered_and_change_nothing(world: World) -> None:
+    card = await world.asks(world.ana)
+    await world.passes(minutes=5)
+    [reply] = world.replies(card)
+    posted = world.posts()
+
+    answer = await world.ben.click(reply, "Watch")
+    await world.settles()
+
+    assert answer.ok
+    assert world.posts() == posted
+    assert not world.whispers(world.ben)
+
+
+async def test_a_retry_whose_form_cannot_open_is_told_kindly(world: World) -> None:
+    reply = await _fails(world)
+    late = {"ok": False, "error": "expired_trigger_id"}
+    world.slack.faults.next("views.open", Answer(200, late))
+
+    await world.ana.click(reply, "Edit and retry")
+    await world.settles()
+
+    [told] = world.whispers(world.ana, "lobby")
+    assert "once more?" in told

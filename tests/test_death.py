@@ -1,0 +1,405 @@
+"""The bot dies at any moment and is started again: nothing is lost, nothing is done twice."""
+
+import asyncio
+import multiprocessing
+import sqlite3
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from bot import database
+from bot.sandbox.driver import TROUBLE
+from bot.sandbox.faults import Hang
+from bot.sandbox.video_service import CallbackPlan
+from bot.sandbox.workspace import Message
+from tests.processes import LiveWorld
+
+
+@pytest.fixture
+async def live(tmp_path: Path) -> AsyncIterator[LiveWorld]:
+    async with LiveWorld(tmp_path).runs() as live:
+        yield live
+
+
+@pytest.fixture
+async def polling(tmp_path: Path) -> AsyncIterator[LiveWorld]:
+    """A world in which the service cannot reach the bot."""
+    world = LiveWorld(tmp_path)
+    world.callbacks = False
+    async with world.runs() as live:
+        yield live
+
+
+def first_let_it_be_made(live: LiveWorld, *moments: str) -> None:
+    """At these moments wait until the video's id is stored: a create call is not to be cut off."""
+
+    async def wait(moment: str, _: str) -> None:
+        if moment in moments:
+            await live.until(lambda: "before read" in live.moments)
+
+    live.watcher = wait
+
+
+async def told_once(live: LiveWorld, word: str = "Ready") -> Message:
+    """Wait for the end; return the closing reply, which is the only other post beside the card."""
+    await live.until(lambda: live.says(word) and live.replies())
+    await live.rests()
+    [reply] = live.replies()
+    assert reply.pings == {live.ana.user.id}
+    assert live.posts() == 2
+    return reply
+
+
+# ── The life of a video, cut off ──────────────────────────────────────────────────────────────
+
+STEPS = ["card", "edit", "read", "last read", "last edit", "reply"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("phase", ["before", "after"])
+async def test_a_video_is_told_once_wherever_the_bot_dies(
+    phase: str, step: str, live: LiveWorld
+) -> None:
+    live.deadly = f"{phase} {step}"
+    first_let_it_be_made(live, "before card", "after card")
+    await live.asks()
+    await live.restarts()
+    reply = await told_once(live)
+    assert "Hello, world." in reply.text
+    assert live.creates() == 1
+
+
+@pytest.mark.parametrize("step", ["read", "last read"])
+@pytest.mark.parametrize("phase", ["before", "after"])
+async def test_polling_alone_goes_on_where_a_dead_bot_left_off(
+    phase: str, step: str, polling: LiveWorld
+) -> None:
+    polling.deadly = f"{phase} {step}"
+    await polling.asks()
+    await polling.restarts()
+    await told_once(polling)
+    assert polling.service.callbacks == []
+    assert polling.creates() == 1
+
+
+@pytest.mark.parametrize("step", ["last read", "last edit", "reply"])
+@pytest.mark.parametrize("phase", ["before", "after"])
+async def test_a_failure_is_told_once_wherever_the_bot_dies(
+    phase: str, step: str, live: LiveWorld
+) -> None:
+    live.end_video = partial(live.service.fail, reason="The face is hidden")
+    live.deadly = f"{phase} {step}"
+    await live.asks()
+    await live.restarts()
+    reply = await told_once(live, "Failed")
+    assert "The face is hidden" in reply.text
+    assert live.creates() == 1
+
+
+@pytest.mark.parametrize("post", ["card", "reply"])
+@pytest.mark.parametrize("phase", ["before", "after"])
+async def test_a_bot_that_dies_again_while_it_looks_for_its_post_posts_it_once(
+    phase: str, post: str, live: LiveWorld
+) -> None:
+    live.deadly = f"after {post}"
+    first_let_it_be_made(live, "after card")
+    await live.asks()
+    await live.until(lambda: not live.deadly)
+    live.deadly = f"{phase} search"
+    await live.starts()
+    await live.restarts()
+    await told_once(live)
+
+
+# ── A create call that was cut off ────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("phase", ["before", "after"])
+async def test_a_create_call_that_was_cut_off_is_asked_about_and_never_sent_again_by_itself(
+    phase: str, polling: LiveWorld
+) -> None:
+    polling.deadly = f"{phase} create"
+    await polling.asks()
+    await polling.restarts()
+    await polling.until(lambda: polling.says("Your answer is needed"))
+    assert polling.moments.count("before create") == 1
+    assert await polling.bot.stops() == 0
+    assert polling.posts() == 1
+
+
+async def test_a_create_call_that_never_arrived_is_sent_again_when_the_person_says_so(
+    polling: LiveWorld,
+) -> None:
+    polling.deadly = "before create"
+    await polling.asks()
+    await polling.restarts()
+    await polling.until(lambda: polling.says("Your answer is needed"))
+    card = polling.card()
+    assert card is not None
+    await polling.ana.click(card, "Create again (may cost twice)")
+    await told_once(polling)
+    assert polling.creates() == 1
+
+
+async def test_a_create_call_whose_answer_died_with_the_bot_goes_on_with_the_id_from_the_person(
+    polling: LiveWorld,
+) -> None:
+    polling.deadly = "after create"
+    await polling.asks()
+    await polling.restarts()
+    await polling.until(lambda: polling.says("Your answer is needed"))
+    card, [video_id] = polling.card(), polling.service.videos
+    assert card is not None
+    await polling.ana.click(card, "I have its id")
+    assert polling.ana.modal is not None
+    await polling.ana.modal.submit({"remote_id": video_id})
+    await told_once(polling)
+    assert polling.creates() == 1
+
+
+async def test_a_callback_heals_a_create_call_whose_answer_died_with_the_bot(
+    live: LiveWorld,
+) -> None:
+    live.deadly = "after create"
+    await live.asks()
+    await live.restarts()
+    await live.until(lambda: live.says("Checking"))
+    [video_id] = live.service.videos
+    live.service.finish(video_id)
+    await told_once(live)
+    assert live.creates() == 1
+
+
+async def test_a_callback_that_came_before_the_answer_heals_what_died_with_the_bot(
+    live: LiveWorld,
+) -> None:
+    live.service.callback_plan = CallbackPlan(early=True)
+    live.deadly = "after create"
+    await live.asks()
+    await live.restarts()
+    await told_once(live)
+    assert live.creates() == 1
+    assert len(live.service.callbacks) == 1
+
+
+# ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
+
+
+def reads_first_after(live: LiveWorld, wait: timedelta) -> None:
+    patience = replace(live.timings.minutes, first=wait, longest=wait)
+    live.timings = replace(live.timings, minutes=patience)
+
+
+@pytest.fixture
+async def rarely_reading(tmp_path: Path) -> AsyncIterator[LiveWorld]:
+    """A world in which only a callback has a video read soon."""
+    world = LiveWorld(tmp_path)
+    reads_first_after(world, timedelta(minutes=30))
+    async with world.runs() as live:
+        yield live
+
+
+async def test_a_callback_that_was_answered_is_not_forgotten_with_the_bot(
+    rarely_reading: LiveWorld,
+) -> None:
+    live = rarely_reading
+    live.deadly = "after callback"
+    await live.asks()
+    await live.until(lambda: live.says("In the making"))
+    [video_id] = live.service.videos
+    live.service.finish(video_id)
+    await live.restarts()
+    await told_once(live)
+
+
+async def test_a_callback_that_meets_a_dead_bot_is_made_up_for_by_polling(
+    tmp_path: Path,
+) -> None:
+    world = LiveWorld(tmp_path)
+    reads_first_after(world, timedelta(milliseconds=400))
+    async with world.runs() as live:
+        live.deadly = "before callback"
+        await live.asks()
+        await live.until(lambda: live.says("In the making"))
+        [video_id] = live.service.videos
+        live.service.finish(video_id)
+        await live.restarts()
+        await told_once(live)
+        assert [callback.status for callback in live.service.callbacks] == [503]
+
+
+# ── A form that was sent off ──────────────────────────────────────────────────────────────────
+
+
+async def test_a_form_that_closed_is_a_job_even_if_the_bot_dies_the_next_moment(
+    live: LiveWorld,
+) -> None:
+    form = await live.asks()
+    assert await live.bot.dies() < 0
+    assert not form.is_open
+    await live.starts()
+    await live.until(lambda: live.card() is not None)
+
+
+@pytest.mark.parametrize("phase", ["before", "after"])
+async def test_a_form_without_an_answer_is_sent_again_and_makes_one_video(
+    phase: str, live: LiveWorld
+) -> None:
+    live.deadly = f"{phase} submission"
+    first_let_it_be_made(live, "after submission")
+    form = await live.asks()
+    assert form.notice == TROUBLE
+    await live.restarts()
+    await form.submit()
+    assert not form.is_open
+    await told_once(live)
+    assert live.creates() == 1
+
+
+# ── Many at once ──────────────────────────────────────────────────────────────────────────────
+
+TEN = {
+    "Words of the first.": "before card",
+    "Words of the second.": "after card",
+    "Words of the third.": "before create",
+    "Words of the fourth.": "after create",
+    "Words of the fifth.": "before read",
+    "Words of the sixth.": "before last read",
+    "Words of the seventh.": "after last read",
+    "Words of the eighth.": "before last edit",
+    "Words of the ninth.": "before reply",
+    "Words of the tenth.": "after reply",
+}
+
+
+async def test_ten_videos_that_the_bot_dies_with_at_ten_steps_all_end(live: LiveWorld) -> None:
+    held: set[str] = set()
+    dead = asyncio.Event()
+
+    async def hold(moment: str, about: str) -> None:
+        for script, its in TEN.items():
+            if its == moment and script in about and not dead.is_set():
+                held.add(script)
+                await dead.wait()
+                raise web.HTTPServiceUnavailable
+
+    live.watcher = hold
+    for script in TEN:
+        await live.asks(script)
+    await live.until(lambda: held == TEN.keys())
+    await live.bot.dies()
+    dead.set()
+    unknown, *known = sorted(TEN, key=lambda script: TEN[script] != "before create")
+    [cut_off] = [v for v in live.service.videos.values() if TEN[v.script] == "after create"]
+
+    await live.starts()
+    live.service.finish(cut_off.video_id)
+    await live.until(lambda: all(live.says("Ready", each) and live.replies(each) for each in known))
+    await live.until(lambda: live.says("Checking", unknown))
+
+    assert await live.bot.stops() == 0
+    assert live.replies(unknown) == []
+    assert [live.creates(script) for script in TEN] == [int(s != unknown) for s in TEN]
+    assert [len(live.replies(script)) for script in known] == [1] * 9
+    assert live.posts() == 10 + 9
+
+
+# ── Ending in good order ──────────────────────────────────────────────────────────────────────
+
+
+async def test_being_asked_to_end_waits_for_nobody_for_long_and_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    loop = asyncio.get_running_loop()
+    world = LiveWorld(tmp_path)
+    world.timings = replace(world.timings, stop=timedelta(seconds=2.5))
+    async with world.runs() as live:
+        live.service.faults.next("create_video", Hang(done=True))
+        live.slack.faults.next("chat.postMessage", Hang(done=True))
+        await live.asks()
+        await live.until(lambda: {"after card", "after create"} <= set(live.moments))
+        half_sent = await half_a_request(live)
+        begun = loop.time()
+        assert await live.bot.stops() == 0
+        # The work in hand gets its time while a request that is being answered has three seconds.
+        assert 3 <= loop.time() - begun < 4.5
+        half_sent.close()
+
+        await live.starts()
+        await live.until(lambda: live.says("Checking"))
+        [video_id] = live.service.videos
+        live.service.finish(video_id)
+        await told_once(live)
+        assert live.creates() == 1
+
+
+async def half_a_request(live: LiveWorld) -> asyncio.StreamWriter:
+    """Send the bot a request that never comes to its end."""
+    _, writer = await asyncio.open_connection("127.0.0.1", live.port)
+    writer.write(b"POST /slack/events HTTP/1.1\r\nHost: bot\r\nContent-Length: 100\r\n\r\nhalf")
+    await writer.drain()
+    return writer
+
+
+# ── The database ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_second_bot_on_a_database_says_so_and_ends_and_the_first_goes_on(
+    live: LiveWorld,
+) -> None:
+    second = live.begins()
+    assert "in use by another process: only one bot may run on a database" in await second.says()
+    assert await second.ends() == 1
+    await live.asks()
+    await told_once(live)
+
+
+async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(
+    live: LiveWorld,
+) -> None:
+    assert await live.bot.stops() == 0
+    with sqlite3.connect(live.database) as db:
+        db.execute("INSERT INTO migrations VALUES ('9999_from_tomorrow')")
+    db.close()
+    before = live.database.read_bytes()
+    live.bot = live.begins()
+    told = await live.bot.says()
+    assert "made by a newer version (it has 9999_from_tomorrow): install that version" in told
+    assert await live.bot.ends() == 1
+    assert live.database.read_bytes() == before
+
+
+def migrate_halfway(path: Path, tells: Connection) -> None:
+    """Begin a migration as the bot does, get into its middle, and hang there."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY)")
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("CREATE TABLE jobs (half TEXT)")
+    for name in database._MIGRATIONS.glob("*.sql"):
+        db.execute("INSERT INTO migrations VALUES (?)", (name.stem,))
+    tells.send("halfway")
+    tells.recv()
+
+
+async def test_a_migration_that_was_cut_off_is_done_again_from_its_beginning(
+    tmp_path: Path,
+) -> None:
+    world = LiveWorld(tmp_path)
+    context = multiprocessing.get_context("forkserver")
+    here, there = context.Pipe()
+    child = context.Process(target=migrate_halfway, args=(world.database, there))
+    child.start()
+    there.close()
+    assert await asyncio.to_thread(here.recv) == "halfway"
+    child.kill()
+    await asyncio.to_thread(child.join)
+    async with world.runs() as live:
+        await live.asks()
+        await told_once(live)

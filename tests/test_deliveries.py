@@ -1,0 +1,438 @@
+"""Every message arrives, once, whatever Slack answers."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from bot.model import Timings
+from bot.sandbox.faults import Answer, Fault, Reset
+from bot.sandbox.workspace import Message
+from tests.world import REPLICA, World
+
+HISTORY = {"channels:history", "groups:history", "im:history"}
+LOST: list[Fault] = [
+    Reset(done=True),
+    Answer(503, "<html>Bad gateway</html>", done=True),
+    Answer(200, {"ok": False, "error": "internal_error"}, done=True),
+    Answer(200, "{", done=True),
+]
+NOT_DONE: list[Fault] = [
+    Reset(),
+    Answer(500, "<html>Oops</html>"),
+    Answer(200, {"ok": False, "error": "fatal_error"}),
+]
+
+
+def _refusal(code: str) -> Answer:
+    return Answer(200, {"ok": False, "error": code})
+
+
+async def _submits(world: World, channel: str = "studio") -> None:
+    form = await world.opens_form(world.ana, channel=channel)
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    assert not form.is_open
+    await world.settles()
+
+
+def _card_and_reply(world: World, channel: str = "studio") -> tuple[Message, Message]:
+    """Return the two messages that one video is allowed to make."""
+    [card] = world.slack.messages(channel)
+    [reply] = world.replies(card)
+    assert world.posts() == [card, reply]
+    assert "Ready" in card.text
+    assert "is ready" in reply.text
+    return card, reply
+
+
+# ── Answers that are lost ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("fault", LOST + NOT_DONE)
+async def test_a_card_whose_posting_got_no_answer_is_looked_for_before_it_is_posted_again(
+    world: World, fault: Fault
+) -> None:
+    world.slack.faults.next("chat.postMessage", fault)
+    await _submits(world)
+    await world.passes(seconds=29)
+    assert len(world.calls("chat.postMessage")) == 1, "it waits before it looks"
+
+    await world.passes(minutes=5)
+
+    _card_and_reply(world)
+
+
+@pytest.mark.parametrize("fault", NOT_DONE)
+async def test_without_the_history_scopes_a_card_that_did_not_arrive_is_posted_after_a_wait(
+    world: World, fault: Fault
+) -> None:
+    world.slack.scopes -= HISTORY
+    world.slack.faults.next("chat.postMessage", fault)
+    await _submits(world)
+    await world.passes(seconds=29)
+    assert not world.posts()
+
+    await world.passes(minutes=5)
+
+    _card_and_reply(world)
+
+
+async def test_without_the_history_scopes_a_card_whose_answer_was_lost_is_posted_again(
+    world: World,
+) -> None:
+    world.slack.scopes -= HISTORY
+    world.slack.faults.next("chat.postMessage", Reset(done=True))
+    await _submits(world)
+    await world.passes(seconds=29)
+    assert len(world.posts()) == 1
+
+    await world.passes(minutes=5)
+
+    first, second = world.slack.messages("studio")
+    assert not world.replies(first)
+    assert len(world.replies(second)) == 1
+    assert "Ready" in second.text
+
+
+@pytest.mark.parametrize("fault", LOST + NOT_DONE)
+async def test_a_reply_whose_posting_got_no_answer_is_there_once(
+    world: World, fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _submits(world)
+    world.slack.faults.next("chat.postMessage", fault)
+
+    await world.passes(minutes=5)
+
+    _card_and_reply(world)
+    assert "a step failed" not in caplog.messages, "nothing came that nobody foresaw"
+
+
+async def test_a_lost_message_is_found_among_many_others(world: World) -> None:
+    world.slack.faults.next("chat.postMessage", Reset(done=True))
+    await _submits(world)
+    for number in range(450):
+        world.ben.say(f"Message {number}")
+
+    await world.passes(minutes=5)
+
+    assert len(world.posts()) == 2
+    assert len(world.calls("conversations.history")) == 3
+
+
+async def test_somebody_elses_message_is_not_taken_for_the_lost_one(world: World) -> None:
+    other = await world.asks(world.ben, {"script": "Hello."})
+    world.slack.faults.next("chat.postMessage", Reset())
+    await _submits(world)
+
+    await world.passes(minutes=5)
+
+    cards = world.slack.messages("studio")
+    assert [len(world.replies(card)) for card in cards] == [1, 1]
+    assert cards[0].ts == other.ts
+
+
+async def test_looking_for_a_message_is_tried_again_while_slack_is_down(world: World) -> None:
+    world.slack.faults.next("chat.postMessage", Reset(done=True))
+    world.slack.faults.next("conversations.history", Reset(), Answer(503, "<html>Down</html>"))
+    await _submits(world)
+
+    await world.passes(minutes=5)
+
+    _card_and_reply(world)
+
+
+async def test_a_message_that_cannot_be_looked_for_while_the_token_is_revoked_is_not_doubled(
+    world: World,
+) -> None:
+    world.slack.faults.next("chat.postMessage", Reset(done=True))
+    await _submits(world)
+    world.slack.auth_error = "token_revoked"
+    await world.passes(minutes=3)
+
+    world.slack.auth_error = None
+    await world.passes(minutes=5)
+
+    _card_and_reply(world)
+
+
+async def test_a_bot_that_ends_in_the_middle_of_a_post_finds_it_after_its_next_start(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.bot_runs():
+        world.slack.faults.next("chat.postMessage", Reset(done=True))
+        await _submits(world)
+    async with world.bot_runs():
+        await world.passes(minutes=5)
+
+    _card_and_reply(world)
+
+
+@pytest.mark.parametrize("message", [1, 2], ids=["card", "reply"])
+async def test_a_bot_that_is_cut_off_in_the_middle_of_a_post_does_not_post_twice(
+    quiet_world: World, message: int
+) -> None:
+    world = quiet_world
+    world.timings = Timings(jitter=0, stop=timedelta(0))
+    posted, never = asyncio.Event(), asyncio.Event()
+
+    async def hold_back(when: str, method: str, _: object) -> None:
+        if (when, method) == ("after", "chat.postMessage") and len(world.posts()) == message:
+            posted.set()
+            await never.wait()
+
+    async with world.bot_runs(callbacks=False):
+        form = await world.opens_form(world.ana)
+        if message == 1:
+            world.slack.on_request = hold_back
+        await form.submit({"replica_id": REPLICA, "script": "Hello."})
+        if message == 2:
+            await world.passes(seconds=5)
+            world.slack.on_request = hold_back
+            [video_id] = world.service.videos
+            world.service.finish(video_id)
+            world.clock.set(world.clock.now() + timedelta(seconds=10))
+        await posted.wait()
+    world.slack.on_request = None
+
+    async with world.bot_runs(callbacks=False):
+        await world.passes(minutes=5)
+
+    _card_and_reply(world)
+
+
+# ── Slack asks to wait ────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_post_that_slack_holds_back_waits_as_long_as_it_asks(world: World) -> None:
+    began = world.clock.now()
+    limit = Answer(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
+    world.slack.faults.next("chat.postMessage", limit)
+    await _submits(world)
+    await _submits(world)
+    await world.passes(seconds=19)
+    assert len(world.calls("chat.postMessage")) == 1, "the second knows of it"
+    await _submits(world, "lobby")
+    assert len(world.slack.messages("lobby")) == 1, "another channel is not held back"
+
+    await world.passes(minutes=5)
+
+    assert world.calls("chat.postMessage")[2].at - began == timedelta(seconds=20)
+    for card in [*world.slack.messages("studio"), *world.slack.messages("lobby")]:
+        assert len(world.replies(card)) == 1
+    assert len(world.posts()) == 6
+
+
+async def test_a_channel_with_more_posts_than_slack_takes_gets_all_of_them(world: World) -> None:
+    world.slack.rate_limits = True
+    for _ in range(12):
+        await _submits(world)
+
+    await world.passes(minutes=10)
+
+    cards = world.slack.messages("studio")
+    assert [len(world.replies(card)) for card in cards] == [1] * 12
+    assert len(world.posts()) == 24
+
+
+@pytest.mark.parametrize("code", ["ratelimited", "message_limit_exceeded"])
+async def test_a_limit_that_comes_as_a_success_is_waited_for_too(world: World, code: str) -> None:
+    world.slack.faults.next("chat.postMessage", _refusal(code), _refusal(code))
+    await _submits(world)
+
+    await world.passes(minutes=5)
+
+    _card_and_reply(world)
+
+
+async def test_a_clock_that_is_set_back_does_not_hold_messages_back_for_a_day(
+    world: World,
+) -> None:
+    limit = Answer(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
+    world.slack.faults.next("chat.postMessage", limit)
+    await _submits(world)
+    world.clock.set(world.clock.now() - timedelta(days=1))
+
+    await _submits(world)
+    await world.passes(minutes=5)
+
+    assert len(world.slack.messages("studio")) == 2
+
+
+# ── Slack refuses ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "code", ["is_archived", "channel_not_found", "not_in_channel", "restricted_action"]
+)
+async def test_a_reply_that_its_channel_does_not_take_comes_as_a_direct_message(
+    world: World, code: str
+) -> None:
+    await _submits(world)
+    world.slack.faults.next("chat.postMessage", _refusal(code))
+
+    await world.passes(minutes=5)
+
+    [card] = world.slack.messages("studio")
+    [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
+    assert not world.replies(card)
+    assert world.posts() == [card, reply]
+    assert "is ready" in reply.text
+    assert f"<#{card.channel}>" in reply.text
+
+
+async def test_a_channel_that_is_archived_meanwhile_loses_nothing(world: World) -> None:
+    await _submits(world)
+    world.slack.channel("studio").is_archived = True
+
+    await world.passes(minutes=5)
+
+    [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
+    assert "is ready" in reply.text
+    calls = len(world.slack.calls)
+    await world.passes(days=1)
+    assert len(world.slack.calls) == calls, "it has come to rest"
+
+
+async def test_a_message_that_goes_nowhere_is_given_up_and_the_job_still_ends(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.slack.faults.always("chat.postMessage", _refusal("channel_not_found"))
+    await _submits(world)
+    await world.passes(days=1)
+
+    assert not world.posts()
+    assert any("posted nowhere" in record.message for record in caplog.records)
+    answer = await world.ana.command("/video", "list")
+    assert answer.message is not None
+    assert "Ready" in answer.message.text
+
+
+@pytest.mark.parametrize("code", ["token_revoked", "account_inactive", "invalid_auth"])
+async def test_while_the_workspace_takes_nothing_everything_is_kept(
+    world: World, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    form = await world.opens_form(world.ana)
+    world.slack.auth_error = code
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    await world.passes(hours=1)
+    assert not world.posts()
+    assert len(world.calls("chat.postMessage")) <= 61
+    told = [each for each in caplog.records if "takes nothing from this app" in each.message]
+    assert len(told) == 1
+
+    world.slack.auth_error = None
+    await world.passes(minutes=3)
+
+    _card_and_reply(world)
+
+
+@pytest.mark.parametrize("code", ["invalid_blocks", "msg_too_long"])
+async def test_a_message_whose_blocks_are_refused_goes_as_text(world: World, code: str) -> None:
+    world.slack.faults.next("chat.postMessage", _refusal(code))
+    await _submits(world)
+    [card] = world.slack.messages("studio")
+    assert card.blocks == []
+    assert "No. " in card.text
+
+    await world.passes(minutes=5)
+
+    card, reply = _card_and_reply(world)
+    assert card.blocks == []
+    assert reply.blocks
+
+
+async def test_a_code_that_nobody_knows_is_tried_again_before_the_message_goes_elsewhere(
+    world: World,
+) -> None:
+    world.slack.faults.next("chat.postMessage", *[_refusal("moon_phase_wrong")] * 3)
+    await _submits(world)
+
+    await world.passes(minutes=5)
+
+    _card_and_reply(world)
+
+
+# ── Edits ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Reset(),
+        Reset(done=True),
+        Answer(500, "<html>Oops</html>"),
+        Answer(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "30"}),
+        _refusal("internal_error"),
+        _refusal("invalid_blocks"),
+    ],
+)
+async def test_an_edit_that_fails_is_made_again_until_it_is_in(world: World, fault: Fault) -> None:
+    await _submits(world)
+    world.slack.faults.next("chat.update", fault, fault)
+
+    await world.passes(minutes=10)
+
+    _card_and_reply(world)
+
+
+async def test_edits_that_wait_collapse_into_the_newest(world: World) -> None:
+    await _submits(world)
+    before = len(world.calls("chat.update"))
+    limit = Answer(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "600"})
+    world.slack.faults.next("chat.update", limit)
+
+    await world.passes(minutes=20)
+
+    assert len(world.calls("chat.update")) - before == 2
+    _card_and_reply(world)
+
+
+async def test_a_card_that_was_deleted_does_not_keep_the_answer_back(world: World) -> None:
+    await _submits(world)
+    [card] = world.slack.messages("studio")
+    world.slack.delete(card)
+
+    await world.passes(minutes=5)
+
+    [reply] = world.posts()
+    assert reply.channel == world.slack.dm(world.ana.user.id).id
+    assert "is ready" in reply.text
+    calls = len(world.slack.calls)
+    await world.passes(days=1)
+    assert len(world.slack.calls) == calls
+
+
+@pytest.mark.parametrize("code", ["message_not_found", "edit_window_closed", "cant_update_message"])
+async def test_a_card_that_cannot_be_edited_any_more_does_not_keep_the_answer_back(
+    world: World, code: str
+) -> None:
+    await _submits(world)
+    world.slack.faults.always("chat.update", _refusal(code))
+
+    await world.passes(minutes=5)
+
+    [card] = world.slack.messages("studio")
+    assert len(world.replies(card)) == 1
+    assert len(world.posts()) == 2
+
+
+# ── Nudges ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "fault", [Reset(), Answer(500, "<html>Oops</html>"), _refusal("user_not_in_channel")]
+)
+async def test_a_nudge_that_does_not_arrive_does_no_harm(world: World, fault: Fault) -> None:
+    world.service.faults.next("create_video", Reset())
+    await _submits(world)
+    world.slack.faults.always("chat.postEphemeral", fault)
+
+    await world.passes(minutes=20)
+
+    [card] = world.slack.messages("studio")
+    assert "Your answer is needed" in card.text
+    assert not world.whispers(world.ana)
+    await world.ana.click(card, "Give up")
+    await world.settles()
+    assert len(world.replies(card)) == 1

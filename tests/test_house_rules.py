@@ -1,0 +1,273 @@
+"""What must hold of the whole: tables without gaps, and documents that tell the truth."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
+
+from bot.app import FACES, KINDS
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.model import Failure, Job, Snapshot, State, Verdict
+from bot.sandbox.faults import Answer
+from bot.settings import Settings
+from bot.slack import errors
+from bot.slack.cards import card, reply
+from bot.slack.errors import FATES, LATER, UNCERTAIN, Fate, translated
+from bot.slack.jobs import _STATES
+from tests.world import World
+
+ROOT = Path(__file__).parent.parent
+MANIFEST = yaml.safe_load((ROOT / "manifest.yml").read_text(encoding="utf-8"))
+DOCUMENTED = tomllib.loads((ROOT / "tests/data/slack_errors.toml").read_text(encoding="utf-8"))
+MODULES = sorted((ROOT / "bot").rglob("*.py"))
+NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
+
+HISTORY = {"channels:history", "groups:history", "im:history", "mpim:history"}
+# The scopes of the methods that the bot calls: https://docs.slack.dev/reference/methods.
+SCOPES: dict[str, set[str]] = {
+    "auth_test": set(),
+    "chat_postEphemeral": {"chat:write"},
+    "chat_postMessage": {"chat:write"},
+    "chat_update": {"chat:write"},
+    "conversations_history": HISTORY,
+    "conversations_replies": HISTORY,
+    "views_open": set(),
+    "views_update": set(),
+}
+
+
+# The manifest
+
+
+async def test_the_manifest_has_the_commands_that_the_bot_answers(world: World) -> None:
+    manifested = [each["command"] for each in MANIFEST["features"]["slash_commands"]]
+    assert sorted(manifested) == sorted(world.bot.routes.commands)
+
+
+def called_methods() -> set[str]:
+    """Return the methods of Slack's that the bot's code names, as its client calls them."""
+    known = {name for name in dir(AsyncWebClient) if re.fullmatch(r"[a-z]+(_[a-zA-Z]+)+", name)}
+    known -= {"api_call", "send_slack_request"}
+    return {
+        node.attr
+        for path in MODULES
+        if "sandbox" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr in known
+    }
+
+
+def test_the_manifest_asks_for_the_scopes_of_the_methods_used_and_for_no_others() -> None:
+    needed = {scope for method in called_methods() for scope in SCOPES[method]}
+    # One is for slash commands; the other lets chat.postMessage into channels without invitation.
+    needed |= {"commands", "chat:write.public"}
+    assert set(MANIFEST["oauth_config"]["scopes"]["bot"]) == needed
+
+
+def test_no_method_is_listed_here_that_is_not_used() -> None:
+    assert called_methods() == SCOPES.keys()
+
+
+# Ids of buttons, fields and forms
+
+JOB = Job("1", "video", {}, "U0ANA", "C0STUDIO", None, datetime(2026, 3, 2, tzinfo=UTC))
+LINKS = ("hosted_url", "download_url", "stream_url", "thumbnail_video_url")
+READY = Snapshot(
+    "x1", "ready", Verdict.SUCCEEDED, facts=dict.fromkeys(LINKS, "https://a.example/x1")
+)
+
+
+def jobs() -> Iterator[Job]:
+    """Yield a job of each kind in each state, as often as there are ways to be in it."""
+    for kind in KINDS:
+        for state in State:
+            for asked in (0, 1):
+                for failure in Failure:
+                    yield replace(
+                        JOB, kind=kind, state=state, asked=asked, failure=failure, snapshot=READY
+                    )
+
+
+def objects(value: object) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+        for each in value.values():
+            yield from objects(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from objects(each)
+
+
+async def test_every_button_has_somebody_to_answer_it_or_is_a_link(world: World) -> None:
+    rendered = [
+        each
+        for job in jobs()
+        for message in (card(job, FACES[job.kind]), reply(job, FACES[job.kind]))
+        for each in objects(message.drawn())
+        if each.get("type") == "button"
+    ]
+    assert rendered
+    unanswered = {each["action_id"] for each in rendered if not each.get("url")}
+    assert unanswered <= world.bot.routes.clicks.keys()
+
+
+async def test_every_form_and_field_that_asks_has_somebody_to_answer_it(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.bot_runs(callbacks=False):
+        forms = [await world.opens_form(world.ana)]
+        world.service.faults.next("create_video", Answer(500))
+        posted = await world.asks(world.ana)
+        await world.ana.click(world.now(posted), "I have its id")
+        assert world.ana.modal is not None
+        forms.append(world.ana.modal)
+        routes = world.bot.routes
+    views = [form.view.body for form in forms]
+    assert [view["callback_id"] in routes.submissions for view in views] == [True, True]
+    assert views[0]["callback_id"] != views[1]["callback_id"]
+    fields = [each for each in objects(views) if each.get("type") == "input"]
+    asking = {each["element"]["action_id"] for each in fields if each.get("dispatch_action")}
+    assert asking
+    assert asking <= routes.clicks.keys()
+    searching = {
+        each["action_id"] for each in objects(views) if each.get("type") == "external_select"
+    }
+    assert searching
+    assert searching <= routes.lookups.keys()
+
+
+async def test_an_id_means_one_thing(world: World) -> None:
+    routes = world.bot.routes
+    ids = [*routes.commands, *routes.clicks, *routes.submissions, *routes.lookups]
+    assert len(ids) == len(set(ids))
+
+
+# Kinds
+
+
+def test_every_kind_has_a_face() -> None:
+    assert KINDS.keys() == FACES.keys()
+    assert all(kind.name == name for name, kind in KINDS.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_words_for_every_state(kind: str) -> None:
+    face = FACES[kind]
+    for job in jobs():
+        if job.kind == kind:
+            assert face.noun in card(job, face).text.casefold()
+            assert face.noun in reply(job, face).text
+            assert face.making(job).endswith(".")
+    assert _STATES.keys() == set(State)
+
+
+async def test_the_command_that_a_kinds_cards_name_is_there(world: World) -> None:
+    assert {f"/{face.noun}" for face in FACES.values()} <= world.bot.routes.commands.keys()
+
+
+# What Slack's refusals mean
+
+
+def test_every_code_that_slack_documents_has_a_meaning() -> None:
+    documented = {code for codes in DOCUMENTED.values() for code in codes.split()}
+    assert len(documented) > 80
+    assert documented - FATES.keys() - LATER - UNCERTAIN == set()
+
+
+def test_no_code_has_two_meanings() -> None:
+    source = Path(errors.__file__).read_text(encoding="utf-8")
+    for code in {*FATES, *LATER, *UNCERTAIN}:
+        assert len(re.findall(rf"\b{code}\b", source)) == 1, code
+
+
+def test_every_fate_is_somebodys() -> None:
+    assert set(FATES.values()) == set(Fate)
+
+
+def answer(
+    code: str, status: int = HTTPStatus.OK, headers: dict[str, str] | None = None
+) -> SlackApiError:
+    response = AsyncSlackResponse(
+        client=None,
+        http_verb="POST",
+        api_url="https://slack.com/api/chat.postMessage",
+        req_args={},
+        data={"ok": False, "error": code},
+        headers=headers or {},
+        status_code=status,
+    )
+    return SlackApiError("", response)  # type: ignore[no-untyped-call]
+
+
+async def meaning(raised: BaseException) -> OutsideError:
+    with pytest.raises(OutsideError) as caught:
+        async with translated(timedelta(seconds=1)):
+            raise raised
+    return caught.value
+
+
+@pytest.mark.parametrize("code", [*FATES, "a_code_that_nobody_knows"])
+async def test_a_refusal_by_slack_keeps_its_code(code: str) -> None:
+    error = await meaning(answer(code))
+    assert isinstance(error, Refused)
+    assert error.code == code
+
+
+async def test_slacks_bad_moments_are_told_from_its_refusals() -> None:
+    for code in LATER:
+        assert type(await meaning(answer(code))) is Unavailable
+    for code in UNCERTAIN:
+        assert type(await meaning(answer(code))) is Uncertain
+    for code in ("channel_not_found", "ratelimited", ""):
+        slow = await meaning(answer(code, 429, {"Retry-After": "30"}))
+        assert isinstance(slow, Unavailable)
+        assert slow.retry_after == timedelta(seconds=30)
+        assert isinstance(await meaning(answer("channel_not_found", 503)), Uncertain)
+
+
+def kinds_of(base: type[Exception]) -> list[type[Exception]]:
+    found = [base]
+    for each in found:
+        found += each.__subclasses__()
+    return found
+
+
+@pytest.mark.parametrize(
+    "raised", [each for each in kinds_of(SlackClientError) if each is not SlackApiError]
+)
+async def test_whatever_else_slacks_client_raises_leaves_it_uncertain(
+    raised: type[Exception],
+) -> None:
+    assert type(await meaning(raised.__new__(raised))) is Uncertain
+
+
+# Documents
+
+SETTINGS = [str(field.alias or name.upper()) for name, field in Settings.model_fields.items()]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("document", ["README.md", ".env.example"])
+def test_every_setting_is_explained(document: str, name: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    assert re.search(rf"\b{name}\b", text), f"{document} does not mention {name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=NAMES)
+def test_a_module_says_in_one_sentence_what_is_in_it(path: Path) -> None:
+    documented = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert documented
+    sentence = documented.split("\n\n")[0]
+    assert re.fullmatch(r"[A-Z][^\n]*\.", sentence), sentence

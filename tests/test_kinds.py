@@ -1,0 +1,339 @@
+"""What a form asks for, and what the service's answers mean, however odd they are."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.kinds import Kind, Unreadable
+from bot.kinds.replica import Replica
+from bot.kinds.video import FIELDS, Invalid, Video, parse
+from bot.kinds.wire import moment
+from bot.model import Snapshot, Verdict
+
+FORM = {"replica_id": "r-anna-42", "script": "Hello."}
+PAGE = "https://example.com/page"
+FILM = "https://example.com/film.mp4"
+
+VIDEO, REPLICA = Video(), Replica()
+KINDS: list[Kind] = [VIDEO, REPLICA]
+
+
+def each_kind(test: Any) -> Any:  # noqa: ANN401 - as pytest types its marks
+    return pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)(test)
+
+
+# The form
+
+
+def mistakes(fields: dict[str, str]) -> dict[str, str]:
+    with pytest.raises(Invalid) as caught:
+        parse(fields)
+    return dict(caught.value.errors)
+
+
+def test_a_form_with_everything_becomes_the_fields_of_the_create_request() -> None:
+    fields = {**FORM, "video_name": "Greeting", "background_url": PAGE}
+    assert parse({**fields, "background": "background_url", "where": "C1"}) == fields
+
+
+def test_spaces_around_are_dropped_and_empty_fields_left_out() -> None:
+    fields = {"replica_id": " r-anna-42\n", "script": "\n Hello. ", "video_name": " "}
+    assert parse(fields) == FORM
+
+
+def test_the_words_of_a_script_stay_as_they_were_typed() -> None:
+    script = "One.\n\n  Two <three> & *four* 🙂"
+    assert parse({**FORM, "script": script})["script"] == script
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("replica_id", "", "Which replica speaks?"),
+        ("replica_id", "   ", "Which replica speaks?"),
+        ("replica_id", "two words", "one word"),
+        ("replica_id", "../x", "one word"),
+        ("replica_id", "r" * 151, "one word"),
+        ("script", "", "no words yet"),
+        ("script", "\n\n", "no words yet"),
+        ("script", "x" * 3001, "3,001 characters; 3,000 fit"),
+        ("video_name", "x" * 101, "at most 100"),
+        ("background_url", "ftp://example.com", "https://"),
+        ("background_url", "http://localhost/", "only inside one network"),
+        ("background_source_url", "https://user:pw@example.com/", "user name or password"),
+        ("background", "background_url", "Paste its link"),
+        ("background", "background_source_url", "Paste its link"),
+    ],
+)
+def test_a_mistake_is_told_under_its_field(field: str, value: str, said: str) -> None:
+    place = value if field == "background" else field
+    found = mistakes({**FORM, field: value})
+    assert list(found) == [place]
+    assert said in found[place]
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    found = mistakes({"video_name": "x" * 101, "background_url": "nothing"})
+    assert found.keys() == {"replica_id", "script", "video_name", "background_url"}
+
+
+def test_a_video_has_one_background() -> None:
+    found = mistakes({**FORM, "background_url": PAGE, "background_source_url": FILM})
+    assert found == {
+        "background_source_url": "A video has one background: a web page or a video file."
+    }
+
+
+def test_no_background_is_a_choice() -> None:
+    assert parse({**FORM, "background": "none"}) == FORM
+
+
+def test_what_is_just_short_enough_is_taken() -> None:
+    fields = {"replica_id": "r" * 150, "script": "x" * 3000, "video_name": "x" * 100}
+    assert parse(fields) == fields
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from([*FIELDS, "background", "where"]), st.text()))
+def test_any_form_is_taken_or_told_what_is_wrong(fields: dict[str, str]) -> None:
+    try:
+        found = parse(fields)
+    except Invalid as error:
+        found = dict(error.errors)
+    assert found
+    assert found.keys() <= set(FIELDS)
+    assert all(found.values())
+
+
+# The create request and its answer
+
+
+@each_kind
+def test_the_create_request_has_the_parameters_and_leaves_them_alone(kind: Kind) -> None:
+    params = {"script": "Hello.", "video_name": "Greeting"}
+    body = kind.body(params)
+    assert body == params
+    body["callback_url"] = "https://bot.example/callbacks/token"
+    assert "callback_url" not in params
+
+
+@each_kind
+def test_a_created_job_is_going_on_whatever_its_status_says(kind: Kind) -> None:
+    for word in ("ready", "error", "completed", "training", "", None):
+        snapshot = kind.created({kind.id_field: "x1", "status": word})
+        assert (snapshot.remote_id, snapshot.verdict) == ("x1", Verdict.GOING)
+        assert snapshot.status == (word or "")
+
+
+@each_kind
+@pytest.mark.parametrize("named", [None, "", " ", 5, ["x1"], {"x": 1}])
+def test_a_created_job_needs_an_id(kind: Kind, named: object) -> None:
+    answers: list[Any] = [{kind.id_field: named}, {"id": "x1"}, {}, [], None]
+    for answer in answers:
+        with pytest.raises(Unreadable):
+            kind.created(answer)
+
+
+# Reading
+
+
+@each_kind
+@pytest.mark.parametrize("answer", [None, [], [{"status": "ready"}], "ready", 7, True, {}])
+def test_an_answer_without_a_status_is_unreadable(kind: Kind, answer: object) -> None:
+    with pytest.raises(Unreadable):
+        kind.read(answer, "x1")
+
+
+@each_kind
+@pytest.mark.parametrize("status", [None, "", "  ", 1, True, ["ready"], {"is": "ready"}])
+def test_a_status_that_is_no_word_is_unreadable(kind: Kind, status: object) -> None:
+    with pytest.raises(Unreadable):
+        kind.read({kind.id_field: "x1", "status": status}, "x1")
+
+
+@each_kind
+def test_an_answer_about_another_id_is_not_believed(kind: Kind) -> None:
+    with pytest.raises(Unreadable):
+        kind.read({kind.id_field: "x2", "status": "ready"}, "x1")
+
+
+@each_kind
+def test_an_answer_that_leaves_its_id_out_is_about_what_was_asked_for(kind: Kind) -> None:
+    assert kind.read({"status": "ready"}, "x1").remote_id == "x1"
+
+
+@each_kind
+@pytest.mark.parametrize("word", ["ready", "completed", "Ready", " READY "])
+def test_good_words_end_a_job_well(kind: Kind, word: str) -> None:
+    snapshot = kind.read({"status": word}, "x1")
+    assert snapshot.verdict is Verdict.SUCCEEDED
+    assert snapshot.status == word.strip()
+
+
+@each_kind
+@pytest.mark.parametrize("word", ["error", "deleted", "failed", "ERROR"])
+def test_bad_words_end_it_badly(kind: Kind, word: str) -> None:
+    assert kind.read({"status": word}, "x1").verdict is Verdict.FAILED
+
+
+@each_kind
+@pytest.mark.parametrize(
+    "word", ["queued", "started", "archiving", "not ready", "ready?", "готово"]
+)
+def test_any_other_word_means_that_it_goes_on(kind: Kind, word: str) -> None:
+    assert kind.read({"status": word}, "x1").verdict is Verdict.GOING
+
+
+@each_kind
+def test_every_word_that_was_seen_while_work_goes_on_is_known(kind: Kind) -> None:
+    seen = {"video": {"queued", "generating"}, "replica": {"training", "started"}}
+    assert seen[kind.name] <= kind.going
+    for word in kind.going:
+        assert kind.read({"status": word}, "x1").verdict is Verdict.GOING
+
+
+@pytest.mark.parametrize(("kind", "field"), [(VIDEO, "status_details"), (REPLICA, "error_message")])
+def test_the_reason_of_a_failure_is_the_services_own_sentence(kind: Kind, field: str) -> None:
+    said = "The consent statement was not found"
+    assert kind.read({"status": "error", field: said}, "x1").reason == said
+    assert kind.read({"status": "ready", field: said}, "x1").reason == ""
+    for no_text in (None, "", 7, ["x"]):
+        assert kind.read({"status": "error", field: no_text}, "x1").reason == ""
+
+
+def test_a_video_as_it_was_seen_is_read_whole() -> None:
+    snapshot = VIDEO.read(
+        {
+            "video_id": "v1",
+            "status": "ready",
+            "data": {"script": "Hello.", "voice": 3},
+            "download_url": "https://files.example/v1.mp4",
+            "stream_url": None,
+            "hosted_url": "https://watch.example/v1",
+            "status_details": "",
+            "created_at": "Mon, 14 Jul 2025 09:14:24 GMT",
+            "generation_progress": "100/100",
+            "error_details": None,
+        },
+        "v1",
+    )
+    facts = {
+        "script": "Hello.",
+        "download_url": "https://files.example/v1.mp4",
+        "hosted_url": "https://watch.example/v1",
+        "created_at": "Mon, 14 Jul 2025 09:14:24 GMT",
+    }
+    assert snapshot == Snapshot("v1", "ready", Verdict.SUCCEEDED, facts=facts)
+
+
+@pytest.mark.parametrize("data", [None, {}, [], "Hello.", {"script": None}, {"script": ["Hello."]}])
+def test_a_video_whose_script_is_not_told_has_none(data: object) -> None:
+    assert "script" not in VIDEO.read({"status": "ready", "data": data}, "v1").facts
+
+
+def test_halves_of_characters_can_be_stored_and_sent_on() -> None:
+    half = "cut: \ud83d"
+    answer = {"status": "error", "status_details": half, "data": {"script": half}}
+    snapshot = VIDEO.read(answer, "v1")
+    assert (snapshot.reason, snapshot.facts["script"]) == ("cut: ?", "cut: ?")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+NAMES = ["video_id", "replica_id", "status", "data", "status_details", "hosted_url"]
+ANSWERS = JSON | st.dictionaries(
+    st.sampled_from(NAMES), JSON | st.sampled_from(["x1", "ready", "error"])
+)
+
+
+@each_kind
+@settings(deadline=None)
+@given(answer=ANSWERS)
+def test_any_json_is_read_or_unreadable_and_nothing_else(kind: Kind, answer: object) -> None:
+    for read in (kind.created, lambda it: kind.read(it, "x1")):
+        try:
+            snapshot = read(answer)
+        except Unreadable:
+            continue
+        texts = [snapshot.remote_id, snapshot.status, snapshot.reason, *snapshot.facts.values()]
+        assert all(isinstance(text, str) for text in texts)
+        assert all(snapshot.facts.values())
+
+
+def test_a_huge_answer_is_read() -> None:
+    answer = {"status": "ready", "data": {"script": "x" * 1_000_000}, "more": ["y"] * 10_000}
+    assert len(VIDEO.read(answer, "v1").facts["script"]) == 1_000_000
+
+
+# Whether it is what was asked for
+
+
+def test_a_video_matches_by_its_script_however_it_is_folded() -> None:
+    params = {"script": "Hello,\n\nworld.", "video_name": "Greeting"}
+    assert VIDEO.matches(
+        params, VIDEO.read({"status": "x", "data": {"script": "Hello, world."}}, "")
+    )
+    other = VIDEO.read({"status": "x", "data": {"script": "Bye."}, "video_name": "Greeting"}, "v1")
+    assert not VIDEO.matches(params, other)
+
+
+def test_a_video_without_a_script_matches_by_its_name() -> None:
+    named = VIDEO.read({"status": "x", "video_name": "Greeting"}, "v1")
+    assert VIDEO.matches({"script": "Hello.", "video_name": "Greeting"}, named)
+    assert not VIDEO.matches({"script": "Hello.", "video_name": "Other"}, named)
+    assert not VIDEO.matches({"script": "Hello."}, named)
+
+
+def test_a_replica_matches_by_its_name() -> None:
+    named = REPLICA.read({"status": "x", "replica_name": "Anna"}, "r1")
+    assert REPLICA.matches({"replica_name": "Anna"}, named)
+    assert not REPLICA.matches({"replica_name": "Ben"}, named)
+    assert not REPLICA.matches({}, named)
+
+
+@each_kind
+def test_what_says_nothing_of_itself_matches_nothing(kind: Kind) -> None:
+    assert not kind.matches({}, kind.read({"status": "x"}, "x1"))
+    assert not kind.matches({"script": "", "video_name": ""}, kind.read({"status": "x"}, "x1"))
+
+
+def test_a_video_uses_a_replica_and_a_replica_none() -> None:
+    assert VIDEO.replica({"replica_id": "r1"}) == "r1"
+    assert REPLICA.replica({"replica_id": "r1"}) is None
+
+
+# Times
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Mon, 14 Jul 2025 09:14:24 GMT", datetime(2025, 7, 14, 9, 14, 24, tzinfo=UTC)),
+        ("2024-08-28 15:27:40.824457", datetime(2024, 8, 28, 15, 27, 40, 824457, UTC)),
+        ("2024-01-24T07:14:03.327Z", datetime(2024, 1, 24, 7, 14, 3, 327000, UTC)),
+        ("2024-01-24T07:14:03+02:00", datetime(2024, 1, 24, 5, 14, 3, tzinfo=UTC)),
+        ("Mon, 14 Jul 2025 09:14:24 +0200", datetime(2025, 7, 14, 7, 14, 24, tzinfo=UTC)),
+        ("9999-12-31T23:59:59-12:00", None),
+        ("Mon, 14 Jul 2025 09:14:24 +99999999999999999999", None),
+        ("yesterday", None),
+        ("1721000000", None),
+        ("", None),
+    ],
+)
+def test_times_of_the_service_are_read_in_each_shape_that_was_seen(
+    text: str, found: datetime | None
+) -> None:
+    assert moment(text) == found
+
+
+@settings(deadline=None)
+@given(st.text() | st.datetimes().map(str) | st.from_regex(r"\w{3}, \d+ Jul \d+ \d\d:\d\d [+-]\d+"))
+def test_no_time_is_too_odd(text: str) -> None:
+    found = moment(text)
+    assert found is None or found.tzinfo is UTC

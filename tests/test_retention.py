@@ -1,0 +1,95 @@
+"""What people wrote, and the links, are erased some time after a request has ended."""
+
+import sqlite3
+
+from bot.sandbox.video_service import Fate
+from tests.world import REPLICA, World
+
+SECRETS = ("A secret script.", "Secret name", "secret.mp4", "Secretly too dark.", "/watch/")
+
+
+def _stored(world: World) -> str:
+    """Return all that stands in the database; the bot must have stopped."""
+    with sqlite3.connect(world.database) as db:
+        tables = [
+            name for [name] in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
+        ]
+        rows = [row for table in tables for row in db.execute(f"SELECT * FROM {table}")]  # noqa: S608
+    db.close()
+    return str(rows)
+
+
+async def _asks_in_secret(world: World) -> None:
+    form = await world.opens_form(world.ana, "A secret script.")
+    await form.choose("background", "background_source_url")
+    values = {"replica_id": REPLICA, "video_name": "Secret name"}
+    await form.submit(values | {"background_source_url": "https://example.com/secret.mp4"})
+    await world.passes(minutes=5)
+
+
+async def test_scripts_and_links_are_gone_after_the_retention_time_and_not_before(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.service.next_video(Fate(), Fate(end="error", reason="Secretly too dark."))
+    async with world.bot_runs(RETENTION_DAYS="2"):
+        await _asks_in_secret(world)
+        await _asks_in_secret(world)
+        await world.passes(days=1, hours=23)
+    before = _stored(world)
+    assert [secret for secret in SECRETS if secret not in before] == []
+
+    async with world.bot_runs(RETENTION_DAYS="2"):
+        await world.passes(hours=2)
+    after = _stored(world)
+    assert [secret for secret in SECRETS if secret in after] == []
+    assert REPLICA in after
+
+
+async def test_the_list_and_the_cards_outlive_what_was_written(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.bot_runs(RETENTION_DAYS="1"):
+        await _asks_in_secret(world)
+        cards = world.posts()
+        await world.passes(days=1, hours=2)
+
+        assert world.posts() == cards, "what stands in Slack is Slack's to keep"
+        answer = await world.ana.command("/video", "list")
+        assert answer.message is not None
+        assert "Ready · no name" in answer.message.text
+        [video_id] = world.service.videos
+        answer = await world.ana.command("/video", f"status {video_id}")
+        await world.settles()
+        [told] = world.whispers(world.ana)[1:]
+        assert "ready" in told
+
+
+async def test_what_has_not_ended_is_kept_however_old_it_is(quiet_world: World) -> None:
+    world = quiet_world
+    world.service.next_video(Fate(end="never"))
+    async with world.bot_runs(RETENTION_DAYS="1"):
+        await _asks_in_secret(world)
+        await world.passes(days=1, hours=2)
+    assert "A secret script." in _stored(world)
+
+
+async def test_an_old_retry_button_opens_the_form_and_says_that_what_was_typed_is_erased(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.service.next_video(Fate(end="error", reason="Secretly too dark."))
+    async with world.bot_runs(RETENTION_DAYS="1"):
+        await _asks_in_secret(world)
+        [card, _] = world.posts()
+        await world.passes(days=1, hours=2)
+
+        await world.ana.click(card, "Edit and retry")
+
+        form = world.ana.modal
+        assert form is not None
+        assert form.values["replica_id"] == REPLICA
+        assert form.values["script"] is None
+        assert "has been erased" in str(form.view.body["blocks"])
+        await form.submit({"script": "Once more."})
+        await world.passes(minutes=5)
+    assert world.creates() == 2

@@ -1,0 +1,468 @@
+"""The store's own promises: what two who act at once would do to each other, seen from inside."""
+
+import asyncio
+import contextlib
+import sqlite3
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from bot.database import StoreError
+from bot.model import Delivery, Job, Posting, Request, Role, State, Timings, token_hash
+from bot.store import Store, Submitted
+
+NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=10)
+DAY = timedelta(days=1)
+TIMINGS = Timings()
+MANY = 20
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
+        yield store
+
+
+async def submit(store: Store, key: str = "V1", script: str = "Hello") -> Submitted:
+    request = Request(key, "video", {"script": script, "replica_id": "r-1"}, "U1", "C1")
+    return await store.submit(request, NOW)
+
+
+async def claim(store: Store) -> Job:
+    [job] = await store.claim_jobs(NOW, MANY)
+    return job
+
+
+async def begin(store: Store, job: Job, key: str = "token") -> int:
+    attempt = await store.begin_attempt(job, token_hash(key), NOW)
+    assert attempt is not None
+    return attempt
+
+
+def made(job: Job, remote_id: str = "v-1") -> Job:
+    return replace(job, state=State.RUNNING, remote_id=remote_id, started_at=NOW)
+
+
+async def running(store: Store) -> Job:
+    """Return a job that the service has, claimed to be read; its callback's token is "token"."""
+    await submit(store)
+    job = await claim(store)
+    assert await store.created(made(job), await begin(store, job), now=NOW, due_at=NOW)
+    return await claim(store)
+
+
+async def now_is(store: Store, job: Job) -> Job:
+    found = await store.job(job.id)
+    assert found is not None
+    return found
+
+
+async def post_card(store: Store) -> Delivery:
+    [card] = await store.claim_deliveries(NOW, MANY)
+    posted = replace(card.delivery, posting=Posting.POSTED, ts="1.0", shown=card.delivery.wanted)
+    assert await store.mark_sending(card.delivery, NOW)
+    assert await store.settle(posted, NOW, None)
+    return posted
+
+
+# ── Submissions, and changes in groups ────────────────────────────────────────────────────────
+
+
+async def test_many_submissions_with_one_key_are_one_job(store: Store) -> None:
+    told = await asyncio.gather(*(submit(store) for _ in range(MANY)))
+    assert [each.new for each in told].count(True) == 1
+    assert len({each.job.id for each in told}) == 1
+    assert len(await store.claim_jobs(NOW, MANY)) == 1
+    assert len(await store.claim_deliveries(NOW, MANY)) == 1
+
+
+async def test_a_submission_that_comes_again_finds_what_was_asked_first(store: Store) -> None:
+    first = await submit(store, script="Hello")
+    again = await submit(store, script="Good-bye")
+    assert (again.new, again.job) == (False, first.job)
+
+
+async def test_a_change_that_fails_halfway_is_undone_and_its_neighbours_are_kept(
+    store: Store,
+) -> None:
+    await submit(store, "V1")
+    first = await claim(store)
+    await begin(store, first, "taken")
+    await submit(store, "V2")
+    second = await claim(store)
+
+    before, failed, after = await asyncio.gather(
+        submit(store, "V3"),
+        store.begin_attempt(second, token_hash("taken"), NOW),
+        submit(store, "V4"),
+        return_exceptions=True,
+    )
+
+    assert isinstance(failed, StoreError)
+    assert (await now_is(store, second)).state is State.QUEUED
+    assert (await now_is(store, second)).attempts == 0
+    stored = {job.id for job in await store.claim_jobs(NOW, MANY)}
+    assert stored == {each.job.id for each in (before, after) if isinstance(each, Submitted)}
+    assert len(stored) == 2
+
+
+async def test_what_a_cancelled_caller_asked_for_is_there_as_a_whole_or_not_at_all(
+    store: Store,
+) -> None:
+    for number in range(MANY):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(number / 10_000):
+                await submit(store, f"V{number}")
+    jobs = {job.id for job in await store.claim_jobs(NOW, MANY)}
+    assert jobs == {card.job.id for card in await store.claim_deliveries(NOW, MANY)}
+    told = await asyncio.gather(*(submit(store, f"V{number}") for number in range(MANY)))
+    assert {each.job.id for each in told if not each.new} == jobs
+
+
+async def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
+    async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
+        await submit(store)
+    with pytest.raises(StoreError, match="closed"):
+        await submit(store)
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "bot.db"
+    path.write_text("Dear diary, " * 1000)
+    with pytest.raises(StoreError, match="is not a database"):
+        async with Store.open(path, TIMINGS):
+            pass
+    assert path.read_text() == "Dear diary, " * 1000
+
+
+async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be opened"):
+        async with Store.open(tmp_path / "missing" / "bot.db", TIMINGS):
+            pass
+
+
+async def test_a_migration_that_fails_in_its_middle_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "bot.db"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE attempts (in_its TEXT, way TEXT)")
+    with pytest.raises(StoreError, match="could not be brought up to date"):
+        async with Store.open(path, TIMINGS):
+            pass
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE sql <> ''")}
+        assert tables == {"attempts", "migrations"}
+        db.execute("DROP TABLE attempts")
+    async with Store.open(path, TIMINGS) as store:
+        assert (await submit(store)).new
+
+
+async def test_nothing_is_promised_while_the_file_is_elsewhere(tmp_path: Path) -> None:
+    path, elsewhere = tmp_path / "bot.db", tmp_path / "elsewhere.db"
+    async with Store.open(path, TIMINGS) as store:
+        path.rename(elsewhere)
+        with pytest.raises(StoreError):
+            await submit(store)
+        path.write_bytes(b"")
+        with pytest.raises(StoreError):
+            await submit(store)
+        elsewhere.rename(path)
+        await submit(store)
+
+
+# ── Claims and leases ─────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_job_is_claimed_by_one_of_many(store: Store) -> None:
+    for number in range(MANY):
+        await submit(store, f"V{number}")
+    claims = await asyncio.gather(*(store.claim_jobs(NOW, 3) for _ in range(MANY)))
+    claimed = [job.id for jobs in claims for job in jobs]
+    assert len(claimed) == len(set(claimed)) == MANY
+
+
+async def test_a_delivery_is_claimed_by_one_of_many(store: Store) -> None:
+    for number in range(MANY):
+        await submit(store, f"V{number}")
+    claims = await asyncio.gather(*(store.claim_deliveries(NOW, 3) for _ in range(MANY)))
+    claimed = [each.delivery.id for deliveries in claims for each in deliveries]
+    assert len(claimed) == len(set(claimed)) == MANY
+
+
+async def test_what_was_claimed_is_left_alone_until_its_lease_is_over(store: Store) -> None:
+    await submit(store)
+    job = await claim(store)
+    over = NOW + TIMINGS.lease
+    assert await store.claim_jobs(over - timedelta(milliseconds=1), 1) == []
+    [again] = await store.claim_jobs(over, 1)
+    assert (again.id, again.claim) == (job.id, job.claim + 1)
+
+
+async def test_whoever_lost_a_lease_creates_nothing(store: Store) -> None:
+    await submit(store)
+    late = await claim(store)
+    [job] = await store.claim_jobs(NOW + TIMINGS.lease, 1)
+    assert await store.begin_attempt(late, token_hash("late"), NOW) is None
+    assert await store.begin_attempt(job, token_hash("in time"), NOW) is not None
+
+
+async def test_a_job_is_not_put_back_under_an_old_claim_number(store: Store) -> None:
+    late = await running(store)
+    [job] = await store.claim_jobs(NOW + TIMINGS.lease, 1)
+    assert not await store.put_back(replace(late, late=True), NOW, LATER)
+    assert await now_is(store, job) == job
+    assert await store.put_back(job, NOW, LATER)
+
+
+async def test_a_delivery_is_not_settled_or_sent_under_an_old_claim_number(store: Store) -> None:
+    await submit(store)
+    [late] = await store.claim_deliveries(NOW, 1)
+    [card] = await store.claim_deliveries(NOW + TIMINGS.lease, 1)
+    posted = replace(late.delivery, posting=Posting.POSTED, ts="1.0")
+    assert not await store.mark_sending(late.delivery, NOW)
+    assert not await store.settle(posted, NOW, None)
+    assert await store.mark_sending(card.delivery, NOW)
+
+
+async def test_leases_do_not_outlive_their_process(tmp_path: Path) -> None:
+    async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
+        await submit(store)
+        job = await claim(store)
+        [card] = await store.claim_deliveries(NOW, 1)
+    async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
+        assert (await claim(store)).id == job.id
+        [again] = await store.claim_deliveries(NOW, 1)
+        assert again.delivery.id == card.delivery.id
+
+
+async def test_what_waits_for_its_time_still_waits_after_a_start(tmp_path: Path) -> None:
+    async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
+        assert await store.put_back(await running(store), NOW, LATER)
+    async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
+        assert await store.claim_jobs(NOW, 1) == []
+        assert len(await store.claim_jobs(LATER, 1)) == 1
+
+
+async def test_a_clock_that_was_set_back_parks_nothing(store: Store) -> None:
+    assert await store.put_back(await running(store), NOW, LATER)
+    [card] = await store.claim_deliveries(NOW, 1)
+    assert await store.settle(card.delivery, NOW, LATER)
+    # Half an hour ahead is a wait like any other; a day is none that anybody chose.
+    assert await store.claim_jobs(NOW - timedelta(minutes=20), 1) == []
+    assert await store.claim_deliveries(NOW - timedelta(minutes=20), 1) == []
+    assert len(await store.claim_jobs(NOW - DAY, 1)) == 1
+    assert len(await store.claim_deliveries(NOW - DAY, 1)) == 1
+
+
+# ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_callback_during_a_read_is_not_overwritten_by_it(store: Store) -> None:
+    job = await running(store)
+    await store.call_back(token_hash("token"), {}, NOW)
+    assert not await store.put_back(job, NOW, LATER)
+    assert (await claim(store)).woken_at == NOW
+
+
+async def test_callbacks_in_a_row_have_a_job_read_every_two_seconds(store: Store) -> None:
+    job = await running(store)
+    assert await store.put_back(replace(job, read_at=NOW), NOW, LATER)
+    soon = NOW + timedelta(milliseconds=100)
+    await store.call_back(token_hash("token"), {}, soon)
+    assert await store.claim_jobs(soon, 1) == []
+    assert len(await store.claim_jobs(NOW + TIMINGS.callback_spacing, 1)) == 1
+
+
+async def test_a_callback_leaves_a_job_alone_that_is_being_created(store: Store) -> None:
+    await submit(store)
+    job = await claim(store)
+    attempt = await begin(store, job)
+    await store.call_back(token_hash("token"), {"video": "v-1"}, NOW)
+    assert await store.claim_jobs(NOW, 1) == []
+    # It is made up for as soon as the create call has its answer.
+    assert await store.created(made(job), attempt, now=NOW, due_at=LATER)
+    assert (await claim(store)).remote_id == "v-1"
+
+
+async def test_a_callback_with_an_unknown_token_changes_nothing(store: Store) -> None:
+    job = await running(store)
+    await store.call_back(token_hash("another"), {"video": "v-1"}, NOW)
+    assert await now_is(store, job) == job
+
+
+async def test_what_the_service_made_belongs_to_one_attempt(store: Store) -> None:
+    await running(store)
+    await submit(store, "V2")
+    other = await claim(store)
+    attempt = await begin(store, other, "another token")
+    assert not await store.created(made(other, "v-1"), attempt, now=NOW, due_at=NOW)
+    assert (await now_is(store, other)).remote_id is None
+    assert (await now_is(store, other)).state is State.CREATING
+
+
+# ── Ends ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_job_ends_once_however_many_end_it(store: Store) -> None:
+    job = await running(store)
+    await post_card(store)
+    ends = [State.SUCCEEDED, State.FAILED] * 5
+    won = await asyncio.gather(*(store.end(replace(job, state=end), NOW) for end in ends))
+    assert won.count(True) == 1
+    assert (await now_is(store, job)).state is ends[won.index(True)]
+    owed = [each.delivery.role for each in await store.claim_deliveries(NOW, MANY)]
+    assert sorted(owed) == [Role.CARD, Role.REPLY]
+    assert await store.next_job_due() is None
+
+
+async def test_an_ended_job_is_not_put_back_to_an_open_state(store: Store) -> None:
+    job = await running(store)
+    assert await store.end(replace(job, state=State.SUCCEEDED), NOW)
+    ended = await now_is(store, job)
+    assert not await store.put_back(job, NOW, LATER)
+    assert not await store.put_back(replace(job, claim=ended.claim), NOW, LATER)
+    assert await now_is(store, job) == ended
+
+
+async def test_a_reply_waits_for_its_card(store: Store) -> None:
+    job = await running(store)
+    assert await store.end(replace(job, state=State.SUCCEEDED), NOW)
+    [card] = await store.claim_deliveries(NOW, MANY)
+    assert card.delivery.role is Role.CARD
+    assert await store.next_delivery_due() == NOW + TIMINGS.lease
+    posted = replace(card.delivery, posting=Posting.POSTED, ts="1.0", shown=card.delivery.wanted)
+    assert await store.settle(posted, NOW, None)
+    [reply] = await store.claim_deliveries(NOW, MANY)
+    assert (reply.delivery.role, reply.card.ts) == (Role.REPLY, "1.0")
+
+
+async def test_what_changes_while_a_card_is_on_its_way_is_shown_after_it(store: Store) -> None:
+    job = await running(store)
+    [card] = await store.claim_deliveries(NOW, 1)
+    assert await store.put_back(replace(job, late=True), NOW, LATER)
+    posted = replace(card.delivery, posting=Posting.POSTED, ts="1.0", shown=card.delivery.wanted)
+    assert await store.settle(posted, NOW, None)
+    [edit] = await store.claim_deliveries(NOW, 1)
+    assert edit.job.late
+    assert edit.delivery.wanted > edit.delivery.shown
+
+
+# ── All of it in any order ────────────────────────────────────────────────────────────────────
+
+
+class Jobs(RuleBasedStateMachine):
+    """Jobs are submitted, claimed, put back, woken and ended, while clocks and processes jump."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.folder = tempfile.TemporaryDirectory()
+        self.now = NOW
+        self.submitted: dict[str, str] = {}
+        self.due: dict[str, datetime | None] = {}
+        self.number: dict[str, int] = {}
+        self.leased: set[str] = set()
+        self.claims: list[Job] = []
+
+    @initialize()
+    def start(self) -> None:
+        path = Path(self.folder.name) / "bot.db"
+        self.open = Store.open(path, TIMINGS)
+        self.store = self.runner.run(self.open.__aenter__())
+
+    def teardown(self) -> None:
+        self.runner.run(self.open.__aexit__(None, None, None))
+        self.runner.close()
+        self.folder.cleanup()
+
+    @rule(key=st.sampled_from("ABCD"))
+    def submit(self, key: str) -> None:
+        request = Request(key, "video", {"script": key}, "U1", "C1")
+        told = self.runner.run(self.store.submit(request, self.now))
+        assert told.new == (key not in self.submitted)
+        if told.new:
+            self.submitted[key] = told.job.id
+            self.due[told.job.id] = self.now
+            self.number[told.job.id] = 0
+        assert told.job.id == self.submitted[key]
+
+    @rule(limit=st.integers(1, 3))
+    def claim(self, limit: int) -> None:
+        parked = self.now + TIMINGS.longest + TIMINGS.lease
+        ready = {id_ for id_, due in self.due.items() if due and not self.now < due <= parked}
+        jobs = self.runner.run(self.store.claim_jobs(self.now, limit))
+        assert {job.id for job in jobs} <= ready
+        assert len(jobs) == min(limit, len(ready))
+        for job in jobs:
+            self.number[job.id] += 1
+            assert job.claim == self.number[job.id]
+            self.due[job.id] = self.now + TIMINGS.lease
+            self.leased.add(job.id)
+        self.claims += jobs
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data(), minutes=st.integers(0, 60))
+    def put_back(self, data: st.DataObject, minutes: int) -> None:
+        job = data.draw(st.sampled_from(self.claims))
+        until = self.now + timedelta(minutes=minutes)
+        read = replace(job, state=State.RUNNING)
+        done = self.runner.run(self.store.put_back(read, self.now, until))
+        assert done == (self.number[job.id] == job.claim and self.due[job.id] is not None)
+        if done:
+            self.due[job.id] = until
+            self.leased.discard(job.id)
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def wake(self, data: st.DataObject) -> None:
+        claimed = data.draw(st.sampled_from(self.claims))
+        job = self.runner.run(self.store.job(claimed.id))
+        assert job is not None
+        self.runner.run(self.store.wake(job, self.now))
+        if job.state is State.RUNNING:
+            self.number[job.id] += 1
+            self.due[job.id] = self.now
+            self.leased.discard(job.id)
+
+    @precondition(lambda self: self.claims)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from(self.claims))
+        ended = replace(job, state=State.SUCCEEDED)
+        won = self.runner.run(self.store.end(ended, self.now))
+        assert won == (self.due[job.id] is not None)
+        if won:
+            self.number[job.id] += 1
+            self.due[job.id] = None
+            self.leased.discard(job.id)
+
+    @rule(minutes=st.sampled_from([1, 2, 30, 90, -24 * 60]))
+    def time_passes(self, minutes: int) -> None:
+        self.now += timedelta(minutes=minutes)
+
+    @rule()
+    def the_process_is_another(self) -> None:
+        self.runner.run(self.open.__aexit__(None, None, None))
+        self.start()
+        for id_ in self.leased:
+            self.due[id_] = datetime.fromtimestamp(0, UTC)
+        self.leased.clear()
+
+    @invariant()
+    def every_open_job_is_due_at_some_moment(self) -> None:
+        for id_, due in self.due.items():
+            job = self.runner.run(self.store.job(id_))
+            assert job is not None
+            assert (job.due_at, job.claim) == (due, self.number[id_])
+            assert job.state.ended == (due is None)
+
+
+TestJobs = Jobs.TestCase
+TestJobs.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)

@@ -1,0 +1,472 @@
+"""A create call whose answer was lost: nobody pays twice, and nobody is left without an answer."""
+
+import asyncio
+import re
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import pytest
+
+from bot.model import Timings
+from bot.sandbox.driver import Modal
+from bot.sandbox.faults import Answer, Drip, Fault, LateCommit, Reset, Truncated
+from bot.sandbox.video_service import CallbackPlan
+from bot.sandbox.workspace import Message
+from tests.world import REPLICA, World
+
+AGAIN = "Create again (may cost twice)"
+SILENT = CallbackPlan(times=0)
+
+
+async def _is_asked(world: World, *, made: bool) -> Message:
+    """Have Ana's create call lose its answer, and return the card that asks her about it."""
+    world.service.callback_plan = SILENT
+    world.service.faults.next("create_video", Reset(done=made))
+    card = await world.asks(world.ana)
+    await world.passes(minutes=16)
+    asking = world.now(card)
+    assert "Your answer is needed" in asking.text
+    return asking
+
+
+async def _made_by_hand(world: World, script: str) -> str:
+    async with world.slack.session.post(
+        f"{world.service.url}/v2/videos",
+        json={"script": script, "replica_id": REPLICA},
+        headers={"x-api-key": "sandbox-key"},
+    ) as answer:
+        return str((await answer.json())["video_id"])
+
+
+async def _gives_id(world: World, card: Message, remote_id: str) -> Modal:
+    await world.ana.click(card, "I have its id")
+    form = world.ana.modal
+    assert form is not None
+    await form.submit({"remote_id": remote_id})
+    await world.settles()
+    return form
+
+
+async def _until_created(world: World, form: Modal) -> None:
+    """Send a form off, and return while the service's answer is still on its way."""
+    created, never = asyncio.Event(), asyncio.Event()
+
+    async def hold_back(when: str, operation: str, _: str) -> None:
+        if (when, operation) == ("after", "create_video"):
+            created.set()
+            await never.wait()
+
+    world.service.on_request = hold_back
+    await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+    await created.wait()
+    world.service.on_request = None
+
+
+# ── A callback clears it up ───────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Reset(done=True),
+        Answer(500, "<html>Oops</html>", done=True),
+        Answer(200, "no JSON", done=True),
+        Answer(200, {"status": "queued"}, done=True),
+        Answer(302, "", {"Location": "/elsewhere"}, done=True),
+        Truncated(done=True),
+        LateCommit(timedelta(seconds=40)),
+    ],
+)
+async def test_a_video_whose_create_answer_was_lost_is_found_by_its_callback(
+    world: World, fault: Fault
+) -> None:
+    world.service.faults.next("create_video", fault)
+    card = await world.asks(world.ana)
+    assert "Checking" in world.now(card).text
+
+    await world.passes(minutes=5)
+
+    [reply] = world.replies(card)
+    assert "is ready" in reply.text
+    assert world.posts() == [world.now(card), reply]
+    assert len(world.asked("create_video")) == 1
+    assert not world.whispers(world.ana), "nobody had to be asked"
+
+
+async def test_a_create_answer_that_never_ends_is_not_waited_for_for_ever(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.timings = Timings(jitter=0, call=timedelta(seconds=0.2))
+    world.service.faults.next("create_video", Drip(done=True))
+    async with world.bot_runs():
+        card = await world.asks(world.ana)
+        assert "Checking" in world.now(card).text
+        await world.passes(minutes=5)
+
+    assert len(world.replies(card)) == 1
+    assert len(world.asked("create_video")) == 1
+
+
+async def test_a_callback_that_comes_after_the_question_answers_it(world: World) -> None:
+    world.service.callback_plan = CallbackPlan(after=timedelta(minutes=20))
+    world.service.faults.next("create_video", Reset(done=True))
+    card = await world.asks(world.ana)
+    await world.passes(minutes=16)
+    assert "Your answer is needed" in world.now(card).text
+    assert world.posts() == [world.now(card)]
+
+    await world.passes(minutes=10)
+
+    [reply] = world.replies(card)
+    assert "is ready" in reply.text
+    assert "Ready" in world.now(card).text
+    assert len(world.asked("create_video")) == 1
+
+
+async def test_a_callback_that_comes_while_the_service_cannot_be_read_is_kept(
+    world: World,
+) -> None:
+    world.service.faults.next("create_video", Reset(done=True))
+    world.service.faults.next("read_video", *[Answer(503, "<html>Down</html>")] * 3)
+    card = await world.asks(world.ana)
+
+    await world.passes(minutes=5)
+
+    assert len(world.asked("read_video")) >= 4
+    assert len(world.replies(card)) == 1
+
+
+async def test_a_callback_of_one_video_that_names_another_adopts_nothing(world: World) -> None:
+    asking = await _is_asked(world, made=False)
+    theirs = await world.asks(world.ben)
+    await world.passes(minutes=5)
+    [video_id] = world.service.videos
+    assert len(world.replies(theirs)) == 1
+    lost = world.asked("create_video")[0].body
+    assert isinstance(lost, dict)
+
+    said = {"video_id": video_id, "status": "ready"}
+    async with world.slack.session.post(lost["callback_url"], json=said) as answer:
+        assert answer.status == 200
+    await world.passes(minutes=5)
+
+    assert world.now(asking) == asking
+    assert not world.replies(asking)
+    assert len(world.replies(theirs)) == 1
+
+
+async def test_a_callback_that_names_a_video_with_another_script_adopts_nothing(
+    world: World,
+) -> None:
+    asking = await _is_asked(world, made=False)
+    other = await _made_by_hand(world, "Something else.")
+    lost = world.asked("create_video")[0].body
+    assert isinstance(lost, dict)
+
+    async with world.slack.session.post(lost["callback_url"], json={"video_id": other}) as answer:
+        assert answer.status == 200
+    await world.passes(minutes=5)
+
+    assert world.now(asking) == asking
+    assert not world.replies(asking)
+
+
+async def test_an_answer_that_names_another_requests_video_adopts_nothing(world: World) -> None:
+    theirs = await world.asks(world.ben)
+    [video_id] = world.service.videos
+    world.service.faults.next("create_video", Answer(200, {"video_id": video_id}))
+
+    card = await world.asks(world.ana)
+    await world.passes(minutes=20)
+
+    assert len(world.replies(theirs)) == 1
+    assert not world.replies(card)
+    assert "Your answer is needed" in world.now(card).text
+
+
+# ── The question ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_video_that_nothing_is_heard_of_is_asked_about_after_a_while(
+    world: World,
+) -> None:
+    world.service.faults.next("create_video", Reset())
+    card = await world.asks(world.ana)
+    await world.passes(minutes=14)
+    assert "Checking" in world.now(card).text
+    assert not world.whispers(world.ana)
+
+    await world.passes(minutes=2)
+
+    assert "Your answer is needed" in world.now(card).text
+    [nudge] = world.whispers(world.ana)
+    assert "need your answer" in nudge
+    assert world.posts() == [world.now(card)]
+    assert len(world.asked("create_video")) == 1
+
+
+async def test_without_a_public_address_the_question_comes_at_once(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.bot_runs(callbacks=False):
+        world.service.faults.next("create_video", Reset(done=True))
+        card = await world.asks(world.ana)
+        assert "Your answer is needed" in world.now(card).text
+
+        [video_id] = world.service.videos
+        await _gives_id(world, world.now(card), video_id)
+        await world.passes(minutes=5)
+
+    assert len(world.replies(card)) == 1
+    assert len(world.asked("create_video")) == 1
+
+
+async def test_the_question_is_asked_again_after_a_day_and_given_up_after_a_week(
+    world: World,
+) -> None:
+    asking = await _is_asked(world, made=False)
+    await world.passes(hours=23)
+    assert world.now(asking) == asking
+    assert len(world.whispers(world.ana)) == 1
+
+    await world.passes(hours=2)
+    again = world.now(asking)
+    assert "I ask once more" in again.text
+    assert len(world.whispers(world.ana)) == 2
+    await world.passes(days=5, hours=20)
+    assert world.now(asking) == again
+    assert world.posts() == [again]
+
+    await world.passes(hours=6)
+    [reply] = world.replies(asking)
+    assert "Nobody could tell me" in reply.text
+    assert "Failed" in world.now(asking).text
+    assert len(world.whispers(world.ana)) == 2
+    assert len(world.asked("create_video")) == 1
+
+
+async def test_a_create_call_that_the_end_of_the_process_cut_off_is_not_sent_again(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.timings = Timings(jitter=0, stop=timedelta(0))
+    world.service.callback_plan = CallbackPlan(after=timedelta(minutes=1))
+    async with world.bot_runs() as bot:
+        port, address = str(bot.port), f"http://127.0.0.1:{bot.port}"
+        form = await world.opens_form(world.ana)
+        await _until_created(world, form)
+
+    async with world.bot_runs(PORT=port, PUBLIC_URL=address):
+        await world.passes(seconds=10)
+        [card] = world.posts()
+        assert "Checking" in card.text
+        await world.passes(minutes=5)
+
+    assert len(world.asked("create_video")) == 1
+    assert len(world.replies(card)) == 1
+
+
+# ── I have its id ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_id_that_a_person_gives_is_checked_and_brings_the_answer(
+    world: World,
+) -> None:
+    asking = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+
+    form = await _gives_id(world, asking, f" {video_id} ")
+    assert not form.is_open
+    await world.passes(seconds=10)
+
+    [reply] = world.replies(asking)
+    assert f"/watch/{video_id}" in reply.text
+    assert len(world.asked("create_video")) == 1
+
+
+async def test_an_id_that_cannot_be_the_one_is_turned_down_under_its_field(
+    world: World,
+) -> None:
+    asking = await _is_asked(world, made=False)
+    theirs = await world.asks(world.ben)
+    [taken] = world.service.videos
+    other = await _made_by_hand(world, "Something else.")
+    number = re.search(r"No\. (\w+)", theirs.text)
+    assert number is not None
+
+    form = await _gives_id(world, asking, other)
+    assert "says something else" in form.errors["remote_id"]
+    for wrong, told in (
+        (taken, f"another request, No. {number[1]}"),
+        ("v-nobody", "Invalid video_id"),
+        ("two words", "one word"),
+        ("  ", "one word"),
+    ):
+        await form.submit({"remote_id": wrong})
+        assert told in form.errors["remote_id"]
+        assert form.values["remote_id"] == wrong
+
+    await world.passes(minutes=5)
+    assert world.now(asking) == asking
+    assert not world.replies(asking)
+    assert len(world.replies(theirs)) == 1
+
+
+async def test_an_id_that_cannot_be_checked_now_is_taken_and_checked_later(
+    world: World,
+) -> None:
+    asking = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+    world.service.down = True
+
+    form = await _gives_id(world, asking, video_id)
+    assert not form.is_open
+    await world.passes(minutes=1)
+    assert not world.replies(asking)
+    world.service.down = False
+    await world.passes(minutes=5)
+
+    assert len(world.replies(asking)) == 1
+
+
+async def test_a_wrong_id_that_could_not_be_checked_at_once_is_not_believed_later(
+    world: World,
+) -> None:
+    asking = await _is_asked(world, made=False)
+    other = await _made_by_hand(world, "Something else.")
+    world.service.down = True
+    await _gives_id(world, asking, other)
+    world.service.down = False
+
+    await world.passes(minutes=10)
+
+    assert not world.replies(asking)
+    assert "Your answer is needed" in world.now(asking).text
+
+
+# ── Create again, give up ─────────────────────────────────────────────────────────────────────
+
+
+async def test_create_again_makes_one_more_create_call_and_says_before_what_it_may_cost(
+    world: World,
+) -> None:
+    asking = await _is_asked(world, made=False)
+
+    answer = await world.ana.click(asking, AGAIN)
+    assert answer.dialog is not None
+    assert "both are paid for" in answer.dialog
+    await world.passes(minutes=5)
+
+    [reply] = world.replies(asking)
+    assert "is ready" in reply.text
+    first, second = (request.body for request in world.asked("create_video"))
+    assert isinstance(first, dict)
+    assert isinstance(second, dict)
+    assert first.pop("callback_url") != second.pop("callback_url")
+    assert first == second
+    assert world.posts() == [world.now(asking), reply]
+
+
+async def test_two_clicks_on_create_again_make_one_create_call(world: World) -> None:
+    asking = await _is_asked(world, made=False)
+
+    await world.ana.click(asking, AGAIN)
+    await world.ana.click(asking, AGAIN)
+    await world.passes(minutes=5)
+
+    assert len(world.asked("create_video")) == 2
+    assert len(world.replies(asking)) == 1
+
+
+async def test_give_up_ends_it_with_a_closing_reply(world: World) -> None:
+    asking = await _is_asked(world, made=False)
+
+    await world.ana.click(asking, "Give up", confirm=False)
+    await world.settles()
+    assert world.now(asking) == asking
+    await world.ana.click(asking, "Give up")
+    await world.settles()
+
+    [reply] = world.replies(asking)
+    assert "It was given up" in reply.text
+    assert world.ana.user.id in reply.pings
+    assert "Failed" in world.now(asking).text
+    await world.passes(days=8)
+    assert world.posts() == [world.now(asking), reply]
+    assert len(world.asked("create_video")) == 1
+
+
+async def test_an_id_named_before_create_again_saves_the_second_video(world: World) -> None:
+    asking = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+    world.service.down = True
+    await world.service.call_back(video_id)
+    await world.settles()
+    world.service.down = False
+
+    await world.ana.click(asking, AGAIN)
+    await world.passes(minutes=5)
+
+    assert len(world.replies(asking)) == 1
+    assert len(world.asked("create_video")) == 1
+
+
+@pytest.mark.parametrize("wait", [timedelta(seconds=30), timedelta(minutes=10)])
+async def test_an_earlier_try_that_turns_up_after_create_again_is_told_on_the_card(
+    world: World, wait: timedelta
+) -> None:
+    asking = await _is_asked(world, made=True)
+    [first] = world.service.videos
+    await world.ana.click(asking, AGAIN)
+    await world.passes(seconds=wait.total_seconds())
+
+    await world.service.call_back(first)
+    await world.passes(minutes=10)
+
+    [reply] = world.replies(asking)
+    assert first not in reply.text
+    card = world.now(asking)
+    assert f"An earlier try turned up after all: video {first}." in card.text
+    assert first in str(card.blocks)
+    assert "Ready" in card.text
+    assert world.posts() == [card, reply]
+    await world.service.call_back(first)
+    await world.passes(minutes=5)
+    assert world.posts() == [card, reply]
+
+
+async def test_a_video_that_turns_up_after_it_was_given_up_is_told_on_the_card(
+    world: World,
+) -> None:
+    asking = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+    await world.ana.click(asking, "Give up")
+    await world.passes(minutes=1)
+
+    await world.service.call_back(video_id)
+    await world.passes(minutes=1)
+
+    card = world.now(asking)
+    assert video_id in card.text
+    assert len(world.replies(asking)) == 1
+    assert len(world.posts()) == 2
+
+
+async def test_a_service_that_is_out_of_reach_after_create_again_is_waited_for_a_day(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.timings = Timings(jitter=0, retry_longest=timedelta(hours=1))
+    async with world.bot_runs():
+        asking = await _is_asked(world, made=False)
+        await world.passes(days=3)
+        port = urlsplit(world.service.url).port or 0
+        await world.service.stop()
+        await world.ana.click(world.now(asking), AGAIN)
+        await world.passes(hours=12)
+        assert "cannot be reached" in world.now(asking).text
+        await world.service.start(port)
+        await world.passes(hours=2)
+
+    [reply] = world.replies(asking)
+    assert "is ready" in reply.text

@@ -1,0 +1,394 @@
+"""The create form: what is typed arrives, and what is wrong is said under its field."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from bot.kinds.video import Invalid, parse
+from bot.sandbox.block_kit import Json
+from bot.sandbox.driver import Modal
+from bot.sandbox.faults import Answer, Reset
+from tests.world import REPLICA, World
+
+PAGE = "https://www.example.com/background?colour=blue&size=2#top"
+FILE = "https://files.example.com/clips/sea.mp4?signature=a%2Fb"
+
+
+def _texts(options: list[Json]) -> list[str]:
+    return [option["text"]["text"] for option in options]
+
+
+def _note(form: Modal) -> str:
+    [note] = [block for block in form.view.body["blocks"] if block["block_id"] == "note"]
+    return str(note["text"]["text"])
+
+
+# ── What is typed arrives ─────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("background", "link"),
+    [("none", ""), ("background_url", PAGE), ("background_source_url", FILE)],
+)
+async def test_every_field_arrives_at_the_service_as_typed(
+    world: World, background: str, link: str
+) -> None:
+    script = "Hello & welcome, <friends>!\n\n  “Zażółć gęślą jaźń” — *not* bold\t:tada: 你好"
+    form = await world.opens_form(world.ana)
+    await form.choose("background", background)
+    values = {"replica_id": REPLICA, "script": script, "video_name": "Week 7: <b>Hi</b>"}
+    await form.submit(values | ({background: link} if link else {}))
+    await world.settles()
+
+    [create] = world.asked("create_video")
+    assert isinstance(create.body, dict)
+    assert create.body.pop("callback_url")
+    expected = {"replica_id": REPLICA, "script": script, "video_name": "Week 7: <b>Hi</b>"}
+    assert create.body == expected | ({background: link} if link else {})
+
+
+async def test_fields_that_were_left_empty_are_not_sent(world: World) -> None:
+    await world.asks(world.ana, {"video_name": ""})
+
+    [create] = world.asked("create_video")
+    assert isinstance(create.body, dict)
+    assert create.body.keys() == {"replica_id", "script", "callback_url"}
+
+
+async def test_what_people_wrote_pings_nobody_but_who_asked(world: World) -> None:
+    script = f"<!channel> <@{world.ben.user.id}> @here"
+    card = await world.asks(world.ana, {"script": script, "video_name": "<!everyone>"})
+    await world.passes(minutes=5)
+
+    assert len(world.posts()) == 2
+    for message in world.posts():
+        assert message.pings == {world.ana.user.id}
+        assert "<!" not in message.text.replace("<!date^", "")
+    assert len(world.replies(card)) == 1
+
+
+async def test_the_script_typed_after_the_command_stands_in_the_form_as_it_was_typed(
+    world: World,
+) -> None:
+    typed = "Hi @ben & #studio, 1 < 2: see https://example.com/?a=1&b=2 for &lt;more&gt;"
+    form = await world.opens_form(world.ana, typed)
+
+    assert form.values["script"] == typed
+
+
+async def test_a_script_that_does_not_fit_is_told_before_any_form_opens(world: World) -> None:
+    answer = await world.ana.command("/video", "word " * 700)
+
+    assert answer.message is not None
+    assert "3,499 characters" in answer.message.text
+    assert answer.message.visible_to == world.ana.user.id
+    assert world.ana.modal is None
+
+
+async def test_the_longest_script_that_fits_is_taken_whole(world: World) -> None:
+    script = "é" * 2999 + "."
+    card = await world.asks(world.ana, {"script": script})
+    await world.passes(minutes=5)
+
+    [video] = world.service.videos.values()
+    assert video.script == script
+    assert len(world.replies(card)) == 1
+
+
+# ── Mistakes ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_script_of_nothing_but_spaces_is_pointed_out_under_it(world: World) -> None:
+    form = await world.opens_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "  \n ", "video_name": "Kept"})
+
+    assert form.errors.keys() == {"script"}
+    assert form.values["video_name"] == "Kept"
+    assert form.values["replica_id"] == REPLICA
+    await world.settles()
+    assert not world.posts()
+    assert not world.asked("create_video")
+
+
+@pytest.mark.parametrize("background", ["background_url", "background_source_url"])
+@pytest.mark.parametrize("link", ["http://localhost/x", "https://user:pw@example.com/", None])
+async def test_a_link_that_cannot_be_used_is_pointed_out_and_nothing_typed_is_lost(
+    world: World, background: str, link: str | None
+) -> None:
+    form = await world.opens_form(world.ana, "Hello.")
+    await form.choose("background", background)
+    typed = {"replica_id": REPLICA, "video_name": "Kept", "where": "lobby", background: link}
+    if link is None:
+        # Clients do not check a field that is not there any more when the form is sent off.
+        form.view.values[background][background]["value"] = " "
+        del typed[background]
+    await form.submit(typed)
+
+    assert form.errors.keys() == {background}
+    assert form.values["script"] == "Hello."
+    assert form.values["video_name"] == "Kept"
+    assert form.values["where"] == world.slack.channel("lobby").id
+    await form.submit({background: "https://example.com/ok"})
+    assert not form.is_open
+    await world.settles()
+    assert world.creates() == 1
+
+
+def test_two_backgrounds_are_one_too_many() -> None:
+    fields = {"replica_id": REPLICA, "script": "Hello.", "background_url": PAGE}
+
+    with pytest.raises(Invalid) as found:
+        parse(fields | {"background_source_url": FILE})
+
+    assert found.value.errors.keys() == {"background_source_url"}
+
+
+async def test_choosing_a_background_shows_its_link_field_and_keeps_the_others(
+    world: World,
+) -> None:
+    form = await world.opens_form(world.ana, "Hello.")
+    await form.submit({"replica_id": REPLICA, "video_name": "Kept", "script": " "})
+    links = {"background_url", "background_source_url"}
+    assert not links & form.values.keys()
+
+    for choice in ("background_url", "background_source_url", "background_url", "none"):
+        await form.choose("background", choice)
+        assert form.values.keys() & links == ({choice} & links)
+        assert form.values["background"] == choice
+        assert form.values["replica_id"] == REPLICA
+        assert form.values["video_name"] == "Kept"
+
+
+async def test_a_background_whose_link_field_did_not_appear_is_asked_for_again(
+    world: World,
+) -> None:
+    form = await world.opens_form(world.ana, "Hello.")
+    world.slack.faults.next("views.update", Reset())
+    answer = await form.choose("background", "background_url")
+    assert answer.ok
+    assert "background_url" not in form.values
+
+    await form.submit({"replica_id": REPLICA, "video_name": "Kept"})
+
+    assert form.values["background_url"] is None
+    assert form.values["script"] == "Hello."
+    assert form.values["video_name"] == "Kept"
+    await form.submit({"background_url": PAGE})
+    assert not form.is_open
+    await world.settles()
+    assert world.creates() == 1
+
+
+async def test_a_background_that_was_taken_back_is_not_sent_although_its_field_is_still_there(
+    world: World,
+) -> None:
+    form = await world.opens_form(world.ana, "Hello.")
+    await form.choose("background", "background_url")
+    world.slack.faults.next("views.update", Reset())
+    await form.choose("background", "none")
+
+    await form.submit({"replica_id": REPLICA, "background_url": PAGE})
+    await world.settles()
+
+    [create] = world.asked("create_video")
+    assert isinstance(create.body, dict)
+    assert "background_url" not in create.body
+
+
+async def test_a_form_that_cannot_be_opened_in_time_is_told_kindly(world: World) -> None:
+    async def dawdle(when: str, method: str, _: Json) -> None:
+        if (when, method) == ("before", "views.open"):
+            world.clock.set(world.clock.now() + timedelta(seconds=4))
+
+    world.slack.on_request = dawdle
+    answer = await world.ana.command("/video")
+
+    assert answer.message is not None
+    assert "could not open: once more?" in answer.message.text
+    assert world.ana.modal is None
+
+
+async def test_a_form_that_slack_does_not_open_is_told_kindly(world: World) -> None:
+    world.slack.faults.next("views.open", Answer(503, "<html>Bad gateway</html>"))
+    answer = await world.ana.command("/video", "Hello.")
+
+    assert answer.message is not None
+    assert "try again" in answer.message.text
+
+
+# ── One form, one video ───────────────────────────────────────────────────────────────────────
+
+
+async def test_five_clicks_at_once_make_one_video_and_one_card(world: World) -> None:
+    form = await world.opens_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "Hello."}, clicks=5)
+    await world.passes(minutes=5)
+
+    assert not form.is_open
+    assert len(world.asked("create_video")) == 1
+    assert len(world.posts()) == 2
+
+
+async def test_five_submissions_of_one_form_make_one_video_and_one_card(world: World) -> None:
+    form = await world.opens_form(world.ana, "Hello.")
+    await form.choose("background", "background_url")
+    await form.submit({"replica_id": REPLICA, "background_url": "https://localhost"})
+    assert form.errors
+
+    fixed = {"background_url": PAGE}
+    answers = await asyncio.gather(*(form.submit(fixed) for _ in range(5)))
+    await world.passes(minutes=5)
+
+    assert all(answer.ok for answer in answers)
+    assert not form.is_open
+    assert len(world.asked("create_video")) == 1
+    assert len(world.posts()) == 2
+
+
+async def test_a_submission_that_comes_again_later_makes_nothing_new(world: World) -> None:
+    form = await world.opens_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    await world.passes(minutes=1)
+    await form.resubmit(3)
+    await world.passes(minutes=5)
+
+    # The answer was lost on the way, so the form is still there.
+    world.slack.modals[world.ana.user.id].append(form.view)
+    await form.submit()
+    assert not form.is_open
+    await world.passes(minutes=5)
+
+    assert len(world.asked("create_video")) == 1
+    assert len(world.posts()) == 2
+
+
+@pytest.mark.parametrize("change", [{"script": "Hello, you."}, {"where": "lobby"}])
+async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_makes_a_second_video(
+    world: World, change: dict[str, Any]
+) -> None:
+    form = await world.opens_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    await world.settles()
+    # The answer was lost on the way, so the form is still there.
+    world.slack.modals[world.ana.user.id].append(form.view)
+
+    await form.submit(change)
+
+    second = world.ana.modal
+    assert second is not None
+    assert second.view is not form.view
+    assert "was sent off already" in _note(second)
+    assert second.values == form.values, "what was typed stands in it too"
+    await world.settles()
+    assert len(world.asked("create_video")) == 1
+
+    await second.submit()
+    assert world.ana.modal is None, "both are closed"
+    await world.passes(minutes=5)
+    scripts = [video.script for video in world.service.videos.values()]
+    assert scripts == ["Hello.", change.get("script", "Hello.")]
+    assert len(world.posts()) == 4
+
+
+async def test_the_second_form_can_still_be_changed(world: World) -> None:
+    form = await world.opens_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    await world.settles()
+    world.slack.modals[world.ana.user.id].append(form.view)
+    await form.submit({"script": "Hello, you."})
+    second = world.ana.modal
+    assert second is not None
+
+    await second.choose("background", "background_url")
+
+    assert "was sent off already" in _note(second)
+    assert second.values["script"] == "Hello, you."
+
+
+# ── Replicas ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_first_replica_is_given_by_its_id_and_later_ones_are_offered(
+    world: World,
+) -> None:
+    world.service.add_replica("r-bob", "Bob")
+    form = await world.opens_form(world.ana)
+    assert await form.suggest("replica_id") == []
+    assert _texts(await form.suggest("replica_id", REPLICA)) == [f"Use id “{REPLICA}”"]
+
+    await world.asks(world.ana)
+    await world.passes(minutes=1)
+    await world.asks(world.ben, {"replica_id": "r-bob"})
+    form = await world.opens_form(world.ana)
+
+    assert _texts(await form.suggest("replica_id")) == ["r-bob", REPLICA]
+    assert _texts(await form.suggest("replica_id", "anna")) == ["Use id “anna”", REPLICA]
+    assert _texts(await form.suggest("replica_id", REPLICA)) == [REPLICA]
+
+    await world.passes(minutes=1)
+    await world.asks(world.ben)
+    form = await world.opens_form(world.ana)
+    assert _texts(await form.suggest("replica_id")) == [REPLICA, "r-bob"]
+
+
+async def test_a_replica_that_the_service_refused_is_not_offered(world: World) -> None:
+    card = await world.asks(world.ana, {"replica_id": "r-nobody"})
+    assert "Invalid replica_id" in world.replies(card)[0].text
+
+    form = await world.opens_form(world.ana)
+    assert await form.suggest("replica_id") == []
+
+
+@pytest.mark.parametrize("query", ["what is this", "%", "_", "x" * 151, "<!channel>", "', 1)--"])
+async def test_what_can_be_no_replica_is_not_offered(world: World, query: str) -> None:
+    await world.asks(world.ana)
+    form = await world.opens_form(world.ana)
+
+    offered = _texts(await form.suggest("replica_id", query))
+
+    assert offered == ([REPLICA] if query in REPLICA else [])
+
+
+async def test_the_longest_id_can_be_used(world: World) -> None:
+    long = "r" * 150
+    world.service.add_replica(long, "Long")
+
+    await world.asks(world.ana, {"replica_id": long})
+
+    [video] = world.service.videos.values()
+    assert video.replica_id == long
+
+
+# ── Where it is posted ────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_answer_comes_where_it_was_wanted(world: World) -> None:
+    form = await world.opens_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "Hello.", "where": "lobby"})
+    await world.passes(minutes=5)
+
+    lobby = world.slack.channel("lobby")
+    [card] = world.slack.messages(lobby.id)
+    assert len(world.replies(card)) == 1
+    assert {message.channel for message in world.posts()} == {lobby.id}
+
+
+async def test_where_the_bot_cannot_post_everything_comes_as_a_direct_message(
+    world: World,
+) -> None:
+    vault = world.slack.channel("vault")
+    form = await world.opens_form(world.ana, channel="vault")
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    await world.passes(minutes=5)
+
+    dm = world.slack.dm(world.ana.user.id)
+    [card] = world.slack.messages(dm.id)
+    [reply] = world.replies(card)
+    assert f"<#{vault.id}>" in card.text
+    assert "Ready" in card.text
+    assert f"<#{vault.id}>" in str(card.blocks)
+    assert "is ready" in reply.text
+    assert world.posts() == [card, reply]
+    assert world.creates() == 1

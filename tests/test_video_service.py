@@ -1,0 +1,554 @@
+"""The video service's client: what each answer, and each lack of one, means to who called."""
+
+import asyncio
+import socket
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from datetime import timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import aiohttp
+import httpx
+import pytest
+from aiohttp import web
+from httpx_aiohttp.transport import map_aiohttp_exceptions
+
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.model import Failure, Timings
+from bot.sandbox.clock import ManualClock
+from bot.sandbox.faults import Answer, Drip, Fault, Hang, LateCommit, Reset, Truncated
+from bot.sandbox.http import Server
+from bot.sandbox.video_service import SandboxVideoService
+from bot.video_service import Clients, VideoService, _translated, connect
+
+KEY = "sandbox-key"
+VIDEOS, REPLICAS = "/v2/videos", "/v2/replicas"
+BODY = {"replica_id": "r-anna", "script": "Hello."}
+MIB = 1024 * 1024
+TIMINGS = Timings(call=timedelta(seconds=0.3), form_check=timedelta(seconds=0.2))
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def sandbox(clock: ManualClock) -> AsyncIterator[SandboxVideoService]:
+    sandbox = SandboxVideoService(clock, api_key=KEY)
+    sandbox.add_replica("r-anna", "Anna")
+    await sandbox.start()
+    yield sandbox
+    await sandbox.stop()
+
+
+@pytest.fixture
+async def clients() -> AsyncIterator[Clients]:
+    async with connect() as clients:
+        yield clients
+
+
+@pytest.fixture
+def service(sandbox: SandboxVideoService, clients: Clients, clock: ManualClock) -> VideoService:
+    return client_of(sandbox.url, clients, clock)
+
+
+def client_of(url: str, clients: Clients, clock: ManualClock) -> VideoService:
+    return VideoService(url, KEY, clients=clients, clock=clock, timings=TIMINGS)
+
+
+async def create(service: VideoService) -> Any:  # noqa: ANN401 - any JSON
+    return await service.create(VIDEOS, BODY)
+
+
+async def failed_create(service: VideoService) -> OutsideError:
+    with pytest.raises(OutsideError) as caught:
+        await create(service)
+    return caught.value
+
+
+async def failed_read(service: VideoService) -> OutsideError:
+    with pytest.raises(OutsideError) as caught:
+        await service.read(REPLICAS, "r-anna")
+    return caught.value
+
+
+# What an answer means
+
+
+async def test_a_create_and_a_read_return_the_services_json(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    created = await create(service)
+    read = await service.read(VIDEOS, created["video_id"])
+    assert read["data"] == {"script": "Hello."}
+    assert [(each.operation, each.body) for each in sandbox.requests] == [
+        ("create_video", BODY),
+        ("read_video", None),
+    ]
+
+
+@pytest.mark.parametrize("status", [200, 201, 202])
+async def test_every_success_with_json_in_it_is_an_answer(
+    service: VideoService, sandbox: SandboxVideoService, status: int
+) -> None:
+    sandbox.faults.next("create_video", Answer(status, {"video_id": "v1"}))
+    assert await create(service) == {"video_id": "v1"}
+
+
+LOST: list[Fault] = [
+    Reset(),
+    Reset(done=True),
+    LateCommit(timedelta(minutes=1)),
+    Hang(),
+    Hang(done=True),
+    Truncated(),
+    Drip(),
+    Answer(200, "nothing of the kind"),
+    Answer(200, ""),
+    Answer(200, b"\xff\xfe"),
+    Answer(200, "[" * 100_000),
+    Answer(200, "rubbish", {"Content-Encoding": "gzip"}),
+    Answer(200, f"[{' ' * MIB}]"),
+    Answer(204),
+    Answer(301, headers={"Location": "/v2/elsewhere"}),
+    Answer(304),
+    Answer(307, headers={"Location": "/v2/elsewhere"}),
+    Answer(500, {"message": "plan problem"}, done=True),
+    Answer(502, "<html>Bad gateway</html>"),
+    Answer(503),
+    Answer(599),
+]
+
+
+@pytest.mark.parametrize("fault", LOST, ids=lambda fault: f"{fault!r:.40}")
+async def test_a_create_without_a_clear_answer_is_uncertain_and_is_not_sent_again(
+    service: VideoService, sandbox: SandboxVideoService, fault: Fault
+) -> None:
+    sandbox.faults.next("create_video", fault)
+    assert type(await failed_create(service)) is Uncertain
+    assert len(sandbox.requests) == 1
+
+
+@pytest.mark.parametrize("fault", LOST, ids=lambda fault: f"{fault!r:.40}")
+async def test_a_read_without_a_clear_answer_is_never_uncertain(
+    service: VideoService, sandbox: SandboxVideoService, fault: Fault
+) -> None:
+    sandbox.faults.always("read_replica", fault)
+    assert type(await failed_read(service)) is Unavailable
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 405, 409, 413, 422, 451])
+async def test_what_the_service_turns_down_is_refused_with_its_status(
+    service: VideoService, sandbox: SandboxVideoService, status: int
+) -> None:
+    answer = Answer(status, {"error": "No."})
+    sandbox.faults.next("read_replica", answer)
+    sandbox.faults.next("create_video", answer)
+    for error in (await failed_read(service), await failed_create(service)):
+        assert isinstance(error, Refused)
+        assert (error.code, error.reason) == (str(status), "No.")
+
+
+async def test_too_many_requests_means_that_nothing_was_done(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.faults.next("create_video", Answer(429))
+    sandbox.faults.next("read_replica", Answer(429))
+    for error in (await failed_create(service), await failed_read(service)):
+        assert isinstance(error, Unavailable)
+        assert error.retry_after is None
+
+
+IN_A_MINUTE = format_datetime(ManualClock().now() + timedelta(minutes=1), usegmt=True)
+A_DAY = timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("header", "wait"),
+    [
+        ("7", timedelta(seconds=7)),
+        ("0", timedelta(0)),
+        ("-5", timedelta(0)),
+        (IN_A_MINUTE, timedelta(minutes=1)),
+        ("Mon, 02 Mar 2020 09:00:00 GMT", timedelta(0)),
+        ("Mon, 02 Mar 2199 09:00:00 GMT", A_DAY),
+        ("86401", A_DAY),
+        ("80000000000000", A_DAY),
+        ("9" * 30, A_DAY),
+        ("9" * 5000, None),
+        ("", None),
+        ("soon", None),
+        ("1.5", None),
+        ("Mon, 02 Mar 2026 09:01:00", None),
+        ("Mon, 02 Mar 2026 09:01:00 +99999999999999999999", None),
+    ],
+)
+async def test_retry_after_is_read_as_seconds_or_a_date_and_never_beyond_a_day(
+    service: VideoService, sandbox: SandboxVideoService, header: str, wait: timedelta | None
+) -> None:
+    sandbox.faults.next("read_replica", Answer(429, headers={"Retry-After": header}))
+    error = await failed_read(service)
+    assert isinstance(error, Unavailable)
+    assert error.retry_after == wait
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"error": "Out of  credit\n"}, "Out of credit"),
+        ({"message": "Invalid key"}, "Invalid key"),
+        ({"error": "first", "message": "second"}, "first"),
+        ({"error": None, "message": "second"}, "second"),
+        ({"error": {"code": 7}, "message": " "}, None),
+        ({}, None),
+        ([], None),
+        (None, None),
+        (17, None),
+        ("just text", "just text"),
+        ('"a JSON text"', "a JSON text"),
+        ("<html><h1>400</h1></html>", None),
+        ("  <?xml version='1.0'?>", None),
+        ("", None),
+        (b"\xff\xfe?", "\ufffd\ufffd?"),
+        ('{"error": "cut in half: \\ud83d"}', "cut in half: ?"),
+        ({"error": "long " * 1000}, "long " * 99 + "long…"),
+    ],
+    ids=repr,
+)
+async def test_the_reason_is_what_the_service_says_in_words_that_fit_a_message(
+    service: VideoService, sandbox: SandboxVideoService, body: object, reason: str | None
+) -> None:
+    sandbox.faults.next("read_replica", Answer(400, body))
+    error = await failed_read(service)
+    assert error.reason == (reason or "The video service answered 400 without saying why.")
+    assert len(error.reason) <= 500
+
+
+# Connections
+
+
+async def test_a_redirect_is_not_followed(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.faults.next("read_replica", Answer(302, headers={"Location": "/v2/replicas/r-anna"}))
+    assert type(await failed_read(service)) is Unavailable
+    assert len(sandbox.requests) == 1
+
+
+async def test_an_answer_of_a_mebibyte_is_read(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.faults.next("read_replica", Answer(200, f"[{' ' * (MIB - 2)}]"))
+    assert await service.read(REPLICAS, "r-anna") == []
+
+
+@pytest.mark.parametrize("fault", [Hang(), Drip()], ids=repr)
+async def test_a_call_ends_when_its_time_is_up_even_while_bytes_are_coming(
+    service: VideoService, sandbox: SandboxVideoService, fault: Fault
+) -> None:
+    sandbox.faults.next("create_video", fault)
+    clock = asyncio.get_running_loop()
+    began = clock.time()
+    assert type(await failed_create(service)) is Uncertain
+    assert 0.25 < clock.time() - began < 2
+
+
+@pytest.fixture
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def deaf_port() -> Iterator[int]:
+    """A port whose queue of connections is full, so that nobody else gets one."""
+    with closing(socket.socket()) as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        others = [socket.socket() for _ in range(4)]
+        for other in others:
+            other.setblocking(False)
+            other.connect_ex(deaf.getsockname())
+        yield deaf.getsockname()[1]
+        for other in others:
+            other.close()
+
+
+async def test_a_refused_connection_means_that_nothing_was_done(
+    clients: Clients, clock: ManualClock, closed_port: int
+) -> None:
+    service = client_of(f"http://127.0.0.1:{closed_port}", clients, clock)
+    assert type(await failed_create(service)) is Unavailable
+    assert type(await failed_read(service)) is Unavailable
+
+
+async def test_a_connection_that_never_comes_about_means_that_nothing_was_done(
+    clients: Clients, clock: ManualClock, deaf_port: int
+) -> None:
+    service = client_of(f"http://127.0.0.1:{deaf_port}", clients, clock)
+    assert type(await failed_create(service)) is Unavailable
+    assert type(await failed_read(service)) is Unavailable
+
+
+async def test_a_failed_tls_handshake_means_that_nothing_was_done(
+    sandbox: SandboxVideoService, clients: Clients, clock: ManualClock
+) -> None:
+    service = client_of(sandbox.url.replace("http:", "https:"), clients, clock)
+    assert type(await failed_create(service)) is Unavailable
+    assert type(await failed_read(service)) is Unavailable
+    assert sandbox.requests == []
+
+
+async def test_an_answer_that_is_not_http_leaves_a_create_uncertain(
+    clients: Clients, clock: ManualClock
+) -> None:
+    async def rubbish(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example ESMTP\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(rubbish, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        service = client_of(f"http://127.0.0.1:{port}", clients, clock)
+        assert type(await failed_create(service)) is Uncertain
+        assert type(await failed_read(service)) is Unavailable
+
+
+class Listener:
+    """Takes whatever comes, and notes the method and from which connection it came."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, object]] = []
+        app = web.Application()
+        app.router.add_route("*", "/{rest:.*}", self._hear)
+        self.server = Server(app)
+
+    async def _hear(self, request: web.Request) -> web.Response:
+        assert request.transport is not None
+        self.heard.append((request.method, request.transport.get_extra_info("peername")))
+        return web.json_response({})
+
+
+@pytest.fixture
+async def listener() -> AsyncIterator[Listener]:
+    listener = Listener()
+    await listener.server.start()
+    yield listener
+    await listener.server.stop()
+
+
+async def test_a_create_has_a_connection_of_its_own_and_reads_share_theirs(
+    listener: Listener, clients: Clients, clock: ManualClock
+) -> None:
+    service = client_of(listener.server.url, clients, clock)
+    for _ in range(3):
+        await create(service)
+        await service.read(VIDEOS, "v1")
+    assert len({peer for method, peer in listener.heard if method == "GET"}) == 1
+    assert len({peer for method, peer in listener.heard if method == "POST"}) == 3
+
+
+@pytest.mark.parametrize(
+    "odd", ["a/b", "%2e", "%2e%2e", "%2F", "a b", "ä?ö#ü", "a&b=c", "…", "'; --", "x" * 500]
+)
+async def test_an_odd_id_reaches_the_service_as_it_is(
+    service: VideoService, sandbox: SandboxVideoService, odd: str
+) -> None:
+    sandbox.add_replica(odd, "Odd")
+    assert (await service.read(REPLICAS, odd))["replica_id"] == odd
+
+
+@pytest.mark.parametrize("dots", [".", ".."])
+async def test_an_id_that_would_lead_elsewhere_is_not_asked_for(
+    listener: Listener, clients: Clients, clock: ManualClock, dots: str
+) -> None:
+    with pytest.raises(Refused):
+        await client_of(listener.server.url, clients, clock).read(REPLICAS, dots)
+    assert listener.heard == []
+
+
+# Everything that can be raised
+
+
+def family(base: type[Exception]) -> list[type[Exception]]:
+    """Return ``base`` and all that is derived from it, each so that it needs no arguments."""
+    found = [base]
+    for each in found:
+        found += each.__subclasses__()
+    bare = {"__init__": lambda _: None, "__str__": lambda _: "made up"}
+    return [type(each.__name__, (each,), dict(bare)) for each in dict.fromkeys(found)]
+
+
+HTTPX = [*family(httpx.HTTPError), *family(httpx.StreamError), *family(httpx.InvalidURL)]
+AIOHTTP = family(aiohttp.ClientError)
+
+
+def test_no_exception_of_httpx_is_forgotten_here() -> None:
+    public = {
+        name
+        for name, value in vars(httpx).items()
+        if isinstance(value, type) and issubclass(value, Exception)
+    }
+    # It is about reading a cookie by name, and nobody here does.
+    assert public - {"CookieConflict"} <= {each.__name__ for each in HTTPX}
+
+
+@pytest.mark.parametrize("raised", [*HTTPX, OSError, TimeoutError, ValueError, UnicodeError])
+async def test_whatever_httpx_raises_leaves_it_uncertain(raised: type[Exception]) -> None:
+    with pytest.raises(Uncertain):
+        async with _translated():
+            raise raised
+
+
+@pytest.mark.parametrize("raised", AIOHTTP)
+async def test_of_what_aiohttp_raises_only_a_failed_connection_says_that_nothing_was_sent(
+    raised: type[Exception],
+) -> None:
+    never_sent = issubclass(raised, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    with pytest.raises(Unavailable if never_sent else Uncertain):
+        await _fail_in_aiohttp(raised)
+
+
+async def _fail_in_aiohttp(raised: type[Exception]) -> None:
+    async with _translated():
+        with map_aiohttp_exceptions():
+            raise raised
+
+
+# The key
+
+
+async def test_the_key_shows_nowhere(
+    service: VideoService, sandbox: SandboxVideoService, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    quoted = Answer(401, {"message": f"Invalid API key {KEY}"})
+    sandbox.faults.next("create_video", *LOST, quoted)
+    errors = [await failed_create(service) for _ in [*LOST, quoted]]
+    await sandbox.stop()
+    errors.append(await failed_read(service))
+    told = [repr(service), caplog.text, *map(repr, errors)]
+    told += ["".join(traceback.format_exception(error)) for error in errors]
+    assert not [text for text in told if KEY in text]
+    assert "Invalid API key ***" in [error.reason for error in errors]
+
+
+async def test_a_refused_key_stops_creates_without_a_call(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.key_revoked = True
+    assert await service.turned_away() is None
+    await failed_create(service)
+    for _ in range(3):
+        error = await failed_create(service)
+        assert isinstance(error, Refused)
+        assert (error.code, error.reason) == ("401", "Invalid API key")
+        assert await service.turned_away() is Failure.KEY
+    assert len(sandbox.requests) == 1
+
+
+async def test_a_read_that_meets_a_refused_key_stops_creates_too(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.key_revoked = True
+    await failed_read(service)
+    await failed_create(service)
+    assert [each.operation for each in sandbox.requests] == ["read_replica"]
+
+
+async def test_a_refused_key_is_looked_at_again_by_a_read_at_most_twice_a_minute(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.key_revoked = True
+    await failed_create(service)
+    await clock.advance(timedelta(seconds=30))
+    for _ in range(3):
+        assert await service.turned_away() is Failure.KEY
+    assert [each.operation for each in sandbox.requests] == ["create_video", "read_video"]
+    sandbox.key_revoked = False
+    await clock.advance(timedelta(seconds=30))
+    assert await service.turned_away() is None
+    assert (await create(service))["video_id"] in sandbox.videos
+
+
+async def test_any_read_that_passes_shows_that_the_key_works_again(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.key_revoked = True
+    await failed_create(service)
+    sandbox.key_revoked = False
+    with pytest.raises(Refused):  # the id is unknown, but the key is not
+        await service.read(VIDEOS, "nobody")
+    assert await service.turned_away() is None
+
+
+async def test_a_look_at_the_key_does_not_keep_a_person_waiting(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.key_revoked = True
+    await failed_create(service)
+    await clock.advance(timedelta(seconds=30))
+    sandbox.faults.next("read_video", Hang())
+    async with asyncio.timeout(TIMINGS.call.total_seconds() - 0.02):
+        assert await service.turned_away() is Failure.KEY
+
+
+async def test_without_credit_one_create_tries_again_after_ten_minutes(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    await clock.advance(timedelta(minutes=9))
+    assert await service.turned_away() is Failure.CREDIT
+    assert isinstance(await failed_create(service), Refused)
+    assert len(sandbox.requests) == 1
+
+    await clock.advance(timedelta(minutes=1))
+    assert await service.turned_away() is None
+    errors = await asyncio.gather(failed_create(service), failed_create(service))
+    assert {type(error) for error in errors} == {Refused}
+    assert len(sandbox.requests) == 2
+    assert await service.turned_away() is Failure.CREDIT
+
+    sandbox.out_of_credit = False
+    await clock.advance(timedelta(minutes=10))
+    await create(service)
+    await create(service)
+    assert len(sandbox.videos) == 2
+
+
+async def test_a_try_without_an_answer_does_not_mean_that_there_is_credit(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    await clock.advance(timedelta(minutes=10))
+    sandbox.faults.next("create_video", Answer(429))
+    assert isinstance(await failed_create(service), Unavailable)
+    assert await service.turned_away() is Failure.CREDIT
+
+
+async def test_reads_go_on_without_credit_and_say_nothing_of_it(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    assert (await service.read(REPLICAS, "r-anna"))["status"] == "completed"
+    assert await service.turned_away() is Failure.CREDIT
+
+
+async def test_a_check_passes_where_the_service_knows_us_and_says_what_is_wrong_elsewhere(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    await service.check()
+    sandbox.down = True
+    with pytest.raises(Unavailable):
+        await service.check()
+    sandbox.down, sandbox.key_revoked = False, True
+    with pytest.raises(Refused, match="Invalid API key"):
+        await service.check()
