@@ -90,7 +90,7 @@ class Engine:
             if job.attempts and await self._heal(job):
                 return
         except OutsideError as error:
-            await self._wait_for_service(job, error)
+            await self._wait_for_service(job, error, called=False)
             return
         token = secrets.token_urlsafe(32)
         attempt = await self._store.begin_attempt(job, token_hash(token), self._clock.now())
@@ -103,12 +103,12 @@ class Engine:
             answer = await self._service.create(kind.path, body)
             snapshot = kind.created(answer)
         except Refused as error:
-            await self._end_refused(job, attempt, error)
+            await self._end_refused(job, error)
         except Unavailable as error:
-            await self._wait_for_service(job, error, attempt)
+            await self._wait_for_service(job, error, called=True)
         except (Uncertain, Unreadable) as error:
             _LOG.warning("a create call got no usable answer", extra=_about(job, error))
-            await self._leave_open(job, attempt)
+            await self._leave_open(job)
         else:
             await self._go_on(job, attempt, snapshot)
 
@@ -125,60 +125,50 @@ class Engine:
         due_at = now + self._jittered(self._patience(job).first)
         if not await self._store.created(running, attempt, now=now, due_at=due_at):
             _LOG.warning("a create call named an id that is taken", extra=_about(job))
-            await self._leave_open(job, attempt)
+            await self._leave_open(job)
             return
         _LOG.info("created", extra=_about(running))
         if replica := kind.replica(job.params):
             await self._store.remember_replica(replica, now)
 
-    async def _end_refused(self, job: Job, attempt: int, error: Refused) -> None:
+    async def _end_refused(self, job: Job, error: Refused) -> None:
         failed = replace(
             job,
             state=State.FAILED,
             failure=FAILURES.get(error.code, Failure.REFUSED),
             reason=error.reason,
         )
-        await self._end(failed, refused=attempt)
+        await self._end(failed)
 
-    async def _wait_for_service(
-        self, job: Job, error: OutsideError, attempt: int | None = None
-    ) -> None:
+    async def _wait_for_service(self, job: Job, error: OutsideError, *, called: bool) -> None:
+        """Put a job back, or end it in the end; ``called``: a create call was begun for it."""
         now = self._clock.now()
         if now - (job.asked_at or job.created_at) >= self._timings.create_within:
             failed = replace(
                 job, state=State.FAILED, failure=Failure.UNREACHABLE, reason=error.reason
             )
-            await self._end(failed, refused=attempt)
+            await self._end(failed)
             return
         waiting = replace(job, state=State.QUEUED, failures=job.failures + 1)
         due_at = now + self._back_off(waiting, error)
-        if attempt is None:
-            await self._store.put_back(waiting, now, due_at)
+        if called:
+            await self._store.not_created(waiting, outcome="unavailable", now=now, due_at=due_at)
         else:
-            await self._store.not_created(
-                waiting, attempt, outcome="unavailable", now=now, due_at=due_at
-            )
+            await self._store.put_back(waiting, now, due_at)
 
     # ── Not knowing whether it was created ────────────────────────────────────────────────────
 
     async def _miss(self, job: Job) -> None:
         """Take up a job whose create call was cut off: what it did is not known."""
         _LOG.warning("a create call was cut off", extra=_about(job))
-        now = self._clock.now()
-        known = await self._store.hints(job)
-        unconfirmed = replace(job, state=State.UNCONFIRMED)
-        await self._store.put_back(unconfirmed, now, now if known else self._healed_by(now))
+        await self._leave_open(job)
 
-    async def _leave_open(self, job: Job, attempt: int) -> None:
+    async def _leave_open(self, job: Job) -> None:
+        """Wait for a callback to clear things up; without an address for it none will come."""
         now = self._clock.now()
+        due_at = now if self._public_url is None else now + self._timings.heal
         unconfirmed = replace(job, state=State.UNCONFIRMED, failures=0)
-        await self._store.not_created(
-            unconfirmed, attempt, outcome="uncertain", now=now, due_at=self._healed_by(now)
-        )
-
-    def _healed_by(self, now: datetime) -> datetime:
-        """Return until when a callback may clear things up: without an address none will come."""
-        return now if self._public_url is None else now + self._timings.heal
+        await self._store.not_created(unconfirmed, outcome="uncertain", now=now, due_at=due_at)
 
     async def _ask(self, job: Job) -> None:
         """Look at what callbacks named; else ask the person, ask again, and in the end give up."""
@@ -303,8 +293,8 @@ class Engine:
 
     # ── Parts of the above ────────────────────────────────────────────────────────────────────
 
-    async def _end(self, job: Job, refused: int | None = None) -> None:
-        if await self._store.end(job, self._clock.now(), refused):
+    async def _end(self, job: Job) -> None:
+        if await self._store.end(job, self._clock.now()):
             _LOG.info("ended", extra=_about(job))
 
     def _patience(self, job: Job) -> Patience:

@@ -32,8 +32,8 @@ def configure(stream: TextIO, level: int | str, *, secrets: Iterable[str] = ()) 
     """Log everything from ``level`` up to ``stream``, and nothing anywhere else.
 
     ``secrets`` are masked wherever they occur, in exceptions and tracebacks too. Libraries that
-    would log each request are heard from WARNING up, or from ERROR. An event is a short, constant sentence, and
-    what varies goes into ``extra``: ids and numbers, never a script or a whole payload.
+    would log each request are heard from WARNING up, or from ERROR. An event is a short, constant
+    sentence, and what varies goes into ``extra``: ids and numbers, never a script or a payload.
     """
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Line(secrets))

@@ -282,22 +282,28 @@ class Store:
         self,
         db: aiosqlite.Connection,
         job: Job,
-        attempt: int,
         *,
         outcome: str,
         now: datetime,
         due_at: datetime,
     ) -> None:
-        """Write down how a create call that gave no id went, and put ``job`` back.
+        """Write down how the job's last create call went, which gave no id, and put ``job`` back.
 
-        A callback that named an id meanwhile makes it due at once.
+        An id that a callback named meanwhile makes it due at once.
         """
-        row = await first_row(
-            db,
-            "UPDATE attempts SET outcome = :outcome WHERE id = :id RETURNING hint",
-            {"id": attempt, "outcome": outcome},
+        values = {"job": job.id, "outcome": outcome}
+        await db.execute(
+            "UPDATE attempts SET outcome = :outcome WHERE job_id = :job AND outcome IS NULL", values
         )
-        await self._save(db, job, now if row and row["hint"] else due_at, now)
+        hinted = await first_row(
+            db,
+            """
+            SELECT 1 FROM attempts
+            WHERE job_id = :job AND remote_id IS NULL AND hint IS NOT NULL
+            """,
+            values,
+        )
+        await self._save(db, job, now if hinted else due_at, now)
 
     @_transaction
     async def put_back(
@@ -310,18 +316,16 @@ class Store:
         return await self._save(db, job, due_at, now)
 
     @_transaction
-    async def end(
-        self, db: aiosqlite.Connection, job: Job, now: datetime, refused: int | None = None
-    ) -> bool:
+    async def end(self, db: aiosqlite.Connection, job: Job, now: datetime) -> bool:
         """End a job as ``job`` says, and owe its closing reply.
 
-        ``refused`` is the attempt whose refusal ends it, if one does. Returns False, and changes
-        nothing, where it has ended before: of many, one wins.
+        Returns False, and changes nothing, where it has ended before: of many, one wins.
         """
         ended = await self._end(db, job, now, "ended_at IS NULL")
-        if ended and refused is not None:
+        if ended and job.failure is not None:
             await db.execute(
-                "UPDATE attempts SET outcome = 'refused' WHERE id = :id", {"id": refused}
+                "UPDATE attempts SET outcome = :why WHERE job_id = :job AND outcome IS NULL",
+                {"why": job.failure.value, "job": job.id},
             )
         return ended
 

@@ -197,7 +197,11 @@ class LiveWorld:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            raise AssertionError(f"it did not happen; what did: {self.moments}") from None
+            seen = "\n".join(message.text for message in self.slack.messages("studio"))
+            log = self.log_file.read_text()[-4000:]
+            raise AssertionError(
+                f"it did not happen; what did: {self.moments}\n{seen}\n{log}"
+            ) from None
 
     async def asks(self, script: str = "Hello, world.") -> Modal:
         """Have Ana ask for a video, and return the form; it stays open if no answer came."""

@@ -12,12 +12,11 @@ from urllib.parse import urlencode
 import aiohttp
 import pytest
 
-from bot.sandbox.delivery import Answer, deliver, timestamp_of
+from bot.sandbox.delivery import Answer, _signature, deliver, timestamp_of
 from bot.sandbox.video_service import CallbackPlan
 from tests.processes import LiveWorld
 from tests.world import REPLICA, World
 
-HOUR = 3600
 JSON = "application/json"
 
 
@@ -105,17 +104,12 @@ async def test_a_signature_with_another_secret_is_turned_away(world: World) -> N
 
 
 async def test_a_signature_does_not_cover_another_body(world: World) -> None:
-    signed = await sent_signature(world, command(world, text="help"))
+    signed = _signature(
+        world.slack.signing_secret, timestamp_of(world.slack), command(world, text="help")
+    )
     answer = await deliver(world.slack, command(world), signature=signed)
     assert answer.status == 401
     assert untouched(world)
-
-
-async def sent_signature(world: World, body: bytes) -> str:
-    """Return the signature of a body as it is sent now."""
-    from bot.sandbox.delivery import _signature  # noqa: PLC0415
-
-    return _signature(world.slack.signing_secret, timestamp_of(world.slack), body)
 
 
 @pytest.mark.parametrize("minutes", [-60, -6, 6, 60])

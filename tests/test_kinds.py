@@ -129,7 +129,12 @@ def test_a_created_job_is_going_on_whatever_its_status_says(kind: Kind) -> None:
 
 
 @each_kind
-@pytest.mark.parametrize("named", [None, "", " ", 5, ["x1"], {"x": 1}])
+def test_an_id_that_is_a_number_is_an_id(kind: Kind) -> None:
+    assert kind.created({kind.id_field: 50172}).remote_id == "50172"
+
+
+@each_kind
+@pytest.mark.parametrize("named", [None, "", " ", True, ["x1"], {"x": 1}])
 def test_a_created_job_needs_an_id(kind: Kind, named: object) -> None:
     answers: list[Any] = [{kind.id_field: named}, {"id": "x1"}, {}, [], None]
     for answer in answers:

@@ -291,6 +291,18 @@ async def test_a_callback_leaves_a_job_alone_that_is_being_created(store: Store)
     assert (await claim(store)).remote_id == "v-1"
 
 
+async def test_a_callback_while_a_cut_off_create_is_taken_up_is_heeded_at_once(
+    store: Store,
+) -> None:
+    await submit(store)
+    job = await claim(store)
+    await begin(store, job)
+    await store.call_back(token_hash("token"), {"video": "v-1"}, NOW)
+    doubtful = replace(job, state=State.UNCONFIRMED)
+    await store.not_created(doubtful, outcome="uncertain", now=NOW, due_at=LATER)
+    assert (await claim(store)).state is State.UNCONFIRMED
+
+
 async def test_a_callback_with_an_unknown_token_changes_nothing(store: Store) -> None:
     job = await running(store)
     await store.call_back(token_hash("another"), {"video": "v-1"}, NOW)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from bot.kinds import Unreadable
-from bot.kinds.wire import Answer, Text
+from bot.kinds.wire import Answer, Id, Text
 from bot.model import Snapshot, Verdict
 
 _TRAINED: Final = frozenset({"completed", "ready"})
@@ -21,7 +21,7 @@ _FACTS: Final = (
 class _Replica(Answer):
     """Both answers of the service about a replica: the fields of its interface's replica table."""
 
-    replica_id: Text = ""
+    replica_id: Id = ""
     replica_name: Text = ""
     status: Text = ""
     thumbnail_video_url: Text = ""

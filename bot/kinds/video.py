@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, field_validator
 
 from bot.kinds import Unreadable
-from bot.kinds.wire import Answer, Text, text_of
+from bot.kinds.wire import Answer, Id, Text, text_of
 from bot.links import BadLink, check_link
 from bot.model import Snapshot, Verdict
 
@@ -33,7 +33,7 @@ _FACTS: Final = (
 class _Video(Answer):
     """Both answers of the service about a video: the fields of its interface's video table."""
 
-    video_id: Text = ""
+    video_id: Id = ""
     video_name: Text = ""
     status: Text = ""
     status_details: Text = ""

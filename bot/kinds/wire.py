@@ -22,6 +22,15 @@ Text = Annotated[str, BeforeValidator(text_of)]
 """A field that may be null, missing, empty or of another type: then it is ""."""
 
 
+def _id(value: Any) -> str:  # noqa: ANN401 - any JSON
+    number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if number else text_of(value)
+
+
+Id = Annotated[str, BeforeValidator(_id)]
+"""An id: a text, and where it comes as a number, that number's digits."""
+
+
 class Answer(BaseModel):
     """An answer of the service: an object, of whose fields some are known."""
 
