@@ -20,13 +20,10 @@ from bot import video_service
 from bot.background import Background
 from bot.clock import Clock, SystemClock
 from bot.engine import Engine
-from bot.kinds import Kind
-from bot.kinds.video import Video
 from bot.model import Job, Timings
 from bot.settings import Settings
-from bot.slack import jobs, video
-from bot.slack.cards import Face
-from bot.slack.desk import Desk
+from bot.slack import jobs, replica, video
+from bot.slack.desk import Desk, Feature
 from bot.slack.messenger import Messenger
 from bot.slack.routes import Routes
 from bot.store import Outgoing, Store
@@ -37,9 +34,8 @@ from bot.worker import Worker
 
 _LOG: Final = logging.getLogger(__name__)
 
-KINDS: Final[dict[str, Kind]] = {"video": Video()}
-FACES: Final[dict[str, Face]] = {"video": video.VideoFace()}
-_FEATURES: Final = (jobs.register, video.register)
+# What the bot can do: a new kind of job is one more of these.
+FEATURES: Final = (video.FEATURE, replica.FEATURE)
 
 _SLOTS: Final = 32
 # Requests that are being answered when the process is asked to end get so long.
@@ -82,6 +78,7 @@ async def running(
     clock: Clock | None = None,
     timings: Timings | None = None,
     rng: random.Random | None = None,
+    features: Sequence[Feature] = FEATURES,
 ) -> AsyncIterator[Bot]:
     """Start the bot and stop it at the end, in little more than ``timings.stop``.
 
@@ -95,6 +92,8 @@ async def running(
     timings = timings or Timings()
     rng = rng or random.Random()  # noqa: S311 - for jitter
     background = Background()
+    kinds = {feature.kind.name: feature.kind for feature in features}
+    faces = {feature.kind.name: feature.face for feature in features}
     async with (
         Store.open(settings.database, timings) as store,
         video_service.connect() as clients,
@@ -111,8 +110,8 @@ async def running(
         desk = Desk(
             store=store,
             service=service,
-            kinds=KINDS,
-            faces=FACES,
+            kinds=kinds,
+            faces=faces,
             client=client,
             session=session,
             background=background,
@@ -120,11 +119,11 @@ async def running(
             timings=timings,
             admins=settings.admin_users,
         )
-        messenger = Messenger(store, client, FACES, clock=clock, timings=timings, rng=rng)
+        messenger = Messenger(store, client, faces, clock=clock, timings=timings, rng=rng)
         engine = Engine(
             store,
             service,
-            KINDS,
+            kinds,
             clock=clock,
             timings=timings,
             rng=rng,
@@ -136,17 +135,17 @@ async def running(
             Worker(messenger, clock, timings, slots=_SLOTS),
         )
         routes = Routes(desk.whisper)
-        for register in _FEATURES:
+        for register in (jobs.register, *(feature.register for feature in features)):
             register(routes, desk)
         door = FrontDoor(
             _bolt(client, routes),
             settings.slack_signing_secret.get_secret_value(),
             store,
-            KINDS.values(),
+            kinds.values(),
             clock=clock,
             healthy=lambda: all(worker.healthy for worker in workers),
         )
-        sweep = Sweep(store, KINDS.values(), clock, timings, settings.retention)
+        sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)
         tasks = [_own(each.run()) for each in (*workers, sweep)]
         ears = web.AppRunner(
             door.application(), access_log=None, shutdown_timeout=_LAST_ANSWERS.total_seconds()

@@ -2,15 +2,18 @@
 
 import asyncio
 import contextlib
+import functools
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 import aiosqlite
 
 _T = TypeVar("_T")
+_P = ParamSpec("_P")
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 # So many changes are committed together at the most: each waits for the others.
@@ -27,6 +30,35 @@ class _Call:
 
     body: Callable[[aiosqlite.Connection], Awaitable[Any]]
     answer: asyncio.Future[Any]
+
+
+class Tables(Protocol):
+    """Whoever keeps tables in a database."""
+
+    @property
+    def database(self) -> "Database":
+        """The database that they are in."""
+
+
+_Tables = TypeVar("_Tables", bound=Tables)
+
+
+def transaction(
+    method: Callable[Concatenate[_Tables, aiosqlite.Connection, _P], Awaitable[_T]],
+) -> Callable[Concatenate[_Tables, _P], Coroutine[Any, Any, _T]]:
+    """Run a method inside a transaction; its caller hears of it once that is committed.
+
+    A caller that is cancelled gives up the answer, not the work.
+
+    Raises:
+        StoreError: nothing was done.
+    """
+
+    async def call(self: _Tables, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return await self.database.transact(lambda db: method(self, db, *args, **kwargs))
+
+    functools.update_wrapper(call, method)
+    return call
 
 
 class Database:
@@ -205,3 +237,13 @@ async def first_row(
     """Return the first row of what a statement selects or returns, None where there is none."""
     rows = await all_rows(db, sql, values)
     return rows[0] if rows else None
+
+
+def ms_of(moment: datetime) -> int:
+    """Return a moment as it is stored: milliseconds since 1970, UTC."""
+    return round(moment.timestamp() * 1000)
+
+
+def moment_of(ms: int | None) -> datetime | None:
+    """Return a stored moment."""
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)

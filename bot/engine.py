@@ -26,6 +26,9 @@ from bot.model import (
 from bot.store import Store
 from bot.video_service import FAILURES, VideoService
 
+# The kind whose results others use.
+REPLICA: Final = "replica"
+
 _LOG: Final = logging.getLogger(__name__)
 # What a refused read says of us rather than of what was asked for.
 _OURS: Final = frozenset({"401", "402", "403"})
@@ -129,7 +132,7 @@ class Engine:
             return
         _LOG.info("created", extra=_about(running))
         if replica := kind.replica(job.params):
-            await self._store.remember_replica(replica, now)
+            await self._store.replicas.use(replica, now)
 
     async def _end_refused(self, job: Job, error: Refused) -> None:
         failed = replace(
@@ -202,7 +205,7 @@ class Engine:
         for attempt in await self._store.hints(job):
             remote_id = attempt.hint or ""
             try:
-                snapshot = kind.read(await self._service.read(kind.path, remote_id), remote_id)
+                snapshot = await self._look(kind, remote_id)
             except Unreadable as error:
                 raise Unavailable(str(error)) from error
             except Refused as error:
@@ -239,7 +242,7 @@ class Engine:
         try:
             if job.attempts > 1 and await self._heal(job):
                 return
-            snapshot = kind.read(await self._service.read(kind.path, remote_id), remote_id)
+            snapshot = await self._look(kind, remote_id)
         except (OutsideError, Unreadable) as error:
             await self._go_without(job, error)
             return
@@ -258,7 +261,51 @@ class Engine:
                 )
             case Verdict.GOING:
                 self._notice(kind, snapshot)
-                await self._wait(replace(job, snapshot=snapshot, failures=0))
+                going = replace(job, snapshot=snapshot, failures=0)
+                if replica_id := await self._trains(kind, job):
+                    await self._wait_for_replica(going, replica_id)
+                else:
+                    await self._wait(replace(going, waits_for=None))
+
+    async def _look(self, kind: Kind, remote_id: str) -> Snapshot:
+        """Read something, and learn of it where it is a replica.
+
+        Raises:
+            OutsideError, Unreadable: it could not be read.
+        """
+        snapshot = kind.read(await self._service.read(kind.path, remote_id), remote_id)
+        if kind.name == REPLICA:
+            now = self._clock.now()
+            await self._store.replicas.learn(snapshot, now)
+            if snapshot.verdict is not Verdict.GOING:
+                await self._store.wake_waiting(remote_id, now)
+        return snapshot
+
+    async def _trains(self, kind: Kind, job: Job) -> str | None:
+        """Return the id of the job's replica while that is still in training."""
+        replica_id = kind.replica(job.params)
+        if replica_id is None:
+            return None
+        known = await self._store.replicas.get(replica_id)
+        if known is None or known.verdict in {Verdict.SUCCEEDED, Verdict.FAILED}:
+            return None
+        fresh = self._clock.now() - self._timings.hours.first
+        if known.read_at is not None and known.read_at > fresh:
+            return replica_id
+        try:
+            snapshot = await self._look(self._kinds[REPLICA], replica_id)
+        except (OutsideError, Unreadable):
+            return replica_id if known.verdict is Verdict.GOING else None
+        return replica_id if snapshot.verdict is Verdict.GOING else None
+
+    async def _wait_for_replica(self, job: Job, replica_id: str) -> None:
+        """Leave a video alone while its replica trains: its own time begins after that."""
+        now, patience = self._clock.now(), self._timings.hours
+        waiting = replace(
+            job, state=State.RUNNING, late=False, waits_for=replica_id, started_at=now, read_at=now
+        )
+        wait = until_next_read(waiting, self._timings, patience, now)
+        await self._store.put_back(waiting, now, now + self._jittered(wait))
 
     async def _go_without(self, job: Job, error: OutsideError | Unreadable) -> None:
         """Go on without a read. An id that the service does not know may be too new for it."""

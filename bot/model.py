@@ -138,6 +138,8 @@ class Job:
     """How many times the person was asked since."""
     strays: tuple[str, ...] = ()
     """Ids of what earlier create calls turned out to have made after all."""
+    waits_for: str | None = None
+    """The replica in training without which the service does not begin."""
     ended_at: datetime | None = None
     erased: bool = False
     """Its script and links are gone: they were older than the retention time."""
@@ -164,6 +166,7 @@ class Job:
             self.strays,
             self.remote_id,
             self.unreachable,
+            self.waits_for,
             shown,
         )
 
@@ -321,6 +324,8 @@ class Timings:
     """What opening a form may take: Slack waits three seconds for our answer."""
     form_check: timedelta = timedelta(seconds=1.5)
     """What a look at the service may take while somebody waits for a form to close."""
+    replica_fresh: timedelta = timedelta(minutes=10)
+    """For so long a form believes what is known of a replica."""
     stop: timedelta = timedelta(seconds=5)
     """What work under way may take when the process is asked to end."""
     sweep: timedelta = timedelta(hours=1)

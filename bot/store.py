@@ -2,20 +2,19 @@
 
 import asyncio
 import contextlib
-import functools
 import json
 import secrets
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Final
 
 import aiosqlite
 
-from bot.database import Database, all_rows, first_row
+from bot.database import Database, all_rows, first_row, moment_of, ms_of, transaction
 from bot.model import (
     Attempt,
     Delivery,
@@ -29,9 +28,7 @@ from bot.model import (
     Timings,
     Verdict,
 )
-
-_T = TypeVar("_T")
-_P = ParamSpec("_P")
+from bot.replicas import Replicas
 
 # Without letters and digits that look alike, so that an id can be read out and typed.
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
@@ -62,26 +59,8 @@ class Outgoing:
     card: Delivery
 
 
-def _transaction(
-    method: Callable[Concatenate["Store", aiosqlite.Connection, _P], Awaitable[_T]],
-) -> Callable[Concatenate["Store", _P], Coroutine[Any, Any, _T]]:
-    """Run a method inside a transaction; its caller hears of it once that is committed.
-
-    A caller that is cancelled gives up the answer, not the work.
-
-    Raises:
-        StoreError: nothing was done.
-    """
-
-    async def call(self: "Store", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return await self._database.transact(lambda db: method(self, db, *args, **kwargs))
-
-    functools.update_wrapper(call, method)
-    return call
-
-
 class Store:
-    """Jobs, attempts and deliveries.
+    """Jobs, attempts and deliveries; and ``replicas``, in the same database.
 
     ``jobs_due`` and ``deliveries_due`` are set when a row may have become due.
     """
@@ -89,7 +68,8 @@ class Store:
     def __init__(self, database: Database, timings: Timings) -> None:
         self.jobs_due = asyncio.Event()
         self.deliveries_due = asyncio.Event()
-        self._database = database
+        self.database = database
+        self.replicas = Replicas(database)
         self._timings = timings
 
     @classmethod
@@ -107,7 +87,7 @@ class Store:
 
     # ── What people ask for and about ─────────────────────────────────────────────────────────
 
-    @_transaction
+    @transaction
     async def submit(self, db: aiosqlite.Connection, request: Request, now: datetime) -> Submitted:
         """Store a job and owe its card, or find the job that this request made before."""
         self.jobs_due.set()
@@ -120,7 +100,7 @@ class Store:
             "user_id": request.user,
             "channel": request.channel,
             "thread_ts": request.thread_ts,
-            "now": _ms(now),
+            "now": ms_of(now),
             "usual": await _usual(db, request.kind),
         }
         new = await first_row(
@@ -148,13 +128,13 @@ class Store:
         )
         return Submitted(_job(new), new=True)
 
-    @_transaction
+    @transaction
     async def job(self, db: aiosqlite.Connection, job_id: str) -> Job | None:
         """Return the job with this id of ours."""
         row = await first_row(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
         return _job(row) if row else None
 
-    @_transaction
+    @transaction
     async def job_of_remote(
         self, db: aiosqlite.Connection, kind: str, remote_id: str
     ) -> Job | None:
@@ -169,7 +149,7 @@ class Store:
         )
         return _job(row) if row else None
 
-    @_transaction
+    @transaction
     async def jobs_of(
         self, db: aiosqlite.Connection, user: str, kind: str, limit: int
     ) -> list[Job]:
@@ -184,23 +164,9 @@ class Store:
         )
         return [_job(row) for row in rows]
 
-    @_transaction
-    async def replicas(self, db: aiosqlite.Connection, query: str, limit: int) -> list[str]:
-        """Return the ids of the replicas that contain ``query``, last used first."""
-        literal = query.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
-        rows = await all_rows(
-            db,
-            r"""
-            SELECT id FROM replicas WHERE id LIKE :pattern ESCAPE '\'
-            ORDER BY used_at DESC LIMIT :limit
-            """,
-            {"pattern": f"%{literal}%", "limit": limit},
-        )
-        return [row["id"] for row in rows]
-
     # ── Jobs ──────────────────────────────────────────────────────────────────────────────────
 
-    @_transaction
+    @transaction
     async def claim_jobs(self, db: aiosqlite.Connection, now: datetime, limit: int) -> list[Job]:
         """Lease up to ``limit`` jobs that are due, those that wait longest first."""
         rows = await all_rows(
@@ -218,13 +184,13 @@ class Store:
         )
         return [_job(row) for row in rows]
 
-    @_transaction
+    @transaction
     async def next_job_due(self, db: aiosqlite.Connection) -> datetime | None:
         """Return when the next job is due; None while all of them have ended."""
         [row] = await all_rows(db, "SELECT min(due_at) AS due FROM jobs WHERE due_at IS NOT NULL")
-        return _moment(row["due"])
+        return moment_of(row["due"])
 
-    @_transaction
+    @transaction
     async def begin_attempt(
         self, db: aiosqlite.Connection, job: Job, token_hash: str, now: datetime
     ) -> int | None:
@@ -248,11 +214,11 @@ class Store:
             INSERT INTO attempts (job_id, kind, token_hash, made_at)
             VALUES (:job, :kind, :token_hash, :now) RETURNING id
             """,
-            {"job": job.id, "kind": job.kind, "token_hash": token_hash, "now": _ms(now)},
+            {"job": job.id, "kind": job.kind, "token_hash": token_hash, "now": ms_of(now)},
         )
         return int(row["id"])
 
-    @_transaction
+    @transaction
     async def created(
         self, db: aiosqlite.Connection, job: Job, attempt: int, *, now: datetime, due_at: datetime
     ) -> bool:
@@ -277,7 +243,7 @@ class Store:
         )
         return False
 
-    @_transaction
+    @transaction
     async def not_created(
         self,
         db: aiosqlite.Connection,
@@ -305,7 +271,7 @@ class Store:
         )
         await self._save(db, job, now if hinted else due_at, now)
 
-    @_transaction
+    @transaction
     async def put_back(
         self, db: aiosqlite.Connection, job: Job, now: datetime, due_at: datetime | None
     ) -> bool:
@@ -315,7 +281,7 @@ class Store:
         """
         return await self._save(db, job, due_at, now)
 
-    @_transaction
+    @transaction
     async def end(self, db: aiosqlite.Connection, job: Job, now: datetime) -> bool:
         """End a job as ``job`` says, and owe its closing reply.
 
@@ -329,12 +295,12 @@ class Store:
             )
         return ended
 
-    @_transaction
+    @transaction
     async def give_up(self, db: aiosqlite.Connection, job: Job, now: datetime) -> bool:
         """End a job that is unconfirmed as ``job`` says; return False where it no longer is."""
         return await self._end(db, job, now, "state = 'unconfirmed'")
 
-    @_transaction
+    @transaction
     async def hints(self, db: aiosqlite.Connection, job: Job) -> list[Attempt]:
         """Return the job's attempts for which something named an id that nobody has checked."""
         rows = await all_rows(
@@ -347,7 +313,7 @@ class Store:
         )
         return [Attempt(**dict(row)) for row in rows]
 
-    @_transaction
+    @transaction
     async def drop_hint(self, db: aiosqlite.Connection, attempt: Attempt) -> None:
         """Forget a hint that named something else."""
         await db.execute(
@@ -355,7 +321,7 @@ class Store:
             {"id": attempt.id, "hint": attempt.hint},
         )
 
-    @_transaction
+    @transaction
     async def adopt(
         self, db: aiosqlite.Connection, job: Job, attempt: Attempt, now: datetime
     ) -> bool:
@@ -371,7 +337,7 @@ class Store:
         await _bind(db, attempt.id, attempt.hint)
         return True
 
-    @_transaction
+    @transaction
     async def answer(
         self, db: aiosqlite.Connection, job: Job, now: datetime, *, hint: str | None = None
     ) -> bool:
@@ -387,7 +353,7 @@ class Store:
                             failures = 0, due_at = :now, claim = claim + 1, claimed = 0
             WHERE id = :id AND state = 'unconfirmed' RETURNING id
             """,
-            {**_values(job), "now": _ms(now)},
+            {**_values(job), "now": ms_of(now)},
         )
         if moved is None:
             return False
@@ -403,13 +369,24 @@ class Store:
         self.jobs_due.set()
         return True
 
-    @_transaction
+    @transaction
     async def wake(self, db: aiosqlite.Connection, job: Job, now: datetime) -> None:
         """Have a running job read soon."""
         if job.state in _READ:
             await self._wake(db, job.id, now)
 
-    @_transaction
+    @transaction
+    async def wake_waiting(self, db: aiosqlite.Connection, replica_id: str, now: datetime) -> None:
+        """Have the videos read that wait for a replica."""
+        rows = await all_rows(
+            db,
+            "SELECT id FROM jobs WHERE waits_for = :replica AND ended_at IS NULL",
+            {"replica": replica_id},
+        )
+        for row in rows:
+            await self._wake(db, row["id"], now)
+
+    @transaction
     async def call_back(
         self, db: aiosqlite.Connection, token_hash: str, named: Mapping[str, str], now: datetime
     ) -> None:
@@ -443,20 +420,7 @@ class Store:
         if row["state"] != State.CREATING:
             await self._wake(db, row["job_id"], now)
 
-    @_transaction
-    async def remember_replica(
-        self, db: aiosqlite.Connection, replica_id: str, now: datetime
-    ) -> None:
-        """Offer a replica in the form from now on, first of all."""
-        await db.execute(
-            """
-            INSERT INTO replicas (id, used_at) VALUES (:id, :now)
-            ON CONFLICT (id) DO UPDATE SET used_at = excluded.used_at
-            """,
-            {"id": replica_id, "now": _ms(now)},
-        )
-
-    @_transaction
+    @transaction
     async def erase(
         self, db: aiosqlite.Connection, before: datetime, kept: Mapping[str, frozenset[str]]
     ) -> int:
@@ -470,7 +434,7 @@ class Store:
             SELECT * FROM jobs WHERE erased = 0 AND ended_at IS NOT NULL AND ended_at < :before
             ORDER BY ended_at LIMIT :limit
             """,
-            {"before": _ms(before), "limit": _ERASE},
+            {"before": ms_of(before), "limit": _ERASE},
         )
         for job in map(_job, rows):
             keep = kept.get(job.kind, frozenset())
@@ -490,7 +454,7 @@ class Store:
 
     # ── Deliveries ────────────────────────────────────────────────────────────────────────────
 
-    @_transaction
+    @transaction
     async def claim_deliveries(
         self, db: aiosqlite.Connection, now: datetime, limit: int
     ) -> list[Outgoing]:
@@ -530,16 +494,16 @@ class Store:
             for row in claimed
         ]
 
-    @_transaction
+    @transaction
     async def next_delivery_due(self, db: aiosqlite.Connection) -> datetime | None:
         """Return when the next delivery is due; None while nothing is owed."""
         [row] = await all_rows(
             db,
             f"SELECT min(due_at) AS due FROM deliveries d WHERE due_at IS NOT NULL AND {_MAY_GO}",  # noqa: S608
         )
-        return _moment(row["due"])
+        return moment_of(row["due"])
 
-    @_transaction
+    @transaction
     async def mark_sending(
         self, db: aiosqlite.Connection, delivery: Delivery, now: datetime
     ) -> bool:
@@ -550,11 +514,11 @@ class Store:
             UPDATE deliveries SET posting = 'sending', sent_at = :now
             WHERE id = :id AND claim = :claim AND posting <> 'posted' RETURNING id
             """,
-            {"id": delivery.id, "claim": delivery.claim, "now": _ms(now)},
+            {"id": delivery.id, "claim": delivery.claim, "now": ms_of(now)},
         )
         return row is not None
 
-    @_transaction
+    @transaction
     async def settle(
         self,
         db: aiosqlite.Connection,
@@ -589,7 +553,7 @@ class Store:
                 "direct": int(delivery.direct),
                 "plain": int(delivery.plain),
                 "due_at": _ms_or_none(due_at),
-                "now": _ms(now),
+                "now": ms_of(now),
             },
         )
         self.deliveries_due.set()
@@ -599,10 +563,10 @@ class Store:
 
     def _lease(self, now: datetime, limit: int) -> dict[str, int]:
         return {
-            "now": _ms(now),
-            "lease": _ms(now + self._timings.lease),
+            "now": ms_of(now),
+            "lease": ms_of(now + self._timings.lease),
             # Nothing is put that far ahead: the clock was set back since.
-            "parked": _ms(now + self._timings.longest + self._timings.lease),
+            "parked": ms_of(now + self._timings.longest + self._timings.lease),
             "limit": limit,
         }
 
@@ -615,7 +579,7 @@ class Store:
                             claim = claim + 1, claimed = 0
             WHERE id = :id AND {condition} RETURNING id
             """,  # noqa: S608 - one of two constants
-            {**_values(job), "now": _ms(now)},
+            {**_values(job), "now": ms_of(now)},
         )
         if ended is None:
             return False
@@ -625,7 +589,7 @@ class Store:
             INSERT INTO deliveries (job_id, role, posting, channel, thread_ts, due_at)
             VALUES (:job, 'reply', 'owed', :channel, :thread_ts, :now)
             """,
-            {"job": job.id, "channel": job.channel, "thread_ts": job.thread_ts, "now": _ms(now)},
+            {"job": job.id, "channel": job.channel, "thread_ts": job.thread_ts, "now": ms_of(now)},
         )
         return True
 
@@ -644,6 +608,7 @@ class Store:
             UPDATE jobs SET state = :state, failures = :failures, remote_id = :remote_id,
                 snapshot = :snapshot, late = :late, started_at = :started_at,
                 read_at = :read_at, asked_at = :asked_at, asked = :asked, strays = :strays,
+                waits_for = :waits_for,
                 due_at = :due_at, claimed = 0
             WHERE id = :id
             """,
@@ -661,7 +626,7 @@ class Store:
             UPDATE deliveries SET wanted = wanted + 1, due_at = coalesce(due_at, :now)
             WHERE job_id = :job AND role = 'card' AND posting <> 'lost'
             """,
-            {"job": job_id, "now": _ms(now)},
+            {"job": job_id, "now": ms_of(now)},
         )
         self.deliveries_due.set()
 
@@ -675,14 +640,14 @@ class Store:
             """,
             {
                 "job": job_id,
-                "now": _ms(now),
-                "earlier": _ms(now - self._timings.callback_spacing),
+                "now": ms_of(now),
+                "earlier": ms_of(now - self._timings.callback_spacing),
                 "spacing": _span(self._timings.callback_spacing),
             },
         )
         self.jobs_due.set()
 
-    @_transaction
+    @transaction
     async def _void_leases(self, db: aiosqlite.Connection) -> None:
         # This process owns the file: whoever claimed these rows is gone.
         await db.execute("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
@@ -732,16 +697,8 @@ async def _bind(db: aiosqlite.Connection, attempt: int, remote_id: str) -> None:
 # ── Between rows and values ───────────────────────────────────────────────────────────────────
 
 
-def _ms(moment: datetime) -> int:
-    return round(moment.timestamp() * 1000)
-
-
 def _ms_or_none(moment: datetime | None) -> int | None:
-    return None if moment is None else _ms(moment)
-
-
-def _moment(ms: int | None) -> datetime | None:
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+    return None if moment is None else ms_of(moment)
 
 
 def _span(duration: timedelta) -> int:
@@ -785,11 +742,12 @@ def _values(job: Job) -> dict[str, Any]:
         "asked_at": _ms_or_none(job.asked_at),
         "asked": job.asked,
         "strays": json.dumps(job.strays),
+        "waits_for": job.waits_for,
     }
 
 
 def _job(row: sqlite3.Row) -> Job:
-    created_at = _moment(row["created_at"])
+    created_at = moment_of(row["created_at"])
     assert created_at is not None  # noqa: S101 - NOT NULL
     return Job(
         id=row["id"],
@@ -800,7 +758,7 @@ def _job(row: sqlite3.Row) -> Job:
         thread_ts=row["thread_ts"],
         created_at=created_at,
         state=State(row["state"]),
-        due_at=_moment(row["due_at"]),
+        due_at=moment_of(row["due_at"]),
         claim=row["claim"],
         attempts=row["attempts"],
         failures=row["failures"],
@@ -810,13 +768,14 @@ def _job(row: sqlite3.Row) -> Job:
         reason=row["reason"],
         late=bool(row["late"]),
         usual=None if row["usual"] is None else timedelta(milliseconds=row["usual"]),
-        started_at=_moment(row["started_at"]),
-        read_at=_moment(row["read_at"]),
-        woken_at=_moment(row["woken_at"]),
-        asked_at=_moment(row["asked_at"]),
+        started_at=moment_of(row["started_at"]),
+        read_at=moment_of(row["read_at"]),
+        woken_at=moment_of(row["woken_at"]),
+        asked_at=moment_of(row["asked_at"]),
         asked=row["asked"],
         strays=tuple(json.loads(row["strays"])),
-        ended_at=_moment(row["ended_at"]),
+        waits_for=row["waits_for"],
+        ended_at=moment_of(row["ended_at"]),
         erased=bool(row["erased"]),
     )
 
@@ -832,10 +791,10 @@ def _delivery(row: sqlite3.Row) -> Delivery:
         ts=row["ts"],
         wanted=row["wanted"],
         shown=row["shown"],
-        due_at=_moment(row["due_at"]),
+        due_at=moment_of(row["due_at"]),
         claim=row["claim"],
         failures=row["failures"],
         direct=bool(row["direct"]),
         plain=bool(row["plain"]),
-        sent_at=_moment(row["sent_at"]),
+        sent_at=moment_of(row["sent_at"]),
     )

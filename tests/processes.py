@@ -282,6 +282,9 @@ class LiveWorld:
             made = list(self.service.videos.values())[-1].script if phase == "after" else str(body)
             await self._at(f"{phase} create", made)
             return
+        if operation == "read_replica":
+            await self._at(f"{phase} look at the replica")
+            return
         video = self.service.videos[path.rpartition("/")[2]]
         going = video.ended(self._now()) is None
         if phase == "before" and going:

@@ -42,15 +42,20 @@ async def bot(*arguments: str, environ: dict[str, str], folder: Path) -> Ended:
     return Ended(process.returncode, out.decode(), err.decode())
 
 
-async def test_the_demo_tells_four_endings_and_ends_well(tmp_path: Path) -> None:
+async def test_the_demo_tells_each_ending_and_ends_well(tmp_path: Path) -> None:
     told = await bot("demo", environ={}, folder=tmp_path)
     assert told.code == 0, told.err
     assert "! The link leads to a name that exists only inside one network" in told.out
-    assert len(re.findall(r"^      @ana your video is ready\.$", told.out, re.MULTILINE)) == 1
-    assert len(re.findall(r"^      @ben your video is ready\.$", told.out, re.MULTILINE)) == 1
-    failed = r"^      @ana your video could not be made\.$"
-    assert len(re.findall(failed, told.out, re.MULTILINE)) == 1
+
+    def times(line: str) -> int:
+        return len(re.findall(rf"^      {re.escape(line)}$", told.out, re.MULTILINE))
+
+    assert times("@ana your video is ready.") == 1
+    assert times("@ben your video is ready.") == 2
+    assert times("@ana your video could not be made.") == 1
+    assert times("@ben your replica is ready.") == 1
     assert "> The script contains a name that this replica may not say." in told.out
+    assert "> This is me, and I did not have to say it." in told.out
     assert told.err == ""
     assert _left_in(tmp_path) == []
 
@@ -76,7 +81,7 @@ async def test_migrate_makes_the_database_and_says_so_once(
     environ = quiet_world.environment("0")
     first = await bot("migrate", environ=environ, folder=tmp_path)
     second = await bot("migrate", environ=environ, folder=tmp_path)
-    assert (first.code, first.out) == (0, "applied: 0001_jobs\n")
+    assert (first.code, first.out) == (0, "applied: 0001_jobs, 0002_replicas\n")
     assert (second.code, second.out) == (0, "the database is up to date\n")
 
 

@@ -36,7 +36,7 @@ def test_the_manifest_is_what_slacks_schema_asks_for(manifest: Any) -> None:  # 
 
 def test_all_of_slack_comes_to_one_placeholder_url(manifest: Any) -> None:  # noqa: ANN401
     urls = [text for text in _strings(manifest) if re.match("https?:", text)]
-    assert urls == [_REQUEST_URL] * 3
+    assert urls == [_REQUEST_URL] * 4
 
 
 def test_each_scope_says_what_it_is_for(manifest: Any) -> None:  # noqa: ANN401

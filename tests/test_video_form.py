@@ -323,22 +323,24 @@ async def test_the_first_replica_is_given_by_its_id_and_later_ones_are_offered(
     await world.asks(world.ben, {"replica_id": "r-bob"})
     form = await world.opens_form(world.ana)
 
-    assert _texts(await form.suggest("replica_id")) == ["r-bob", REPLICA]
-    assert _texts(await form.suggest("replica_id", "anna")) == ["Use id “anna”", REPLICA]
-    assert _texts(await form.suggest("replica_id", REPLICA)) == [REPLICA]
+    assert _texts(await form.suggest("replica_id")) == ["Bob · r-bob", f"Anna · {REPLICA}"]
+    assert _texts(await form.suggest("replica_id", "anna")) == ["Use id “anna”", f"Anna · {REPLICA}"]
+    assert _texts(await form.suggest("replica_id", REPLICA)) == [f"Anna · {REPLICA}"]
 
     await world.passes(minutes=1)
     await world.asks(world.ben)
     form = await world.opens_form(world.ana)
-    assert _texts(await form.suggest("replica_id")) == [REPLICA, "r-bob"]
+    assert _texts(await form.suggest("replica_id")) == [f"Anna · {REPLICA}", "Bob · r-bob"]
 
 
 async def test_a_replica_that_the_service_refused_is_not_offered(world: World) -> None:
-    card = await world.asks(world.ana, {"replica_id": "r-nobody"})
-    assert "Invalid replica_id" in world.replies(card)[0].text
-
     form = await world.opens_form(world.ana)
+    await form.submit({"replica_id": "r-nobody", "script": "Keep this."})
+
+    assert "Invalid replica_id" in form.errors["replica_id"]
+    assert form.values["script"] == "Keep this."
     assert await form.suggest("replica_id") == []
+    assert world.creates() == 0
 
 
 @pytest.mark.parametrize("query", ["what is this", "%", "_", "x" * 151, "<!channel>", "', 1)--"])

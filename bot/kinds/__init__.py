@@ -10,6 +10,14 @@ class Unreadable(ValueError):
     """An answer of the service does not say what the interface document promises."""
 
 
+class Invalid(ValueError):
+    """A form has mistakes: a sentence for each field that says what would be right."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        super().__init__("the form has mistakes")
+        self.errors = errors
+
+
 class Kind(Protocol):
     """What the engine needs to know of a sort of work."""
 

@@ -1,14 +1,19 @@
 """Replicas: trained from footage, used to speak."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from bot.kinds import Unreadable
+from bot.kinds import Invalid, Unreadable
 from bot.kinds.wire import Answer, Id, Text
+from bot.links import BadLink, check_link
 from bot.model import Snapshot, Verdict
 
 _TRAINED: Final = frozenset({"completed", "ready"})
 _BROKEN: Final = frozenset({"error", "failed", "deleted"})
+FIELDS: Final = ("train_video_url", "consent_video_url", "replica_name")
+MAX_NAME: Final = 100
+_PROGRESS: Final = re.compile(r"([0-9]{1,6})\s*/\s*([0-9]{1,6})", re.ASCII)
 _FACTS: Final = (
     "replica_name",
     "thumbnail_video_url",
@@ -31,8 +36,42 @@ class _Replica(Answer):
     error_message: Text = ""
 
 
+def parse(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters of a training from the fields of a form, which have the same names.
+
+    Raises:
+        Invalid: with a sentence for each field that is wrong.
+    """
+    errors: dict[str, str] = {}
+    params = {name: value for name in FIELDS if (value := fields.get(name, "").strip())}
+    if "train_video_url" not in params:
+        errors["train_video_url"] = "Which footage? Paste the direct link of the training video."
+    for name in ("train_video_url", "consent_video_url"):
+        if name in params:
+            try:
+                params[name] = check_link(params[name])
+            except BadLink as error:
+                errors[name] = str(error)
+    if len(params.get("replica_name", "")) > MAX_NAME:
+        errors["replica_name"] = f"A name has at most {MAX_NAME} characters."
+    if not fields.get("agreed"):
+        errors["agreed"] = "Please confirm it: nobody is made to speak who has not agreed."
+    if errors:
+        raise Invalid(errors)
+    return params
+
+
+def progress(text: str) -> tuple[int, int] | None:
+    """Return done and total of a ``training_progress``; None where it says nothing usable."""
+    found = _PROGRESS.fullmatch(text)
+    if found is None:
+        return None
+    done, total = int(found[1]), int(found[2])
+    return (done, total) if 0 <= done <= total and total > 0 else None
+
+
 class Replica:
-    """The ``Kind`` of replicas."""
+    """The ``Kind`` of replicas: its parameters are the fields of the create request."""
 
     name: Final = "replica"
     path: Final = "/v2/replicas"

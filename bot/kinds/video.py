@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, field_validator
 
-from bot.kinds import Unreadable
+from bot.kinds import Invalid, Unreadable
 from bot.kinds.wire import Answer, Id, Text, text_of
 from bot.links import BadLink, check_link
 from bot.model import Snapshot, Verdict
@@ -53,14 +53,6 @@ class _Video(Answer):
     def script(self) -> str:
         """The script that was used, where the service says."""
         return text_of(self.data.get("script"))
-
-
-class Invalid(ValueError):
-    """A form has mistakes: a sentence for each field that says what would be right."""
-
-    def __init__(self, errors: Mapping[str, str]) -> None:
-        super().__init__("the form has mistakes")
-        self.errors = errors
 
 
 def is_replica_id(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""A short story in which people ask for videos, told as it happens by the Slack of the sandbox."""
+"""A short story in which people ask for videos and train a replica, told by the sandbox's Slack."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from bot.sandbox.http import free_port
 from bot.sandbox.slack import SandboxSlack
 from bot.sandbox.transcript import Narrator
 from bot.sandbox.video_service import CallbackPlan, Fate, Pace, SandboxVideoService
-from bot.sandbox.workspace import Happening
+from bot.sandbox.workspace import Happening, Message
 from bot.settings import Settings
 
 _PATIENCE: Final = Patience(
@@ -39,11 +39,16 @@ TIMINGS: Final = Timings(
 )
 # The sandbox keeps the same time: a person does something about as often as a job is looked at.
 _BREATH: Final = _PATIENCE.first
-_PACE: Final = Pace(queued=_PATIENCE.first, generating=2 * _PATIENCE.first)
-_ENOUGH: Final = _PATIENCE.soft
+_PACE: Final = Pace(
+    queued=_PATIENCE.first,
+    generating=2 * _PATIENCE.first,
+    training=3 * _PATIENCE.first,
+    training_steps=3,
+)
+_ENOUGH: Final = _PATIENCE.hard
 
 _REPLICA: Final = "r-anna"
-_STORY: Final = 3  # videos that are asked for
+_STORY: Final = 5  # three videos, a training, and a video with what was trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ async def _stage() -> AsyncIterator[Stage]:
 
 
 async def _story(stage: Stage) -> None:
-    """Play it: a mistake and a video told by a callback, one found by polling, one that fails."""
+    """Play it: a mistake, four endings of videos, and a training that leads to the last of them."""
     ana, ben = Person(stage.slack, "ana"), Person(stage.slack, "ben")
     ended = _Endings(stage.slack, _STORY)
 
@@ -122,6 +127,13 @@ async def _story(stage: Stage) -> None:
     reason = "The script contains a name that this replica may not say."
     stage.service.next_video(Fate(end="error", reason=reason))
     await _ask(ana, "A few words on our competitors.")
+    await _breathe()
+    await _train(ben, "Ben")
+    trained = await ended.of(ben, 2)
+    await _breathe()
+    await ben.click(trained, "Make a video with it")
+    if (form := ben.modal) is not None:
+        await form.submit({"script": "This is me, and I did not have to say it."})
     await ended.wait()
 
 
@@ -137,28 +149,49 @@ async def _ask(person: Person, script: str, background: str = "") -> None:
     await form.submit(values)
 
 
+async def _train(person: Person, name: str) -> None:
+    await person.command("/replica", "", "studio")
+    if (form := person.modal) is not None:
+        await _breathe()
+        footage = "https://storage.example.com/ben.mp4"
+        await form.submit({"train_video_url": footage, "replica_name": name, "agreed": ["yes"]})
+
+
 async def _breathe() -> None:
     await asyncio.sleep(_BREATH.total_seconds())
 
 
 class _Endings:
-    """Counts the closing replies: messages of the bot in a thread."""
+    """The closing replies: messages of the bot in a thread."""
 
     def __init__(self, slack: SandboxSlack, expected: int) -> None:
-        self._left = expected
-        self._all = asyncio.Event()
-        slack.subscribe(self._count)
+        self._expected = expected
+        self._replies: list[Message] = []
+        self._news = asyncio.Event()
+        slack.subscribe(self._note)
 
     async def wait(self) -> None:
         """Return when all are there."""
-        await self._all.wait()
+        while len(self._replies) < self._expected:
+            await self._next()
 
-    def _count(self, happening: Happening) -> None:
+    async def of(self, person: Person, number: int) -> Message:
+        """Return the so-manieth closing reply to a person, once it is there."""
+        while True:
+            its = [reply for reply in self._replies if person.user.id in reply.pings]
+            if len(its) >= number:
+                return its[number - 1]
+            await self._next()
+
+    async def _next(self) -> None:
+        self._news.clear()
+        await self._news.wait()
+
+    def _note(self, happening: Happening) -> None:
         message = happening.message
         if happening.kind == "posted" and message is not None and message.thread_ts:
-            self._left -= 1
-            if not self._left:
-                self._all.set()
+            self._replies.append(message)
+            self._news.set()
 
 
 _PROGRAMME: Final = """\

@@ -175,6 +175,12 @@ def date(moment: datetime) -> str:
     return f"<!date^{int(moment.timestamp())}^{{date_short_pretty}} at {{time}}|{fallback}>"
 
 
+def ago(moment: datetime) -> str:
+    """Return how long ago a moment was, as each reader's own client counts it."""
+    fallback = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"<!date^{int(moment.timestamp())}^{{ago}}|{fallback}>"
+
+
 def span(duration: timedelta) -> str:
     """Return a duration in words: "40 seconds", "3 minutes", "2 hours", "5 days"."""
     seconds = max(1, round(duration.total_seconds()))

@@ -18,6 +18,7 @@ from bot.slack.blocks import (
     SECTION,
     TEXT,
     Message,
+    ago,
     anchor,
     button,
     cut,
@@ -48,6 +49,8 @@ GIVE_UP: Final = "job_give_up"
 RETRY: Final = "retry"
 """Each kind has its own form: ``<kind>_retry`` opens it."""
 OPEN_LINK: Final = "open_link"
+MAKE_VIDEO: Final = "replica_make_video"
+"""Its value is the replica's id."""
 
 
 class Face(Protocol):
@@ -69,8 +72,25 @@ class Face(Protocol):
     def transcript(self, job: Job) -> str:
         """Return what is spoken, where that is known."""
 
+    @property
+    def slow(self) -> bool:
+        """Whether it takes hours: then its card says how long it has been going on."""
+
+    @property
+    def doing(self) -> str:
+        """What is going on while one runs, in a few words: "In the making"."""
+
     def making(self, job: Job) -> str:
         """Return the sentence for a job that is running."""
+
+    def ready(self, job: Job) -> str:
+        """Return what to say of a job that succeeded, beside its links; "" if they say it all."""
+
+    def advice(self, job: Job) -> str:
+        """Return what the service's reason for a failure usually means; "" if nothing is known."""
+
+    def next_steps(self, job: Job) -> Sequence[ButtonElement]:
+        """Return the buttons for what can be done with what was made."""
 
 
 Faces = Mapping[str, Face]
@@ -113,7 +133,7 @@ def card(job: Job, face: Face) -> Message:
 
 def _standing(job: Job, face: Face) -> tuple[str, str]:
     """Return in a word how a job stands, and a sentence about it. Both are ours, in mrkdwn."""
-    noun = face.noun
+    noun, doing = face.noun, f":hourglass_flowing_sand: {face.doing}"
     match job.state:
         case State.QUEUED | State.CREATING if job.unreachable:
             return ":hourglass: Waiting", (
@@ -135,24 +155,24 @@ def _standing(job: Job, face: Face) -> tuple[str, str]:
                 "its id; if not, have it created again."
             )
         case State.RUNNING if job.unreachable:
-            return ":hourglass_flowing_sand: In the making", (
+            return doing, (
                 "The video service cannot be asked how it stands at the moment. I keep trying."
             )
-        case State.RUNNING if job.late:
-            return ":hourglass_flowing_sand: In the making", (
-                "It takes longer than usual. I keep looking; there is nothing to do."
+        case State.RUNNING if job.waits_for is not None:
+            return ":hourglass_flowing_sand: Waiting for its replica", (
+                "The replica is still in training; the video service begins when it is ready."
             )
+        case State.RUNNING if job.late:
+            return doing, ("It takes longer than usual. I keep looking; there is nothing to do.")
         case State.RUNNING:
-            return ":hourglass_flowing_sand: In the making", face.making(job)
+            return doing, face.making(job)
         case State.OVERDUE:
             return ":turtle: Overdue", (
                 "It should have been done long ago. I look only now and then from here on; "
                 "*Check again* looks at once."
             )
-        case State.SUCCEEDED if face.links(job):
-            return ":white_check_mark: Ready", "The answer is in the thread."
         case State.SUCCEEDED:
-            return ":white_check_mark: Ready", _no_link(job, face)
+            return ":white_check_mark: Ready", face.ready(job) or "The answer is in the thread."
         case State.FAILED:
             return ":x: Failed", _meaning(job, face)
 
@@ -181,10 +201,12 @@ def _buttons(job: Job, face: Face) -> list[ButtonElement]:
                 button("Give up", GIVE_UP, value=job.id, style="danger", confirm=give_up),
             ]
         case State.SUCCEEDED:
-            return [
-                button(label, f"{OPEN_LINK}_{at}", url=url, style=None if at else "primary")
+            next_steps = list(face.next_steps(job))
+            links = [
+                button(label, f"{OPEN_LINK}_{at}", url=url)
                 for at, (label, url) in enumerate(face.links(job).items())
             ]
+            return [*next_steps, *links]
         case State.FAILED if not job.erased:
             return [button("Edit and retry", f"{job.kind}_{RETRY}", value=job.id, style="primary")]
         case _:
@@ -193,10 +215,12 @@ def _buttons(job: Job, face: Face) -> list[ButtonElement]:
 
 def _since(job: Job, face: Face) -> str:
     asked = f"asked {date(job.created_at)}"
+    if job.started_at is not None and face.slow and not job.state.ended:
+        asked += f" · began {ago(job.started_at)}"
     if job.ended_at is not None:
         return f"{asked}, ended {date(job.ended_at)}"
     if job.usual is not None:
-        return f"{asked} · such {face.noun}s take about {span(job.usual)}"
+        asked += f" · such {face.noun}s take about {span(job.usual)}"
     return asked
 
 
@@ -240,7 +264,7 @@ def reply(job: Job, face: Face) -> Message:
     transcript = ""
     if job.state is State.SUCCEEDED:
         ending = "is ready."
-        body = joined(anchors, SECTION, by=" · ") or _no_link(job, face)
+        body = joined([joined(anchors, SECTION, by=" · "), face.ready(job)], SECTION)
         transcript = face.transcript(job).strip()
     else:
         ending = "could not be made."
@@ -256,7 +280,7 @@ def reply(job: Job, face: Face) -> Message:
         blocks.append(ActionsBlock(elements=list(buttons)))
     text = [
         f"<@{job.user}> your {face.noun}{called} {ending}",
-        *(anchors or [body]),
+        *([*anchors, face.ready(job)] if job.state is State.SUCCEEDED else [body]),
         f"“{escaped(said, _REASON)}”" if said else "",
     ]
     if transcript:
@@ -282,9 +306,10 @@ def _meaning(job: Job, face: Face) -> str:
     if not job.erased:
         fixed = "After that, " if job.failure in {Failure.KEY, Failure.CREDIT} else ""
         parts.append(f"{fixed}*Edit and retry* opens the form with all that was typed.")
+    parts.append(face.advice(job))
     if _said(job):
         parts.append("The video service says:")
-    return " ".join(parts)
+    return " ".join(filter(None, parts))
 
 
 def _happened(job: Job, face: Face) -> str:
@@ -326,10 +351,6 @@ def _happened(job: Job, face: Face) -> str:
                 f"Nobody could tell me whether the video service made this {noun}, so I stopped "
                 "waiting. If it turns up, its card will say so."
             )
-
-
-def _no_link(job: Job, face: Face) -> str:
-    return f"The video service gave no link yet: `/{face.noun} status {job.id}` asks it again."
 
 
 def _anchors(job: Job, face: Face) -> list[str]:

@@ -1,6 +1,6 @@
 """What all handlers share: opening forms, whispering to a person, and who may press what."""
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,8 +14,9 @@ from bot.errors import OutsideError, Refused
 from bot.kinds import Kind
 from bot.model import Job, Timings
 from bot.slack.blocks import Message
-from bot.slack.cards import Faces
+from bot.slack.cards import Face, Faces
 from bot.slack.errors import translated
+from bot.slack.routes import Routes
 from bot.store import Store
 from bot.video_service import VideoService
 
@@ -88,3 +89,12 @@ class Desk:
 _TOO_LATE = frozenset(
     {"expired_trigger_id", "trigger_expired", "exchanged_trigger_id", "trigger_exchanged"}
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A kind of job with all that people see of it: what the app is made of."""
+
+    kind: Kind
+    face: Face
+    register: Callable[[Routes, Desk], None]

@@ -59,11 +59,12 @@ _LINKS: Final = {
     "stream_url": "Stream",
     "thumbnail_video_url": "Thumbnail",
 }
+_MORE: Final = {"replica_name": "Name at the service", "training_progress": "Progress"}
+# While it runs, its face has the words.
 _STATES: Final = {
     State.QUEUED: "starting",
     State.CREATING: "starting",
     State.UNCONFIRMED: "unclear whether it was made",
-    State.RUNNING: "in the making",
     State.OVERDUE: "overdue",
     State.SUCCEEDED: "ready",
     State.FAILED: "failed",
@@ -91,7 +92,7 @@ async def listing(desk: Desk, command: Command, kind: str) -> Answer:
     heading = f"Your {face.noun}s, newest first:"
     items = [
         paragraph(
-            words(_STATES[job.state].capitalize(), bold=True),
+            words(_standing(face, job).capitalize(), bold=True),
             words(f" · {title(face.name(job)) or 'no name'} · No. {job.id}"),
             *[
                 part
@@ -102,7 +103,7 @@ async def listing(desk: Desk, command: Command, kind: str) -> Answer:
         for job in jobs
     ]
     lines = [
-        f"• {_STATES[job.state].capitalize()} · {escape(title(face.name(job)) or 'no name')} · "
+        f"• {_standing(face, job).capitalize()} · {escape(title(face.name(job)) or 'no name')} · "
         + " · ".join([f"No. {job.id}", *_best_link(face, job)])
         for job in jobs
     ]
@@ -174,7 +175,7 @@ def _status(
     known = snapshot or (job.snapshot if job is not None else None)
     facts: list[tuple[str, str]] = []
     if job is not None:
-        facts.append((f"No. {job.id}", _STATES[job.state]))
+        facts.append((f"No. {job.id}", _standing(face, job)))
         if name := title(face.name(job)):
             facts.append(("Name", name))
         if job.reason:
@@ -184,6 +185,9 @@ def _status(
         facts.append(("Video service says", known.status))
         if details := known.facts.get("status_details") or known.reason:
             facts.append(("Details", details))
+        facts += [
+            (label, known.facts[field]) for field, label in _MORE.items() if field in known.facts
+        ]
     if unread:
         facts.append(("Could not be read just now", unread))
     links: dict[str, str] = {}
@@ -229,6 +233,10 @@ def _drawn(
     if script:
         text.append(f"Script: {escaped(script, TEXT - len(joined(text)) - 20)}")
     return Message(joined(text), blocks)
+
+
+def _standing(face: Face, job: Job) -> str:
+    return _STATES.get(job.state) or face.doing.lower()
 
 
 def _private(message: Message) -> Answer:

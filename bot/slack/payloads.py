@@ -40,6 +40,7 @@ class Click(_Payload):
     user: str = Field(validation_alias=AliasPath("user", "id"))
     action_id: str = Field(validation_alias=AliasPath("actions", 0, "action_id"))
     value: str = Field(default="", validation_alias=AliasPath("actions", 0, "value"))
+    channel: str = Field(default="", validation_alias=AliasPath("channel", "id"))
     trigger_id: str
     response_url: str | None = None
     view: "View | None" = None
@@ -82,12 +83,15 @@ class Lookup(_Payload):
     user: str = Field(validation_alias=AliasPath("user", "id"))
     action_id: str
     value: str = ""
+    view: View | None = None
 
 
 def _value(element: dict[str, Any]) -> str:
     for field in ("value", "selected_conversation"):
         if isinstance(value := element.get(field), str):
             return value
+    if options := element.get("selected_options"):
+        return " ".join(str(each.get("value")) for each in options if isinstance(each, dict))
     option = element.get("selected_option")
     if isinstance(option, dict) and isinstance(value := option.get("value"), str):
         return value

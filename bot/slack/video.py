@@ -1,35 +1,45 @@
 """Videos in Slack: the command, the form, and how a video job shows itself."""
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from slack_sdk.models.blocks import (
     Block,
-    ConversationFilter,
-    ConversationSelectElement,
+    ButtonElement,
     ExternalDataSelectElement,
     InputBlock,
     Option,
     PlainTextInputElement,
     RadioButtonsElement,
-    SectionBlock,
-    UrlInputElement,
 )
 from slack_sdk.models.views import View as ViewModel
 
 from bot.errors import OutsideError
-from bot.kinds.video import BACKGROUNDS, MAX_NAME, MAX_SCRIPT, Invalid, is_replica_id, parse
+from bot.kinds import Invalid
+from bot.kinds.video import BACKGROUNDS, MAX_NAME, MAX_SCRIPT, Video, is_replica_id, parse
 from bot.links import show_link
-from bot.model import Failure, Job, Request, State
-from bot.slack.blocks import link, mrkdwn, one_line, plain, spoken
-from bot.slack.cards import RETRY
-from bot.slack.desk import Desk
+from bot.model import Job, State
+from bot.replicas import KnownReplica
+from bot.slack.blocks import link, one_line, plain, spoken
+from bot.slack.cards import MAKE_VIDEO, RETRY
+from bot.slack.desk import Desk, Feature
 from bot.slack.errors import translated
+from bot.slack.forms import (
+    Place,
+    form,
+    link_field,
+    note_of,
+    place_of,
+    send_off,
+    text_field,
+    where_field,
+    wrong,
+)
 from bot.slack.jobs import listing, pressed, status, tell
 from bot.slack.payloads import Click, Command, Lookup, Submission
+from bot.slack.picker import called, why_not
 from bot.slack.routes import Answer, Routes
 
 _LOG: Final = logging.getLogger(__name__)
@@ -63,17 +73,6 @@ I have videos made in which a replica speaks your script, and tell you here when
 • `{COMMAND} help` shows this
 A form makes one video. Nothing is sent to the video service before you press *Create*."""
 
-_TURNED_AWAY: Final = {
-    Failure.KEY: (
-        "The video service does not accept this bot's key at the moment, so nothing can be made. "
-        "Please tell whoever runs the bot. What you typed stays here."
-    ),
-    Failure.CREDIT: (
-        "The video service's account is out of credit, so nothing can be made. Please tell "
-        "whoever looks after it. What you typed stays here."
-    ),
-}
-
 
 def register(routes: Routes, desk: Desk) -> None:
     """Answer the command and the form."""
@@ -82,12 +81,15 @@ def register(routes: Routes, desk: Desk) -> None:
     routes.lookup(_REPLICA, partial(_on_replica_query, desk))
     routes.click(_BACKGROUND, partial(_on_background, desk))
     routes.click(f"{_KIND}_{RETRY}", partial(_on_retry, desk))
+    routes.click(MAKE_VIDEO, partial(_on_make_video, desk))
 
 
 class VideoFace:
     """How a video job shows itself."""
 
     noun: Final = "video"
+    slow: Final = False
+    doing: Final = "In the making"
 
     def name(self, job: Job) -> str:
         """Return its name, or the first line of its script."""
@@ -123,6 +125,20 @@ class VideoFace:
         """Return the sentence for a video that is being made."""
         return "The video service is making it. The answer comes into this thread."
 
+    def ready(self, job: Job) -> str:
+        """Return what to do where the service gave no link."""
+        if self.links(job):
+            return ""
+        return f"The video service gave no link yet: `{COMMAND} status {job.id}` asks it again."
+
+    def advice(self, job: Job) -> str:  # noqa: ARG002 - the service's words say it
+        """Return nothing: no sentence of the service about videos needs an explanation."""
+        return ""
+
+    def next_steps(self, job: Job) -> Sequence[ButtonElement]:  # noqa: ARG002 - the same for all
+        """Return nothing: a video is to be watched."""
+        return ()
+
 
 # ── Commands and buttons ──────────────────────────────────────────────────────────────────────
 
@@ -147,8 +163,8 @@ async def _open(desk: Desk, command: Command) -> Answer:
             "form. Please shorten it, or make two videos of it."
         }
     fields = {"script": script} if script else {}
-    form = await _form(desk, fields, {"channel": command.channel})
-    told = await desk.open_form(command.trigger_id, form)
+    view = await _form(desk, fields, {"channel": command.channel})
+    told = await desk.open_form(command.trigger_id, view)
     return {"text": told} if told else None
 
 
@@ -160,10 +176,10 @@ async def _on_retry(desk: Desk, click: Click) -> Answer:
     if click.user != job.user:
         # What somebody typed is shown to them alone.
         fields = {name: fields[name] for name in ("replica_id", "video_name") if name in fields}
-    place = {"channel": job.channel, "thread_ts": job.thread_ts}
+    place: Place = {"channel": job.channel, "thread_ts": job.thread_ts}
     note = "What was typed here has been erased: it was too old to be kept." if job.erased else ""
-    form = await _form(desk, {**fields, "where": job.channel}, place, note=note)
-    if told := await desk.open_form(click.trigger_id, form):
+    view = await _form(desk, {**fields, "where": job.channel}, place, note=note)
+    if told := await desk.open_form(click.trigger_id, view):
         tell(desk, click, told)
     return None
 
@@ -173,11 +189,10 @@ async def _on_background(desk: Desk, click: Click) -> Answer:
     view = click.view
     if view is None:
         return None
-    place = json.loads(view.private_metadata)
-    form = await _form(desk, view.typed(), place, note=_note_of(view.blocks))
+    changed = await _form(desk, view.typed(), place_of(view), note=note_of(view))
     try:
         async with translated(desk.timings.open_view):
-            await desk.client.views_update(view_id=view.id, hash=view.hash, view=form)
+            await desk.client.views_update(view_id=view.id, hash=view.hash, view=changed)
     except OutsideError as error:
         # Changed again meanwhile, or closed; a field that is missing is shown on submission.
         _LOG.info("a form could not be changed", extra={"reason": error.reason})
@@ -186,11 +201,21 @@ async def _on_background(desk: Desk, click: Click) -> Answer:
 
 async def _on_replica_query(desk: Desk, lookup: Lookup) -> Answer:
     query = lookup.value.strip()
-    known = await desk.store.replicas(query, _OPTIONS - 1)
-    options = [_option(replica_id) for replica_id in known]
-    if query not in known and is_replica_id(query):
+    channel = place_of(lookup.view)["channel"] if lookup.view is not None else ""
+    known = await desk.store.replicas.find(query, channel, _OPTIONS - 1)
+    options = [_option(replica) for replica in known]
+    if is_replica_id(query) and query not in {replica.id for replica in known}:
         options.insert(0, Option(text=plain(f"Use id “{query}”", _OPTION_TEXT), value=query))
     return {"options": [option.to_dict() for option in options]}
+
+
+async def _on_make_video(desk: Desk, click: Click) -> Answer:
+    """Open the form with the replica chosen whose button was pressed. Anybody may."""
+    place = {"channel": click.channel, "thread_ts": None}
+    view = await _form(desk, {"replica_id": click.value}, place)
+    if told := await desk.open_form(click.trigger_id, view):
+        tell(desk, click, told)
+    return None
 
 
 # ── The form ──────────────────────────────────────────────────────────────────────────────────
@@ -198,108 +223,75 @@ async def _on_replica_query(desk: Desk, lookup: Lookup) -> Answer:
 
 async def _on_form(desk: Desk, submission: Submission) -> Answer:
     view, fields = submission.view, submission.view.typed()
-    place = json.loads(view.private_metadata)
+    place = place_of(view)
     background = fields.get("background")
     if background in _LINK_FIELDS and not any(
         block.get("block_id") == background for block in view.blocks
     ):
-        form = await _form(desk, fields, place, note=_note_of(view.blocks))
-        return {"response_action": "update", "view": form.to_dict()}
+        redrawn = await _form(desk, fields, place, note=note_of(view))
+        return {"response_action": "update", "view": redrawn.to_dict()}
     fields = {
         name: text for name, text in fields.items() if name not in BACKGROUNDS or name == background
     }
     try:
         params = parse(fields)
     except Invalid as error:
-        return {"response_action": "errors", "errors": dict(error.errors)}
-    if (failure := await desk.service.turned_away()) is not None:
-        return {"response_action": "errors", "errors": {"script": _TURNED_AWAY[failure]}}
-    channel = fields.get("where") or place["channel"]
-    request = Request(
-        key=view.id,
-        kind=_KIND,
-        params=params,
-        user=submission.user,
-        channel=channel,
-        thread_ts=place.get("thread_ts") if channel == place["channel"] else None,
+        return wrong(error.errors)
+    if told := await why_not(desk, params["replica_id"]):
+        return wrong({"replica_id": told})
+    return await send_off(
+        desk, submission, _KIND, params, lambda note: _form(desk, fields, place, note=note)
     )
-    submitted = await desk.store.submit(request, desk.clock.now())
-    if (submitted.job.params, submitted.job.channel) != (params, channel):
-        note = (
-            "An earlier version of this form was sent off already, and its video is being made. "
-            "This one differs from it: *Create* makes it as a second video."
-        )
-        form = await _form(desk, fields, place, note=note)
-        return {"response_action": "push", "view": form.to_dict()}
-    return {"response_action": "clear"} if view.root_view_id not in {"", view.id} else None
 
 
 async def _form(
-    desk: Desk, fields: Mapping[str, str], place: Mapping[str, Any], *, note: str = ""
+    desk: Desk, fields: Mapping[str, str], place: Place, *, note: str = ""
 ) -> ViewModel:
-    """Return the create form with ``fields`` filled in; ``place`` is where it was opened."""
+    """Return the create form with ``fields`` filled in."""
     background = fields.get("background") or next(
         (name for name in BACKGROUNDS if name in fields), "none"
     )
-    blocks: list[Block] = []
-    if note:
-        blocks.append(SectionBlock(block_id="note", text=mrkdwn(note)))
-    blocks += [
-        _replica_field(fields.get("replica_id"), any_known=bool(await desk.store.replicas("", 1))),
+    blocks: list[Block] = [
+        await _replica_field(desk, fields.get("replica_id"), place["channel"]),
         _script_field(fields.get("script")),
-        InputBlock(
-            block_id="video_name",
-            label=plain("Name", 100),
-            optional=True,
-            element=PlainTextInputElement(
-                action_id="video_name",
-                initial_value=fields.get("video_name"),
-                max_length=MAX_NAME,
-                placeholder=plain("What you will know it by", 150),
-            ),
+        text_field(
+            "video_name",
+            "Name",
+            "",
+            fields.get("video_name"),
+            MAX_NAME,
+            placeholder="What you will know it by",
         ),
         _background_field(background),
     ]
     if background in _LINK_FIELDS:
         label, hint = _LINK_FIELDS[background]
-        blocks.append(
-            InputBlock(
-                block_id=background,
-                label=plain(label, 100),
-                hint=plain(hint, 200),
-                element=UrlInputElement(
-                    action_id=background,
-                    initial_value=fields.get(background),
-                    placeholder=plain("https://", 150),
-                ),
-            )
-        )
-    blocks.append(_where_field(fields.get("where")))
-    return ViewModel(
-        type="modal",
-        callback_id=_FORM,
-        title=plain("Create a video", 24),
-        submit=plain("Create", 24),
-        close=plain("Cancel", 24),
-        private_metadata=json.dumps(dict(place)),
-        blocks=blocks,
-    )
+        blocks.append(link_field(background, label, hint, fields.get(background)))
+    blocks.append(where_field(fields.get("where")))
+    return form(_FORM, "Create a video", submit="Create", place=place, blocks=blocks, note=note)
 
 
-def _replica_field(chosen: str | None, *, any_known: bool) -> InputBlock:
-    hint = "Choose one that worked here before, or paste another's id."
-    if not any_known:
+async def _replica_field(desk: Desk, chosen: str | None, channel: str) -> InputBlock:
+    """Return the picker; without another choice the channel's default is chosen."""
+    known = await desk.store.replicas.find("", channel, 1)
+    hint = "Choose one that is known here, or paste another's id."
+    if not known:
         hint = (
-            "None was used here yet. Paste the id of a replica from your account at the video "
-            "service; once it has worked, it is offered here."
+            "None is known here yet. Paste the id of one from your account at the video service, "
+            "or train one with /replica."
         )
+    option = None
+    if chosen:
+        option = _option(await desk.store.replicas.get(chosen) or KnownReplica(chosen))
+    elif known and known[0].default:
+        option = _option(known[0])
     return InputBlock(
         block_id="replica_id",
         label=plain("Replica", 100),
         hint=plain(hint, 200),
         element=ExternalDataSelectElement(
             action_id=_REPLICA,
-            initial_option=_option(chosen) if chosen else None,
+            initial_option=option,
             min_query_length=0,
             placeholder=plain("Choose, or paste an id", 150),
         ),
@@ -341,26 +333,8 @@ def _background_field(chosen: str) -> InputBlock:
     )
 
 
-def _where_field(chosen: str | None) -> InputBlock:
-    return InputBlock(
-        block_id="where",
-        label=plain("Where to post", 100),
-        hint=plain("The card goes there, and the answer into its thread.", 200),
-        element=ConversationSelectElement(
-            action_id="where",
-            initial_conversation=chosen,
-            default_to_current_conversation=None if chosen else True,
-            filter=ConversationFilter(exclude_bot_users=True),
-        ),
-    )
+def _option(replica: KnownReplica) -> Option:
+    return Option(text=plain(called(replica), _OPTION_TEXT), value=replica.id)
 
 
-def _option(replica_id: str) -> Option:
-    return Option(text=plain(replica_id, _OPTION_TEXT), value=replica_id)
-
-
-def _note_of(blocks: Sequence[Mapping[str, Any]]) -> str:
-    for block in blocks:
-        if block.get("block_id") == "note":
-            return str(block.get("text", {}).get("text", ""))
-    return ""
+FEATURE: Final = Feature(Video(), VideoFace(), register)

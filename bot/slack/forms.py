@@ -1,0 +1,156 @@
+"""What the forms of all kinds share: where to post, sending off, and links to fill in."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from slack_sdk.models.blocks import (
+    Block,
+    ConversationFilter,
+    ConversationSelectElement,
+    InputBlock,
+    PlainTextInputElement,
+    SectionBlock,
+    UrlInputElement,
+)
+from slack_sdk.models.views import View as ViewModel
+
+from bot.model import Failure, Request
+from bot.slack.blocks import mrkdwn, plain
+from bot.slack.desk import Desk
+from bot.slack.payloads import Submission, View
+from bot.slack.routes import Answer
+
+Place = Mapping[str, Any]
+"""Where a form was opened: ``channel``, ``thread_ts``, and what a form wants to remember."""
+
+_NOTE: Final = "note"
+_TURNED_AWAY: Final = {
+    Failure.KEY: (
+        "The video service does not accept this bot's key at the moment, so nothing can be made. "
+        "Please tell whoever runs the bot. What you typed stays here."
+    ),
+    Failure.CREDIT: (
+        "The video service's account is out of credit, so nothing can be made. Please tell "
+        "whoever looks after it. What you typed stays here."
+    ),
+}
+
+
+def place_of(view: View) -> dict[str, Any]:
+    """Return where a form was opened."""
+    place: dict[str, Any] = json.loads(view.private_metadata)
+    return place
+
+
+def note_of(view: View) -> str:
+    """Return the note that stands on top of a form."""
+    for block in view.blocks:
+        if block.get("block_id") == _NOTE:
+            return str(block.get("text", {}).get("text", ""))
+    return ""
+
+
+def form(
+    callback_id: str, title: str, *, submit: str, place: Place, blocks: list[Block], note: str = ""
+) -> ViewModel:
+    """Return a form with its fields, and a note on top if there is one."""
+    if note:
+        blocks = [SectionBlock(block_id=_NOTE, text=mrkdwn(note)), *blocks]
+    return ViewModel(
+        type="modal",
+        callback_id=callback_id,
+        title=plain(title, 24),
+        submit=plain(submit, 24),
+        close=plain("Cancel", 24),
+        private_metadata=json.dumps(dict(place)),
+        blocks=blocks,
+    )
+
+
+def text_field(
+    name: str, label: str, hint: str, value: str | None, longest: int, *, placeholder: str
+) -> InputBlock:
+    """Return a field for a line of text that may be left empty."""
+    return InputBlock(
+        block_id=name,
+        label=plain(label, 100),
+        hint=plain(hint, 200) if hint else None,
+        optional=True,
+        element=PlainTextInputElement(
+            action_id=name,
+            initial_value=value,
+            max_length=longest,
+            placeholder=plain(placeholder, 150),
+        ),
+    )
+
+
+def link_field(
+    name: str, label: str, hint: str, value: str | None, *, optional: bool = False
+) -> InputBlock:
+    """Return a field for a link."""
+    return InputBlock(
+        block_id=name,
+        label=plain(label, 100),
+        hint=plain(hint, 200),
+        optional=optional,
+        element=UrlInputElement(
+            action_id=name, initial_value=value, placeholder=plain("https://", 150)
+        ),
+    )
+
+
+def where_field(chosen: str | None) -> InputBlock:
+    """Return the field for where to post: in this conversation, unless another is chosen."""
+    return InputBlock(
+        block_id="where",
+        label=plain("Where to post", 100),
+        hint=plain("The card goes there, and the answer into its thread.", 200),
+        element=ConversationSelectElement(
+            action_id="where",
+            initial_conversation=chosen,
+            default_to_current_conversation=None if chosen else True,
+            filter=ConversationFilter(exclude_bot_users=True),
+        ),
+    )
+
+
+def wrong(errors: Mapping[str, str]) -> Answer:
+    """Return the answer that keeps a form open, with a sentence under each field that is wrong."""
+    return {"response_action": "errors", "errors": dict(errors)}
+
+
+async def send_off(
+    desk: Desk,
+    submission: Submission,
+    kind: str,
+    params: Mapping[str, str],
+    redraw: Callable[[str], Awaitable[ViewModel]],
+) -> Answer:
+    """Store what a form asks for and close it; ``redraw`` returns it anew under a note.
+
+    A form that was sent off before, and was changed since, is not dropped: it opens once more.
+    """
+    view, place = submission.view, place_of(submission.view)
+    if (failure := await desk.service.turned_away()) is not None:
+        fields = [block["block_id"] for block in view.blocks if block.get("type") == "input"]
+        return wrong({fields[0]: _TURNED_AWAY[failure]})
+    channel = view.typed().get("where") or place["channel"]
+    request = Request(
+        key=view.id,
+        kind=kind,
+        params=params,
+        user=submission.user,
+        channel=channel,
+        thread_ts=place.get("thread_ts") if channel == place["channel"] else None,
+    )
+    job = (await desk.store.submit(request, desk.clock.now())).job
+    if (job.params, job.channel) != (params, channel):
+        noun = desk.faces[kind].noun
+        note = (
+            f"An earlier version of this form was sent off already, and its {noun} is being made. "
+            f"This one differs from it: sending it off makes a second {noun}."
+        )
+        return {"response_action": "push", "view": (await redraw(note)).to_dict()}
+    return {"response_action": "clear"} if view.root_view_id not in {"", view.id} else None
