@@ -344,14 +344,14 @@ def until_next_read(job: Job, timings: Timings, patience: Patience, now: datetim
     """Return how long to leave a running job alone, before jitter.
 
     It grows with the job's age. After a callback it starts anew from seconds: what was announced
-    may be readable only a moment later.
+    may be readable only a moment later. A clock that was set back makes nobody impatient.
     """
     wait = patience.rare
     if job.state is not State.OVERDUE:
-        age = now - (job.started_at or job.created_at)
+        age = abs(now - (job.started_at or job.created_at))
         wait = min(max(patience.first, age * patience.growth), patience.longest)
     if job.woken_at is not None:
-        wait = min(wait, max(timings.callback_spacing, now - job.woken_at))
+        wait = min(wait, max(timings.callback_spacing, abs(now - job.woken_at)))
     return wait
 
 

@@ -106,7 +106,9 @@ class VideoService:
     async def _refusal(self) -> Refused | None:
         if self._closed is None:
             return None
-        due = self._clock.now() >= self._look_again
+        wait = self._look_again - self._clock.now()
+        # Nobody is turned away for longer because the clock was set back.
+        due = not timedelta(0) < wait <= self._timings.recheck_credit
         if _failure_of(self._closed) is Failure.CREDIT:
             return None if due else self._closed
         if due:

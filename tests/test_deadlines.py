@@ -216,7 +216,7 @@ async def test_a_clock_that_is_set_back_a_day_parks_nothing(quiet_world: World) 
         other = await world.asks(world.ben)
         for video_id in world.service.videos:
             world.service.finish(video_id)
-        await world.passes(minutes=1)
+        await world.passes(minutes=3)
 
     assert len(world.replies(card)) == 1
     assert len(world.replies(other)) == 1
