@@ -3,7 +3,10 @@
 import argparse
 import asyncio
 import errno
+import io
 import logging
+import os
+import socket
 import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -35,6 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except (SettingsError, StoreError) as error:
         print(error, file=sys.stderr)
+    except socket.gaierror:
+        print("The bot cannot listen: HOST is no address of this machine.", file=sys.stderr)
+    except BrokenPipeError:
+        # Whoever read along has enough; Python would complain once more while it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         if error.errno not in {errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL}:
             raise
@@ -68,6 +77,8 @@ async def _demo(*, keep: bool) -> int:
     from bot.sandbox.demo import play  # noqa: PLC0415
 
     log.configure(sys.stderr, logging.ERROR)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a bar shows "?"
     return await play(sys.stdout, keep=keep)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -159,19 +160,25 @@ async def _connect(path: Path) -> AsyncIterator[aiosqlite.Connection]:
     try:
         # Tried here: where it cannot be opened, aiosqlite's thread may outlive the event loop.
         sqlite3.connect(path).close()
+        os.chmod(path, 0o600)  # noqa: PTH101 - people's words are in it
         db = await aiosqlite.connect(path, isolation_level=None, timeout=1)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         raise StoreError(f"{path} cannot be opened: {error}") from error
     try:
         db.row_factory = sqlite3.Row
         try:
             # Exclusive: two connections that checkpoint one WAL file can corrupt it before 3.51.3
             # (https://sqlite.org/wal.html#walresetbug).
+            await db.execute_fetchall("PRAGMA locking_mode = EXCLUSIVE")
+            tables = {row["name"] for row in await all_rows(db, "SELECT name FROM sqlite_master")}
+            if tables and "migrations" not in tables:
+                raise StoreError(f"{path} is another program's database: set DATABASE_URL")
             for pragma in (
-                "locking_mode = EXCLUSIVE",
                 "journal_mode = WAL",
                 "synchronous = FULL",
                 "foreign_keys = ON",
+                # What is erased is not to be read in the file's free pages.
+                "secure_delete = ON",
             ):
                 await db.execute_fetchall(f"PRAGMA {pragma}")
             # Takes the lock, so that a second process hears of it now.

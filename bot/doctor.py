@@ -41,7 +41,8 @@ async def examine(environ: Mapping[str, str]) -> AsyncIterator[Finding]:
     try:
         settings = Settings.read(environ)
     except SettingsError as error:
-        yield Finding("settings", well=False, told=str(error))
+        for line in str(error).splitlines()[1:]:
+            yield Finding("settings", well=False, told=line.strip())
         return
     yield Finding("settings", well=True, told="complete")
     yield await asyncio.to_thread(_database, settings.database)

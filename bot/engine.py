@@ -1,5 +1,6 @@
 """What becomes of a job: one step at a time, each of them safe to die in."""
 
+import contextlib
 import logging
 import random
 import secrets
@@ -30,6 +31,7 @@ from bot.video_service import FAILURES, VideoService
 REPLICA: Final = "replica"
 
 _LOG: Final = logging.getLogger(__name__)
+_SHOWN: Final = 100
 # What a refused read says of us rather than of what was asked for.
 _OURS: Final = frozenset({"401", "402", "403"})
 
@@ -127,7 +129,7 @@ class Engine:
         )
         due_at = now + self._jittered(self._patience(job).first)
         if not await self._store.created(running, attempt, now=now, due_at=due_at):
-            _LOG.warning("a create call named an id that is taken", extra=_about(job))
+            _LOG.warning("what a create call made could not be bound to it", extra=_about(job))
             await self._leave_open(job)
             return
         _LOG.info("created", extra=_about(running))
@@ -185,7 +187,8 @@ class Engine:
             look_again = self._back_off(job, error)
         asked_at = job.asked_at or now
         if job.asked > 1 and now >= asked_at + self._timings.give_up:
-            await self._end(replace(job, state=State.FAILED, failure=Failure.UNANSWERED))
+            if await self._store.lapse(job, now):
+                _LOG.info("ended", extra=_about(job))
             return
         asks = not job.asked or (job.asked == 1 and now >= asked_at + self._timings.ask_again)
         if asks:
@@ -202,20 +205,25 @@ class Engine:
             OutsideError: the service could not be asked.
         """
         kind = self._kinds[job.kind]
+        unread: OutsideError | None = None
         for attempt in await self._store.hints(job):
             remote_id = attempt.hint or ""
             try:
-                snapshot = await self._look(kind, remote_id)
+                snapshot = await self._fetch(kind, remote_id)
             except Unreadable as error:
-                raise Unavailable(str(error)) from error
-            except Refused as error:
-                if error.code in _OURS:
-                    raise
-                await self._store.drop_hint(attempt)
+                unread = Unavailable(str(error))
+                continue
+            except OutsideError as error:
+                if isinstance(error, Refused) and error.code not in _OURS:
+                    await self._store.drop_hint(attempt)
+                else:
+                    unread = error
                 continue
             now = self._clock.now()
-            if kind.matches(job.params, snapshot):
+            vouched = attempt.vouched and not kind.tells(snapshot)
+            if vouched or kind.matches(job.params, snapshot):
                 if await self._store.adopt(_with(job, snapshot, now), attempt, now):
+                    await self._learn(kind, snapshot)
                     _LOG.info("found what a create call made", extra=_about(job))
                     return True
                 current = await self._store.job(job.id)
@@ -223,6 +231,8 @@ class Engine:
                     return True  # somebody else has it now, and the hint with it
             _LOG.warning("a named id is not what was asked for", extra=_about(job))
             await self._store.drop_hint(attempt)
+        if unread is not None:
+            raise unread
         return False
 
     async def _look_after(self, job: Job) -> None:
@@ -239,9 +249,12 @@ class Engine:
 
     async def _read(self, job: Job) -> None:
         kind, remote_id = self._kinds[job.kind], job.remote_id or ""
+        if job.attempts > 1:
+            # What an earlier create call made is not worth waiting for.
+            with contextlib.suppress(OutsideError):
+                if await self._heal(job):
+                    return
         try:
-            if job.attempts > 1 and await self._heal(job):
-                return
             snapshot = await self._look(kind, remote_id)
         except (OutsideError, Unreadable) as error:
             await self._go_without(job, error)
@@ -265,21 +278,30 @@ class Engine:
                 if replica_id := await self._trains(kind, job):
                     await self._wait_for_replica(going, replica_id)
                 else:
-                    await self._wait(replace(going, waits_for=None))
+                    # A video that has waited for its replica begins only now.
+                    began = job.started_at if job.waits_for is None else self._clock.now()
+                    await self._wait(replace(going, waits_for=None, started_at=began))
+
+    async def _fetch(self, kind: Kind, remote_id: str) -> Snapshot:
+        return kind.read(await self._service.read(kind.path, remote_id), remote_id)
 
     async def _look(self, kind: Kind, remote_id: str) -> Snapshot:
-        """Read something, and learn of it where it is a replica.
+        """Read something that is known to be ours or in use here, and learn of it.
 
         Raises:
             OutsideError, Unreadable: it could not be read.
         """
-        snapshot = kind.read(await self._service.read(kind.path, remote_id), remote_id)
+        snapshot = await self._fetch(kind, remote_id)
+        await self._learn(kind, snapshot)
+        return snapshot
+
+    async def _learn(self, kind: Kind, snapshot: Snapshot) -> None:
+        """Offer what was read if it is a replica, and go on with what waits for it."""
         if kind.name == REPLICA:
             now = self._clock.now()
             await self._store.replicas.learn(snapshot, now)
             if snapshot.verdict is not Verdict.GOING:
-                await self._store.wake_waiting(remote_id, now)
-        return snapshot
+                await self._store.wake_waiting(snapshot.remote_id, now)
 
     async def _trains(self, kind: Kind, job: Job) -> str | None:
         """Return the id of the job's replica while that is still in training."""
@@ -294,13 +316,17 @@ class Engine:
             return replica_id
         try:
             snapshot = await self._look(self._kinds[REPLICA], replica_id)
-        except (OutsideError, Unreadable):
-            return replica_id if known.verdict is Verdict.GOING else None
+        except (OutsideError, Unreadable) as error:
+            gone = isinstance(error, Refused) and error.code not in _OURS
+            return replica_id if known.verdict is Verdict.GOING and not gone else None
         return replica_id if snapshot.verdict is Verdict.GOING else None
 
     async def _wait_for_replica(self, job: Job, replica_id: str) -> None:
         """Leave a video alone while its replica trains: its own time begins after that."""
         now, patience = self._clock.now(), self._timings.hours
+        if now - job.created_at >= patience.end:
+            await self._end(replace(job, state=State.FAILED, failure=Failure.ENDLESS))
+            return
         waiting = replace(
             job, state=State.RUNNING, late=False, waits_for=replica_id, started_at=now, read_at=now
         )
@@ -345,7 +371,7 @@ class Engine:
             _LOG.info("ended", extra=_about(job))
 
     def _patience(self, job: Job) -> Patience:
-        hours = self._kinds[job.kind].takes == "hours"
+        hours = job.waits_for is not None or self._kinds[job.kind].takes == "hours"
         return self._timings.hours if hours else self._timings.minutes
 
     def _jittered(self, wait: timedelta) -> timedelta:
@@ -373,7 +399,8 @@ def _with(job: Job, snapshot: Snapshot, now: datetime) -> Job:
 def _about(job: Job, error: Exception | None = None) -> dict[str, str]:
     about = {"job": job.id, "kind": job.kind, "state": job.state.value}
     if job.remote_id:
-        about["remote_id"] = job.remote_id
+        about["remote_id"] = job.remote_id[:_SHOWN]
     if error is not None:
-        about["reason"] = str(error)
+        # Not its words: the service may quote in them what somebody wrote.
+        about["error"] = type(error).__name__
     return about

@@ -38,6 +38,7 @@ def configure(stream: TextIO, level: int | str, *, secrets: Iterable[str] = ()) 
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Line(secrets))
     logging.basicConfig(handlers=[handler], level=level, force=True)
+    logging.getLogger("aiohttp.server").addFilter(_is_ours)
     for name, quieted in _QUIETED.items():
         logging.getLogger(name).setLevel(quieted)
 
@@ -45,6 +46,12 @@ def configure(stream: TextIO, level: int | str, *, secrets: Iterable[str] = ()) 
 def reference() -> str:
     """Return 8 random hex digits, to tell a person and to log, so that the two can be matched."""
     return randomness.token_hex(4)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Return False for what strangers cause by sending something that is not HTTP."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or not kind.__module__.startswith("aiohttp.http")
 
 
 class _Line(logging.Formatter):

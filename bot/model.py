@@ -135,7 +135,7 @@ class Job:
     asked_at: datetime | None = None
     """When the person was last asked whether it was created, or answered."""
     asked: int = 0
-    """How many times the person was asked since."""
+    """How many times the person was asked and has not answered."""
     strays: tuple[str, ...] = ()
     """Ids of what earlier create calls turned out to have made after all."""
     waits_for: str | None = None
@@ -155,7 +155,8 @@ class Job:
         shown = self.snapshot and (
             self.snapshot.status,
             self.snapshot.reason,
-            tuple(sorted(self.snapshot.facts.items())),
+            # It may change with each read although nothing else does, and no card shows it.
+            tuple(sorted((n, v) for n, v in self.snapshot.facts.items() if n != "updated_at")),
         )
         return (
             self.state,
@@ -175,13 +176,15 @@ class Job:
 class Attempt:
     """One create call that may have cost money, and what is known of it.
 
-    ``hint`` is an id that a callback with this attempt's token named, and that nobody has checked.
+    ``hint`` is an id that a callback with this attempt's token named, or that a person ``vouched``
+    for, and that nobody has checked.
     """
 
     id: int
     job_id: str
     remote_id: str | None
     hint: str | None
+    vouched: bool = False
 
 
 class Role(StrEnum):

@@ -39,15 +39,20 @@ class Replicas:
     async def find(
         self, db: aiosqlite.Connection, query: str, channel: str, limit: int
     ) -> list[KnownReplica]:
-        """Return those with ``query`` in name or id: the channel's default, then the last used."""
-        literal = query.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+        """Return those with ``query`` in name or id: the channel's default, then the last used.
+
+        What was deleted at the service is nobody's to choose any more.
+        """
+        # Folded here: databases do not agree on what the capitals of all alphabets are.
+        literal = query.casefold().replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
         rows = await all_rows(
             db,
             rf"""
             SELECT {_COLUMNS}, id = coalesce(
                 (SELECT replica_id FROM channel_defaults WHERE channel = :channel), '') AS chosen
             FROM replicas
-            WHERE id LIKE :pattern ESCAPE '\' OR name LIKE :pattern ESCAPE '\'
+            WHERE (lower(id) LIKE :pattern ESCAPE '\' OR sought LIKE :pattern ESCAPE '\')
+                AND lower(status) <> 'deleted'
             ORDER BY chosen DESC, used_at DESC, id LIMIT :limit
             """,  # noqa: S608 - constants
             {"pattern": f"%{literal}%", "channel": channel, "limit": limit},
@@ -67,18 +72,21 @@ class Replicas:
     @transaction
     async def learn(self, db: aiosqlite.Connection, snapshot: Snapshot, now: datetime) -> None:
         """Keep what the service said of a replica, and offer it from now on."""
+        name = snapshot.facts.get("replica_name", "")
         await db.execute(
             """
-            INSERT INTO replicas (id, name, status, verdict, reason, read_at, used_at)
-            VALUES (:id, :name, :status, :verdict, :reason, :now, :now)
+            INSERT INTO replicas (id, name, sought, status, verdict, reason, read_at, used_at)
+            VALUES (:id, :name, :sought, :status, :verdict, :reason, :now, :now)
             ON CONFLICT (id) DO UPDATE SET
                 name = CASE WHEN excluded.name = '' THEN replicas.name ELSE excluded.name END,
+                sought = CASE WHEN excluded.name = '' THEN replicas.sought ELSE excluded.sought END,
                 status = excluded.status, verdict = excluded.verdict,
                 reason = excluded.reason, read_at = excluded.read_at
             """,
             {
                 "id": snapshot.remote_id,
-                "name": snapshot.facts.get("replica_name", ""),
+                "name": name,
+                "sought": name.casefold(),
                 "status": snapshot.status,
                 "verdict": snapshot.verdict.value,
                 "reason": snapshot.reason,

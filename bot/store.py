@@ -6,7 +6,7 @@ import json
 import secrets
 import sqlite3
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -225,7 +225,7 @@ class Store:
         """Bind what a create call made to its attempt, and go on with ``job``, which carries it.
 
         A callback that came before the answer makes the job due at once. Returns False where the
-        id belongs to another attempt or the job has moved on; then the id is left as a hint.
+        id belongs to another attempt or the job has moved on: then the id is a hint to look at.
         """
         assert job.remote_id is not None  # noqa: S101 - the caller has just received it
         row = await first_row(
@@ -241,6 +241,7 @@ class Store:
             "UPDATE attempts SET hint = :hint WHERE id = :id",
             {"id": attempt, "hint": job.remote_id},
         )
+        await self._wake(db, job.id, now)
         return False
 
     @transaction
@@ -296,9 +297,22 @@ class Store:
         return ended
 
     @transaction
-    async def give_up(self, db: aiosqlite.Connection, job: Job, now: datetime) -> bool:
-        """End a job that is unconfirmed as ``job`` says; return False where it no longer is."""
-        return await self._end(db, job, now, "state = 'unconfirmed'")
+    async def give_up(self, db: aiosqlite.Connection, job_id: str, now: datetime) -> bool:
+        """End an unconfirmed job as given up; return False where it no longer is one."""
+        row = await first_row(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
+        if row is None:
+            return False
+        ended = replace(_job(row), state=State.FAILED, failure=Failure.GIVEN_UP)
+        return await self._end(db, ended, now, "state = 'unconfirmed'")
+
+    @transaction
+    async def lapse(self, db: aiosqlite.Connection, job: Job, now: datetime) -> bool:
+        """End a claimed job whose question nobody answered.
+
+        Returns False, and changes nothing, where somebody did meanwhile, or a callback came.
+        """
+        ended = replace(job, state=State.FAILED, failure=Failure.UNANSWERED)
+        return await self._end(db, ended, now, "state = 'unconfirmed' AND claim = :claim")
 
     @transaction
     async def hints(self, db: aiosqlite.Connection, job: Job) -> list[Attempt]:
@@ -306,7 +320,7 @@ class Store:
         rows = await all_rows(
             db,
             """
-            SELECT id, job_id, remote_id, hint FROM attempts
+            SELECT id, job_id, remote_id, hint, vouched FROM attempts
             WHERE job_id = :job AND remote_id IS NULL AND hint IS NOT NULL ORDER BY id
             """,
             {"job": job.id},
@@ -338,34 +352,44 @@ class Store:
         return True
 
     @transaction
-    async def answer(
-        self, db: aiosqlite.Connection, job: Job, now: datetime, *, hint: str | None = None
-    ) -> bool:
-        """Store what a person decided about an unconfirmed job, and look at it at once.
-
-        ``job`` is queued again, or still unconfirmed with the id that the person gave as ``hint``.
-        Returns False, and changes nothing, where it is no longer unconfirmed.
-        """
+    async def create_again(self, db: aiosqlite.Connection, job_id: str, now: datetime) -> bool:
+        """Have an unconfirmed job created once more; return False where it no longer is one."""
         moved = await first_row(
             db,
             """
-            UPDATE jobs SET state = :state, asked = :asked, asked_at = :asked_at,
-                            failures = 0, due_at = :now, claim = claim + 1, claimed = 0
+            UPDATE jobs SET state = 'queued', asked = 0, asked_at = :now, failures = 0,
+                            due_at = :now, claim = claim + 1, claimed = 0
             WHERE id = :id AND state = 'unconfirmed' RETURNING id
             """,
-            {**_values(job), "now": ms_of(now)},
+            {"id": job_id, "now": ms_of(now)},
+        )
+        if moved is not None:
+            await self._edit_card(db, job_id, now)
+            self.jobs_due.set()
+        return moved is not None
+
+    @transaction
+    async def take_hint(
+        self, db: aiosqlite.Connection, job_id: str, hint: str, now: datetime
+    ) -> bool:
+        """Have an id checked that a person gave; return False where nobody waits for one."""
+        moved = await first_row(
+            db,
+            """
+            UPDATE jobs SET due_at = :now, claim = claim + 1, claimed = 0
+            WHERE id = :id AND state = 'unconfirmed' RETURNING id
+            """,
+            {"id": job_id, "now": ms_of(now)},
         )
         if moved is None:
             return False
-        if hint is not None:
-            await db.execute(
-                """
-                UPDATE attempts SET hint = :hint WHERE id = (
-                    SELECT max(id) FROM attempts WHERE job_id = :job AND remote_id IS NULL)
-                """,
-                {"job": job.id, "hint": hint},
-            )
-        await self._edit_card(db, job.id, now)
+        await db.execute(
+            """
+            UPDATE attempts SET hint = :hint, vouched = 1 WHERE id = (
+                SELECT max(id) FROM attempts WHERE job_id = :job AND remote_id IS NULL)
+            """,
+            {"job": job_id, "hint": hint},
+        )
         self.jobs_due.set()
         return True
 
@@ -415,7 +439,8 @@ class Store:
         if hint is None:
             return
         await db.execute(
-            "UPDATE attempts SET hint = :hint WHERE id = :id", {"id": row["id"], "hint": hint}
+            "UPDATE attempts SET hint = :hint, vouched = 0 WHERE id = :id",
+            {"id": row["id"], "hint": hint},
         )
         if row["state"] != State.CREATING:
             await self._wake(db, row["job_id"], now)
@@ -493,6 +518,20 @@ class Store:
             Outgoing(_delivery(row), job_of[row["job_id"]], card_of[row["job_id"]])
             for row in claimed
         ]
+
+    @transaction
+    async def card(self, db: aiosqlite.Connection, job: Job) -> Delivery:
+        """Return the card of a job."""
+        [row] = await all_rows(
+            db, "SELECT * FROM deliveries WHERE job_id = :job AND role = 'card'", {"job": job.id}
+        )
+        return _delivery(row)
+
+    @transaction
+    async def job_of_request(self, db: aiosqlite.Connection, key: str) -> Job | None:
+        """Return the job that a request made, if it came before."""
+        row = await first_row(db, "SELECT * FROM jobs WHERE request_key = :key", {"key": key})
+        return _job(row) if row else None
 
     @transaction
     async def next_delivery_due(self, db: aiosqlite.Connection) -> datetime | None:
@@ -575,10 +614,13 @@ class Store:
             db,
             f"""
             UPDATE jobs SET state = :state, failure = :failure, reason = :reason,
-                            snapshot = :snapshot, failures = 0, ended_at = :now, due_at = NULL,
+                            snapshot = :snapshot, failures = 0, ended_at = :now,
+                            due_at = CASE WHEN EXISTS (
+                                SELECT 1 FROM attempts WHERE job_id = :id
+                                AND remote_id IS NULL AND hint IS NOT NULL) THEN :now END,
                             claim = claim + 1, claimed = 0
             WHERE id = :id AND {condition} RETURNING id
-            """,  # noqa: S608 - one of two constants
+            """,  # noqa: S608 - one of three constants
             {**_values(job), "now": ms_of(now)},
         )
         if ended is None:
@@ -635,7 +677,8 @@ class Store:
         await db.execute(
             """
             UPDATE jobs SET woken_at = :now, claim = claim + 1, claimed = 0, due_at =
-                CASE WHEN read_at > :earlier THEN read_at + :spacing ELSE :now END
+                CASE WHEN read_at > :earlier AND read_at <= :now THEN read_at + :spacing
+                     ELSE :now END
             WHERE id = :job
             """,
             {

@@ -125,7 +125,7 @@ class VideoService:
         try:
             await self.read("/v2/videos", "is-anyone-there")
         except Refused as error:
-            if _failure_of(error) is Failure.KEY:
+            if error.code in {"401", "403"}:
                 raise
 
     async def _look_at_key(self) -> None:
@@ -143,8 +143,7 @@ class VideoService:
         wait = self._timings.recheck_key if key else self._timings.recheck_credit
         self._look_again = self._clock.now() + wait
         if self._closed is None:
-            refusal = {"code": error.code, "reason": error.reason}
-            _LOG.error("the video service refuses new work", extra=refusal)
+            _LOG.error("the video service refuses new work", extra={"code": error.code})
         self._closed = error
 
     def _know_us(self) -> None:

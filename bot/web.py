@@ -21,12 +21,14 @@ from slack_sdk.signature import SignatureVerifier
 from bot.clock import Clock
 from bot.database import StoreError
 from bot.kinds import Kind
+from bot.kinds.wire import text_of
 from bot.model import token_hash
 from bot.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_BODY: Final = 1024 * 1024
 _MAX_CALLBACK: Final = 256 * 1024
+_LONGEST_ID: Final = 200
 _BODY_WITHIN: Final = 10.0
 _READY_WITHIN: Final = 2.0
 # Slack's signatures are good for five minutes either way.
@@ -165,7 +167,8 @@ class FrontDoor:
         named = {}
         for kind, field in self._id_fields.items():
             for place in places:
-                if isinstance(found := place.get(field), str) and found:
+                found = text_of(place.get(field))
+                if found and len(found) <= _LONGEST_ID:
                     named[kind] = found
                     break
         return named

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.app import FACES
+from bot.app import FEATURES
 from bot.model import Delivery, Failure, Job, Posting, Role, Snapshot, State, Verdict
 from bot.sandbox import mrkdwn
 from bot.sandbox.block_kit import judge_message
@@ -178,7 +178,7 @@ def test_a_failure_without_a_reason_says_so() -> None:
 
 def test_a_video_without_a_link_says_how_to_ask_for_it() -> None:
     job = succeeded(snapshot=Snapshot("v1", "ready", Verdict.SUCCEEDED))
-    said = "The video service gave no link yet: `/video status 7` asks it again."
+    said = "The video service gave no link that I can show: `/video status 7` asks it again."
     assert said in card(job, FACE).text
     assert said in reply(job, FACE).text
     assert buttons(reply(job, FACE)) == {}

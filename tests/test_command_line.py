@@ -39,11 +39,12 @@ async def bot(*arguments: str, environ: dict[str, str], folder: Path) -> Ended:
     async with asyncio.timeout(30):
         out, err = await process.communicate()
     assert process.returncode is not None
-    return Ended(process.returncode, out.decode(), err.decode())
+    return Ended(process.returncode, out.decode(errors="replace"), err.decode())
 
 
 async def test_the_demo_tells_each_ending_and_ends_well(tmp_path: Path) -> None:
-    told = await bot("demo", environ={}, folder=tmp_path)
+    # A terminal that knows few letters is shown what it can show.
+    told = await bot("demo", environ={"PYTHONIOENCODING": "latin-1"}, folder=tmp_path)
     assert told.code == 0, told.err
     assert "! The link leads to a name that exists only inside one network" in told.out
 
@@ -173,3 +174,13 @@ async def test_the_doctor_names_a_file_that_is_no_database(quiet_world: World) -
     quiet_world.database.write_text("these are my notes\n" * 100)
     finding = (await _report(quiet_world.environment("0")))["database"]
     assert not finding.well
+
+
+async def test_a_host_that_is_none_is_told_in_a_sentence(
+    quiet_world: World, tmp_path: Path
+) -> None:
+    environ = quiet_world.environment("0") | {"HOST": "no-such-host.invalid"}
+    ended = await bot("serve", environ=environ, folder=tmp_path)
+    assert ended.code == 1
+    assert "HOST" in ended.err
+    assert "Traceback" not in ended.err

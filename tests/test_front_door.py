@@ -478,3 +478,16 @@ async def test_neither_secrets_nor_what_people_wrote_get_into_the_log(tmp_path: 
         "private script",
     ):
         assert secret not in logged
+
+
+@pytest.mark.parametrize("named", ["\\ud800", "x" * 201])
+async def test_a_callback_that_names_an_impossible_id_is_taken_and_forgotten(
+    world: World, named: str
+) -> None:
+    await world.asks(world.ana)
+    body = world.asked("create_video")[0].body
+    assert isinstance(body, dict)
+    url = body["callback_url"]
+    raw = f'{{"video_id": "{named}"}}'.encode()
+    async with world.slack.session.post(url, data=raw) as answer:
+        assert (answer.status, await answer.text()) == (200, "ok")

@@ -16,7 +16,7 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from bot.app import FACES, KINDS
+from bot.app import FEATURES
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.sandbox.faults import Answer

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.kinds import Kind, Unreadable
+from bot.kinds import Invalid, Kind, Unreadable
 from bot.kinds.replica import Replica
-from bot.kinds.video import FIELDS, Invalid, Video, parse
+from bot.kinds.video import FIELDS, Video, parse
 from bot.kinds.wire import moment
 from bot.model import Snapshot, Verdict
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
+from aiohttp.http_exceptions import BadHttpMessage
 from pydantic import BaseModel, ValidationError
 
 from bot import log
@@ -162,3 +163,11 @@ def test_a_reference_is_short_and_new_each_time() -> None:
     references = {log.reference() for _ in range(100)}
     assert len(references) == 100
     assert all(re.fullmatch("[0-9a-f]{8}", each) for each in references)
+
+
+def test_what_is_not_http_leaves_no_traceback(lines: Lines) -> None:
+    server = logging.getLogger("aiohttp.server")
+    for error in (BadHttpMessage("Content-Length: zz"), RuntimeError("our own")):
+        server.error("Error handling request", exc_info=error)
+    (line,) = lines()
+    assert "our own" in line

@@ -152,6 +152,7 @@ async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
 async def test_a_migration_that_fails_in_its_middle_leaves_nothing_behind(tmp_path: Path) -> None:
     path = tmp_path / "bot.db"
     with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY)")
         db.execute("CREATE TABLE attempts (in_its TEXT, way TEXT)")
     with pytest.raises(StoreError, match="could not be brought up to date"):
         async with Store.open(path, TIMINGS):
@@ -478,3 +479,59 @@ class Jobs(RuleBasedStateMachine):
 
 TestJobs = Jobs.TestCase
 TestJobs.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+
+
+# ── What people decide meets what goes on ─────────────────────────────────────────────────────
+
+
+async def unconfirmed(store: Store) -> Job:
+    await submit(store)
+    job = await claim(store)
+    await begin(store, job)
+    doubtful = replace(job, state=State.UNCONFIRMED)
+    await store.not_created(doubtful, outcome="uncertain", now=NOW, due_at=NOW)
+    return await claim(store)
+
+
+async def test_an_id_that_a_person_gives_moves_nothing_that_was_settled_meanwhile(
+    store: Store,
+) -> None:
+    job = await unconfirmed(store)
+    assert await store.create_again(job.id, NOW)
+    assert not await store.take_hint(job.id, "v-1", NOW)
+    assert (await now_is(store, job)).state is State.QUEUED
+
+
+async def test_an_id_that_a_person_gives_creates_nothing(store: Store) -> None:
+    job = await unconfirmed(store)
+    assert await store.take_hint(job.id, "v-1", NOW)
+    assert (await now_is(store, job)).state is State.UNCONFIRMED
+    [hint] = await store.hints(job)
+    assert (hint.hint, hint.vouched) == ("v-1", True)
+
+
+async def test_a_question_does_not_lapse_once_it_was_answered(store: Store) -> None:
+    job = await unconfirmed(store)
+    assert await store.create_again(job.id, NOW)
+    assert not await store.lapse(job, NOW)
+    assert (await now_is(store, job)).ended_at is None
+
+
+async def test_a_hint_that_nobody_has_checked_is_looked_at_after_the_end(store: Store) -> None:
+    job = await unconfirmed(store)
+    await store.call_back(token_hash("token"), {"video": "v-1"}, NOW)
+    assert await store.give_up(job.id, NOW)
+    assert (await claim(store)).state is State.FAILED
+
+
+async def test_the_database_of_another_program_is_refused_and_left_as_it_was(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "bot.db"
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE jobs (salary INTEGER)")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="another program's database"):
+        async with Store.open(path, TIMINGS):
+            pass
+    assert path.read_bytes() == before

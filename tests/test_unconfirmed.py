@@ -6,11 +6,12 @@ from datetime import timedelta
 from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import web
 
 from bot.model import Timings
 from bot.sandbox.driver import Modal
 from bot.sandbox.faults import Answer, Drip, Fault, LateCommit, Reset, Truncated
-from bot.sandbox.video_service import CallbackPlan
+from bot.sandbox.video_service import CallbackPlan, Fate
 from bot.sandbox.workspace import Message
 from tests.world import REPLICA, World
 
@@ -470,3 +471,92 @@ async def test_a_service_that_is_out_of_reach_after_create_again_is_waited_for_a
 
     [reply] = world.replies(asking)
     assert "is ready" in reply.text
+
+
+# ── Odd moments ───────────────────────────────────────────────────────────────────────────────
+
+
+async def _calls_back(world: World, attempt: int, video_id: str) -> None:
+    creates = [each for each in world.service.requests if each.operation == "create_video"]
+    body = creates[attempt].body
+    assert isinstance(body, dict)
+    async with world.slack.session.post(body["callback_url"], json={"video_id": video_id}) as told:
+        assert told.status == 200
+    await world.settles()
+
+
+async def test_an_earlier_attempt_that_cannot_be_read_keeps_no_video_from_its_answer(
+    world: World,
+) -> None:
+    card = await _is_asked(world, made=False)
+    await world.ana.click(card, AGAIN)
+    await world.settles()
+    [video_id] = world.service.videos
+    stray = await _made_by_hand(world, "Hello, world.")
+
+    async def hold_back(when: str, _: str, path: str) -> None:
+        if when == "before" and path.endswith(stray):
+            raise web.HTTPServiceUnavailable
+
+    world.service.on_request = hold_back
+    await _calls_back(world, 0, stray)
+    world.service.finish(video_id)
+    await world.passes(minutes=5)
+
+    assert "is ready" in world.replies(card)[0].text
+
+
+async def test_a_video_that_was_named_before_it_was_given_up_is_told_on_its_card(
+    world: World,
+) -> None:
+    card = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+    world.service.faults.always("read_video", Answer(500, "down"))
+    await _calls_back(world, 0, video_id)
+    await world.ana.click(card, "Give up")
+    await world.passes(minutes=10)
+    world.service.faults.clear()
+    await world.passes(minutes=10)
+
+    assert video_id in world.now(card).text
+    assert len(world.replies(card)) == 1
+
+
+async def test_the_question_reaches_a_person_whose_card_went_to_them_directly(
+    world: World,
+) -> None:
+    world.service.callback_plan = SILENT
+    world.service.faults.next("create_video", Reset(done=False))
+    form = await world.opens_form(world.ana, channel="vault")
+    await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+    await world.passes(minutes=16)
+
+    direct = world.slack.dm("ana").id
+    [card] = world.slack.messages(direct)
+    assert "Your answer is needed" in card.text
+    [nudge] = world.slack.ephemerals("ana", direct)
+    assert "need your answer" in nudge.text
+
+
+async def test_an_id_can_be_given_where_the_service_says_nothing_to_know_it_by(
+    world: World,
+) -> None:
+    world.service.next_video(Fate(said={"data": None}))
+    card = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+    await _gives_id(world, card, video_id)
+    await world.passes(minutes=5)
+
+    assert "is ready" in world.replies(card)[0].text
+    assert world.creates() == 1
+
+
+async def test_a_callback_is_not_believed_where_the_service_says_nothing_to_know_it_by(
+    world: World,
+) -> None:
+    world.service.next_video(Fate(said={"data": None}))
+    card = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+    await _calls_back(world, 0, video_id)
+
+    assert "Your answer is needed" in world.now(card).text

@@ -10,6 +10,7 @@ from bot.kinds.video import Invalid, parse
 from bot.sandbox.block_kit import Json
 from bot.sandbox.driver import Modal
 from bot.sandbox.faults import Answer, Reset
+from bot.sandbox.workspace import Happening
 from tests.world import REPLICA, World
 
 PAGE = "https://www.example.com/background?colour=blue&size=2#top"
@@ -324,7 +325,10 @@ async def test_the_first_replica_is_given_by_its_id_and_later_ones_are_offered(
     form = await world.opens_form(world.ana)
 
     assert _texts(await form.suggest("replica_id")) == ["Bob · r-bob", f"Anna · {REPLICA}"]
-    assert _texts(await form.suggest("replica_id", "anna")) == ["Use id “anna”", f"Anna · {REPLICA}"]
+    assert _texts(await form.suggest("replica_id", "anna")) == [
+        "Use id “anna”",
+        f"Anna · {REPLICA}",
+    ]
     assert _texts(await form.suggest("replica_id", REPLICA)) == [f"Anna · {REPLICA}"]
 
     await world.passes(minutes=1)
@@ -394,3 +398,48 @@ async def test_where_the_bot_cannot_post_everything_comes_as_a_direct_message(
     assert "is ready" in reply.text
     assert world.posts() == [card, reply]
     assert world.creates() == 1
+
+
+@pytest.mark.parametrize("script", ["\u200b", "\u2060\ufeff", "\u00ad", "\u3164", "…!"])
+async def test_a_script_in_which_nothing_can_be_spoken_is_refused(
+    world: World, script: str
+) -> None:
+    form = await world.opens_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": script})
+    assert "script" in form.errors
+    assert not world.asked("create_video")
+
+
+async def test_half_a_character_in_a_script_does_no_harm(world: World) -> None:
+    card = await world.asks(world.ana, {"script": "Half a \ud83d smile"})
+    await world.passes(minutes=5)
+    assert "Half a ? smile" in world.replies(card)[0].text
+
+
+async def test_a_form_that_was_accepted_is_not_refused_when_it_comes_again(world: World) -> None:
+    form = await world.opens_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    await world.settles()
+    world.service.out_of_credit = True
+    await world.asks(world.ben)
+    await world.passes(minutes=1)
+    signed_anew = form.view
+    world.slack.modals[world.ana.user.id].append(signed_anew)
+    await form.submit()
+    assert not form.errors
+
+
+async def test_one_video_pings_the_person_who_asked_once(world: World) -> None:
+    pings: list[frozenset[str]] = []
+
+    def note(happening: Happening) -> None:
+        # An edit pings nobody, whomever it mentions.
+        if happening.kind == "posted" and happening.message is not None:
+            pings.append(happening.message.pings)
+
+    world.slack.subscribe(note)
+    card = await world.asks(world.ana)
+    await world.passes(minutes=5)
+
+    assert pings == [frozenset(), {world.ana.user.id}]
+    assert world.ana.user.id in world.now(card).text

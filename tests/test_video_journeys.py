@@ -240,7 +240,7 @@ async def test_a_ready_video_without_any_link_is_told_all_the_same(
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
-    assert "gave no link yet" in reply.text
+    assert "gave no link that I can show" in reply.text
     assert "Hello, world." in reply.text
     assert "Ready" in world.now(card).text
 

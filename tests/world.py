@@ -2,12 +2,12 @@
 
 import contextlib
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from bot.app import Bot, running
+from bot.app import FEATURES, Bot, running
 from bot.model import Timings
 from bot.sandbox.clock import ManualClock
 from bot.sandbox.driver import Modal, Person
@@ -16,8 +16,10 @@ from bot.sandbox.slack import Call, SandboxSlack
 from bot.sandbox.video_service import Operation, Request, SandboxVideoService
 from bot.sandbox.workspace import Message
 from bot.settings import Settings
+from bot.slack.desk import Feature
 
 REPLICA = "r-anna-42"
+FOOTAGE = "https://storage.example.com/anna.mp4"
 
 
 class World:
@@ -46,7 +48,9 @@ class World:
             await self.slack.stop()
 
     @contextlib.asynccontextmanager
-    async def bot_runs(self, *, callbacks: bool = True, **settings: str) -> AsyncIterator[Bot]:
+    async def bot_runs(
+        self, *, callbacks: bool = True, features: Sequence[Feature] = FEATURES, **settings: str
+    ) -> AsyncIterator[Bot]:
         """Start the bot on its database, as the environment would, and stop it at the end."""
         # The port is known only once it listens, and callbacks are wanted there.
         port = str(free_port())
@@ -56,6 +60,7 @@ class World:
             clock=self.clock,
             timings=self.timings,
             rng=random.Random(1),  # noqa: S311 - for jitter
+            features=features,
         ) as self.bot:
             self.slack.request_url = f"http://127.0.0.1:{self.bot.port}/slack/events"
             leave = self.clock.settles_with(self.bot.settled)
@@ -88,9 +93,11 @@ class World:
         """Let everything happen that happens now."""
         await self.clock.settle()
 
-    async def opens_form(self, person: Person, text: str = "", channel: str = "studio") -> Modal:
+    async def opens_form(
+        self, person: Person, text: str = "", channel: str = "studio", command: str = "/video"
+    ) -> Modal:
         """Type the command and return the form that it opened."""
-        answer = await person.command("/video", text, channel)
+        answer = await person.command(command, text, channel)
         assert answer.ok
         assert person.modal is not None
         return person.modal
@@ -99,13 +106,29 @@ class World:
         self, person: Person, values: Mapping[str, Any] | None = None, channel: str = "studio"
     ) -> Message:
         """Ask for a video with the form and return its card, as it was posted first."""
-        before = {message.ts for message in self.slack.messages(channel)}
         form = await self.opens_form(person, channel=channel)
-        await form.submit({"replica_id": REPLICA, "script": "Hello, world.", **(values or {})})
+        typed = {"replica_id": REPLICA, "script": "Hello, world.", **(values or {})}
+        return await self._sends_off(form, typed, channel)
+
+    async def trains(
+        self, person: Person, values: Mapping[str, Any] | None = None, channel: str = "studio"
+    ) -> Message:
+        """Ask for a replica with the form and return its card, as it was posted first."""
+        form = await self.opens_form(person, channel=channel, command="/replica")
+        typed = {"train_video_url": FOOTAGE, "agreed": ["yes"], **(values or {})}
+        return await self._sends_off(form, typed, channel)
+
+    async def _sends_off(self, form: Modal, typed: Mapping[str, Any], channel: str) -> Message:
+        before = {message.ts for message in self.slack.messages(channel)}
+        await form.submit(typed)
         assert not form.is_open, form.errors
         await self.settles()
         [card] = [m for m in self.slack.messages(channel) if m.ts not in before]
         return card
+
+    def trained_last(self) -> str:
+        """Return the id of the replica that the service was asked for last."""
+        return list(self.service.replicas)[-1]
 
     def now(self, message: Message) -> Message:
         """Return a message as it stands now."""

@@ -65,5 +65,8 @@ class Kind(Protocol):
     def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:
         """Return whether ``snapshot`` can be what a create call with ``params`` made."""
 
+    def tells(self, snapshot: Snapshot) -> bool:
+        """Return whether ``snapshot`` says anything by which ``matches`` could tell."""
+
     def replica(self, params: Mapping[str, str]) -> str | None:
         """Return the id of the replica that a create call with ``params`` uses, if any."""

@@ -112,6 +112,10 @@ class Replica:
         name = snapshot.facts.get("replica_name")
         return name is not None and name == params.get("replica_name")
 
+    def tells(self, snapshot: Snapshot) -> bool:
+        """Return whether it says its name."""
+        return "replica_name" in snapshot.facts
+
     def replica(self, params: Mapping[str, str]) -> str | None:  # noqa: ARG002 - it makes one
         """Return None: it uses none."""
         return None

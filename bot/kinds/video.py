@@ -17,6 +17,8 @@ BACKGROUNDS: Final = ("background_url", "background_source_url")
 FIELDS: Final = ("replica_id", "script", "video_name", *BACKGROUNDS)
 MAX_SCRIPT: Final = 3000
 MAX_NAME: Final = 100
+# Letters to Unicode, and nothing to the eye.
+_FILLERS: Final = frozenset("\u115f\u1160\u3164\uffa0")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,149}")
 _FACTS: Final = (
     "status_details",
@@ -77,6 +79,8 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
         )
     if not script:
         errors["script"] = "What should be said? The script has no words yet."
+    elif not any(letter.isalnum() and letter not in _FILLERS for letter in script):
+        errors["script"] = "What should be said? There is no letter or digit in this script."
     elif len(script) > MAX_SCRIPT:
         errors["script"] = f"The script has {len(script):,} characters; {MAX_SCRIPT:,} fit."
     if len(given.get("video_name", "")) > MAX_NAME:
@@ -141,6 +145,10 @@ class Video:
             return script.split() == params.get("script", "").split()
         name = snapshot.facts.get("video_name")
         return name is not None and name == params.get("video_name")
+
+    def tells(self, snapshot: Snapshot) -> bool:
+        """Return whether it says its script or its name."""
+        return not snapshot.facts.keys().isdisjoint({"script", "video_name"})
 
     def replica(self, params: Mapping[str, str]) -> str | None:
         """Return the id of the replica that speaks."""

@@ -45,6 +45,7 @@ CREATE TABLE attempts (
     outcome     TEXT,                  -- NULL: under way, or cut off
     remote_id   TEXT,
     hint        TEXT,
+    vouched     INTEGER NOT NULL DEFAULT 0,  -- a person gave the hint, no callback
     UNIQUE (kind, remote_id)           -- what the service made belongs to one attempt
 );
 CREATE INDEX attempts_of_job ON attempts (job_id);

@@ -1,5 +1,6 @@
 -- What the service said of a replica when it was last read.
 ALTER TABLE replicas ADD COLUMN name TEXT NOT NULL DEFAULT '';
+ALTER TABLE replicas ADD COLUMN sought TEXT NOT NULL DEFAULT '';   -- the name, without capitals
 ALTER TABLE replicas ADD COLUMN status TEXT NOT NULL DEFAULT '';   -- the service's own word
 ALTER TABLE replicas ADD COLUMN verdict TEXT NOT NULL DEFAULT '';  -- '': it was never read
 ALTER TABLE replicas ADD COLUMN reason TEXT NOT NULL DEFAULT '';   -- why it cannot be used

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import signal
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -73,9 +74,16 @@ async def play(out: TextIO, *, keep: bool) -> int:
             return 1
         if keep:
             print(_KEPT.format(stage=stage), file=out, flush=True)
-            await asyncio.Event().wait()
+            await _asked_to_end()
         narrator.stop()
     return 0
+
+
+async def _asked_to_end() -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    await ended.wait()
 
 
 @contextlib.asynccontextmanager

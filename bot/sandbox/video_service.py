@@ -164,6 +164,8 @@ class Replica(Job):
 
     def status(self, now: datetime) -> str:
         """Return the status that a read says at ``now``."""
+        if self.deleted:
+            return "deleted"
         ended = self.ended(now)
         if ended is None:
             return _word(self.fate.words or ("started", "training"), self._share(now))
@@ -219,6 +221,8 @@ class Video(Job):
 
     def status(self, now: datetime) -> str:
         """Return the status that a read says at ``now``."""
+        if self.deleted:
+            return "deleted"
         ended, begins_at = self.ended(now), self.begins_at
         if ended is not None:
             return self.fate.word or ("ready" if ended == "success" else ended)

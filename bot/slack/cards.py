@@ -99,20 +99,26 @@ Faces = Mapping[str, Face]
 def compose(delivery: Delivery, job: Job, faces: Faces) -> Message:
     """Return what a delivery says now."""
     face = faces[job.kind]
-    return card(job, face) if delivery.role is Role.CARD else reply(job, face)
+    if delivery.role is Role.REPLY:
+        return reply(job, face)
+    return card(job, face, posted=delivery.ts is not None)
 
 
 # ── The card ──────────────────────────────────────────────────────────────────────────────────
 
 
-def card(job: Job, face: Face) -> Message:
-    """Return the status card of a job."""
+def card(job: Job, face: Face, *, posted: bool = True) -> Message:
+    """Return the status card of a job.
+
+    It says who asked once it is ``posted``: a mention in a new message is a ping, in an edit it is
+    none, and the one ping is for the closing reply.
+    """
+    whose = f"{_capital(face.noun)} for <@{job.user}>" if posted else _capital(face.noun)
     heading, sentence = _standing(job, face)
     name, said = title(face.name(job)), _said(job)
     strays, since = _strays(job, face), _since(job, face)
     facts = cut(" · ".join([*face.facts(job), *_word(job), f"No. {job.id}"]), _FACTS)
-    head = f"*{_capital(face.noun)} for <@{job.user}>* · {heading}"
-    blocks = [*_headed(head, name), SectionBlock(text=mrkdwn(sentence))]
+    blocks = [*_headed(f"*{whose}* · {heading}", name), SectionBlock(text=mrkdwn(sentence))]
     if said:
         blocks.append(rich(quote(said)))
     if strays:
@@ -121,9 +127,9 @@ def card(job: Job, face: Face) -> Message:
     if buttons := _buttons(job, face):
         blocks.append(ActionsBlock(elements=list(buttons)))
     text = [
-        f"{_capital(face.noun)} for <@{job.user}>: {heading}. {sentence}",
-        f"“{escape(name)}”" if name else "",
+        f"{whose}: {heading}. {sentence}",
         f"“{escaped(said, _REASON)}”" if said else "",
+        f"{_capital(face.noun)}: “{escape(name)}”" if name else "",
         escape(strays),
         f"{escaped(facts, _FACTS)}. {since}",
         *_anchors(job, face),
@@ -163,7 +169,7 @@ def _standing(job: Job, face: Face) -> tuple[str, str]:
                 "The replica is still in training; the video service begins when it is ready."
             )
         case State.RUNNING if job.late:
-            return doing, ("It takes longer than usual. I keep looking; there is nothing to do.")
+            return doing, f"It takes longer than usual; I keep looking. {face.making(job)}"
         case State.RUNNING:
             return doing, face.making(job)
         case State.OVERDUE:
@@ -269,18 +275,24 @@ def reply(job: Job, face: Face) -> Message:
     else:
         ending = "could not be made."
         body = _meaning(job, face)
-    # In blocks the name is shown letter for letter; in text it can only be escaped.
+    # In blocks the name is shown letter for letter; in text it can only be escaped. Where it is
+    # the beginning of what stands below anyway, it is not said twice.
     head = f"<@{job.user}> your {face.noun} {ending}"
-    blocks = [*_headed(head, name), SectionBlock(text=mrkdwn(body))]
+    blocks = [
+        *_headed(head, "" if name == title(transcript) else name),
+        SectionBlock(text=mrkdwn(body)),
+    ]
     if said:
         blocks.append(rich(quote(said)))
     if transcript:
         blocks.append(rich(quote(cut(transcript, SCRIPT))))
-    if buttons := _buttons(job, face):
+    # Its links stand in it already.
+    ended_well = job.state is State.SUCCEEDED
+    if buttons := face.next_steps(job) if ended_well else _buttons(job, face):
         blocks.append(ActionsBlock(elements=list(buttons)))
     text = [
         f"<@{job.user}> your {face.noun}{called} {ending}",
-        *([*anchors, face.ready(job)] if job.state is State.SUCCEEDED else [body]),
+        *([*anchors, face.ready(job)] if ended_well else [body]),
         f"“{escaped(said, _REASON)}”" if said else "",
     ]
     if transcript:

@@ -133,7 +133,8 @@ async def send_off(
     A form that was sent off before, and was changed since, is not dropped: it opens once more.
     """
     view, place = submission.view, place_of(submission.view)
-    if (failure := await desk.service.turned_away()) is not None:
+    known = await desk.store.job_of_request(view.id)
+    if known is None and (failure := await desk.service.turned_away()) is not None:
         fields = [block["block_id"] for block in view.blocks if block.get("type") == "input"]
         return wrong({fields[0]: _TURNED_AWAY[failure]})
     channel = view.typed().get("where") or place["channel"]
@@ -149,8 +150,8 @@ async def send_off(
     if (job.params, job.channel) != (params, channel):
         noun = desk.faces[kind].noun
         note = (
-            f"An earlier version of this form was sent off already, and its {noun} is being made. "
-            f"This one differs from it: sending it off makes a second {noun}."
+            f"An earlier version of this form was sent off already: its card is No. {job.id}. "
+            f"This one differs from it, and sending it off makes a second {noun}."
         )
         return {"response_action": "push", "view": (await redraw(note)).to_dict()}
     return {"response_action": "clear"} if view.root_view_id not in {"", view.id} else None

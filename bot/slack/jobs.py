@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -21,7 +20,7 @@ from slack_sdk.models.views import View as ViewModel
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind, Unreadable
 from bot.kinds.wire import moment
-from bot.model import Failure, Job, Snapshot, State, Verdict
+from bot.model import Job, Snapshot, State, Verdict
 from bot.slack.blocks import (
     SCRIPT,
     TEXT,
@@ -52,7 +51,7 @@ _LONGEST_ID: Final = 150
 _FACT: Final = 500
 _ID_FORM: Final = "job_id_form"
 _ID: Final = "remote_id"
-# What is in a snapshot and is no link, time or text of its own.
+# The links of a snapshot, and their labels.
 _LINKS: Final = {
     "hosted_url": "Watch",
     "download_url": "Download",
@@ -174,16 +173,20 @@ def _status(
     """Return all that is known; ``unread`` is why the service could not be asked just now."""
     known = snapshot or (job.snapshot if job is not None else None)
     facts: list[tuple[str, str]] = []
+    # A job's words, and what the service says about them, are for the person who asked.
+    own = job is None or reader == job.user
     if job is not None:
         facts.append((f"No. {job.id}", _standing(face, job)))
-        if name := title(face.name(job)):
+        # Without a name of its own, it goes by the beginning of what was typed.
+        name = face.name(job) if own else job.params.get(f"{face.noun}_name", "")
+        if name := title(name):
             facts.append(("Name", name))
-        if job.reason:
+        if own and job.reason:
             facts.append(("Reason", job.reason))
     if known is not None:
         facts.append((f"Id of the {face.noun}", known.remote_id))
         facts.append(("Video service says", known.status))
-        if details := known.facts.get("status_details") or known.reason:
+        if own and (details := known.facts.get("status_details") or known.reason):
             facts.append(("Details", details))
         facts += [
             (label, known.facts[field]) for field, label in _MORE.items() if field in known.facts
@@ -203,7 +206,7 @@ def _status(
         if known is not None and (at := moment(known.facts.get(field, ""))) is not None
     ]
     script = ""
-    if job is None or reader == job.user:
+    if own:
         script = (known.facts.get("script", "") if known is not None else "") or (
             job.params.get("script", "") if job is not None else ""
         )
@@ -277,19 +280,16 @@ async def _check_again(desk: Desk, click: Click) -> Answer:
 
 
 async def _create_again(desk: Desk, click: Click) -> Answer:
-    if (job := await pressed(desk, click)) is not None:
-        now = desk.clock.now()
-        again = replace(job, state=State.QUEUED, asked=0, asked_at=now)
-        if not await desk.store.answer(again, now):
-            tell(desk, click, _SETTLED)
+    job = await pressed(desk, click)
+    if job is not None and not await desk.store.create_again(job.id, desk.clock.now()):
+        tell(desk, click, _SETTLED)
     return None
 
 
 async def _give_up(desk: Desk, click: Click) -> Answer:
-    if (job := await pressed(desk, click)) is not None:
-        ended = replace(job, state=State.FAILED, failure=Failure.GIVEN_UP)
-        if not await desk.store.give_up(ended, desk.clock.now()):
-            tell(desk, click, _SETTLED)
+    job = await pressed(desk, click)
+    if job is not None and not await desk.store.give_up(job.id, desk.clock.now()):
+        tell(desk, click, _SETTLED)
     return None
 
 
@@ -311,8 +311,7 @@ async def _take_id(desk: Desk, submission: Submission) -> Answer:
         return _wrong("An id is one word, as the video service shows it.")
     if wrong := await _mismatch(desk, job, given):
         return _wrong(wrong)
-    now = desk.clock.now()
-    if not await desk.store.answer(job, now, hint=given):
+    if not await desk.store.take_hint(job.id, given, desk.clock.now()):
         return _wrong("It has been settled meanwhile: please look at its card.")
     return None
 
@@ -330,7 +329,7 @@ async def _mismatch(desk: Desk, job: Job, given: str) -> str | None:
         return f"The video service does not know it. It says: {cut(error.reason, 200)}"
     except (OutsideError, Unreadable, TimeoutError):
         return None  # it is looked at again before it is believed
-    if not kind.matches(job.params, snapshot):
+    if kind.tells(snapshot) and not kind.matches(job.params, snapshot):
         return f"That {noun} says something else than what was asked for here."
     return None
 

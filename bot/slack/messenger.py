@@ -92,13 +92,16 @@ class Messenger:
     async def nudge(self, job: Job) -> None:
         """Tell a person, visibly to nobody else, that a card has a question for them."""
         noun = self._faces[job.kind].noun
+        card = await self._store.card(job)
         text = (
             f"I do not know whether the {noun} that you asked for was made, and need your answer: "
-            f"please look at its card (No. {job.id}) in this channel."
+            f"please look at its card here (No. {job.id})."
         )
         try:
             async with translated(self._timings.call):
-                await self._client.chat_postEphemeral(channel=job.channel, user=job.user, text=text)
+                await self._client.chat_postEphemeral(
+                    channel=card.channel, user=job.user, text=text
+                )
         except OutsideError as error:
             _LOG.info("a nudge did not arrive", extra={"job": job.id, "reason": error.reason})
 

@@ -31,7 +31,7 @@ class Command(_Payload):
     @property
     def words(self) -> str:
         """What was typed after the command, as the person saw it."""
-        return unescaped(self.text).strip()
+        return whole(unescaped(self.text)).strip()
 
 
 class Click(_Payload):
@@ -64,7 +64,7 @@ class View(_Payload):
         found = {}
         for block_id, elements in self.values.items():
             for element in elements.values():
-                if value := _value(element):
+                if value := whole(_value(element)):
                     found[block_id] = value
         return found
 
@@ -84,6 +84,11 @@ class Lookup(_Payload):
     action_id: str
     value: str = ""
     view: View | None = None
+
+
+def whole(text: str) -> str:
+    """Return text without halves of characters, which can neither be stored nor sent on."""
+    return text.encode(errors="replace").decode()
 
 
 def _value(element: dict[str, Any]) -> str:

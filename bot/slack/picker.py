@@ -28,6 +28,11 @@ def called(replica: KnownReplica) -> str:
     return " · ".join(filter(None, parts))
 
 
+def unexplained(replica: KnownReplica) -> str:
+    """Return what there is to say of a replica that cannot be used, and nobody knows why."""
+    return f"the video service calls it “{cut(one_line(replica.status), _ID)}” and does not say why"
+
+
 async def look_up(desk: Desk, replica_id: str, within: timedelta) -> KnownReplica:
     """Ask the service about a replica, and keep what it says; one that it does not know is dropped.
 
@@ -71,8 +76,7 @@ async def why_not(desk: Desk, replica_id: str) -> str | None:
         except Unavailable:
             return None
     if known.verdict is Verdict.FAILED:
-        reason = _said(known.reason) or "the video service did not say why."
-        return f"This replica cannot be used: {reason}"
+        return f"This replica cannot be used: {_said(known.reason) or unexplained(known)}"
     return None
 
 

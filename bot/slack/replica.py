@@ -21,7 +21,7 @@ from bot.kinds import Invalid
 from bot.kinds.replica import MAX_NAME, Replica, parse, progress
 from bot.kinds.video import is_replica_id
 from bot.links import runs_out, show_link
-from bot.model import Job, State, Verdict
+from bot.model import Failure, Job, State, Verdict
 from bot.replicas import KnownReplica
 from bot.slack.blocks import (
     button,
@@ -50,7 +50,7 @@ from bot.slack.forms import (
 )
 from bot.slack.jobs import listing, pressed, status, tell
 from bot.slack.payloads import Click, Command, Submission
-from bot.slack.picker import called, look_up
+from bot.slack.picker import called, look_up, unexplained
 from bot.slack.routes import Answer, Routes
 
 COMMAND: Final = "/replica"
@@ -155,13 +155,15 @@ class ReplicaFace:
 
     def advice(self, job: Job) -> str:
         """Return what the service's sentence about a failed training usually means."""
+        if job.failure not in {Failure.BROKEN, Failure.REFUSED, None}:
+            return ""  # the reason is not about the footage
         said = job.reason.casefold()
         told = next((told for seen, told in _ADVICE if any(word in said for word in seen)), "")
         return f"Usually that means: {told}" if told else ""
 
     def next_steps(self, job: Job) -> Sequence[ButtonElement]:
         """Return the button that opens the form for a video with it."""
-        if job.remote_id is None:
+        if job.remote_id is None or not is_replica_id(job.remote_id):
             return ()
         label = "Make a video with it"
         return [button(label, MAKE_VIDEO, value=job.remote_id, style="primary")]
@@ -247,8 +249,10 @@ async def _find(desk: Desk, replica_id: str) -> KnownReplica | str:
     except OutsideError as error:
         return f"It could not be checked: {escape(error.reason)} Please try again in a moment."
     if found.verdict is Verdict.FAILED:
-        reason = escaped(found.reason, 300) or "it did not say why"
-        return f"{_shown(found)} cannot be used. The video service says: “{reason}”"
+        if not found.reason:
+            return f"{_shown(found)}: {escape(unexplained(found))}."
+        reason = escaped(found.reason, 300)
+        return f"{_shown(found)}. The video service says: “{reason}”"
     return found
 
 

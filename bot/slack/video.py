@@ -129,7 +129,8 @@ class VideoFace:
         """Return what to do where the service gave no link."""
         if self.links(job):
             return ""
-        return f"The video service gave no link yet: `{COMMAND} status {job.id}` asks it again."
+        again = f"`{COMMAND} status {job.id}` asks it again."
+        return f"The video service gave no link that I can show: {again}"
 
     def advice(self, job: Job) -> str:  # noqa: ARG002 - the service's words say it
         """Return nothing: no sentence of the service about videos needs an explanation."""
@@ -145,9 +146,9 @@ class VideoFace:
 
 async def _on_command(desk: Desk, command: Command) -> Answer:
     match command.words.split():
-        case ["help"]:
+        case [word] if word.casefold() == "help":
             return {"text": _HELP}
-        case ["list"]:
+        case [word] if word.casefold() == "list":
             return await listing(desk, command, _KIND)
         case ["status", wanted]:
             return await status(desk, command, _KIND, wanted)
@@ -202,7 +203,9 @@ async def _on_background(desk: Desk, click: Click) -> Answer:
 async def _on_replica_query(desk: Desk, lookup: Lookup) -> Answer:
     query = lookup.value.strip()
     channel = place_of(lookup.view)["channel"] if lookup.view is not None else ""
-    known = await desk.store.replicas.find(query, channel, _OPTIONS - 1)
+    found = await desk.store.replicas.find(query, channel, _OPTIONS - 1)
+    # The service may name an id that no option can hold.
+    known = [replica for replica in found if is_replica_id(replica.id)]
     options = [_option(replica) for replica in known]
     if is_replica_id(query) and query not in {replica.id for replica in known}:
         options.insert(0, Option(text=plain(f"Use id “{query}”", _OPTION_TEXT), value=query))

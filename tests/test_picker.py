@@ -1,0 +1,284 @@
+"""The picker of replicas: what it offers while somebody types, and what is said on submission."""
+
+import asyncio
+import sqlite3
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from bot.model import Timings
+from bot.sandbox.driver import Modal, Person
+from bot.sandbox.faults import Answer, Drip, Fault, Hang, Reset
+from bot.sandbox.video_service import Fate
+from tests.world import REPLICA, World
+
+
+async def _adds(world: World, *replicas: str) -> None:
+    """Have replicas added one after the other: an id, and its name after a space."""
+    for each in replicas:
+        replica_id, _, name = each.partition(" ")
+        if replica_id not in world.service.replicas:
+            world.service.add_replica(replica_id, name)
+        await world.ana.command("/replica", f"add {replica_id}")
+        await world.passes(seconds=1)
+
+
+async def _sets_default(world: World, replica_id: str) -> None:
+    await world.ana.command("/replica", f"default {replica_id}")
+    await world.settles()
+
+
+async def _ids(form: Modal, query: str = "") -> list[str]:
+    return [option["value"] for option in await form.suggest("replica_id", query)]
+
+
+async def _texts(form: Modal, query: str = "") -> list[str]:
+    return [option["text"]["text"] for option in await form.suggest("replica_id", query)]
+
+
+async def _sends_off(world: World, person: Person, replica_id: str) -> Modal:
+    form = await world.opens_form(person, "Hello.")
+    await form.submit({"replica_id": replica_id})
+    return form
+
+
+# ── While somebody types ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("anna", ["r-1"]),
+        ("NNA LE", ["r-1"]),
+        ("  anna ", ["r-1"]),
+        ("R-2", ["r-2"]),
+        ("żan", ["r-3"]),
+        ("ŻANETA", ["r-3"]),
+        ("r-", ["r-3", "r-2", "r-1"]),
+        ("%", ["r-2"]),
+        ("0%", ["r-2"]),
+        ("_", ["r-3"]),
+        ("\\", ["r-1"]),
+        ("a%e", []),
+        ("r_1", []),
+        ("' OR 1=1", []),
+    ],
+)
+async def test_it_finds_what_was_typed_letter_for_letter_in_names_and_ids(
+    world: World, query: str, found: list[str]
+) -> None:
+    await _adds(world, "r-1 Anna Lee \\o/", "r-2 Bob 100%", "r-3 Żaneta_K")
+    form = await world.opens_form(world.ben)
+
+    offered = await form.suggest("replica_id", query)
+
+    known = [each["value"] for each in offered if not each["text"]["text"].startswith("Use id")]
+    assert known == found
+
+
+async def test_an_id_that_is_not_known_can_be_used_and_one_that_is_known_is_not_offered_twice(
+    world: World,
+) -> None:
+    await _adds(world, "r-1 Anna")
+    form = await world.opens_form(world.ben)
+
+    assert await _texts(form, "r-1234") == ["Use id “r-1234”"]
+    assert await _texts(form, " r-1234 ") == ["Use id “r-1234”"]
+    assert await _texts(form, "r-1") == ["Anna · r-1"]
+    assert await _texts(form, "no id") == []
+
+
+async def test_the_default_of_the_channel_comes_first_and_then_the_last_used(world: World) -> None:
+    await _adds(world, "r-1 Anna", "r-2 Bob", "r-3 Cleo")
+    await _sets_default(world, "r-2")
+    await world.passes(minutes=1)
+    await _sends_off(world, world.ben, "r-1")
+    await world.settles()
+
+    studio = await world.opens_form(world.ana)
+    lobby = await world.opens_form(world.ana, channel="lobby")
+
+    assert await _ids(studio) == ["r-2", "r-1", "r-3"]
+    assert await _ids(studio, "-") == ["r-2", "r-1", "r-3"]
+    assert await _ids(lobby) == ["r-1", "r-3", "r-2"]
+    assert studio.values["replica_id"] == "r-2"
+    assert lobby.values["replica_id"] is None
+
+
+async def test_the_state_stands_beside_the_name(world: World) -> None:
+    world.service.add_replica("r-new", "New", status="training")
+    await _adds(world, "r-1 Anna", "r-new")
+    await world.trains(world.ben, {"replica_name": "Kim"})
+    await world.passes(minutes=5)
+    kim = world.trained_last()
+    form = await world.opens_form(world.ana)
+    known = {f"Kim · {kim} · in training", "New · r-new · in training", "Anna · r-1"}
+    assert set(await _texts(form)) == known
+
+    world.service.fail(kim, "Too dark.")
+    await world.passes(seconds=10)
+
+    assert f"Kim · {kim} · cannot be used" in await _texts(form)
+
+
+async def test_odd_names_and_ids_of_the_service_do_not_break_the_picker(world: World) -> None:
+    long = "r" * 150
+    world.service.add_replica(long, "N\n<!channel> & " * 20)
+    await _adds(world, long, "r-1 \u200b", "r-2")
+    # The service names an id that no option of a menu could hold.
+    endless = "x" * 200
+    world.service.next_replica(Fate(said={"replica_id": endless}))
+    card = await world.trains(world.ana)
+    world.service.add_replica(endless, "Endless")
+    await world.passes(hours=1)
+    [reply] = world.replies(card)
+    assert "is ready" in reply.text
+    assert "Make a video with it" not in str(reply.blocks)
+
+    form = await world.opens_form(world.ben)
+
+    assert set(await _ids(form)) == {long, "r-1", "r-2"}
+    assert all(len(text) <= 75 for text in await _texts(form))
+
+
+async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_replicas(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.bot_runs():
+        await _adds(world, "r-1 Anna")
+    rows = [(f"r{number:05}", f"Person {number}", f"person {number}") for number in range(10_000)]
+    with sqlite3.connect(world.database) as file:
+        file.executemany(
+            """
+            INSERT INTO replicas (id, name, sought, status, verdict, used_at)
+            VALUES (?, ?, ?, 'completed', 'succeeded', 0)
+            """,
+            rows,
+        )
+    file.close()
+    asked_before = len(world.service.requests)
+    loop = asyncio.get_running_loop()
+    async with world.bot_runs():
+        form = await world.opens_form(world.ben)
+        for query, count in (("", 99), ("person 99", 99), ("r09999", 1), ("nobody at all", 0)):
+            began = loop.time()
+            offered = await _ids(form, query)
+            assert loop.time() - began < 1
+            assert len(offered) == count
+        assert (await _ids(form))[0] == "r-1"
+
+    assert len(world.service.requests) == asked_before
+
+
+# ── On submission ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_pasted_id_that_the_service_does_not_know_is_refused_under_its_field(
+    world: World,
+) -> None:
+    form = await _sends_off(world, world.ana, "r-nobody")
+
+    assert form.errors.keys() == {"replica_id"}
+    assert "does not know this replica. It says: Invalid replica_id" in form.errors["replica_id"]
+    assert form.values["script"] == "Hello."
+    await form.submit({"replica_id": REPLICA})
+    assert not form.is_open
+    await world.settles()
+    assert world.creates() == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("Two <people>\nare in it", "Two <people>"),
+        (None, "the video service calls it “error” and does not say why"),
+    ],
+)
+async def test_a_replica_in_error_is_refused_under_its_field_with_its_reason(
+    world: World, reason: str | None, told: str
+) -> None:
+    world.service.add_replica("r-bad", "Bad", status="training")
+    world.service.fail("r-bad", reason)
+
+    form = await _sends_off(world, world.ana, "r-bad")
+
+    assert form.errors.keys() == {"replica_id"}
+    assert form.errors["replica_id"].startswith(f"This replica cannot be used: {told}")
+    await world.settles()
+    assert not world.asked("create_video")
+
+
+async def test_a_replica_in_training_is_accepted_and_the_card_says_that_the_video_waits(
+    world: World,
+) -> None:
+    world.service.add_replica("r-new", "New", status="training")
+
+    form = await _sends_off(world, world.ana, "r-new")
+    assert not form.is_open
+    await world.passes(minutes=1)
+
+    [card] = world.posts()
+    assert "Waiting for its replica" in card.text
+
+
+@pytest.mark.parametrize(
+    "fault", [Answer(503, "<html>Down</html>"), Answer(429), Reset(), Hang(), Drip(), Answer(200)]
+)
+async def test_a_service_that_is_slow_or_down_keeps_no_form_from_being_sent_off(
+    quiet_world: World, fault: Fault
+) -> None:
+    world = quiet_world
+    world.timings = replace(Timings(jitter=0), form_check=timedelta(seconds=0.1))
+    world.service.faults.next("read_replica", fault)
+    async with world.bot_runs():
+        form = await _sends_off(world, world.ana, REPLICA)
+        assert not form.is_open, form.errors
+        await world.passes(minutes=5)
+
+    assert len(world.asked("read_replica")) > 0
+    assert world.creates() == 1
+    assert len(world.posts()) == 2
+
+
+async def test_what_is_known_is_believed_for_a_while_and_then_asked_for_anew(
+    world: World,
+) -> None:
+    await _adds(world, "r-1 Anna")
+    await _sends_off(world, world.ana, "r-1")
+    await _sends_off(world, world.ben, "r-1")
+    assert len(world.asked("read_replica")) == 1, "when it was added"
+    await world.passes(minutes=11)
+
+    await _sends_off(world, world.ben, "r-1")
+
+    assert len(world.asked("read_replica")) == 2
+
+
+@pytest.mark.parametrize("leaves_a_trace", [True, False])
+async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_no_more(
+    world: World, *, leaves_a_trace: bool
+) -> None:
+    await _adds(world, "r-1 Anna", "r-2 Bob")
+    await _sets_default(world, "r-1")
+    if leaves_a_trace:
+        world.service.delete("r-1")
+    else:
+        del world.service.replicas["r-1"]
+    await world.passes(minutes=11)
+
+    form = await world.opens_form(world.ben, "Hello.")
+    assert form.values["replica_id"] == "r-1"
+    await form.submit()
+
+    assert form.errors.keys() == {"replica_id"}
+    why = "calls it “deleted”" if leaves_a_trace else "does not know this replica"
+    assert why in form.errors["replica_id"]
+    assert await _ids(form) == ["r-2"]
+    await form.submit({"replica_id": "r-2"})
+    assert not form.is_open
+    again = await world.opens_form(world.ben)
+    assert again.values["replica_id"] is None
+    await world.settles()
+    assert world.creates() == 1

@@ -1,0 +1,320 @@
+"""What can be typed after the replica command, and what of it everybody's picker shows then."""
+
+from datetime import timedelta
+
+import pytest
+
+from bot.sandbox.driver import Modal, Person
+from bot.sandbox.faults import Answer
+from bot.sandbox.video_service import Fate, Pace, TrainingFailure
+from bot.sandbox.workspace import Message
+from tests.world import FOOTAGE, REPLICA, World
+
+
+async def _says(person: Person, text: str) -> Message:
+    """Type the command and return what it says to the person at once."""
+    answer = await person.command("/replica", text)
+    assert answer.message is not None
+    assert answer.message.visible_to == person.user.id
+    return answer.message
+
+
+async def _is_told(world: World, person: Person, text: str, channel: str = "studio") -> str:
+    """Type the command and return what the person is told in the end, who alone sees it."""
+    before = len(world.whispers(person, channel))
+    answer = await person.command("/replica", text, channel)
+    assert answer.ok
+    await world.settles()
+    [told] = world.whispers(person, channel)[before:]
+    assert not [post for post in world.posts() if told in post.text]
+    return told
+
+
+async def _offered(form: Modal, query: str = "") -> list[str]:
+    return [option["value"] for option in await form.suggest("replica_id", query)]
+
+
+def _number(card: Message) -> str:
+    return card.text.partition("No. ")[2].split(".")[0]
+
+
+# ── Help and whatever else is typed ───────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("text", ["help", "  help "])
+async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
+    told = await _says(world.ana, text)
+
+    for subcommand in ("", " list", " status", " add", " default", " help"):
+        assert f"`/replica{subcommand}`" in told.text
+    assert world.ana.modal is None
+
+
+@pytest.mark.parametrize(
+    "text", ["hepl", "add", "add two words", "default", "list me", "status", "<!channel>", "-- %"]
+)
+async def test_what_it_does_not_know_brings_the_help_and_does_nothing(
+    world: World, text: str
+) -> None:
+    told = await _says(world.ana, text)
+
+    assert "I do not know that one." in told.text
+    assert "/replica list" in told.text
+    assert world.ana.modal is None
+    assert not world.service.requests
+    assert not world.posts()
+
+
+# ── List ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_list_of_somebody_who_trained_nothing_says_how_to_begin(world: World) -> None:
+    told = await _says(world.ana, "list")
+
+    assert "not asked for a replica yet: `/replica` begins" in told.text
+    assert "everybody" not in told.text
+
+
+async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: World) -> None:
+    await world.trains(world.ana, {"replica_name": "First <b>"})
+    world.service.fail(world.trained_last(), "Bad.")
+    await world.passes(minutes=1)
+    await world.trains(world.ana, {"replica_name": "Second"})
+    world.service.finish(world.trained_last())
+    await world.passes(minutes=1)
+    await world.trains(world.ben, {"replica_name": "Bens"})
+    await world.passes(minutes=5)
+    await _is_told(world, world.ben, f"default {REPLICA}")
+
+    told = await _says(world.ana, "list")
+
+    mine, _, all_of_them = told.text.partition("everybody here can use")
+    states = [line.split(" · ")[:2] for line in mine.splitlines() if line.startswith("•")]
+    assert states == [["• Ready", "Second"], ["• Failed", "First &lt;b&gt;"]]
+    lines = [line for line in all_of_them.splitlines() if line.startswith("•")]
+    first, second, third = list(world.service.replicas)[1:]
+    assert lines == [
+        f"• Anna · {REPLICA} · chosen in this channel",
+        f"• Bens · {third} · in training",
+        f"• Second · {second}",
+        f"• First &lt;b&gt; · {first} · cannot be used",
+    ]
+    assert "Bens" in str(told.blocks)
+    assert "chosen in this channel" in str(told.blocks)
+    assert told.pings == frozenset()
+
+
+# ── Status ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_status_of_my_training_is_what_the_service_says_now(world: World) -> None:
+    world.service.next_replica(Fate(pace=Pace(training=timedelta(minutes=20))))
+    card = await world.trains(world.ana, {"replica_name": "Kim"})
+    replica_id = world.trained_last()
+    await world.passes(minutes=10)
+
+    for wanted in (_number(card), f"`#{_number(card)}`", replica_id):
+        told = await _is_told(world, world.ana, f"status {wanted}")
+        assert f"No. {_number(card)}: in training" in told
+        assert "Video service says: training" in told
+        assert "Name at the service: Kim" in told
+        assert "Progress: 50/100" in told
+        assert replica_id in told
+        assert "created <!date^" in told
+        assert "updated <!date^" in told
+        assert "Thumbnail" not in told
+    world.service.finish(replica_id)
+    told = await _is_told(world, world.ana, f"status {replica_id}")
+    assert f"/files/{replica_id}.mp4|Thumbnail" in told
+
+
+async def test_the_status_of_a_failed_training_says_why_to_who_asked_and_shows_nobody_the_links(
+    world: World,
+) -> None:
+    card = await world.trains(world.ana, {"train_video_url": f"{FOOTAGE}?key=secret"})
+    world.service.fail(world.trained_last(), TrainingFailure.NOISE)
+    await world.settles()
+
+    for person in (world.ana, world.ben):
+        told = await _is_told(world, person, f"status {_number(card)}")
+        assert "failed" in told
+        assert (TrainingFailure.NOISE.value in told) == (person is world.ana)
+        assert "secret" not in str(world.slack.ephemerals(person.user.id, "studio"))
+
+
+async def test_the_status_of_a_replica_from_elsewhere_is_what_the_service_says(
+    world: World,
+) -> None:
+    told = await _is_told(world, world.ana, f"status {REPLICA}")
+
+    assert "completed" in told
+    assert "Anna" in told
+    assert await _offered(await world.opens_form(world.ana)) == [], "a look puts it nowhere"
+
+
+async def test_an_id_that_nobody_knows_is_told_with_the_services_words(world: World) -> None:
+    told = await _is_told(world, world.ana, "status r-<nobody>")
+
+    assert "replica r-&lt;nobody&gt;" in told
+    assert "Invalid replica_id" in told
+    assert "/replica list" in told
+
+
+async def test_each_command_tells_of_the_other_where_the_number_is_of_that(world: World) -> None:
+    video, training = await world.asks(world.ana), await world.trains(world.ana)
+
+    told = await _is_told(world, world.ana, f"status {_number(video)}")
+    assert f"That is a video: `/video status {_number(video)}`" in told
+    answer = await world.ana.command("/video", f"status {_number(training)}")
+    assert answer.message is not None
+    assert f"That is a replica: `/replica status {_number(training)}`" in answer.message.text
+
+
+async def test_while_the_service_is_down_status_says_what_was_known_last(world: World) -> None:
+    card = await world.trains(world.ana)
+    await world.passes(minutes=10)
+    world.service.down = True
+
+    told = await _is_told(world, world.ana, f"status {_number(card)}")
+
+    assert "in training" in told
+    assert "Could not be read just now" in told
+
+
+# ── Add ───────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("written", [REPLICA, f"`{REPLICA}`"])
+async def test_a_replica_that_is_added_is_in_everybodys_picker(world: World, written: str) -> None:
+    told = await _is_told(world, world.ana, f"add {written}")
+
+    assert f"Anna · {REPLICA} is in everybody's picker now" in told
+    form = await world.opens_form(world.ben, channel="lobby")
+    assert await _offered(form) == [REPLICA]
+
+
+async def test_a_replica_in_training_can_be_added_and_is_shown_as_such(world: World) -> None:
+    world.service.add_replica("r-new", "New", status="training")
+
+    told = await _is_told(world, world.ana, "add r-new")
+
+    assert "New · r-new · in training is in everybody's picker now" in told
+    form = await world.opens_form(world.ben)
+    [option] = await form.suggest("replica_id")
+    assert option["text"]["text"] == "New · r-new · in training"
+
+
+@pytest.mark.parametrize("subcommand", ["add", "default"])
+@pytest.mark.parametrize("code", [400, 404])
+async def test_an_id_that_the_service_does_not_know_goes_nowhere(
+    world: World, subcommand: str, code: int
+) -> None:
+    world.service.unknown_id_status = code
+
+    told = await _is_told(world, world.ana, f"{subcommand} r-nobody")
+
+    assert "does not know r-nobody" in told
+    assert "“Invalid replica_id”" in told
+    assert await _offered(await world.opens_form(world.ana)) == []
+
+
+@pytest.mark.parametrize("subcommand", ["add", "default"])
+@pytest.mark.parametrize("written", ["``", "../videos/v1", "<!channel>", "x" * 151, "ä"])
+async def test_what_can_be_no_id_is_not_even_asked_about(
+    world: World, subcommand: str, written: str
+) -> None:
+    told = await _is_told(world, world.ana, f"{subcommand} {written}")
+
+    assert "That is no id" in told
+    assert not world.service.requests
+
+
+@pytest.mark.parametrize("subcommand", ["add", "default"])
+async def test_a_replica_in_error_is_turned_down_with_its_reason(
+    world: World, subcommand: str
+) -> None:
+    broken = world.service.add_replica("r-bad", "Bad", status="training")
+    world.service.fail("r-bad", "Two <people>")
+    assert broken.reason == "Two <people>"
+
+    told = await _is_told(world, world.ana, f"{subcommand} r-bad")
+
+    assert "Bad · r-bad · cannot be used." in told
+    assert "“Two &lt;people&gt;”" in told
+    form = await world.opens_form(world.ana)
+    assert form.values["replica_id"] is None
+
+
+@pytest.mark.parametrize("subcommand", ["add", "default"])
+async def test_a_replica_in_error_without_a_reason_is_turned_down_with_the_services_word(
+    world: World, subcommand: str
+) -> None:
+    world.service.add_replica("r-bad", "Bad", status="error")
+
+    told = await _is_told(world, world.ana, f"{subcommand} r-bad")
+
+    assert "the video service calls it “error” and does not say why" in told
+
+
+@pytest.mark.parametrize("subcommand", ["add", "default"])
+async def test_a_service_that_is_down_is_told_and_nothing_is_changed(
+    world: World, subcommand: str
+) -> None:
+    world.service.faults.next("read_replica", Answer(503, "<html>Down</html>"))
+
+    told = await _is_told(world, world.ana, f"{subcommand} {REPLICA}")
+
+    assert "could not be checked" in told
+    assert "try again" in told
+    assert "<html>" not in told
+    form = await world.opens_form(world.ana)
+    assert form.values["replica_id"] is None
+    assert await _offered(form) == []
+
+
+# ── Default ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_default_of_a_channel_is_chosen_beforehand_there_and_nowhere_else(
+    world: World,
+) -> None:
+    told = await _is_told(world, world.ana, f"default {REPLICA}")
+    assert f"Anna · {REPLICA} is chosen beforehand from now on" in told
+
+    form = await world.opens_form(world.ben)
+    assert form.values["replica_id"] == REPLICA
+    await form.submit({"script": "Hello."})
+    await world.settles()
+    [video] = world.service.videos.values()
+    assert video.replica_id == REPLICA
+    elsewhere = await world.opens_form(world.ben, channel="lobby")
+    assert elsewhere.values["replica_id"] is None
+
+
+async def test_another_default_takes_the_place_of_the_first(world: World) -> None:
+    world.service.add_replica("r-bob", "Bob")
+    await _is_told(world, world.ana, f"default {REPLICA}")
+    await _is_told(world, world.ana, "default r-bob", channel="lobby")
+    await _is_told(world, world.ben, "default r-bob")
+    await _is_told(world, world.ben, "default r-bob")
+
+    for channel in ("studio", "lobby"):
+        form = await world.opens_form(world.ana, channel=channel)
+        assert form.values["replica_id"] == "r-bob"
+        assert await _offered(form) == ["r-bob", REPLICA]
+
+
+async def test_a_default_that_turns_out_to_be_broken_later_is_refused_with_its_reason(
+    world: World,
+) -> None:
+    world.service.add_replica("r-new", "New", status="training")
+    await _is_told(world, world.ana, "default r-new")
+    world.service.fail("r-new", "Too dark.")
+    await world.passes(minutes=11)
+
+    form = await world.opens_form(world.ana)
+    assert form.values["replica_id"] == "r-new"
+    await form.submit({"script": "Hello."})
+
+    assert form.errors == {"replica_id": "This replica cannot be used: Too dark."}
+    assert not world.asked("create_video")

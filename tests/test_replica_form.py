@@ -1,0 +1,360 @@
+"""The training form: what is typed arrives, and what is wrong is said under its field."""
+
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bot.sandbox.driver import ClientRefusal, Modal
+from bot.sandbox.faults import Answer
+from tests.world import FOOTAGE, World
+
+CONSENT = "https://storage.example.com/consent.mp4"
+SENT_OFF = {"train_video_url": FOOTAGE, "agreed": ["yes"]}
+
+
+async def _opens(world: World, values: Mapping[str, Any] | None = None) -> Modal:
+    """Open the training form as Ana and send it off with ``values``, if there are any."""
+    form = await world.opens_form(world.ana, command="/replica")
+    if values is not None:
+        await form.submit(values)
+    return form
+
+
+def _created(world: World) -> list[dict[str, str]]:
+    """Return the bodies of the create calls, without the callback address."""
+    bodies = [dict(request.body) for request in world.asked("create_replica")]  # type: ignore[call-overload]
+    return [{name: body[name] for name in body if name != "callback_url"} for body in bodies]
+
+
+def _signed(signed: datetime, good_for: timedelta, name: str = "anna.mp4") -> str:
+    """Return a link as Amazon signs it."""
+    return (
+        f"https://storage.example.com/{name}?X-Amz-Date={signed:%Y%m%dT%H%M%SZ}"
+        f"&X-Amz-Expires={good_for.total_seconds():.0f}&X-Amz-Signature=abc"
+    )
+
+
+def _notes(form: Modal) -> list[str]:
+    blocks = form.view.body["blocks"]
+    return [block["text"]["text"] for block in blocks if block["block_id"] == "note"]
+
+
+# ── What is typed arrives ─────────────────────────────────────────────────────────────────────
+
+
+async def test_every_field_arrives_at_the_service_as_typed(world: World) -> None:
+    name = "Zażółć & <b>Kim</b> 你好"
+    form = await _opens(
+        world, {**SENT_OFF, "consent_video_url": CONSENT, "replica_name": name, "where": "lobby"}
+    )
+    await world.settles()
+
+    assert not form.is_open
+    expected = {"train_video_url": FOOTAGE, "consent_video_url": CONSENT, "replica_name": name}
+    assert _created(world) == [expected]
+    [create] = world.asked("create_replica")
+    assert isinstance(create.body, dict)
+    assert "/callbacks/" in create.body["callback_url"]
+    [card] = world.posts()
+    assert card.channel == world.slack.channel("lobby").id
+
+
+async def test_without_a_name_it_gets_one_that_the_form_shows(world: World) -> None:
+    form = await _opens(world)
+    await world.passes(minutes=3)
+    await form.submit(SENT_OFF)
+    await world.settles()
+
+    [created] = _created(world)
+    assert created == {"train_video_url": FOOTAGE, "replica_name": "Replica 2026-03-02 09:00"}
+    assert f"Left empty, it is called “{created['replica_name']}”." in str(form.view.body)
+    [card] = world.posts()
+    assert created["replica_name"] in card.text
+
+
+async def test_the_form_says_what_the_footage_needs_and_where_the_consent_has_to_be(
+    world: World,
+) -> None:
+    form = await _opens(world)
+
+    shown = str(form.view.body)
+    for needed in ("H.264", "750 MB", "one minute long", "25 frames a second", "face in view"):
+        assert needed in shown
+    [consent] = [b for b in form.view.body["blocks"] if b["block_id"] == "consent_video_url"]
+    assert consent["optional"]
+    assert "must be at the beginning of the training video" in consent["hint"]["text"]
+
+
+async def test_the_links_are_shown_on_the_card_without_what_is_secret_in_them(
+    world: World,
+) -> None:
+    card = await world.trains(world.ana, {"train_video_url": f"{FOOTAGE}?key=secret"})
+    world.service.finish(world.trained_last())
+    await world.settles()
+
+    assert len(world.posts()) == 2
+    assert "footage storage.example.com/anna.mp4" in card.text
+    assert "secret" not in str([(each.text, each.blocks) for each in world.posts()])
+
+
+async def test_where_the_bot_cannot_post_everything_comes_as_a_direct_message(
+    world: World,
+) -> None:
+    form = await world.opens_form(world.ana, channel="vault", command="/replica")
+    await form.submit(SENT_OFF)
+    await world.settles()
+    world.service.finish(world.trained_last())
+    await world.settles()
+
+    [card] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
+    assert world.posts() == [card, *world.replies(card)]
+    assert len(world.replies(card)) == 1
+
+
+# ── Consent ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_nothing_is_sent_before_it_is_confirmed_that_the_person_agreed(
+    world: World,
+) -> None:
+    form = await _opens(world)
+    with pytest.raises(ClientRefusal, match="Consent"):
+        await form.submit({"train_video_url": FOOTAGE})
+
+    # Clients see to it themselves; the bot does not rely on that.
+    for block in form.view.body["blocks"]:
+        block["optional"] = True
+    await form.submit({"replica_name": "Kept"})
+    assert form.errors.keys() == {"agreed"}
+    assert "confirm" in form.errors["agreed"]
+    assert form.values["train_video_url"] == FOOTAGE
+    assert form.values["replica_name"] == "Kept"
+    await world.settles()
+    assert not world.asked("create_replica")
+
+    await form.submit({"agreed": ["yes"]})
+    assert not form.is_open
+    await world.settles()
+    assert len(_created(world)) == 1
+
+
+# ── Mistakes ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("field", ["train_video_url", "consent_video_url"])
+@pytest.mark.parametrize(
+    ("link", "told"),
+    [
+        ("http://localhost/x.mp4", "only inside one network"),
+        ("https://user:pw@example.com/x.mp4", "user name or password"),
+        ("https://192.168.0.1/x.mp4", "not one on the public internet"),
+    ],
+)
+async def test_a_link_that_cannot_be_used_is_pointed_out_and_nothing_typed_is_lost(
+    world: World, field: str, link: str, told: str
+) -> None:
+    typed = {**SENT_OFF, "consent_video_url": CONSENT, "replica_name": "Kept", "where": "lobby"}
+    form = await _opens(world, {**typed, field: link})
+
+    assert form.errors.keys() == {field}
+    assert told in form.errors[field]
+    kept = {**typed, field: link, "where": world.slack.channel("lobby").id}
+    assert form.values == kept
+    await form.submit({field: "https://storage.example.com/ok.mp4"})
+    assert not form.is_open
+    await world.settles()
+    assert len(_created(world)) == 1
+
+
+async def test_all_mistakes_are_told_at_once(world: World) -> None:
+    form = await _opens(world)
+    for block in form.view.body["blocks"]:
+        block["optional"] = True
+    await form.submit({"consent_video_url": "https://localhost/"})
+
+    assert form.errors.keys() == {"train_video_url", "consent_video_url", "agreed"}
+    assert "Which footage?" in form.errors["train_video_url"]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "told"),
+    [
+        (Answer(401, {"message": "Invalid API key"}), "does not accept this bot's key"),
+        (Answer(402, {"error": "Out of credit"}), "out of credit"),
+    ],
+)
+async def test_a_service_that_takes_nothing_is_told_in_the_form_which_keeps_what_was_typed(
+    world: World, refusal: Answer, told: str
+) -> None:
+    world.service.faults.next("create_replica", refusal)
+    world.service.faults.always("read_video", refusal)
+    card = await world.trains(world.ben)
+    assert told in world.replies(card)[0].text
+    assert "Usually" not in world.replies(card)[0].text
+
+    form = await _opens(world, SENT_OFF)
+
+    assert told in form.errors["train_video_url"]
+    assert form.values["train_video_url"] == FOOTAGE
+    await world.settles()
+    assert len(_created(world)) == 1
+
+
+# ── Links that run out ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("field", ["train_video_url", "consent_video_url"])
+async def test_a_link_that_runs_out_within_a_day_warns_once_and_is_sent_on_the_second_press(
+    world: World, field: str
+) -> None:
+    link = _signed(world.clock.now(), timedelta(hours=23))
+    typed = {**SENT_OFF, "replica_name": "Kept", "where": "lobby", field: link}
+    form = await _opens(world, typed)
+
+    [note] = _notes(form)
+    assert "runs out <!date^" in note
+    assert {"train_video_url": "training", "consent_video_url": "consent"}[field] in note
+    assert "24 hours" in note
+    kept = {"consent_video_url": None, **typed, "where": world.slack.channel("lobby").id}
+    assert form.values == kept
+    await world.settles()
+    assert not world.asked("create_replica")
+    assert not world.posts()
+
+    await form.submit()
+    assert not form.is_open
+    await world.settles()
+    [created] = _created(world)
+    assert created[field] == link
+
+
+async def test_a_changed_link_that_runs_out_soon_warns_anew(world: World) -> None:
+    now = world.clock.now()
+    form = await _opens(world, {**SENT_OFF, "train_video_url": _signed(now, timedelta(hours=2))})
+    first = _notes(form)
+
+    await form.submit({"consent_video_url": _signed(now, timedelta(hours=3), "consent.mp4")})
+    second = _notes(form)
+    assert second != first
+    assert "training video runs out" in second[0]
+    assert "consent video runs out" in second[0]
+    await form.submit({"train_video_url": _signed(now, timedelta(hours=5))})
+    assert _notes(form) not in (first, second)
+    assert not world.asked("create_replica")
+
+    await form.submit()
+    assert not form.is_open
+
+
+async def test_a_link_that_is_mended_after_the_warning_is_sent_without_another(
+    world: World,
+) -> None:
+    now = world.clock.now()
+    form = await _opens(world, {**SENT_OFF, "train_video_url": _signed(now, timedelta(hours=2))})
+
+    await form.submit({"train_video_url": _signed(now, timedelta(hours=25))})
+
+    assert not form.is_open
+    await world.settles()
+    assert len(_created(world)) == 1
+
+
+@pytest.mark.parametrize(
+    "link",
+    [FOOTAGE, _signed(datetime(2026, 3, 2, 9), timedelta(hours=24))],  # noqa: DTZ001
+)
+async def test_a_link_that_is_good_for_long_enough_is_sent_at_once(world: World, link: str) -> None:
+    form = await _opens(world, {**SENT_OFF, "train_video_url": link})
+
+    assert not form.is_open
+
+
+async def test_a_link_that_has_run_out_is_refused_under_its_field(world: World) -> None:
+    now = world.clock.now()
+    over = _signed(now - timedelta(hours=2), timedelta(hours=1))
+    form = await _opens(world, {**SENT_OFF, "consent_video_url": over})
+
+    assert form.errors.keys() == {"consent_video_url"}
+    assert "run out already" in form.errors["consent_video_url"]
+    await form.submit()
+    assert form.errors, "it is not sent at a second press either"
+    assert not world.asked("create_replica")
+
+
+async def test_a_link_that_runs_out_while_the_warning_is_read_is_refused(world: World) -> None:
+    link = _signed(world.clock.now(), timedelta(minutes=5))
+    form = await _opens(world, {**SENT_OFF, "train_video_url": link})
+    assert _notes(form)
+
+    await world.passes(minutes=6)
+    await form.submit()
+
+    assert form.errors.keys() == {"train_video_url"}
+    assert not world.asked("create_replica")
+
+
+# ── One form, one replica ─────────────────────────────────────────────────────────────────────
+
+
+async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_trains_a_second(
+    world: World,
+) -> None:
+    form = await _opens(world, {**SENT_OFF, "replica_name": "Kim"})
+    await world.settles()
+    # The answer was lost on the way, so the form is still there.
+    world.slack.modals[world.ana.user.id].append(form.view)
+
+    await form.submit()
+    assert not form.is_open, "unchanged, it is the one that was sent"
+    world.slack.modals[world.ana.user.id].append(form.view)
+    await form.submit({"replica_name": "Kim 2"})
+
+    second = world.ana.modal
+    assert second is not None
+    [note] = _notes(second)
+    assert "sent off already" in note
+    assert "makes a second replica" in note
+    assert second.values == form.values, "what was typed stands in it too"
+    await second.submit()
+    assert world.ana.modal is None, "both are closed"
+    await world.settles()
+    assert [created["replica_name"] for created in _created(world)] == ["Kim", "Kim 2"]
+
+
+async def test_a_form_that_is_retried_by_an_admin_shows_no_links(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.bot_runs(ADMIN_USERS=world.ben.user.id):
+        typed = {"consent_video_url": CONSENT, "replica_name": "Kim"}
+        card = await world.trains(world.ana, typed)
+        world.service.fail(world.trained_last(), "Too dark.")
+        await world.settles()
+        [reply] = world.replies(card)
+        await world.ben.click(reply, "Edit and retry")
+
+    form = world.ben.modal
+    assert form is not None
+    studio = world.slack.channel("studio").id
+    assert form.values == {
+        "train_video_url": None,
+        "consent_video_url": None,
+        "replica_name": "Kim",
+        "agreed": [],
+        "where": studio,
+    }
+    assert "storage.example.com" not in json.dumps(form.view.body)
+
+
+async def test_others_cannot_retry_and_are_told_so_kindly(world: World) -> None:
+    card = await world.trains(world.ana)
+    world.service.fail(world.trained_last(), "Too dark.")
+    await world.settles()
+
+    await world.ben.click(world.now(card), "Edit and retry")
+    await world.settles()
+
+    [told] = world.whispers(world.ben)
+    assert "only they and admins" in told
+    assert world.ben.modal is None
