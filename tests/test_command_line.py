@@ -133,6 +133,12 @@ async def test_the_doctor_names_a_key_that_the_service_turns_away(quiet_world: W
     assert "VIDEO_API_KEY" in finding.told
 
 
+async def test_the_doctor_names_a_service_that_forbids_it(quiet_world: World) -> None:
+    quiet_world.service.faults.next("read_video", Answer(403, "<html>Forbidden</html>"))
+    finding = (await _report(quiet_world.environment("0")))["video service"]
+    assert not finding.well
+
+
 async def test_the_doctor_names_a_service_that_is_not_there(quiet_world: World) -> None:
     environ = quiet_world.environment("0")
     environ["VIDEO_API_URL"] = f"http://127.0.0.1:{free_port()}"

@@ -443,3 +443,15 @@ async def test_one_video_pings_the_person_who_asked_once(world: World) -> None:
 
     assert pings == [frozenset(), {world.ana.user.id}]
     assert world.ana.user.id in world.now(card).text
+
+
+async def test_a_link_is_back_when_its_background_is_chosen_again(world: World) -> None:
+    form = await world.opens_form(world.ana)
+    await form.choose("background", "background_url")
+    await form.submit(
+        {"replica_id": REPLICA, "script": "Hi.", "background_url": "https://localhost/page"}
+    )
+    assert form.errors
+    await form.choose("background", "background_source_url")
+    await form.choose("background", "background_url")
+    assert form.values["background_url"] == "https://localhost/page"

@@ -50,6 +50,8 @@ _BACKGROUND: Final = "video_background"
 _KIND: Final = "video"
 _OPTION_TEXT: Final = 75
 _OPTIONS: Final = 100
+# Two of them fit into a form's private metadata.
+_KEPT_LINK: Final = 1000
 
 _CHOICES: Final = {
     "none": "No background",
@@ -190,7 +192,11 @@ async def _on_background(desk: Desk, click: Click) -> Answer:
     view = click.view
     if view is None:
         return None
-    changed = await _form(desk, view.typed(), place_of(view), note=note_of(view))
+    fields, place = view.typed(), place_of(view)
+    # Slack forgets what stands in a field that goes: it is back when the field is.
+    links = {**place.get("links", {}), **{at: fields[at] for at in BACKGROUNDS if at in fields}}
+    place["links"] = {at: link for at, link in links.items() if len(link) <= _KEPT_LINK}
+    changed = await _form(desk, {**place["links"], **fields}, place, note=note_of(view))
     try:
         async with translated(desk.timings.open_view):
             await desk.client.views_update(view_id=view.id, hash=view.hash, view=changed)
