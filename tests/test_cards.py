@@ -16,6 +16,7 @@ from bot.app import FEATURES
 from bot.model import Delivery, Failure, Job, Posting, Role, Snapshot, State, Verdict
 from bot.sandbox import mrkdwn
 from bot.sandbox.block_kit import judge_message
+from bot.sandbox.faults import Answer
 from bot.slack.blocks import (
     TEXT,
     Message,
@@ -38,7 +39,7 @@ from bot.slack.cards import (
     elsewhere,
     reply,
 )
-from bot.slack.jobs import _STATES, _status
+from bot.slack.jobs import _standing, _status
 from tests.world import REPLICA, World
 
 ANA, BEN = "U0ANA", "U0BEN"
@@ -62,7 +63,8 @@ READY = Snapshot(
     Verdict.SUCCEEDED,
     facts={"hosted_url": WATCH, "download_url": FILE, "script": "Hello, world."},
 )
-FACE = FACES["video"]
+FACES = {feature.kind.name: feature.face for feature in FEATURES}
+FACE, REPLICA_FACE = FACES["video"], FACES["replica"]
 DATE = "<!date^1772442000^{date_short_pretty} at {time}|2026-03-02 09:00 UTC>"
 SMALL_PRINT = f"replica r-anna-42 · about 1 second spoken · No. 7. asked {DATE}"
 
@@ -102,8 +104,14 @@ def buttons(message: Message) -> dict[str, dict[str, Any]]:
 def test_a_new_card_says_who_asked_for_what_and_since_when() -> None:
     assert card(JOB, FACE).text == (
         f"Video for <@{ANA}>: :hourglass: Starting. I am asking the video service for it.\n"
-        f"“Greeting”\n{SMALL_PRINT}"
+        f"Video: “Greeting”\n{SMALL_PRINT}"
     )
+
+
+def test_a_card_names_who_asked_only_once_it_is_posted_so_that_it_pings_nobody() -> None:
+    message = card(JOB, FACE, posted=False)
+    assert message.text.startswith("Video: :hourglass: Starting.")
+    assert mrkdwn.pings(message.text, message.drawn()) == set()
 
 
 def test_a_running_card_says_how_long_such_videos_take() -> None:
@@ -111,7 +119,7 @@ def test_a_running_card_says_how_long_such_videos_take() -> None:
     job = going(State.RUNNING, snapshot=snapshot, usual=timedelta(minutes=3, seconds=10))
     assert card(job, FACE).text == (
         f"Video for <@{ANA}>: :hourglass_flowing_sand: In the making. The video service is making "
-        "it. The answer comes into this thread.\n“Greeting”\n"
+        "it. The answer comes into this thread.\nVideo: “Greeting”\n"
         "replica r-anna-42 · about 1 second spoken · service says: generating · No. 7. "
         f"asked {DATE} · such videos take about 3 minutes"
     )
@@ -130,8 +138,8 @@ def test_a_question_says_what_happened_and_what_to_do() -> None:
 def test_a_ready_card_can_be_watched() -> None:
     message = card(succeeded(), FACE)
     assert message.text == (
-        f"Video for <@{ANA}>: :white_check_mark: Ready. The answer is in the thread.\n“Greeting”\n"
-        f"{SMALL_PRINT}, ended {DATE}\n<{WATCH}|Watch>\n<{FILE}|Download>"
+        f"Video for <@{ANA}>: :white_check_mark: Ready. The answer is in the thread.\n"
+        f"Video: “Greeting”\n{SMALL_PRINT}, ended {DATE}\n<{WATCH}|Watch>\n<{FILE}|Download>"
     )
     assert {label: each["url"] for label, each in buttons(message).items()} == {
         "Watch": WATCH,
@@ -144,7 +152,7 @@ def test_a_failed_card_says_why_and_offers_to_try_again() -> None:
     assert message.text == (
         f"Video for <@{ANA}>: :x: Failed. The video service could not make this video. "
         "*Edit and retry* opens the form with all that was typed. The video service says:\n"
-        f"“Greeting”\n“Too &lt;loud&gt; &amp; long”\n{SMALL_PRINT}, ended {DATE}"
+        f"“Too &lt;loud&gt; &amp; long”\nVideo: “Greeting”\n{SMALL_PRINT}, ended {DATE}"
     )
     assert list(buttons(message)) == ["Edit and retry"]
 
@@ -155,7 +163,7 @@ def test_the_closing_reply_of_a_video_has_its_links_and_its_script() -> None:
         f"<@{ANA}> your video “Greeting” is ready.\n<{WATCH}|Watch>\n<{FILE}|Download>\n"
         "Transcript: Hello, world."
     )
-    assert list(buttons(message)) == ["Watch", "Download"]
+    assert list(buttons(message)) == [], "its links stand in it already"
 
 
 def test_the_closing_reply_of_a_failure_says_what_to_do() -> None:
@@ -229,14 +237,92 @@ def test_every_state_has_words(state: State) -> None:
     message = card(going(state), FACE)
     heading = message.text.split(": ", 1)[1].split("\n")[0]
     assert re.match(r":\w+: [A-Z][a-z ]+\. [A-Z].+[.:]$", heading)
-    assert _STATES[state]
+    assert _standing(FACE, going(state))
 
 
 def test_a_message_that_is_owed_says_what_its_role_is() -> None:
     job = succeeded()
     owed = Delivery(1, job.id, Role.CARD, Posting.OWED, job.channel, None, None, 1, 0, None, 0)
-    assert compose(owed, job, FACES) == card(job, FACE)
+    assert compose(owed, job, FACES) == card(job, FACE, posted=False)
+    assert compose(replace(owed, ts="1.0"), job, FACES) == card(job, FACE)
     assert compose(replace(owed, role=Role.REPLY), job, FACES) == reply(job, FACE)
+
+
+# Replicas
+
+TRAINING = replace(
+    JOB,
+    kind="replica",
+    params={
+        "train_video_url": "https://storage.example.com/kim.mp4?key=secret",
+        "consent_video_url": "https://storage.example.com/yes.mp4",
+        "replica_name": "Kim",
+    },
+)
+TRAINED = Snapshot(
+    "r1",
+    "completed",
+    Verdict.SUCCEEDED,
+    facts={"replica_name": "Kim", "thumbnail_video_url": FILE, "training_progress": "3/3"},
+)
+
+
+def in_training(progress: str) -> Job:
+    snapshot = Snapshot("r1", "started", Verdict.GOING, facts={"training_progress": progress})
+    return replace(TRAINING, state=State.RUNNING, started_at=NINE, snapshot=snapshot)
+
+
+def test_a_training_shows_a_bar_and_figures_and_since_when() -> None:
+    text = card(in_training("1/4"), REPLICA_FACE).text
+    assert text.startswith(f"Replica for <@{ANA}>: :hourglass_flowing_sand: In training. ")
+    assert "`███░░░░░░░░░` 1 of 4 steps are done." in text
+    assert "footage storage.example.com/kim.mp4 · consent storage.example.com/yes.mp4" in text
+    assert "began <!date^1772442000^{ago}|2026-03-02 09:00 UTC>" in text
+    assert "secret" not in text
+
+
+@pytest.mark.parametrize(
+    ("progress", "full"),
+    [("0/7", 0), ("1/100", 0), ("50/100", 6), ("99/100", 12), ("3/3", 12), (" 1 / 2", None)],
+)
+def test_a_bar_is_as_full_as_the_training(progress: str, full: int | None) -> None:
+    text = card(in_training(progress), REPLICA_FACE).text
+    assert (full is None) == ("█" not in text and "░" not in text)
+    assert text.count("█") == (full or 0)
+    assert text.count("█") + text.count("░") in {0, 12}
+
+
+def test_a_training_that_is_late_still_shows_how_far_it_is() -> None:
+    text = card(replace(in_training("1/4"), late=True), REPLICA_FACE).text
+    assert "It takes longer than usual" in text
+    assert "1 of 4 steps" in text
+
+
+def test_a_video_that_waits_for_its_replica_says_so() -> None:
+    text = card(going(State.RUNNING, waits_for="r1", late=True), FACE).text
+    assert "Waiting for its replica. The replica is still in training" in text
+    assert "longer than usual" not in text
+
+
+def test_a_trained_replica_can_be_seen_and_used() -> None:
+    job = replace(TRAINING, state=State.SUCCEEDED, remote_id="r1", snapshot=TRAINED, ended_at=NINE)
+    for message in (card(job, REPLICA_FACE), reply(job, REPLICA_FACE)):
+        assert f"<{FILE}|See it>" in message.text
+        assert buttons(message)["Make a video with it"]["value"] == "r1"
+        assert "It can speak now" in message.text
+
+
+@pytest.mark.parametrize("remote_id", [None, "", "two words", "r" * 151, "<!channel>"])
+def test_an_id_that_no_form_can_hold_offers_no_video(remote_id: str | None) -> None:
+    job = replace(TRAINING, state=State.SUCCEEDED, remote_id=remote_id, snapshot=TRAINED)
+    assert "Make a video with it" not in buttons(reply(job, REPLICA_FACE))
+
+
+@pytest.mark.parametrize("failure", Failure)
+def test_only_what_the_service_says_of_the_footage_is_explained(failure: Failure) -> None:
+    job = replace(TRAINING, state=State.FAILED, failure=failure, reason="Cannot reach: access")
+    explained = "Usually that means" in reply(job, REPLICA_FACE).text
+    assert explained == (failure in {Failure.BROKEN, Failure.REFUSED})
 
 
 # Whatever people and the service wrote
@@ -296,6 +382,8 @@ SNAPSHOTS = st.builds(
             "status_details": PEOPLE,
             "script": PEOPLE,
             "created_at": PEOPLE | WHEN.map(str),
+            "replica_name": PEOPLE,
+            "training_progress": PEOPLE | st.sampled_from(["1/3", "0/1", "999999/999999", "7/3"]),
         },
     ),
 )
@@ -304,7 +392,12 @@ JOBS = st.builds(
     id=st.sampled_from(["7", "1234567890"]),
     kind=st.sampled_from(sorted(FACES)),
     params=st.dictionaries(
-        st.sampled_from(["replica_id", "script", "video_name", "background_url", "replica_name"]),
+        st.sampled_from(
+            [
+                *("replica_id", "script", "video_name", "background_url"),
+                *("replica_name", "train_video_url", "consent_video_url"),
+            ]
+        ),
         PEOPLE,
     ),
     user=st.just(ANA),
@@ -321,6 +414,8 @@ JOBS = st.builds(
     usual=st.none() | st.timedeltas(timedelta(0), timedelta(days=400)),
     asked=st.integers(0, 3),
     strays=st.lists(PEOPLE, max_size=60).map(tuple),
+    waits_for=st.none() | PEOPLE,
+    started_at=st.none() | WHEN,
     ended_at=st.none() | WHEN,
     erased=st.booleans(),
 )
@@ -404,7 +499,7 @@ def test_what_is_shown_of_a_script_to_others_is_nothing() -> None:
     assert "My secret" not in message.text + json.dumps(message.drawn())
 
 
-@pytest.mark.parametrize("words", [each for each in NASTY if each.strip(" \n\t")])
+@pytest.mark.parametrize("words", [each for each in NASTY if any(map(str.isalnum, each))])
 async def test_any_words_go_through_the_form_the_card_the_reply_and_the_list(
     world: World, words: str
 ) -> None:
@@ -423,14 +518,14 @@ async def test_any_words_go_through_the_form_the_card_the_reply_and_the_list(
 
 
 async def test_a_failed_job_with_any_words_comes_back_into_the_form(world: World) -> None:
-    world.service.key_revoked = True
-    values = {"script": "&" * 3000, "video_name": "<!channel>"}
+    world.service.faults.next("create_video", Answer(422, {"error": "No."}))
+    values = {"script": "&" * 2999 + "x", "video_name": "<!channel>"}
     card = await world.asks(world.ana, values)
     answer = await world.ana.click(world.now(card), "Edit and retry")
     assert answer.ok
     assert world.ana.modal is not None
     typed = world.ana.modal.view.values
-    assert typed["script"]["script"]["value"] == "&" * 3000
+    assert typed["script"]["script"]["value"] == values["script"]
     assert typed["video_name"]["video_name"]["value"] == "<!channel>"
     assert typed["replica_id"]["video_replica"]["selected_option"]["value"] == REPLICA
 

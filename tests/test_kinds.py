@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bot.kinds import Invalid, Kind, Unreadable
-from bot.kinds.replica import Replica
+from bot.kinds import replica as replicas
+from bot.kinds.replica import Replica, progress
 from bot.kinds.video import FIELDS, Video, parse
 from bot.kinds.wire import moment
 from bot.model import Snapshot, Verdict
@@ -106,6 +107,74 @@ def test_any_form_is_taken_or_told_what_is_wrong(fields: dict[str, str]) -> None
     assert found
     assert found.keys() <= set(FIELDS)
     assert all(found.values())
+
+
+FOOTAGE = {"train_video_url": FILM, "agreed": "yes"}
+
+
+def test_a_training_form_becomes_the_fields_of_the_create_request() -> None:
+    fields = {**FOOTAGE, "consent_video_url": PAGE, "replica_name": " Kim "}
+    assert replicas.parse({**fields, "where": "C1"}) == {
+        "train_video_url": FILM,
+        "consent_video_url": PAGE,
+        "replica_name": "Kim",
+    }
+    assert replicas.parse(FOOTAGE) == {"train_video_url": FILM}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("train_video_url", "", "Which footage?"),
+        ("train_video_url", "s3://bucket/x", "https://"),
+        ("consent_video_url", "http://localhost/", "only inside one network"),
+        ("replica_name", "x" * 101, "at most 100"),
+        ("agreed", "", "Please confirm it"),
+    ],
+)
+def test_a_mistake_in_a_training_form_is_told_under_its_field(
+    field: str, value: str, said: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        replicas.parse({**FOOTAGE, field: value})
+    assert list(caught.value.errors) == [field]
+    assert said in caught.value.errors[field]
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.sampled_from([*replicas.FIELDS, "agreed", "where"]), st.text()))
+def test_any_training_form_is_taken_or_told_what_is_wrong(fields: dict[str, str]) -> None:
+    try:
+        found = replicas.parse(fields)
+    except Invalid as error:
+        found = dict(error.errors)
+    assert found
+    assert found.keys() <= {*replicas.FIELDS, "agreed"}
+    assert all(found.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("3/7", (3, 7)),
+        ("0/1", (0, 1)),
+        ("7 / 7", (7, 7)),
+        ("999999/999999", (999_999, 999_999)),
+        *[(nonsense, None) for nonsense in ("", "abc", "5/0", "0/0", "7/3", "-1/2", "1/2/3", "1/")],
+        *[(nonsense, None) for nonsense in ("٣/٤", "1.5/2", "50%", "1000000/1000000", "x3/7")],
+    ],
+)
+def test_a_progress_is_two_figures_that_make_sense_or_nothing(
+    text: str, found: tuple[int, int] | None
+) -> None:
+    assert progress(text) == found
+
+
+@settings(deadline=None)
+@given(st.text() | st.from_regex(r"-?\d+ ?/ ?-?\d+"))
+def test_a_progress_never_exceeds_its_whole(text: str) -> None:
+    if (found := progress(text)) is not None:
+        assert 0 <= found[0] <= found[1] > 0
 
 
 # The create request and its answer
@@ -232,6 +301,19 @@ def test_a_video_as_it_was_seen_is_read_whole() -> None:
         "created_at": "Mon, 14 Jul 2025 09:14:24 GMT",
     }
     assert snapshot == Snapshot("v1", "ready", Verdict.SUCCEEDED, facts=facts)
+
+
+def test_a_replica_as_it_was_seen_is_read_whole() -> None:
+    said = {
+        "replica_name": "Kim",
+        "thumbnail_video_url": "https://files.example/r1.mp4",
+        "training_progress": "100/100",
+        "created_at": "2024-01-24T07:14:03.327Z",
+        "updated_at": "2024-01-24T11:14:03.327Z",
+    }
+    answer = {**said, "replica_id": "r1", "status": "completed", "error_message": None, "new": 1}
+    snapshot = REPLICA.read(answer, "r1")
+    assert snapshot == Snapshot("r1", "completed", Verdict.SUCCEEDED, facts=said)
 
 
 @pytest.mark.parametrize("data", [None, {}, [], "Hello.", {"script": None}, {"script": ["Hello."]}])

@@ -400,7 +400,9 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(hourly_worl
 
 
 @pytest.mark.parametrize("name", ["Kim", ""])
-@pytest.mark.parametrize("fault", [Reset(done=True), Answer(500, "<html>", done=True), Truncated(done=True)])
+@pytest.mark.parametrize(
+    "fault", [Reset(done=True), Answer(500, "<html>", done=True), Truncated(done=True)]
+)
 async def test_a_replica_whose_create_answer_was_lost_is_found_by_its_callback_and_its_name(
     hourly_world: World, fault: Fault, name: str
 ) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from bot.kinds.video import Invalid, parse
+from bot.kinds import Invalid
+from bot.kinds.video import parse
 from bot.sandbox.block_kit import Json
 from bot.sandbox.driver import Modal
 from bot.sandbox.faults import Answer, Reset
