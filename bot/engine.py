@@ -13,6 +13,7 @@ from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.kinds import Kind, Unreadable
 from bot.model import (
+    Attempt,
     Failure,
     Job,
     Patience,
@@ -25,15 +26,15 @@ from bot.model import (
     until_next_read,
 )
 from bot.store import Store
-from bot.video_service import FAILURES, VideoService
+from bot.video_service import FAILURES, UNKNOWN_ID, VideoService
 
 # The kind whose results others use.
 REPLICA: Final = "replica"
 
 _LOG: Final = logging.getLogger(__name__)
 _SHOWN: Final = 100
-# What a refused read says of us rather than of what was asked for.
-_OURS: Final = frozenset({"401", "402", "403"})
+# A video that the service has not begun with: it may wait for its replica.
+_NOT_BEGUN: Final = "queued"
 
 
 class Engine:
@@ -135,6 +136,9 @@ class Engine:
         _LOG.info("created", extra=_about(running))
         if replica := kind.replica(job.params):
             await self._store.replicas.use(replica, now)
+        if kind.name == REPLICA:
+            named = {"replica_name": job.params.get("replica_name", "")}
+            await self._learn(kind, replace(snapshot, facts=named))
 
     async def _end_refused(self, job: Job, error: Refused) -> None:
         failed = replace(
@@ -211,10 +215,10 @@ class Engine:
             try:
                 snapshot = await self._fetch(kind, remote_id)
             except Unreadable as error:
-                unread = Unavailable(str(error))
+                unread = Unavailable(f"The answer could not be read: {error}.")
                 continue
             except OutsideError as error:
-                if isinstance(error, Refused) and error.code not in _OURS:
+                if isinstance(error, Refused) and error.code in UNKNOWN_ID:
                     await self._store.drop_hint(attempt)
                 else:
                     unread = error
@@ -222,7 +226,7 @@ class Engine:
             now = self._clock.now()
             vouched = attempt.vouched and not kind.tells(snapshot)
             if vouched or kind.matches(job.params, snapshot):
-                if await self._store.adopt(_with(job, snapshot, now), attempt, now):
+                if await self._store.adopt(_with(job, attempt, snapshot), attempt, now):
                     await self._learn(kind, snapshot)
                     _LOG.info("found what a create call made", extra=_about(job))
                     return True
@@ -275,7 +279,7 @@ class Engine:
             case Verdict.GOING:
                 self._notice(kind, snapshot)
                 going = replace(job, snapshot=snapshot, failures=0)
-                if replica_id := await self._trains(kind, job):
+                if replica_id := await self._trains(kind, going):
                     await self._wait_for_replica(going, replica_id)
                 else:
                     # A video that has waited for its replica begins only now.
@@ -306,20 +310,25 @@ class Engine:
     async def _trains(self, kind: Kind, job: Job) -> str | None:
         """Return the id of the job's replica while that is still in training."""
         replica_id = kind.replica(job.params)
-        if replica_id is None:
+        status = job.snapshot.status.casefold() if job.snapshot is not None else ""
+        if replica_id is None or status != _NOT_BEGUN:
             return None
         known = await self._store.replicas.get(replica_id)
         if known is None or known.verdict in {Verdict.SUCCEEDED, Verdict.FAILED}:
             return None
         fresh = self._clock.now() - self._timings.hours.first
         if known.read_at is not None and known.read_at > fresh:
-            return replica_id
+            return replica_id if self._in_training(known.status) else None
         try:
             snapshot = await self._look(self._kinds[REPLICA], replica_id)
         except (OutsideError, Unreadable) as error:
-            gone = isinstance(error, Refused) and error.code not in _OURS
-            return replica_id if known.verdict is Verdict.GOING and not gone else None
-        return replica_id if snapshot.verdict is Verdict.GOING else None
+            gone = isinstance(error, Refused) and error.code in UNKNOWN_ID
+            return replica_id if self._in_training(known.status) and not gone else None
+        return replica_id if self._in_training(snapshot.status) else None
+
+    def _in_training(self, status: str) -> bool:
+        """Return whether a replica's word means that. An unknown one holds no video back."""
+        return status.casefold() in self._kinds[REPLICA].going
 
     async def _wait_for_replica(self, job: Job, replica_id: str) -> None:
         """Leave a video alone while its replica trains: its own time begins after that."""
@@ -330,12 +339,13 @@ class Engine:
         waiting = replace(
             job, state=State.RUNNING, late=False, waits_for=replica_id, started_at=now, read_at=now
         )
-        wait = until_next_read(waiting, self._timings, patience, now)
+        since = replace(waiting, started_at=job.created_at)
+        wait = until_next_read(since, self._timings, patience, now)
         await self._store.put_back(waiting, now, now + self._jittered(wait))
 
     async def _go_without(self, job: Job, error: OutsideError | Unreadable) -> None:
         """Go on without a read. An id that the service does not know may be too new for it."""
-        if isinstance(error, Refused) and error.code not in _OURS:
+        if isinstance(error, Refused) and error.code in UNKNOWN_ID:
             if job.late:
                 await self._end(
                     replace(job, state=State.FAILED, failure=Failure.FORGOTTEN, reason=error.reason)
@@ -382,7 +392,7 @@ class Engine:
         return self._jittered(asked_for or self._timings.back_off(job.failures))
 
 
-def _with(job: Job, snapshot: Snapshot, now: datetime) -> Job:
+def _with(job: Job, attempt: Attempt, snapshot: Snapshot) -> Job:
     """Return the job with what one of its create calls was found to have made."""
     if job.remote_id is None and not job.state.ended:
         return replace(
@@ -390,10 +400,10 @@ def _with(job: Job, snapshot: Snapshot, now: datetime) -> Job:
             state=State.RUNNING,
             remote_id=snapshot.remote_id,
             snapshot=snapshot,
-            started_at=now,
+            started_at=attempt.made_at,
             failures=0,
         )
-    return replace(job, strays=(*job.strays, snapshot.remote_id), failures=0, read_at=now)
+    return replace(job, strays=(*job.strays, snapshot.remote_id), failures=0)
 
 
 def _about(job: Job, error: Exception | None = None) -> dict[str, str]:

@@ -27,6 +27,10 @@ _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 # What RFC 3986 gives no place in a link, and a percent sign that encodes nothing.
 _UNENCODED: Final = re.compile(r"[^!#-;=?-Z\[\]_a-z~%]|%(?![0-9A-Fa-f]{2})")
 
+_QUERY: Final = re.compile(r"(https?://[^\s?#\"'<>]*)[?#][^\s\"'<>]*", re.IGNORECASE)
+# Seconds since 1970 that are some day since 2001; a smaller number means something else.
+_EPOCH: Final = 1_000_000_000
+
 # Last labels that mean nothing, or something else, outside one network: first those reserved by
 # RFC 6761, 6762, 7686, 8375 and 9476, then those that routers and offices use.
 _PRIVATE_NAMES: Final = {
@@ -113,6 +117,14 @@ def show_link(link: str) -> str:
     return place[: _SHOWN // 2 - 1] + "…" + place[-(_SHOWN // 2) :]
 
 
+def without_queries(text: str) -> str:
+    """Return a text of the service's with the links in it cut before their query.
+
+    It may quote links that it was given, and a signed query is as good as a key.
+    """
+    return _QUERY.sub(r"\1", text)
+
+
 def runs_out(link: str) -> datetime | None:
     """Return when a signed storage link stops working, as it says itself; None where it does not.
 
@@ -126,9 +138,11 @@ def runs_out(link: str) -> datetime | None:
                 signed = datetime.strptime(query[f"{prefix}date"], "%Y%m%dT%H%M%S%z")
                 return signed + timedelta(seconds=int(query[f"{prefix}expires"]))
         if "expires" in query and "signature" in query:
-            return datetime.fromtimestamp(int(query["expires"]), UTC)
+            seconds = int(query["expires"])
+            return datetime.fromtimestamp(seconds, UTC) if seconds >= _EPOCH else None
         if "se" in query and "sig" in query:
-            return datetime.fromisoformat(query["se"]).replace(tzinfo=UTC)
+            until = datetime.fromisoformat(query["se"])
+            return until.replace(tzinfo=UTC) if until.tzinfo is None else until.astimezone(UTC)
     except (KeyError, ValueError, OverflowError, OSError):
         pass
     return None

@@ -183,6 +183,7 @@ class Attempt:
     id: int
     job_id: str
     remote_id: str | None
+    made_at: datetime
     hint: str | None
     vouched: bool = False
 

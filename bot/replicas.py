@@ -41,6 +41,8 @@ class Replicas:
     ) -> list[KnownReplica]:
         """Return those with ``query`` in name or id: the channel's default, then the last used.
 
+        Those that cannot be used come last.
+
         What was deleted at the service is nobody's to choose any more.
         """
         # Folded here: databases do not agree on what the capitals of all alphabets are.
@@ -53,7 +55,7 @@ class Replicas:
             FROM replicas
             WHERE (lower(id) LIKE :pattern ESCAPE '\' OR sought LIKE :pattern ESCAPE '\')
                 AND lower(status) <> 'deleted'
-            ORDER BY chosen DESC, used_at DESC, id LIMIT :limit
+            ORDER BY chosen DESC, verdict = 'failed', used_at DESC, id LIMIT :limit
             """,  # noqa: S608 - constants
             {"pattern": f"%{literal}%", "channel": channel, "limit": limit},
         )
@@ -117,7 +119,8 @@ class Replicas:
         """Choose a known replica beforehand in the create form of a channel."""
         await db.execute(
             """
-            INSERT INTO channel_defaults (channel, replica_id) VALUES (:channel, :id)
+            INSERT INTO channel_defaults (channel, replica_id)
+            SELECT :channel, id FROM replicas WHERE id = :id
             ON CONFLICT (channel) DO UPDATE SET replica_id = excluded.replica_id
             """,
             {"channel": channel, "id": replica_id},

@@ -320,12 +320,12 @@ class Store:
         rows = await all_rows(
             db,
             """
-            SELECT id, job_id, remote_id, hint, vouched FROM attempts
+            SELECT * FROM attempts
             WHERE job_id = :job AND remote_id IS NULL AND hint IS NOT NULL ORDER BY id
             """,
             {"job": job.id},
         )
-        return [Attempt(**dict(row)) for row in rows]
+        return [_attempt(row) for row in rows]
 
     @transaction
     async def drop_hint(self, db: aiosqlite.Connection, attempt: Attempt) -> None:
@@ -820,6 +820,19 @@ def _job(row: sqlite3.Row) -> Job:
         waits_for=row["waits_for"],
         ended_at=moment_of(row["ended_at"]),
         erased=bool(row["erased"]),
+    )
+
+
+def _attempt(row: sqlite3.Row) -> Attempt:
+    made_at = moment_of(row["made_at"])
+    assert made_at is not None  # noqa: S101 - NOT NULL
+    return Attempt(
+        id=row["id"],
+        job_id=row["job_id"],
+        remote_id=row["remote_id"],
+        made_at=made_at,
+        hint=row["hint"],
+        vouched=bool(row["vouched"]),
     )
 
 

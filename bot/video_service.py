@@ -199,6 +199,8 @@ def _failure_of(error: Refused) -> Failure | None:
     return FAILURES.get(error.code)
 
 
+UNKNOWN_ID: Final = frozenset({"400", "404", "410"})
+"""The HTTP statuses of a read that say that there is nothing with its id: 400 was seen for that."""
 FAILURES: Final = {"401": Failure.KEY, "402": Failure.CREDIT}
 """The HTTP statuses that say that no create call will be taken, whatever it asks for."""
 

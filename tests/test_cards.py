@@ -320,9 +320,28 @@ def test_an_id_that_no_form_can_hold_offers_no_video(remote_id: str | None) -> N
 
 @pytest.mark.parametrize("failure", Failure)
 def test_only_what_the_service_says_of_the_footage_is_explained(failure: Failure) -> None:
-    job = replace(TRAINING, state=State.FAILED, failure=failure, reason="Cannot reach: access")
+    job = replace(
+        TRAINING, state=State.FAILED, failure=failure, reason="The file could not be reached"
+    )
     explained = "Usually that means" in reply(job, REPLICA_FACE).text
-    assert explained == (failure in {Failure.BROKEN, Failure.REFUSED})
+    assert explained == (failure is Failure.BROKEN)
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "Please try again in a few minutes",
+        "The video is longer than 10 minutes",
+        "The consent video is too short",
+        "Your plan does not give access to this",
+        "You have reached your replica limit",
+        "replica_name is too short",
+        "https://storage.example.com/face/a.mp4 has no audio track",
+    ],
+)
+def test_a_sentence_that_means_something_else_is_left_unexplained(reason: str) -> None:
+    job = replace(TRAINING, state=State.FAILED, failure=Failure.BROKEN, reason=reason)
+    assert "Usually that means" not in reply(job, REPLICA_FACE).text
 
 
 # Whatever people and the service wrote

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.links import BadLink, check_link, runs_out, show_link
+from bot.links import BadLink, check_link, runs_out, show_link, without_queries
 
 _CORPUS: dict[str, list[dict[str, str]]] = tomllib.loads(
     Path(__file__).with_name("links.toml").read_text(encoding="utf-8")
@@ -157,8 +157,16 @@ _NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
         ("Expires=99999999999999999999&Signature=ab", None),
         ("expires=soon&signature=ab", None),
         ("expires=1772452800", None),
+        ("expires=3600&signature=ab", None),
+        ("se=2026-03-02T17%3A00%3A00%2B05%3A00&sig=ab", _NOON),
         ("", None),
     ],
 )
 def test_a_signed_link_says_when_it_runs_out(query: str, moment: datetime | None) -> None:
     assert runs_out(f"https://storage.example.com/a.mp4?{query}") == moment
+
+
+def test_a_link_that_is_quoted_loses_what_may_be_a_key() -> None:
+    quoted = "Could not fetch https://s.example.com/a.mp4?X-Amz-Signature=SECRET: 403 (HTTP://B.example#x)"
+    told = without_queries(quoted)
+    assert told == "Could not fetch https://s.example.com/a.mp4 403 (HTTP://B.example"

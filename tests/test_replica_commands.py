@@ -88,7 +88,7 @@ async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: Wor
 
     told = await _says(world.ana, "list")
 
-    mine, _, all_of_them = told.text.partition("everybody here can use")
+    mine, _, all_of_them = told.text.partition("everybody here can pick")
     states = [line.split(" · ")[:2] for line in mine.splitlines() if line.startswith("•")]
     assert states == [["• Ready", "Second"], ["• Failed", "First &lt;b&gt;"]]
     lines = [line for line in all_of_them.splitlines() if line.startswith("•")]

@@ -69,8 +69,8 @@ async def test_without_a_name_it_gets_one_that_the_form_shows(world: World) -> N
     await world.settles()
 
     [created] = _created(world)
-    assert created == {"train_video_url": FOOTAGE, "replica_name": "Replica 2026-03-02 09:00"}
-    assert f"Left empty, it is called “{created['replica_name']}”." in str(form.view.body)
+    assert created == {"train_video_url": FOOTAGE, "replica_name": "Replica 2026-03-02 09:00:00"}
+    assert f"Left empty, it is “{created['replica_name']}”." in str(form.view.body)
     [card] = world.posts()
     assert created["replica_name"] in card.text
 

@@ -671,3 +671,53 @@ async def test_a_video_does_not_wait_for_ever_for_a_training_that_never_ends(
 
     [reply] = world.replies(video)
     assert "never came to an end" in reply.text
+
+
+# ── Odd answers ───────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_signed_link_that_the_service_quotes_is_shown_to_nobody(world: World) -> None:
+    quoted = "Could not fetch https://s.example.com/a.mp4?X-Amz-Signature=SECRET now"
+    world.service.next_replica(Fate(end="error", reason=quoted))
+    card = await world.trains(world.ana)
+    await world.passes(hours=5)
+    await world.ben.command("/replica", f"add {world.trained_last()}")
+    await world.settles()
+
+    [reply] = world.replies(card)
+    assert "https://s.example.com/a.mp4 now" in reply.text
+    posted = [message.text + str(message.blocks) for message in world.posts()]
+    assert not any("SECRET" in text for text in [*posted, *world.whispers(world.ben)])
+
+
+@pytest.mark.parametrize("status", [401, 403, 409])
+async def test_a_refusal_that_says_nothing_of_a_replica_forgets_none(
+    world: World, status: int
+) -> None:
+    await world.ana.command("/replica", f"default {REPLICA}")
+    await world.settles()
+    world.service.faults.next("read_replica", Answer(status, {"message": "Not now"}))
+    await world.ana.command("/replica", f"add {REPLICA}")
+    await world.settles()
+
+    told = world.whispers(world.ana)[-1]
+    assert "could not be checked" in told
+    assert "does not know" not in told
+    form = await world.opens_form(world.ana)
+    assert form.values["replica_id"] == REPLICA
+
+
+async def test_a_replica_with_an_unknown_status_holds_no_video_back(world: World) -> None:
+    world.service.add_replica("r-odd", "Odd", status="active")
+    world.service.next_video(Fate(end="never", words=["queued"]))
+    card = await world.asks(world.ana, {"replica_id": "r-odd"})
+    await world.passes(hours=4)
+    assert "Overdue" in world.now(card).text
+
+
+async def test_how_long_such_jobs_take_counts_from_the_create_call(world: World) -> None:
+    world.service.faults.next("create_video", Reset(done=True))
+    await world.asks(world.ana)
+    await world.passes(minutes=5)
+    card = await world.asks(world.ana)
+    assert "such videos take about 2 minutes" in world.now(card).text

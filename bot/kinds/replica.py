@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from bot.kinds import Invalid, Unreadable
 from bot.kinds.wire import Answer, Id, Text
-from bot.links import BadLink, check_link
+from bot.links import BadLink, check_link, without_queries
 from bot.model import Snapshot, Verdict
 
 _TRAINED: Final = frozenset({"completed", "ready"})
@@ -104,7 +104,7 @@ class Replica:
             verdict = Verdict.SUCCEEDED
         elif word in _BROKEN:
             verdict = Verdict.FAILED
-            reason = replica.error_message
+            reason = without_queries(replica.error_message)
         return Snapshot(remote_id, replica.status, verdict, reason, replica.facts(*_FACTS))
 
     def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:

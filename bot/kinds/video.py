@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from bot.kinds import Invalid, Unreadable
 from bot.kinds.wire import Answer, Id, Text, text_of
-from bot.links import BadLink, check_link
+from bot.links import BadLink, check_link, without_queries
 from bot.model import Snapshot, Verdict
 
 _READY: Final = frozenset({"ready", "completed", "done", "succeeded", "success", "finished"})
@@ -136,8 +136,11 @@ class Video:
             verdict = Verdict.SUCCEEDED
         elif word in _BROKEN:
             verdict = Verdict.FAILED
-            reason = video.status_details
-        return Snapshot(remote_id, video.status, verdict, reason, video.facts(*_FACTS))
+            reason = without_queries(video.status_details)
+        facts = dict(video.facts(*_FACTS))
+        if "status_details" in facts:
+            facts["status_details"] = without_queries(facts["status_details"])
+        return Snapshot(remote_id, video.status, verdict, reason, facts)
 
     def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:
         """Return whether the script is the same; where the service does not say it, the name."""

@@ -45,6 +45,7 @@ from bot.slack.cards import CHECK_AGAIN, CREATE_AGAIN, GIVE_UP, HAVE_ID, Face
 from bot.slack.desk import Desk
 from bot.slack.payloads import Click, Command, Submission
 from bot.slack.routes import Answer, Routes
+from bot.video_service import UNKNOWN_ID
 
 _LISTED: Final = 15
 _LONGEST_ID: Final = 150
@@ -145,7 +146,11 @@ async def _asked(desk: Desk, command: Command, kind: Kind, job: Job | None, want
     try:
         answer = await desk.service.read(kind.path, remote_id)
         snapshot = kind.read(answer, remote_id)
+    except Unreadable:
+        return _unasked(face, job, command, wanted, "Its answer could not be read.")
     except Refused as error:
+        if error.code not in UNKNOWN_ID:
+            return _unasked(face, job, command, wanted, error.reason)
         if job is not None:
             return _status(face, job, None, command.user, error.reason)
         reason = escaped(error.reason, 500)
@@ -154,17 +159,24 @@ async def _asked(desk: Desk, command: Command, kind: Kind, job: Job | None, want
             f"It says: “{reason}” `{command.command} list` shows yours.",
             (),
         )
-    except (OutsideError, Unreadable) as error:
-        if job is not None:
-            return _status(face, job, None, command.user, str(error))
-        return Message(
-            f"{escape(wanted)} is none of mine, and the video service could not be asked: "
-            f"{escape(str(error))} Please try again in a moment.",
-            (),
-        )
+    except OutsideError as error:
+        return _unasked(face, job, command, wanted, error.reason)
+    if kind.name == "replica" and (job is not None or await desk.store.replicas.get(remote_id)):
+        await desk.store.replicas.learn(snapshot, desk.clock.now())
     if job is not None:
         await desk.store.wake(job, desk.clock.now())
     return _status(face, job, snapshot, command.user)
+
+
+def _unasked(face: Face, job: Job | None, command: Command, wanted: str, why: str) -> Message:
+    """Return what can be said although the service could not be asked."""
+    if job is not None:
+        return _status(face, job, None, command.user, why)
+    return Message(
+        f"{escape(wanted)} is none of mine, and the video service could not be asked: "
+        f"{escaped(why, 500)} Please try again in a moment.",
+        (),
+    )
 
 
 def _status(

@@ -10,7 +10,7 @@ from bot.model import Verdict
 from bot.replicas import KnownReplica
 from bot.slack.blocks import cut, one_line
 from bot.slack.desk import Desk
-from bot.video_service import FAILURES
+from bot.video_service import UNKNOWN_ID
 
 _REPLICA: Final = "replica"
 _NAME: Final = 36
@@ -46,13 +46,13 @@ async def look_up(desk: Desk, replica_id: str, within: timedelta) -> KnownReplic
             answer = await desk.service.read(kind.path, replica_id)
         snapshot = kind.read(answer, replica_id)
     except Refused as error:
-        if error.code not in FAILURES:
+        if error.code in UNKNOWN_ID:
             await desk.store.replicas.forget(replica_id)
         raise
     except TimeoutError as error:
         raise Unavailable("The video service did not answer in time.") from error
     except Unreadable as error:
-        raise Unavailable(str(error)) from error
+        raise Unavailable("The video service's answer could not be read.") from error
     await desk.store.replicas.learn(snapshot, desk.clock.now())
     found = await desk.store.replicas.get(replica_id)
     return found or KnownReplica(replica_id)
@@ -70,7 +70,7 @@ async def why_not(desk: Desk, replica_id: str) -> str | None:
         try:
             known = await look_up(desk, replica_id, desk.timings.form_check)
         except Refused as error:
-            if error.code in FAILURES:
+            if error.code not in UNKNOWN_ID:
                 return None
             return f"The video service does not know this replica. It says: {_said(error.reason)}"
         except Unavailable:

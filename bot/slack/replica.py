@@ -1,5 +1,6 @@
 """Replicas in Slack: the command, the training form, and how a training shows itself."""
 
+import re
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,6 +17,7 @@ from slack_sdk.models.blocks import (
 )
 from slack_sdk.models.views import View as ViewModel
 
+from bot.database import StoreError
 from bot.errors import OutsideError, Refused
 from bot.kinds import Invalid
 from bot.kinds.replica import MAX_NAME, Replica, parse, progress
@@ -52,6 +54,7 @@ from bot.slack.jobs import listing, pressed, status, tell
 from bot.slack.payloads import Click, Command, Submission
 from bot.slack.picker import called, look_up, unexplained
 from bot.slack.routes import Answer, Routes
+from bot.video_service import UNKNOWN_ID
 
 COMMAND: Final = "/replica"
 _FORM: Final = "replica_form"
@@ -81,24 +84,42 @@ _CONSENT: Final = (
 )
 _CONFIRMED: Final = "The person shown has agreed to be trained as a replica."
 
-# What the service's sentences usually mean, by words that were seen in them; the first that fits.
-_ADVICE: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
-    (
-        ("reach", "access", "download", "fetch"),
-        "the link has to open for anybody, without signing in, for 24 hours or so.",
-    ),
-    (("large", "size", "750"), "the file has more than 750 MB."),
-    (("codec", "h.264", "h264", "mp4"), "the file is no mp4 with H.264 in it."),
-    (("fps", "frame rate", "frames per"), "the footage has fewer than 25 frames a second."),
-    (("short", "minute", "duration"), "the footage is shorter than a minute."),
-    (
-        ("consent",),
-        "the consent statement was not heard, neither first of all nor in a video of its own.",
-    ),
-    (("people", "persons", "more than one"), "somebody else is in the picture too."),
-    (("face",), "the face was turned away, covered or out of the picture for a while."),
-    (("light", "dark"), "the light was too low or uneven."),
-    (("noise", "audio", "sound"), "there was something else to be heard than the voice."),
+# What the service's sentences usually mean; the first that fits, and nothing in doubt.
+_ADVICE: Final = tuple(
+    (re.compile(pattern), told)
+    for pattern, told in (
+        (
+            r"consent.* (not|missing|without)|(no|missing|without) .*consent",
+            "the consent statement was not heard, neither first of all nor in a video of its own.",
+        ),
+        (
+            r"(not|unable to|fail\w* to) (be )?(reach|access|download|fetch)|not (public|access)",
+            "the link has to open for anybody, without signing in, for 24 hours or so.",
+        ),
+        (
+            r"(video|footage|file) .*(too (large|big)|larger than|exceeds)",
+            "the file has more than 750 MB.",
+        ),
+        (r"codec|h\.?264", "the file is no mp4 with H.264 in it."),
+        (
+            r"\bfps\b|frame ?rate|frames (per|a) second",
+            "the footage has fewer than 25 frames a second.",
+        ),
+        (
+            r"training (video|footage) .*(too short|shorter than)",
+            "the footage is shorter than a minute.",
+        ),
+        (
+            r"(two|several|multiple|more than one) (people|persons?|faces)",
+            "somebody else is in the picture too.",
+        ),
+        (
+            r"face .*(hidden|covered|not visible|obscured|out of)",
+            "the face was turned away, covered or out of the picture for a while.",
+        ),
+        (r"too dark|unevenly lit|(bad|poor|low) light", "the light was too low or uneven."),
+        (r"nois[ey]", "there was something else to be heard than the voice."),
+    )
 )
 
 
@@ -155,10 +176,10 @@ class ReplicaFace:
 
     def advice(self, job: Job) -> str:
         """Return what the service's sentence about a failed training usually means."""
-        if job.failure not in {Failure.BROKEN, Failure.REFUSED, None}:
+        if job.failure is not Failure.BROKEN:
             return ""  # the reason is not about the footage
         said = job.reason.casefold()
-        told = next((told for seen, told in _ADVICE if any(word in said for word in seen)), "")
+        told = next((told for pattern, told in _ADVICE if pattern.search(said)), "")
         return f"Usually that means: {told}" if told else ""
 
     def next_steps(self, job: Job) -> Sequence[ButtonElement]:
@@ -174,9 +195,9 @@ class ReplicaFace:
 
 async def _on_command(desk: Desk, command: Command) -> Answer:
     match command.words.split():
-        case ["help"]:
+        case [word] if word.casefold() == "help":
             return {"text": _HELP}
-        case ["list"]:
+        case [word] if word.casefold() == "list":
             return await _list(desk, command)
         case ["status", wanted]:
             return await status(desk, command, _KIND, wanted)
@@ -198,7 +219,7 @@ async def _list(desk: Desk, command: Command) -> Answer:
     known = await desk.store.replicas.find("", command.channel, _LISTED)
     if not known:
         return answer
-    heading = "Replicas that everybody here can use, the last used first:"
+    heading = "Replicas that everybody here can pick, the last used first:"
     lines = [called(each) + (" · chosen in this channel" if each.default else "") for each in known]
     items = [paragraph(words(line)) for line in lines]
     blocks = answer.get("blocks") or [SectionBlock(text=mrkdwn(answer["text"])).to_dict()]
@@ -214,7 +235,11 @@ def _later(desk: Desk, command: Command, work: Coroutine[Any, Any, str]) -> Answ
     """Answer in the background: the service is asked, and Slack does not wait for that."""
 
     async def answer() -> None:
-        desk.whisper(command.response_url, await work)
+        try:
+            told = await work
+        except StoreError:
+            told = "That could not be saved. Please try again in a moment."
+        desk.whisper(command.response_url, told)
 
     desk.background.spawn(answer())
     return None
@@ -242,6 +267,10 @@ async def _find(desk: Desk, replica_id: str) -> KnownReplica | str:
     try:
         found = await look_up(desk, replica_id, desk.timings.call)
     except Refused as error:
+        if error.code not in UNKNOWN_ID:
+            return (
+                f"It could not be checked. The video service says: “{escaped(error.reason, 300)}”"
+            )
         return (
             f"The video service does not know {escape(replica_id)}. "
             f"It says: “{escaped(error.reason, 300)}”"
@@ -330,7 +359,7 @@ def _warning(soon: Mapping[str, str]) -> str:
 
 
 def _name_for(now: datetime) -> str:
-    return f"Replica {now:%Y-%m-%d %H:%M}"
+    return f"Replica {now:%Y-%m-%d %H:%M:%S}"
 
 
 def _form(fields: Mapping[str, str], place: Place, note: str = "") -> ViewModel:
@@ -354,7 +383,7 @@ def _form(fields: Mapping[str, str], place: Place, note: str = "") -> ViewModel:
         text_field(
             "replica_name",
             "Name",
-            f"Left empty, it is called “{place['name']}”.",
+            f"Everybody here sees it. Left empty, it is “{place['name']}”.",
             fields.get("replica_name"),
             MAX_NAME,
             placeholder="What everybody will know it by",

@@ -1,5 +1,6 @@
 """Videos in Slack: the command, the form, and how a video job shows itself."""
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -20,7 +21,7 @@ from bot.errors import OutsideError
 from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, MAX_SCRIPT, Video, is_replica_id, parse
 from bot.links import show_link
-from bot.model import Job, State
+from bot.model import Job, State, Verdict
 from bot.replicas import KnownReplica
 from bot.slack.blocks import link, one_line, plain, spoken
 from bot.slack.cards import MAKE_VIDEO, RETRY
@@ -195,7 +196,7 @@ async def _on_background(desk: Desk, click: Click) -> Answer:
     fields, place = view.typed(), place_of(view)
     # Slack forgets what stands in a field that goes: it is back when the field is.
     links = {**place.get("links", {}), **{at: fields[at] for at in BACKGROUNDS if at in fields}}
-    place["links"] = {at: link for at, link in links.items() if len(link) <= _KEPT_LINK}
+    place["links"] = {at: url for at, url in links.items() if len(json.dumps(url)) <= _KEPT_LINK}
     changed = await _form(desk, {**place["links"], **fields}, place, note=note_of(view))
     try:
         async with translated(desk.timings.open_view):
@@ -292,7 +293,7 @@ async def _replica_field(desk: Desk, chosen: str | None, channel: str) -> InputB
     option = None
     if chosen:
         option = _option(await desk.store.replicas.get(chosen) or KnownReplica(chosen))
-    elif known and known[0].default:
+    elif known and known[0].default and known[0].verdict is not Verdict.FAILED:
         option = _option(known[0])
     return InputBlock(
         block_id="replica_id",
