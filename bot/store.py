@@ -4,13 +4,12 @@ import asyncio
 import contextlib
 import json
 import secrets
-import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 import aiosqlite
 
@@ -20,21 +19,33 @@ from bot.model import (
     Delivery,
     Failure,
     Job,
-    Posting,
     Request,
-    Role,
-    Snapshot,
     State,
     Timings,
-    Verdict,
 )
 from bot.replicas import Replicas
+from bot.rows import (
+    attempt_of,
+    bare,
+    delivery_of,
+    job_of,
+    ms_or_none,
+    packed,
+    span_of,
+    values_of,
+)
 
 # Without letters and digits that look alike, so that an id can be read out and typed.
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH: Final = 10
 # "How long do such jobs take" looks at so many of the last ones.
 _RECENT: Final = 20
+# The states in which the service is read.
+_READ: Final = frozenset({State.RUNNING, State.OVERDUE})
+# A reply goes into its card's thread: not before it is known where that is.
+_MAY_GO: Final = """(d.role = 'card' OR EXISTS (
+    SELECT 1 FROM deliveries c
+    WHERE c.job_id = d.job_id AND c.role = 'card' AND c.posting IN ('posted', 'lost')))"""
 # So many ended jobs are erased in one go: others wait for it.
 _ERASE: Final = 200
 
@@ -118,7 +129,7 @@ class Store:
             found = await all_rows(
                 db, "SELECT * FROM jobs WHERE request_key = :request_key", values
             )
-            return Submitted(_job(found[0]), new=False)
+            return Submitted(job_of(found[0]), new=False)
         await db.execute(
             """
             INSERT INTO deliveries (job_id, role, posting, channel, thread_ts, due_at)
@@ -126,13 +137,13 @@ class Store:
             """,
             values,
         )
-        return Submitted(_job(new), new=True)
+        return Submitted(job_of(new), new=True)
 
     @transaction
     async def job(self, db: aiosqlite.Connection, job_id: str) -> Job | None:
         """Return the job with this id of ours."""
         row = await first_row(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
-        return _job(row) if row else None
+        return job_of(row) if row else None
 
     @transaction
     async def job_of_remote(
@@ -147,7 +158,7 @@ class Store:
             """,
             {"kind": kind, "remote_id": remote_id},
         )
-        return _job(row) if row else None
+        return job_of(row) if row else None
 
     @transaction
     async def jobs_of(
@@ -162,7 +173,7 @@ class Store:
             """,
             {"user": user, "kind": kind, "limit": limit},
         )
-        return [_job(row) for row in rows]
+        return [job_of(row) for row in rows]
 
     # ── Jobs ──────────────────────────────────────────────────────────────────────────────────
 
@@ -182,7 +193,7 @@ class Store:
             """,
             self._lease(now, limit),
         )
-        return [_job(row) for row in rows]
+        return [job_of(row) for row in rows]
 
     @transaction
     async def next_job_due(self, db: aiosqlite.Connection) -> datetime | None:
@@ -302,7 +313,7 @@ class Store:
         row = await first_row(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
         if row is None:
             return False
-        ended = replace(_job(row), state=State.FAILED, failure=Failure.GIVEN_UP)
+        ended = replace(job_of(row), state=State.FAILED, failure=Failure.GIVEN_UP)
         return await self._end(db, ended, now, "state = 'unconfirmed'")
 
     @transaction
@@ -325,7 +336,7 @@ class Store:
             """,
             {"job": job.id},
         )
-        return [_attempt(row) for row in rows]
+        return [attempt_of(row) for row in rows]
 
     @transaction
     async def drop_hint(self, db: aiosqlite.Connection, attempt: Attempt) -> None:
@@ -461,7 +472,7 @@ class Store:
             """,
             {"before": ms_of(before), "limit": _ERASE},
         )
-        for job in map(_job, rows):
+        for job in map(job_of, rows):
             keep = kept.get(job.kind, frozenset())
             params = {name: value for name, value in job.params.items() if name in keep}
             await db.execute(
@@ -472,7 +483,7 @@ class Store:
                 {
                     "id": job.id,
                     "params": json.dumps(params),
-                    "snapshot": job.snapshot and _packed(_without_links(job.snapshot)),
+                    "snapshot": job.snapshot and packed(bare(job.snapshot)),
                 },
             )
         return len(rows)
@@ -512,10 +523,10 @@ class Store:
             """,
             ids,
         )
-        job_of = {row["id"]: _job(row) for row in jobs}
-        card_of = {row["job_id"]: _delivery(row) for row in cards}
+        its_job = {row["id"]: job_of(row) for row in jobs}
+        its_card = {row["job_id"]: delivery_of(row) for row in cards}
         return [
-            Outgoing(_delivery(row), job_of[row["job_id"]], card_of[row["job_id"]])
+            Outgoing(delivery_of(row), its_job[row["job_id"]], its_card[row["job_id"]])
             for row in claimed
         ]
 
@@ -525,13 +536,13 @@ class Store:
         [row] = await all_rows(
             db, "SELECT * FROM deliveries WHERE job_id = :job AND role = 'card'", {"job": job.id}
         )
-        return _delivery(row)
+        return delivery_of(row)
 
     @transaction
     async def job_of_request(self, db: aiosqlite.Connection, key: str) -> Job | None:
         """Return the job that a request made, if it came before."""
         row = await first_row(db, "SELECT * FROM jobs WHERE request_key = :key", {"key": key})
-        return _job(row) if row else None
+        return job_of(row) if row else None
 
     @transaction
     async def next_delivery_due(self, db: aiosqlite.Connection) -> datetime | None:
@@ -591,7 +602,7 @@ class Store:
                 "failures": delivery.failures,
                 "direct": int(delivery.direct),
                 "plain": int(delivery.plain),
-                "due_at": _ms_or_none(due_at),
+                "due_at": ms_or_none(due_at),
                 "now": ms_of(now),
             },
         )
@@ -621,7 +632,7 @@ class Store:
                             claim = claim + 1, claimed = 0
             WHERE id = :id AND {condition} RETURNING id
             """,  # noqa: S608 - one of three constants
-            {**_values(job), "now": ms_of(now)},
+            {**values_of(job), "now": ms_of(now)},
         )
         if ended is None:
             return False
@@ -654,10 +665,10 @@ class Store:
                 due_at = :due_at, claimed = 0
             WHERE id = :id
             """,
-            {**_values(job), "due_at": _ms_or_none(due_at)},
+            {**values_of(job), "due_at": ms_or_none(due_at)},
         )
         self.jobs_due.set()
-        if _job(before).visible != job.visible:
+        if job_of(before).visible != job.visible:
             await self._edit_card(db, job.id, now)
         return True
 
@@ -685,7 +696,7 @@ class Store:
                 "job": job_id,
                 "now": ms_of(now),
                 "earlier": ms_of(now - self._timings.callback_spacing),
-                "spacing": _span(self._timings.callback_spacing),
+                "spacing": span_of(self._timings.callback_spacing),
             },
         )
         self.jobs_due.set()
@@ -695,14 +706,6 @@ class Store:
         # This process owns the file: whoever claimed these rows is gone.
         await db.execute("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
         await db.execute("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
-
-
-# The states in which the service is read.
-_READ: Final = frozenset({State.RUNNING, State.OVERDUE})
-# A reply goes into its card's thread: not before it is known where that is.
-_MAY_GO: Final = """(d.role = 'card' OR EXISTS (
-    SELECT 1 FROM deliveries c
-    WHERE c.job_id = d.job_id AND c.role = 'card' AND c.posting IN ('posted', 'lost')))"""
 
 
 async def _usual(db: aiosqlite.Connection, kind: str) -> int | None:
@@ -734,123 +737,4 @@ async def _bind(db: aiosqlite.Connection, attempt: int, remote_id: str) -> None:
         WHERE id = :id
         """,
         {"id": attempt, "remote_id": remote_id},
-    )
-
-
-# ── Between rows and values ───────────────────────────────────────────────────────────────────
-
-
-def _ms_or_none(moment: datetime | None) -> int | None:
-    return None if moment is None else ms_of(moment)
-
-
-def _span(duration: timedelta) -> int:
-    return round(duration.total_seconds() * 1000)
-
-
-def _packed(snapshot: Snapshot) -> str:
-    return json.dumps(
-        {
-            "remote_id": snapshot.remote_id,
-            "status": snapshot.status,
-            "verdict": snapshot.verdict.value,
-            "reason": snapshot.reason,
-            "facts": dict(snapshot.facts),
-        }
-    )
-
-
-def _unpacked(text: str) -> Snapshot:
-    values = json.loads(text)
-    return Snapshot(**{**values, "verdict": Verdict(values["verdict"])})
-
-
-def _without_links(snapshot: Snapshot) -> Snapshot:
-    return Snapshot(snapshot.remote_id, snapshot.status, snapshot.verdict)
-
-
-def _values(job: Job) -> dict[str, Any]:
-    return {
-        "id": job.id,
-        "claim": job.claim,
-        "state": job.state.value,
-        "failures": job.failures,
-        "remote_id": job.remote_id,
-        "snapshot": job.snapshot and _packed(job.snapshot),
-        "failure": job.failure,
-        "reason": job.reason,
-        "late": int(job.late),
-        "started_at": _ms_or_none(job.started_at),
-        "read_at": _ms_or_none(job.read_at),
-        "asked_at": _ms_or_none(job.asked_at),
-        "asked": job.asked,
-        "strays": json.dumps(job.strays),
-        "waits_for": job.waits_for,
-    }
-
-
-def _job(row: sqlite3.Row) -> Job:
-    created_at = moment_of(row["created_at"])
-    assert created_at is not None  # noqa: S101 - NOT NULL
-    return Job(
-        id=row["id"],
-        kind=row["kind"],
-        params=json.loads(row["params"]),
-        user=row["user_id"],
-        channel=row["channel"],
-        thread_ts=row["thread_ts"],
-        created_at=created_at,
-        state=State(row["state"]),
-        due_at=moment_of(row["due_at"]),
-        claim=row["claim"],
-        attempts=row["attempts"],
-        failures=row["failures"],
-        remote_id=row["remote_id"],
-        snapshot=row["snapshot"] and _unpacked(row["snapshot"]),
-        failure=Failure(row["failure"]) if row["failure"] else None,
-        reason=row["reason"],
-        late=bool(row["late"]),
-        usual=None if row["usual"] is None else timedelta(milliseconds=row["usual"]),
-        started_at=moment_of(row["started_at"]),
-        read_at=moment_of(row["read_at"]),
-        woken_at=moment_of(row["woken_at"]),
-        asked_at=moment_of(row["asked_at"]),
-        asked=row["asked"],
-        strays=tuple(json.loads(row["strays"])),
-        waits_for=row["waits_for"],
-        ended_at=moment_of(row["ended_at"]),
-        erased=bool(row["erased"]),
-    )
-
-
-def _attempt(row: sqlite3.Row) -> Attempt:
-    made_at = moment_of(row["made_at"])
-    assert made_at is not None  # noqa: S101 - NOT NULL
-    return Attempt(
-        id=row["id"],
-        job_id=row["job_id"],
-        remote_id=row["remote_id"],
-        made_at=made_at,
-        hint=row["hint"],
-        vouched=bool(row["vouched"]),
-    )
-
-
-def _delivery(row: sqlite3.Row) -> Delivery:
-    return Delivery(
-        id=row["id"],
-        job_id=row["job_id"],
-        role=Role(row["role"]),
-        posting=Posting(row["posting"]),
-        channel=row["channel"],
-        thread_ts=row["thread_ts"],
-        ts=row["ts"],
-        wanted=row["wanted"],
-        shown=row["shown"],
-        due_at=moment_of(row["due_at"]),
-        claim=row["claim"],
-        failures=row["failures"],
-        direct=bool(row["direct"]),
-        plain=bool(row["plain"]),
-        sent_at=moment_of(row["sent_at"]),
     )
