@@ -557,14 +557,21 @@ class Store:
     async def mark_sending(
         self, db: aiosqlite.Connection, delivery: Delivery, now: datetime
     ) -> bool:
-        """Write down that a message may be in Slack from now on; return whether to send it."""
+        """Write down where a message may be from now on; return whether to send it."""
         row = await first_row(
             db,
             """
-            UPDATE deliveries SET posting = 'sending', sent_at = :now
+            UPDATE deliveries SET posting = 'sending', sent_at = :now,
+                                  channel = :channel, thread_ts = :thread_ts
             WHERE id = :id AND claim = :claim AND posting <> 'posted' RETURNING id
             """,
-            {"id": delivery.id, "claim": delivery.claim, "now": ms_of(now)},
+            {
+                "id": delivery.id,
+                "claim": delivery.claim,
+                "now": ms_of(now),
+                "channel": delivery.channel,
+                "thread_ts": delivery.thread_ts,
+            },
         )
         return row is not None
 

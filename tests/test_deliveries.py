@@ -294,6 +294,46 @@ async def test_a_channel_that_is_archived_meanwhile_loses_nothing(world: World) 
     assert len(world.slack.calls) == calls, "it has come to rest"
 
 
+@pytest.mark.parametrize("fault", LOST + NOT_DONE)
+async def test_a_direct_message_whose_posting_got_no_answer_is_there_once(
+    world: World, fault: Fault
+) -> None:
+    await _submits(world)
+    world.slack.faults.next("chat.postMessage", _refusal("is_archived"), fault)
+
+    await world.passes(minutes=5)
+
+    [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
+    assert "is ready" in reply.text
+    assert len(world.posts()) == 2
+
+
+@pytest.mark.parametrize("fault", [_refusal("missing_scope"), *LOST, *NOT_DONE])
+async def test_a_direct_message_arrives_even_if_its_conversation_cannot_be_opened_first(
+    world: World, fault: Fault
+) -> None:
+    await _submits(world)
+    world.slack.faults.next("chat.postMessage", _refusal("is_archived"))
+    world.slack.faults.next("conversations.open", fault)
+
+    await world.passes(minutes=5)
+
+    [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
+    assert "is ready" in reply.text
+
+
+async def test_a_direct_message_that_is_refused_at_first_is_tried_again(world: World) -> None:
+    await _submits(world)
+    refusals = [_refusal("is_archived"), *[_refusal("channel_not_found")] * 3]
+    world.slack.faults.next("chat.postMessage", *refusals)
+
+    await world.passes(minutes=5)
+
+    [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
+    assert "is ready" in reply.text
+    assert len(world.posts()) == 2
+
+
 async def test_a_message_that_goes_nowhere_is_given_up_and_the_job_still_ends(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -43,6 +43,7 @@ SCOPES: dict[str, set[str]] = {
     "chat_postMessage": {"chat:write"},
     "chat_update": {"chat:write"},
     "conversations_history": HISTORY,
+    "conversations_open": {"im:write"},
     "conversations_replies": HISTORY,
     "views_open": set(),
     "views_update": set(),

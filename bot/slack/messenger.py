@@ -28,7 +28,7 @@ _EVENT: Final = "job_message"
 _SKEW: Final = timedelta(minutes=5)
 _PAGE: Final = 200
 _PAGES: Final = 5
-# A code that we have never heard of is tried so often before the message goes elsewhere.
+# So often a message goes that a person does not take, or that is refused for no reason we know.
 _PATIENCE: Final = 6
 # What Slack says where this app may post, and not look.
 _BLIND: Final = frozenset({"missing_scope", "no_permission", "not_allowed_token_type"})
@@ -113,7 +113,9 @@ class Messenger:
         if (until := self._hold(method, delivery)) is not None:
             await self._store.settle(delivery, now, until)
             return
-        if not await self._store.mark_sending(delivery, now):
+        if delivery.channel == outgoing.job.user:
+            delivery = replace(delivery, channel=await self._conversation(delivery))
+        if not await self._store.mark_sending(delivery, self._clock.now()):
             return
         message = self._message(outgoing.job, delivery)
         try:
@@ -150,6 +152,19 @@ class Messenger:
             )
             await self._store.settle(posted, self._clock.now(), None)
 
+    async def _conversation(self, delivery: Delivery) -> str:
+        """Return where direct messages to a person stand, so that one can be looked for there.
+
+        Where the app may not open it, or Slack does not answer, the person's id serves to post.
+        """
+        try:
+            async with translated(self._timings.call):
+                answer = await self._client.conversations_open(users=delivery.channel)
+                return str(answer["channel"]["id"])
+        except (OutsideError, KeyError, TypeError) as error:
+            _LOG.info("a conversation could not be opened", extra=_about(delivery, error))
+            return delivery.channel
+
     async def _doubt(self, delivery: Delivery) -> None:
         now = self._clock.now()
         doubtful = replace(delivery, posting=Posting.UNCERTAIN)
@@ -157,8 +172,7 @@ class Messenger:
 
     async def _look(self, outgoing: Outgoing) -> None:
         """Look for a message whose post got no answer; post it again if it is not there."""
-        # Placed again: a process that died did not store where it sent a reply.
-        delivery = _placed(outgoing)
+        delivery = outgoing.delivery
         try:
             ts = await self._find(delivery)
         except Refused as error:
@@ -262,6 +276,10 @@ class Messenger:
             _LOG.info("a channel takes no message", extra=_about(owed, error))
             direct = replace(owed, direct=True, channel=job.user, thread_ts=None, failures=0)
             await self._store.settle(direct, now, now)
+        elif owed.failures < _PATIENCE:
+            _LOG.warning("a person takes no message", extra=_about(owed, error))
+            again = replace(owed, channel=job.user, thread_ts=None)
+            await self._store.settle(again, now, now + self._timings.back_off(owed.failures))
         else:
             _LOG.error("a message could be posted nowhere", extra=_about(owed, error))
             await self._store.settle(replace(owed, posting=Posting.LOST), now, None)
