@@ -1,0 +1,204 @@
+"""What goes wrong in a run, and when: drawn from a seed before anything starts."""
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from bot.sandbox.faults import (
+    Answer,
+    Drip,
+    Fault,
+    Faults,
+    Hang,
+    LateCommit,
+    Reset,
+    Truncated,
+)
+from bot.sandbox.video_service import CallbackPlan, Ending, Fate
+
+_HTML: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
+_HUGE: Final = '{"x": "' + "x" * 3_000_000 + '"}'
+_LATE: Final = timedelta(milliseconds=150)
+_SOON: Final = {"Retry-After": "1"}
+
+_LOST: Final = (
+    Reset(),
+    Reset(done=True),
+    LateCommit(_LATE),
+    Hang(),
+    Hang(done=True),
+    Drip(),
+    Drip(done=True),
+    Truncated(),
+    Truncated(done=True),
+)
+_ODD: Final = (
+    Answer(429, {"error": "slow down"}),
+    Answer(429, {"error": "slow down"}, headers=_SOON),
+    Answer(500, {"error": "oops"}),
+    Answer(500, {"error": "oops"}, done=True),
+    Answer(503, _HTML),
+    Answer(503, _HTML, done=True),
+    Answer(200, _HTML),
+    Answer(200, _HTML, done=True),
+    Answer(200, None, done=True),
+    Answer(200, [], done=True),
+    Answer(200, _HUGE, done=True),
+    Answer(307, "", headers={"Location": "/v2/videos"}),
+    Answer(302, "", headers={"Location": "/v2/videos"}, done=True),
+)
+_WRONG: Final = (
+    Answer(200, {"video_id": 5, "replica_id": [], "status": None}, done=True),
+    Answer(400, {"error": "Invalid script"}),
+    Answer(401, {"message": "Invalid API key"}),
+    Answer(402, {"error": "The account is out of credit"}),
+)
+
+
+def _no(code: str, *, done: bool = False) -> Answer:
+    return Answer(200, {"ok": False, "error": code}, done=done)
+
+
+_POST: Final = (
+    *_LOST,
+    *_ODD,
+    _no("internal_error"),
+    _no("internal_error", done=True),
+    _no("fatal_error", done=True),
+    _no("message_limit_exceeded"),
+    _no("channel_not_found"),
+    _no("is_archived"),
+    _no("restricted_action"),
+    _no("invalid_blocks"),
+    _no("token_revoked"),
+)
+_LOOK: Final = (Reset(), Hang(), Answer(503, _HTML), Answer(429, {}, headers=_SOON), Answer(200, 0))
+_VIEW: Final = (Reset(), Reset(done=True), Answer(503, _HTML), _no("expired_trigger_id"))
+
+#: By operation: how many of its requests a job is expected to make, its share of all the faults,
+#: and what they are. What is written here of the requests decides only how the faults are spread.
+_SIDES: Final[Mapping[str, tuple[float, float, Sequence[Fault]]]] = {
+    "create_video": (0.9, 0.22, (*_LOST, *_ODD, *_WRONG)),
+    "create_replica": (0.1, 0.03, (*_LOST, *_ODD)),
+    "read_video": (4.0, 0.16, (*_LOST, *_ODD, *_WRONG)),
+    "read_replica": (1.5, 0.04, (*_LOST, *_ODD)),
+    "chat.postMessage": (2.0, 0.27, _POST),
+    "chat.update": (2.5, 0.14, (*_LOST, *_ODD, _no("internal_error", done=True))),
+    "conversations.open": (0.3, 0.02, (*_LOST, _no("missing_scope"))),
+    "conversations.history": (0.2, 0.03, _LOOK),
+    "conversations.replies": (0.2, 0.03, _LOOK),
+    "views.open": (1.3, 0.05, _VIEW),
+    "chat.postEphemeral": (0.2, 0.03, (*_LOST, _no("user_not_in_channel"))),
+}
+
+#: The moments at which the bot is killed: before the work of a call is done, and after that,
+#: when its answer is lost.
+MOMENTS: Final = tuple(
+    f"{phase} {what}"
+    for phase in ("before", "after")
+    for what in (
+        "create",
+        "read",
+        "card",
+        "edit",
+        "reply",
+        "search",
+        "form",
+        "submission",
+        "request",
+        "callback",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One death: at a moment, or at the end of ``after``; then the bot stays dead for ``rest``.
+
+    ``again`` is how soon after its start it dies a second time, if it does.
+    """
+
+    moment: str | None
+    after: timedelta
+    rest: timedelta
+    again: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that a run draws from its seed."""
+
+    faults: Mapping[str, Mapping[int, Fault]]
+    """By operation and the number of its request."""
+    kills: Sequence[Kill]
+    fates: Sequence[Fate]
+
+    @property
+    def planned(self) -> int:
+        """Return how many faults there are."""
+        return sum(len(each) for each in self.faults.values())
+
+
+class Planned(Faults):
+    """The faults of a plan, each met by the request that has its number, until all is calm."""
+
+    def __init__(self, faults: Mapping[str, Mapping[int, Fault]]) -> None:
+        super().__init__()
+        self._faults = faults
+        self._seen: Counter[str] = Counter()
+        self._calm = False
+        self.met: Counter[str] = Counter()
+
+    def take(self, operation: str) -> Fault | None:
+        """Return what the request of ``operation`` that is here now meets."""
+        number = self._seen[operation]
+        self._seen[operation] += 1
+        fault = None if self._calm else self._faults.get(operation, {}).get(number)
+        if fault is not None:
+            self.met[operation] += 1
+        return fault
+
+    def clear(self) -> None:
+        """Let everything go well from here on."""
+        self._calm = True
+
+
+def drawn(rng: random.Random, *, jobs: int, kills: int, faults: int) -> Plan:
+    """Return a plan for so many jobs."""
+    planned = {}
+    for operation, (requests, share, kinds) in _SIDES.items():
+        expected = max(1, round(requests * jobs))
+        numbers = rng.sample(range(expected), min(expected, round(share * faults)))
+        planned[operation] = {number: rng.choice(kinds) for number in numbers}
+    return Plan(
+        faults=planned,
+        kills=[_kill(rng) for _ in range(kills)],
+        fates=[_fate(rng) for _ in range(2 * jobs)],
+    )
+
+
+def _kill(rng: random.Random) -> Kill:
+    return Kill(
+        moment=rng.choice(MOMENTS) if rng.random() < 0.6 else None,
+        after=timedelta(seconds=rng.uniform(0.05, 1.5)),
+        rest=timedelta(seconds=rng.choice((0.0, 0.0, rng.uniform(0, 0.4)))),
+        again=timedelta(seconds=rng.uniform(0, 0.15)) if rng.random() < 0.15 else None,
+    )
+
+
+def _fate(rng: random.Random) -> Fate:
+    end: Ending = rng.choices(("success", "error", "never"), (80, 17, 3))[0]
+    return Fate(
+        end=end,
+        reason=rng.choice(("The face is hidden", "<!channel> & <b>", None)),
+        words=rng.choice(((), (), ("generating", "polishing"))),
+        callback_plan=CallbackPlan(
+            times=rng.choice((0, 1, 1, 1, 2)),
+            after=timedelta(seconds=rng.choice((0.0, 0.0, 0.5))),
+            early=rng.random() < 0.1,
+            method=rng.choice(("POST", "POST", "PUT", "GET")),
+        ),
+    )
