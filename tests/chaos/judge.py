@@ -144,7 +144,7 @@ def _untrue(stage: Stage, ask: Ask, reply: Message) -> bool:
     if "It was given up" in reply.text:
         return ask.answer != "give up"
     if "never came to an end" in reply.text:
-        return bool(good)
+        return None not in ends.values()
     return False
 
 
