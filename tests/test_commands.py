@@ -1,6 +1,9 @@
 """What can be typed after the command, and the buttons of cards and replies."""
 
+import re
+import tomllib
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -8,7 +11,19 @@ from bot.sandbox.driver import ClientRefusal, Person
 from bot.sandbox.faults import Answer, Reset
 from bot.sandbox.video_service import CallbackPlan, Fate
 from bot.sandbox.workspace import Message
+from bot.slack import errors
 from tests.world import REPLICA, World
+
+DOCUMENTED = tomllib.loads(
+    (Path(__file__).parent / "data/slack_errors.toml").read_text(encoding="utf-8")
+)
+WHAT_TO_DO = {
+    None: "Please try again",  # later, or nobody knows: no fate of its own
+    errors.Fate.BEGIN_ANEW: "once more",
+    errors.Fate.PAUSE: "tell whoever runs this bot",
+    errors.Fate.ELSEWHERE: "tell whoever runs this bot",
+    errors.Fate.REWRITE: "Please try again.*give this to whoever runs the bot: ",
+}
 
 
 async def _says(person: Person, text: str) -> Message:
@@ -361,6 +376,37 @@ async def test_buttons_with_a_link_are_answered_and_change_nothing(world: World)
     assert answer.ok
     assert world.posts() == posted
     assert not world.whispers(world.ben)
+
+
+@pytest.mark.parametrize("code", DOCUMENTED["views.open"].split())
+async def test_whatever_slack_says_to_a_form_the_person_hears_what_to_do(
+    world: World, code: str
+) -> None:
+    world.slack.faults.next("views.open", Answer(200, {"ok": False, "error": code}))
+
+    answer = await world.ana.command("/video", "Hello.")
+
+    assert answer.message is not None
+    assert world.ana.modal is None
+    assert re.search(WHAT_TO_DO[errors.FATES.get(code)], answer.message.text), answer.message.text
+    assert (await world.ana.command("/video", "Hello.")).ok
+    assert world.ana.modal is not None
+
+
+@pytest.mark.parametrize("code", DOCUMENTED["views.update"].split())
+async def test_whatever_slack_says_to_a_changed_form_it_can_still_be_sent(
+    world: World, code: str
+) -> None:
+    form = await world.opens_form(world.ana)
+    world.slack.faults.next("views.update", Answer(200, {"ok": False, "error": code}))
+
+    assert (await form.choose("background", "background_url")).ok
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+
+    # The field for the link did not come, and it is wanted: so the form says so and brings it.
+    assert form.is_open
+    await form.submit({"background_url": "https://example.com/office"})
+    assert not form.is_open
 
 
 async def test_a_retry_whose_form_cannot_open_is_told_kindly(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import aiohttp
 from slack_sdk.models.views import View as ViewModel
@@ -15,7 +15,7 @@ from bot.kinds import Kind
 from bot.model import Job, Timings
 from bot.slack.blocks import Message
 from bot.slack.cards import Face, Faces
-from bot.slack.errors import translated
+from bot.slack.errors import FATES, Fate, translated
 from bot.slack.routes import Routes
 from bot.store import Store
 from bot.video_service import VideoService
@@ -53,8 +53,13 @@ class Desk:
             async with translated(self.timings.open_view):
                 await self.client.views_open(trigger_id=trigger_id, view=view)
         except Refused as error:
-            if error.code in _TOO_LATE:
-                return "Slack took too long to reach me, and the form could not open: once more?"
+            match FATES.get(error.code):
+                case Fate.BEGIN_ANEW:
+                    return (
+                        "Slack took too long to reach me, and the form could not open: once more?"
+                    )
+                case Fate.PAUSE | Fate.ELSEWHERE:
+                    return f"Slack lets me open no form ({error.code}). {_TELL}"
             raise
         except OutsideError:
             return "Slack could not open the form just now. Please try again."
@@ -86,9 +91,7 @@ class Desk:
             return
 
 
-_TOO_LATE = frozenset(
-    {"expired_trigger_id", "trigger_expired", "exchanged_trigger_id", "trigger_exchanged"}
-)
+_TELL: Final = "Nothing was started. Please tell whoever runs this bot."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
-"""What Slack's answers mean for a message that we owe: one table, and nothing of it elsewhere.
+"""What Slack's answers mean for a message that we owe or a form: one table for all of them.
 
-The codes are those that Slack documents for ``chat.postMessage``, ``chat.update`` and
-``chat.postEphemeral`` (https://docs.slack.dev/reference/methods), and some that were met besides.
+The codes are those that Slack documents for ``chat.postMessage``, ``chat.update``,
+``chat.postEphemeral``, ``views.open`` and ``views.update``
+(https://docs.slack.dev/reference/methods), and some that were met besides.
 """
 
 import asyncio
@@ -19,12 +20,14 @@ from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 
 
 class Fate(StrEnum):
-    """What becomes of a message that was refused."""
+    """What becomes of a message or a form that was refused."""
 
     ELSEWHERE = "elsewhere"
     """This channel takes nothing from us: tell the person directly."""
     GONE = "gone"
-    """The message that was to be edited is no longer there."""
+    """What was to be edited is no longer there, or changed meanwhile."""
+    BEGIN_ANEW = "begin anew"
+    """A form cannot be opened any more for what the person did."""
     PAUSE = "pause"
     """The whole workspace takes nothing from us: keep everything and try later."""
     REWRITE = "rewrite"
@@ -47,8 +50,12 @@ FATES: Final = {
             thread_not_found user_not_found user_not_in_channel
         """,
         Fate.GONE: """
-            cant_update_message edit_window_closed external_channel_migrating
-            message_not_found streaming_state_conflict
+            cant_update_message edit_window_closed external_channel_migrating hash_conflict
+            message_not_found not_found streaming_state_conflict
+        """,
+        Fate.BEGIN_ANEW: """
+            exchanged_trigger_id expired_trigger_id invalid_trigger_id trigger_exchanged
+            trigger_expired
         """,
         Fate.PAUSE: """
             account_inactive enterprise_is_restricted invalid_auth is_bot missing_scope
@@ -58,7 +65,7 @@ FATES: Final = {
         Fate.REWRITE: """
             attachment_payload_limit_exceeded block_mismatch blocked_file_type
             cant_broadcast_message deprecated_endpoint draft_already_deleted draft_already_sent
-            draft_has_conflict draft_not_found duplicate_channel_not_found
+            draft_has_conflict draft_not_found duplicate_channel_not_found duplicate_external_id
             duplicate_message_not_found file_deleted file_is_deleted file_not_found
             file_share_limit_reached invalid_arg_name invalid_arguments invalid_array_arg
             invalid_attachments invalid_blocks invalid_blocks_format invalid_charset
@@ -66,7 +73,8 @@ FATES: Final = {
             markdown_text_conflict max_file_sharing_exceeded metadata_must_be_sent_from_app
             metadata_too_large method_deprecated missing_file_data missing_post_type
             msg_blocks_too_long msg_too_long no_dual_broadcast_content_update no_text
-            too_many_attachments too_many_contact_cards unable_to_share_files unknown_method
+            push_limit_reached too_many_attachments too_many_contact_cards unable_to_share_files
+            unknown_method view_too_large
         """,
     }.items()
     for code in codes.split()
