@@ -168,8 +168,24 @@ async def test_the_status_of_a_video_made_elsewhere_is_what_the_service_says(
     told = await _status(world, world.ana, made)
 
     assert "ready" in told
-    assert "Made by hand." in told
+    assert "/watch/" in told
+    assert "Made by hand." not in told, "nobody knows whose words they are"
     assert not world.posts()
+
+
+async def test_a_video_that_nobody_could_confirm_yet_does_not_give_its_script_away(
+    world: World,
+) -> None:
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset(done=True))
+    await world.asks(world.ana, {"script": "A secret script."})
+    [made] = world.service.videos
+    await world.passes(minutes=5)
+
+    told = await _status(world, world.ben, made)
+
+    assert "ready" in told
+    assert "secret" not in told
 
 
 @pytest.mark.parametrize("code", [400, 404])

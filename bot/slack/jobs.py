@@ -218,9 +218,10 @@ def _status(
         if known is not None and (at := moment(known.facts.get(field, ""))) is not None
     ]
     script = ""
-    if own:
-        script = (known.facts.get("script", "") if known is not None else "") or (
-            job.params.get("script", "") if job is not None else ""
+    # Of what is not known to be anybody's here, nobody knows who may read it.
+    if own and job is not None:
+        script = (known.facts.get("script", "") if known is not None else "") or job.params.get(
+            "script", ""
         )
     return _drawn(facts, links, times, script)
 
