@@ -114,7 +114,11 @@ class Messenger:
             await self._store.settle(delivery, now, until)
             return
         if delivery.channel == outgoing.job.user:
-            delivery = replace(delivery, channel=await self._conversation(delivery))
+            try:
+                delivery = replace(delivery, channel=await self._conversation(delivery))
+            except OutsideError as error:
+                await self._wait(delivery, error, self._client.conversations_open)
+                return
         if not await self._store.mark_sending(delivery, self._clock.now()):
             return
         message = self._message(outgoing.job, delivery)
@@ -155,15 +159,20 @@ class Messenger:
     async def _conversation(self, delivery: Delivery) -> str:
         """Return where direct messages to a person stand, so that one can be looked for there.
 
-        Where the app may not open it, or Slack does not answer, the person's id serves to post.
+        Where the app may not open it, the person's id serves to post.
+
+        Raises:
+            Unavailable, Uncertain: Slack did not say; asking again does no harm.
         """
         try:
             async with translated(self._timings.call):
                 answer = await self._client.conversations_open(users=delivery.channel)
                 return str(answer["channel"]["id"])
-        except (OutsideError, KeyError, TypeError) as error:
-            _LOG.info("a conversation could not be opened", extra=_about(delivery, error))
+        except Refused as error:
+            _LOG.info("a conversation may not be opened", extra=_about(delivery, error))
             return delivery.channel
+        except (KeyError, TypeError) as error:
+            raise Uncertain("Slack's answer could not be read.") from error
 
     async def _doubt(self, delivery: Delivery) -> None:
         now = self._clock.now()

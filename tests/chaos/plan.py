@@ -87,7 +87,7 @@ _SIDES: Final[Mapping[str, tuple[float, float, Sequence[Fault]]]] = {
     "read_replica": (1.5, 0.04, (*_LOST, *_ODD)),
     "chat.postMessage": (2.0, 0.27, _POST),
     "chat.update": (2.5, 0.14, (*_LOST, *_ODD, _no("internal_error", done=True))),
-    "conversations.open": (0.3, 0.02, (*_LOST, _no("missing_scope"))),
+    "conversations.open": (0.3, 0.02, _LOST),
     "conversations.history": (0.2, 0.03, _LOOK),
     "conversations.replies": (0.2, 0.03, _LOOK),
     "views.open": (1.3, 0.05, _VIEW),
