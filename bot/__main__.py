@@ -15,6 +15,8 @@ from bot import app, database, doctor, log
 from bot.database import StoreError
 from bot.settings import Settings, SettingsError, environment
 
+_LAST_PORT: Final = 65_535
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Do what the command line says and return the exit code."""
@@ -27,12 +29,16 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("doctor", help="look at settings, database, Slack and the video service")
     demo = commands.add_parser("demo", help="watch the bot at work, without Slack or a key")
     demo.add_argument(
-        "--keep", action="store_true", help="leave everything running at the end of the story"
+        "--keep", action="store_true", help="open a page to use it on, and keep it running"
+    )
+    demo.add_argument("--port", type=_port, help="where the page is, or on one of the next ports")
+    demo.add_argument(
+        "--no-browser", action="store_true", help="only say where the page is, do not open it"
     )
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "demo":
-            return asyncio.run(_demo(keep=chosen.keep))
+            return asyncio.run(_demo(chosen))
         return asyncio.run(_COMMANDS[chosen.command]())
     except KeyboardInterrupt:
         return 130
@@ -72,14 +78,24 @@ async def _doctor() -> int:
     return 0 if well else 1
 
 
-async def _demo(*, keep: bool) -> int:
+async def _demo(chosen: argparse.Namespace) -> int:
     # Only here: what serves in earnest never loads the sandbox.
-    from bot.sandbox.demo import play  # noqa: PLC0415
+    from bot.sandbox.demo import play, show  # noqa: PLC0415
+    from bot.sandbox.page.server import PORT  # noqa: PLC0415
 
     log.configure(sys.stderr, logging.ERROR)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a bar shows "?"
-    return await play(sys.stdout, keep=keep)
+    if chosen.keep:
+        port = chosen.port or PORT
+        return await show(sys.stdout, port=port, browser=not chosen.no_browser)
+    return await play(sys.stdout)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= (port := int(text)) <= _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"a port is a number from 1 to {_LAST_PORT}")
+    return port
 
 
 def _settings() -> Settings:

@@ -717,7 +717,7 @@ async def test_a_reset_is_a_real_one(service: SandboxVideoService) -> None:
     service.faults.next("read_replica", Reset())
     host, port = service.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(b"GET /v2/replicas/r-anna HTTP/1.1\r\nHost: sandbox\r\n\r\n")
+    writer.write(f"GET /v2/replicas/r-anna HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
     with pytest.raises(ConnectionResetError):
         await reader.read()
     writer.close()

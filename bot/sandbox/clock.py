@@ -1,8 +1,10 @@
-"""A clock that is pushed by hand, for tests and for trying long waits in a moment."""
+"""Clocks that are pushed by hand, for tests and for trying long waits in a moment."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+
+from bot.clock import Clock
 
 
 class ManualClock:
@@ -70,9 +72,13 @@ class ManualClock:
         await self.settle()
 
     def set(self, moment: datetime) -> None:
-        """Put the clock to ``moment``, backwards too, as a person or a time server may."""
+        """Put the clock to ``moment``, backwards too, as a person or a time server may.
+
+        Whoever waits looks at it again, as they do within half a minute of a machine's own clock.
+        """
         self._now = moment
-        self._ring()
+        for _, alarm in self._waits:
+            alarm.set()
 
     def _anyone_waking(self) -> bool:
         """Return whether somebody's wait is over who has not gone on yet."""
@@ -83,3 +89,42 @@ class ManualClock:
             if until <= self._now:
                 del self._waiting[alarm]
                 alarm.set()
+
+
+class TrailingClock:
+    """A clock that lags behind another one, by less and less as parts of the lag are skipped."""
+
+    def __init__(self, clock: Clock, lag: timedelta) -> None:
+        self.lag = lag
+        self._clock = clock
+        self._waiting: set[asyncio.Event] = set()
+
+    def now(self) -> datetime:
+        """Return the present moment, less what it lags behind."""
+        return self._clock.now() - self.lag
+
+    async def wait(self, event: asyncio.Event, until: datetime | None = None) -> None:
+        """Return when ``event`` is set, ``until`` has come, or some of the lag is skipped."""
+        if event.is_set():
+            await asyncio.sleep(0)
+            return
+        alarm = asyncio.Event()
+        self._waiting.add(alarm)
+        bell = asyncio.ensure_future(_ring_with(event, alarm))  # noqa: TID251 - ended below
+        try:
+            await self._clock.wait(alarm, None if until is None else until + self.lag)
+        finally:
+            self._waiting.discard(alarm)
+            bell.cancel()
+            await asyncio.wait([bell])
+
+    def skip(self, by: timedelta) -> None:
+        """Let time pass at once, up to the present moment."""
+        self.lag = max(self.lag - by, timedelta(0))
+        for alarm in self._waiting:
+            alarm.set()
+
+
+async def _ring_with(event: asyncio.Event, alarm: asyncio.Event) -> None:
+    await event.wait()
+    alarm.set()

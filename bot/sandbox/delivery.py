@@ -10,19 +10,22 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 
-from bot.sandbox.block_kit import Json
-from bot.sandbox.form import ClientRefusal, elements
+from bot.sandbox.block_kit import Json, judge_options
+from bot.sandbox.form import ClientRefusal, Field, Gone, elements
 from bot.sandbox.slack import SandboxSlack
+from bot.sandbox.wire import NO_ANSWER
 from bot.sandbox.workspace import APP, TEAM, Channel, User
 
 TOKEN: Final = "verification-token"
 _FORM: Final = "application/x-www-form-urlencoded"
 # In real time, as Slack counts it.
 _PATIENCE: Final = timedelta(seconds=3)
+# Slack's own default for external menus.
+_MIN_QUERY_LENGTH: Final = 3
 _SENT_OF_BUTTON: Final = ("type", "action_id", "text", "value", "style", "url")
 
 
@@ -97,17 +100,20 @@ async def deliver(
     sent |= headers or {}
     began = time.monotonic()
     status, text, received = None, "", {}
-    try:
-        async with (
-            asyncio.timeout(_PATIENCE.total_seconds()),
-            slack.session.post(
-                slack.request_url, data=body, headers=sent, allow_redirects=False
-            ) as response,
-        ):
-            text = await response.text()
-            status, received = response.status, dict(response.headers)
-    except (TimeoutError, aiohttp.ClientError):
-        pass
+    path = urlsplit(slack.request_url).path
+    with slack.wire.exchange("slack", "bot", "POST", path, body) as exchange:
+        try:
+            async with (
+                asyncio.timeout(_PATIENCE.total_seconds()),
+                slack.session.post(
+                    slack.request_url, data=body, headers=sent, allow_redirects=False
+                ) as response,
+            ):
+                text = await response.text()
+                status, received = response.status, dict(response.headers)
+            exchange.answered(status, text.encode())
+        except (TimeoutError, aiohttp.ClientError) as error:
+            exchange.failed = f"{NO_ANSWER}: {type(error).__name__}"
     return Answer(status, text, received, timedelta(seconds=time.monotonic() - began))
 
 
@@ -152,6 +158,20 @@ def find_button(blocks: list[Json], name: str) -> tuple[Json, Json]:
     raise ClientRefusal(f"no button {name!r}; there are: {', '.join(there) or 'none'}")
 
 
+def find_element(blocks: list[Json], block_id: str, action_id: str) -> tuple[Json, Json]:
+    """Return what can be pressed or chosen under these ids, with the block that it stands in.
+
+    Raises:
+        Gone: there is nothing of the kind.
+    """
+    for block in blocks:
+        if block["block_id"] == block_id:
+            for element in [block["element"]] if block["type"] == "input" else elements(block):
+                if element["action_id"] == action_id:
+                    return block, element
+    raise Gone("it is not there any more")
+
+
 def dialog_of(element: Json) -> str | None:
     """Return the text of the dialog that asks before the element does something."""
     return str(element["confirm"]["text"]["text"]) if "confirm" in element else None
@@ -161,6 +181,50 @@ def pressed(slack: SandboxSlack, block: Json, element: Json) -> Json:
     """Return the action of a button that is pressed."""
     kept: Json = {key: element[key] for key in _SENT_OF_BUTTON if key in element}
     return {**kept, "block_id": block["block_id"], "action_ts": action_ts(slack)}
+
+
+def deed(slack: SandboxSlack, block: Json, element: Json, value: object) -> Json:
+    """Return the action of a button that is pressed, or of a menu beside it that offers ``value``.
+
+    Raises:
+        ClientRefusal: it is neither, or does not offer that.
+    """
+    if element["type"] == "button":
+        return pressed(slack, block, element)
+    for option in element.get("options", []) if element["type"] == "overflow" else []:
+        if option.get("value") == value:
+            ids = {"action_id": element["action_id"], "block_id": block["block_id"]}
+            state = {"type": "overflow", "selected_option": option}
+            return {**state, **ids, "action_ts": action_ts(slack)}
+    raise ClientRefusal(f"{value!r} is not offered")
+
+
+def told(slack: SandboxSlack, field: Field, state: Json) -> Json:
+    """Return the action of a field that holds the ``state`` now."""
+    ids = {"action_id": field.action_id, "block_id": field.block_id}
+    return {**state, **ids, "action_ts": action_ts(slack)}
+
+
+async def look_up(slack: SandboxSlack, payload: Json, element: Json, query: str) -> Answer | None:
+    """Ask the bot for the options of an external menu; None where too little is typed to ask.
+
+    Raises:
+        AppMistake: the bot answered what Slack does not take.
+    """
+    if len(query) < element.get("min_query_length", _MIN_QUERY_LENGTH):
+        return None
+    payload = {key: value for key, value in payload.items() if key != "trigger_id"}
+    answer = await interact(slack, payload | {"value": query})
+    if answer.ok and (complaints := judge_options(answer.json or {})):
+        raise AppMistake("; ".join(complaints))
+    return answer
+
+
+def options_of(answer: Answer | None) -> list[Json]:
+    """Return the options that were offered, those in groups too; none without a good answer."""
+    said = (answer.json or {}) if answer is not None and answer.ok else {}
+    groups = said.get("option_groups", [])
+    return [*said.get("options", []), *(each for group in groups for each in group["options"])]
 
 
 def action_ts(slack: SandboxSlack) -> str:

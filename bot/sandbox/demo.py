@@ -1,9 +1,11 @@
-"""A short story in which people ask for videos and train a replica, told by the sandbox's Slack."""
+"""The bot on a stage: a short story told in the terminal, or a page to use it on."""
 
 import asyncio
 import contextlib
 import signal
 import tempfile
+import threading
+import webbrowser
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -11,14 +13,17 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from bot.app import running
-from bot.clock import SystemClock
+from bot.clock import Clock, SystemClock
 from bot.model import Patience, Timings
+from bot.sandbox import tour
+from bot.sandbox.clock import TrailingClock
 from bot.sandbox.driver import Person
 from bot.sandbox.http import free_port
+from bot.sandbox.page.server import Page
 from bot.sandbox.slack import SandboxSlack
 from bot.sandbox.transcript import Narrator
 from bot.sandbox.video_service import CallbackPlan, Fate, Pace, SandboxVideoService
-from bot.sandbox.workspace import Happening, Message
+from bot.sandbox.workspace import App, Happening, Message, SlashCommand
 from bot.settings import Settings
 
 _PATIENCE: Final = Patience(
@@ -48,7 +53,53 @@ _PACE: Final = Pace(
 )
 _ENOUGH: Final = _PATIENCE.hard
 
+# On the page a person watches: long enough to see how things move, short enough to wait for.
+_PAGE_PATIENCE: Final = Patience(
+    first=timedelta(seconds=1),
+    growth=0.1,
+    longest=timedelta(seconds=2),
+    soft=timedelta(minutes=1),
+    hard=timedelta(minutes=3),
+    rare=timedelta(seconds=5),
+    end=timedelta(hours=1),
+)
+_PAGE_TIMINGS: Final = Timings(
+    minutes=_PAGE_PATIENCE,
+    hours=_PAGE_PATIENCE,
+    call=timedelta(seconds=10),
+    retry=timedelta(milliseconds=500),
+    heal=timedelta(seconds=10),
+    recheck_key=timedelta(seconds=5),
+    recheck_credit=timedelta(seconds=10),
+    post_hold=timedelta(seconds=3),
+    pause=timedelta(seconds=5),
+    callback_spacing=timedelta(milliseconds=200),
+)
+_PAGE_PACE: Final = Pace(
+    queued=timedelta(seconds=3),
+    generating=timedelta(seconds=12),
+    training=timedelta(seconds=40),
+    training_steps=20,
+)
+
+#: What the app's manifest tells Slack; a test holds the two together.
+APP: Final = App(
+    "Replica Videos",
+    (
+        SlashCommand(
+            "/video", "Make a video from a script", "[script] | list | status <id> | help"
+        ),
+        SlashCommand(
+            "/replica",
+            "Train a replica from footage, and choose among those there are",
+            "list | status <id> | add <id> | default <id> | help",
+        ),
+    ),
+    takes_messages=False,
+)
 _REPLICA: Final = "r-anna"
+# Browsers that would take over the terminal.
+_IN_TERMINAL: Final = frozenset({"elinks", "links", "lynx", "w3m", "www-browser"})
 _STORY: Final = 5  # three videos, a training, and a video with what was trained
 
 
@@ -61,9 +112,9 @@ class Stage:
     bot_url: str
 
 
-async def play(out: TextIO, *, keep: bool) -> int:
-    """Tell the story on ``out`` and return an exit code; ``keep`` everything running after it."""
-    async with _stage() as stage:
+async def play(out: TextIO) -> int:
+    """Tell the story on ``out`` and return an exit code."""
+    async with _stage(SystemClock(), _PACE, TIMINGS) as stage:
         print(_PROGRAMME.format(slack=stage.slack, service=stage.service), file=out, flush=True)
         narrator = Narrator(stage.slack, out)
         try:
@@ -72,24 +123,55 @@ async def play(out: TextIO, *, keep: bool) -> int:
         except TimeoutError:
             print("The story did not come to its end: something is wrong.", file=out)
             return 1
-        if keep:
-            print(_KEPT.format(stage=stage), file=out, flush=True)
-            await _asked_to_end()
         narrator.stop()
     return 0
 
 
-async def _asked_to_end() -> None:
+async def show(out: TextIO, *, port: int, browser: bool) -> int:
+    """Serve the page until the process is asked to end, and return an exit code.
+
+    Args:
+        out: is told where the page is.
+        port: where to listen, or on one of the next ports.
+        browser: whether to open it in the person's browser.
+    """
+    ended = _asked_to_end()
+    clock = TrailingClock(SystemClock(), tour.AGO)
+    async with _stage(clock, _PAGE_PACE, _PAGE_TIMINGS) as stage:
+        page = Page(stage.slack, stage.service, stage.bot_url)
+        await page.start(port)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ENOUGH.total_seconds()):
+                    await tour.begin(stage.slack, stage.service, _REPLICA, clock)
+            print(_SHOWN.format(page=page, stage=stage), file=out, flush=True)
+            if browser:
+                # Some browsers keep the caller waiting: nobody else needs to.
+                threading.Thread(target=_open, args=(page.url,), daemon=True).start()
+            await ended.wait()
+        finally:
+            await page.stop()
+    return 0
+
+
+def _open(url: str) -> None:
+    with contextlib.suppress(webbrowser.Error):
+        found = webbrowser.get()
+        if getattr(found, "name", "") not in _IN_TERMINAL:
+            found.open(url)
+
+
+def _asked_to_end() -> asyncio.Event:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    await ended.wait()
+    return ended
 
 
 @contextlib.asynccontextmanager
-async def _stage() -> AsyncIterator[Stage]:
-    clock = SystemClock()
-    slack, service = SandboxSlack(clock), SandboxVideoService(clock, pace=_PACE)
+async def _stage(clock: Clock, pace: Pace, timings: Timings) -> AsyncIterator[Stage]:
+    slack, service = SandboxSlack(clock), SandboxVideoService(clock, pace=pace)
+    slack.app = APP
     service.add_replica(_REPLICA, "Anna")
     await slack.start()
     await service.start()
@@ -111,7 +193,7 @@ async def _stage() -> AsyncIterator[Stage]:
             }
         )
         try:
-            async with running(settings, clock=clock, timings=TIMINGS):
+            async with running(settings, clock=clock, timings=timings):
                 yield Stage(slack, service, bot_url)
         finally:
             await service.stop()
@@ -208,9 +290,11 @@ The real bot, with a Slack and a video service that run on this machine only:
   video service  {service.url}
 What follows is what this Slack received, as the people in it see it.
 """
-_KEPT: Final = """\
-Everything is left running; Ctrl-C ends it.
-  the bot        {stage.bot_url}  (/slack/events, /callbacks/…, /healthz, /readyz)
-  Slack          {stage.slack.url}  (its Web API below /api/)
-  video service  {stage.service.url}  (its interface below /v2/, its videos below /watch/)
+_SHOWN: Final = """\
+Open {page.url} in a browser: a sandbox to use the bot in, as one would in Slack.
+Everything in it runs on this machine only; Ctrl-C ends it, and nothing is kept.
+
+  the bot        {stage.bot_url}
+  Slack          {stage.slack.url}
+  video service  {stage.service.url}
 """

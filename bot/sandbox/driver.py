@@ -15,14 +15,19 @@ from bot.sandbox.delivery import (
     Answer,
     AppMistake,
     action_ts,
+    deed,
     deliver,
     dialog_of,
     find_button,
+    find_element,
     interact,
     interaction,
+    look_up,
+    options_of,
     pressed,
+    told,
 )
-from bot.sandbox.form import ClientRefusal
+from bot.sandbox.form import ClientRefusal, Values, field_of, state_of
 from bot.sandbox.modal import TROUBLE, Modal
 from bot.sandbox.slack import SandboxSlack
 from bot.sandbox.workspace import APP, TEAM, Channel, Message, SlackError
@@ -52,6 +57,7 @@ class Person:
     def __init__(self, slack: SandboxSlack, name: str) -> None:
         self.slack = slack
         self.user = slack.user(name)
+        self._offered: dict[tuple[str, str], list[Json]] = {}
 
     @property
     def modal(self) -> Modal | None:
@@ -111,6 +117,54 @@ class Person:
         dialog = dialog_of(element)
         if dialog and not confirm:
             return Answer(None, dialog=dialog)
+        action = pressed(self.slack, block, element)
+        return replace(await self._act(message, action, {}), dialog=dialog)
+
+    async def press(
+        self, message: Message, block_id: str, action_id: str, value: object = None
+    ) -> Answer:
+        """Press a button of a message, or choose ``value`` in a menu of it, by their ids.
+
+        Raises:
+            ClientRefusal: there is nothing of the kind, or a client would not take the value.
+        """
+        block, element = find_element(message.blocks, block_id, action_id)
+        field = field_of(block, element)
+        if field is None:
+            return await self._act(message, deed(self.slack, block, element, value), {})
+        offered = [*field.options(), *self._offered.get((message.ts, block_id), [])]
+        state = field.entered(value, offered)
+        typed = {block_id: {action_id: state}}
+        return await self._act(message, told(self.slack, field, state), typed)
+
+    async def look_up(
+        self, message: Message, block_id: str, action_id: str, query: str = ""
+    ) -> Answer | None:
+        """Type into an external menu of a message; the bot's answer, or None if it is not asked.
+
+        Raises:
+            ClientRefusal: there is no such menu.
+            AppMistake: the bot answered what Slack does not take.
+        """
+        _, element = find_element(message.blocks, block_id, action_id)
+        payload = self._of_message(message, "block_suggestion")
+        ids = {"block_id": block_id, "action_id": action_id}
+        answer = await look_up(self.slack, payload | ids, element, query)
+        self._offered.setdefault((message.ts, block_id), []).extend(options_of(answer))
+        return answer
+
+    async def _act(self, message: Message, action: Json, typed: Values) -> Answer:
+        payload = self._of_message(message, "block_actions")
+        place = self.slack.channel(message.channel)
+        payload |= {
+            "response_url": self.slack.new_response_url(self.user.id, place.id, message),
+            "state": {"values": state_of(message.blocks, place.id, typed)},
+            "actions": [action],
+        }
+        return await interact(self.slack, payload)
+
+    def _of_message(self, message: Message, kind: str) -> Json:
+        """Return what the payloads of interactions with a message begin with."""
         place = self.slack.channel(message.channel)
         container = {
             "type": "message",
@@ -121,16 +175,13 @@ class Person:
         if message.thread_ts:
             container["thread_ts"] = message.thread_ts
         payload = {
-            **interaction(self.slack, self.user, "block_actions", place),
+            **interaction(self.slack, self.user, kind, place),
             "container": container,
             "channel": {"id": place.id, "name": place.name},
-            "response_url": self.slack.new_response_url(self.user.id, place.id, message),
-            "state": {"values": {}},
-            "actions": [pressed(self.slack, block, element)],
         }
         if message.visible_to is None:
             payload["message"] = message.payload(with_metadata=True)
-        return replace(await interact(self.slack, payload), dialog=dialog)
+        return payload
 
     async def shortcut(self, callback_id: str) -> Answer:
         """Choose a global shortcut."""

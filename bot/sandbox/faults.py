@@ -103,6 +103,10 @@ class Faults:
         queued = self._next[operation]
         return queued.popleft() if queued else self._always.get(operation)
 
+    def waiting(self) -> list[tuple[str, Fault]]:
+        """Return what waits for coming requests, in order for each operation."""
+        return [(name, fault) for name, faults in self._next.items() for fault in faults]
+
     def clear(self) -> None:
         """Let everything go well from here on."""
         self._next.clear()

@@ -49,6 +49,10 @@ class ClientRefusal(Exception):
     """A Slack client would not have let a person do this."""
 
 
+class Gone(ClientRefusal):
+    """What a person would do something with is not there any more."""
+
+
 @dataclass(frozen=True)
 class Field:
     """One element of a view that holds a value, with what the block around it says."""
@@ -104,14 +108,25 @@ class Field:
         Raises:
             ClientRefusal: a client would not take it.
         """
+        empty = value is None or value == ""
+        if not empty and isinstance(value, list) != self.holds_many:
+            raise self._refusal(f"it takes {'a list' if self.holds_many else 'one value'}")
         if self.holds_many:
             chosen = [self._one(each, offered) for each in value or []]
             limit = self.element.get("max_selected_items") or self.element.get("max_files")
             if limit and len(chosen) > limit:
                 raise self._refusal(f"no more than {limit} can be chosen")
             return {"type": self.kind, self.key: chosen}
-        empty = value is None or value == ""
         return {"type": self.kind, self.key: None if empty else self._one(value, offered)}
+
+    def typed(self, value: Any, offered: list[Json]) -> Json:  # noqa: ANN401 - depends on kind
+        """Return its state while a person is still at it: text that is not good yet stays."""
+        try:
+            return self.entered(value, offered)
+        except ClientRefusal:
+            if self.key != "value":
+                raise
+            return {"type": self.kind, self.key: str(value)}
 
     def require(self, state: Json) -> None:
         """Raise ClientRefusal where nothing is entered although it is not optional."""
@@ -126,18 +141,22 @@ class Field:
         if read := _READERS.get(self.kind):
             try:
                 read(value)
-            except (TypeError, ValueError) as error:
+            except (OSError, OverflowError, TypeError, ValueError) as error:
                 raise self._refusal(f"{value!r} is not what a {self.kind} takes") from error
+        elif self.kind != "file_input" and not isinstance(value, str):
+            raise self._refusal(f"{value!r} is no id")
         return value
 
     def _option(self, wanted: object, offered: list[Json]) -> Json:
         for each in offered:
-            if wanted in {each["value"], each["text"]["text"]}:
+            if wanted in (each["value"], each["text"]["text"]):
                 return each
         texts = ", ".join(repr(each["text"]["text"]) for each in offered) or "nothing"
         raise self._refusal(f"{wanted!r} is not offered; offered: {texts}")
 
     def _text(self, value: object) -> str:
+        if isinstance(value, bool | dict | list):
+            raise self._refusal(f"{value!r} is no text")
         text = str(value)
         least = self.element.get("min_length") or 0
         most = self.element.get("max_length") or _TEXT_LENGTH
@@ -166,18 +185,24 @@ class Field:
 def fields(blocks: list[Json]) -> Iterator[Field]:
     """Yield the fields of a view in order; blocks and elements must have their ids."""
     for block in blocks:
-        if block["type"] == "input":
-            yield Field(
-                block["block_id"],
-                block["element"],
-                block["label"]["text"],
-                bool(block.get("optional")),
-                bool(block.get("dispatch_action")),
-            )
-            continue
-        for element in elements(block):
-            if element["type"] in _KEYS:
-                yield Field(block["block_id"], element, "", optional=True, dispatches=True)
+        for element in [block["element"]] if block["type"] == "input" else elements(block):
+            if (field := field_of(block, element)) is not None:
+                yield field
+
+
+def field_of(block: Json, element: Json) -> Field | None:
+    """Return the field that an element of a block is, or None where it holds no value."""
+    if element["type"] not in _KEYS:
+        return None
+    if block["type"] != "input":
+        return Field(block["block_id"], element, "", optional=True, dispatches=True)
+    return Field(
+        block["block_id"],
+        element,
+        block["label"]["text"],
+        bool(block.get("optional")),
+        bool(block.get("dispatch_action")),
+    )
 
 
 def elements(block: Json) -> list[Json]:

@@ -1,4 +1,4 @@
-"""What both sandbox servers stand on: HTTP on loopback, and an agenda of what is done later."""
+"""What all sandbox servers stand on: HTTP on loopback, and an agenda of what is done later."""
 
 import asyncio
 import contextlib
@@ -8,13 +8,21 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
 from bot.clock import Clock
 
 _HOST: Final = "127.0.0.1"
+_LOOPBACK: Final = (_HOST, "localhost", "[::1]")
+#: What a page of the sandbox may load and do: nothing from elsewhere, nothing inline, in no frame.
+POLICY: Final = (
+    "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
 # How long open requests may take to end once the server stops; aiohttp waits for it twice.
 _SHUTDOWN_SECONDS: Final = 0.1
 
@@ -22,12 +30,23 @@ _log = logging.getLogger(__name__)
 
 
 class Server:
-    """An aiohttp application on a port of the loopback interface; it can be started again."""
+    """An aiohttp application on a port of the loopback interface; it can be started again.
+
+    Only programs of this machine reach it, and a browser is one of them: so a request that gives it
+    another name, or comes from another site's page, is refused.
+
+    Attributes:
+        port: where it listens, or last listened.
+        policy: the Content-Security-Policy of its answers.
+    """
 
     def __init__(self, app: web.Application) -> None:
+        app.middlewares.insert(0, self._guard)
+        app.on_response_prepare.append(self._harden)
         self._app = app
         self._runner: web.AppRunner | None = None
         self.port = 0
+        self.policy = POLICY
 
     @property
     def url(self) -> str:
@@ -55,6 +74,21 @@ class Server:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        origins = {f"http://{name}:{self.port}" for name in _LOOPBACK}
+        origin = request.headers.get(hdrs.ORIGIN)
+        if f"http://{request.headers.get(hdrs.HOST, '')}" not in origins:
+            return _refused("This server answers to the names of this machine alone.")
+        if origin is not None and origin not in origins:
+            return _refused("This server answers no other site's pages.")
+        return await handler(request)
+
+    async def _harden(self, _request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.setdefault("Content-Security-Policy", self.policy)
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
 
 
 class Agenda:
@@ -132,6 +166,10 @@ class Agenda:
             _log.exception("work on the agenda failed")
         finally:
             self._under_way = False
+
+
+def _refused(why: str) -> web.Response:
+    return web.json_response({"error": why}, status=HTTPStatus.FORBIDDEN)
 
 
 def free_port() -> int:

@@ -5,28 +5,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from bot.sandbox.block_kit import Json, judge_options, judge_view
+from bot.sandbox.block_kit import Json, judge_view
 from bot.sandbox.delivery import (
     Answer,
     AppMistake,
-    action_ts,
+    deed,
     deliver,
     dialog_of,
     encoded,
     find_button,
+    find_element,
     interact,
     interaction,
+    look_up,
+    options_of,
     pressed,
     timestamp_of,
+    told,
 )
-from bot.sandbox.form import ClientRefusal, Field
+from bot.sandbox.form import ClientRefusal, Field, field_of
 from bot.sandbox.slack import SandboxSlack
 from bot.sandbox.workspace import Channel, SlackError, View
 
 #: What a modal shows when the app did not answer a submission in time, or not with 200.
 TROUBLE: Final = "We had some trouble connecting. Try again?"
-# Slack's own default for external menus.
-_MIN_QUERY_LENGTH: Final = 3
 
 
 class Modal:
@@ -120,17 +122,8 @@ class Modal:
             ClientRefusal: the field keeps its value to itself until the form is submitted.
         """
         found = self._field(name)
-        if not found.dispatches:
-            raise ClientRefusal(f"{name} tells nobody before the form is submitted")
         await self._enter(found, value)
-        state = self.view.values[found.block_id][found.action_id]
-        action = {
-            **state,
-            "action_id": found.action_id,
-            "block_id": found.block_id,
-            "action_ts": action_ts(self._slack),
-        }
-        return await self._act(action)
+        return await self._tell(found)
 
     async def click(self, button: str, *, confirm: bool = True) -> Answer:
         """Press a button inside the modal, as ``Person.click`` does in a message."""
@@ -148,32 +141,53 @@ class Modal:
         no answer comes in time.
         """
         found = self._field(name)
-        least = found.element.get("min_query_length", _MIN_QUERY_LENGTH)
-        if len(query) < least:
-            return []
+        return options_of(await self.look_up(found.block_id, found.action_id, query))
+
+    async def look_up(self, block_id: str, action_id: str, query: str = "") -> Answer | None:
+        """Do what ``suggest`` does and return the bot's answer, or None where it was not asked."""
+        _, element = find_element(self.view.body["blocks"], block_id, action_id)
         payload = {
             **interaction(self._slack, self._user, "block_suggestion", self._place()),
             "container": {"type": "view", "view_id": self.view.id},
             "view": self.view.payload(),
-            "block_id": found.block_id,
-            "action_id": found.action_id,
-            "value": query,
+            "block_id": block_id,
+            "action_id": action_id,
         }
-        del payload["trigger_id"]
-        answer = await interact(self._slack, payload)
-        if not answer.ok:
-            return []
-        said = answer.json or {}
-        if complaints := judge_options(said):
-            raise AppMistake("; ".join(complaints))
-        groups = said.get("option_groups", [])
-        options = [*said.get("options", []), *(each for g in groups for each in g["options"])]
-        self.view.offered.setdefault(found.block_id, []).extend(options)
-        return options
+        answer = await look_up(self._slack, payload, element, query)
+        self.view.offered.setdefault(block_id, []).extend(options_of(answer))
+        return answer
 
-    async def close(self) -> Answer:
-        """Close it with its X; the bot hears of it where it asked to."""
-        whole = bool(self.view.body.get("clear_on_close"))
+    def type(self, values: Mapping[str, Mapping[str, Any]], *, finished: bool = False) -> None:
+        """Have fields hold what a person entered, by block id and action id.
+
+        Fields that are not there are passed over. Text need not be good yet, unless ``finished``.
+
+        Raises:
+            ClientRefusal: a client would not take a value.
+        """
+        for field in self.view.fields():
+            typed = values.get(field.block_id, {})
+            if field.action_id in typed:
+                take = field.entered if finished else field.typed
+                state = take(self._meant(field, typed[field.action_id]), self._shown(field))
+                self.view.values[field.block_id][field.action_id] = state
+
+    async def press(self, block_id: str, action_id: str, value: object = None) -> Answer:
+        """Press a button, or choose ``value`` in a field that tells the bot at once.
+
+        Raises:
+            ClientRefusal: there is nothing of the kind, or a client would not take the value.
+        """
+        block, element = find_element(self.view.body["blocks"], block_id, action_id)
+        field = field_of(block, element)
+        if field is None:
+            return await self._act(deed(self._slack, block, element, value))
+        self.type({block_id: {action_id: value}})
+        return await self._tell(field)
+
+    async def close(self, *, whole_stack: bool = False) -> Answer:
+        """Close it, or all that are open; the bot hears of it where it asked to."""
+        whole = whole_stack or bool(self.view.body.get("clear_on_close"))
         payload = {
             **interaction(self._slack, self._user, "view_closed", self._place()),
             "view": self.view.payload(),
@@ -184,6 +198,12 @@ class Modal:
         if not self.view.body.get("notify_on_close"):
             return Answer(None)
         return await interact(self._slack, payload)
+
+    async def _tell(self, field: Field) -> Answer:
+        if not field.dispatches:
+            raise ClientRefusal(f"{field.action_id} tells nobody before the form is submitted")
+        state = self.view.values[field.block_id][field.action_id]
+        return await self._act(told(self._slack, field, state))
 
     async def _act(self, action: Json) -> Answer:
         payload = {
@@ -202,27 +222,47 @@ class Modal:
         raise ClientRefusal(f"no field {name!r}; there are: {there}")
 
     async def _enter(self, found: Field, value: Any) -> None:  # noqa: ANN401 - depends on the field
-        if found.kind in {"conversations_select", "multi_conversations_select"}:
-            value = self._conversations(found, value)
-        elif found.kind in {"users_select", "multi_users_select"}:
-            value = _each(value, lambda name: self._slack.user(name).id)
+        value = self._meant(found, value)
         offered = found.options()
         if found.kind in {"external_select", "multi_external_select"}:
             offered = await self._offered(found, value)
         self.view.values[found.block_id][found.action_id] = found.entered(value, offered)
 
+    def _meant(self, found: Field, value: Any) -> Any:  # noqa: ANN401 - depends on the field
+        """Return ``value`` with the ids of people and places in place of their names."""
+        named = {"conversations_select", "users_select"}
+        names = value if isinstance(value, list) else [value or ""]
+        if found.kind.removeprefix("multi_") in named and not all(
+            isinstance(each, str) for each in names
+        ):
+            raise ClientRefusal(f"{found.label}: {value!r} is nobody's name")
+        try:
+            if found.kind in {"conversations_select", "multi_conversations_select"}:
+                return self._conversations(found, value)
+            if found.kind in {"users_select", "multi_users_select"}:
+                return _each(value, lambda name: self._slack.user(name).id)
+        except KeyError as error:
+            raise ClientRefusal(f"{found.label}: {error} is not in the list") from None
+        return value
+
     async def _offered(self, found: Field, value: Any) -> list[Json]:  # noqa: ANN401 - one or many
         """Return the options a person was shown, asking the bot for those that are wanted."""
-        initial = found.initial(None)[found.key]
-        shown = [initial] if isinstance(initial, dict) else initial or []
         wanted = value if isinstance(value, list) else [value]
         for each in wanted:
             for query in ("", str(each)):
-                known = shown + self.view.offered.get(found.block_id, [])
-                if each is None or any(each in {o["value"], o["text"]["text"]} for o in known):
+                shown = self._shown(found)
+                if each is None or any(each in {o["value"], o["text"]["text"]} for o in shown):
                     break
                 await self.suggest(found.action_id, query)
-        return shown + self.view.offered.get(found.block_id, [])
+        return self._shown(found)
+
+    def _shown(self, field: Field) -> list[Json]:
+        """Return the options a person has seen so far in a menu: its own, chosen, and loaded."""
+        held = self.view.values[field.block_id][field.action_id][field.key]
+        seen = [field.initial(None)[field.key], held]
+        chosen = [o for each in seen for o in (each if isinstance(each, list) else [each])]
+        known = [each for each in chosen if isinstance(each, dict)]
+        return [*field.options(), *known, *self.view.offered.get(field.block_id, [])]
 
     def _conversations(self, found: Field, value: Any) -> Any:  # noqa: ANN401 - one or many
         allowed = found.element.get("filter", {}).get("include", ["public", "private", "im"])

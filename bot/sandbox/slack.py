@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 import aiohttp
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from bot.clock import Clock
 from bot.sandbox import web_api
@@ -18,6 +19,7 @@ from bot.sandbox.block_kit import Json
 from bot.sandbox.clock import ManualClock
 from bot.sandbox.faults import Fault, Faults, respond
 from bot.sandbox.http import Agenda, Server
+from bot.sandbox.wire import Wire
 from bot.sandbox.workspace import Message, SlackError, Workspace
 
 Hook: TypeAlias = Callable[[Literal["before", "after"], str, Json], Awaitable[None]]
@@ -92,6 +94,7 @@ class SandboxSlack(Workspace):
         auth_error: what every call is turned down with, such as ``token_revoked``; None if all is
             well.
         should_escape: whether mentions in a command's text arrive as ``<@U1|name>``.
+        wire: the last requests, both ways.
     """
 
     def __init__(
@@ -112,13 +115,15 @@ class SandboxSlack(Workspace):
         self.rate_limits = False
         self.auth_error: str | None = None
         self.should_escape = True
+        self.wire = Wire(clock)
+        self.wire.secrets |= {bot_token, signing_secret}
         self._response_urls: dict[str, _ResponseUrl] = {}
         self._files: dict[str, _File] = {}
         self._next_post: dict[str, datetime] = {}
         self._agenda = Agenda(clock)
         self._session: aiohttp.ClientSession | None = None
         self._leave_clock: Callable[[], None] | None = None
-        app = web.Application(client_max_size=4 * _MEGABYTE)
+        app = web.Application(client_max_size=4 * _MEGABYTE, middlewares=[self._record])
         app.router.add_route("*", "/api/{method}", self._serve_api)
         app.router.add_post("/respond/{secret}", self._serve_response_url)
         app.router.add_get("/files/{file}/{name}", self._serve_file)
@@ -210,6 +215,10 @@ class SandboxSlack(Workspace):
                 visible_to=None if aloud else self.user(user).id,
             )
         )
+
+    @web.middleware
+    async def _record(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await self.wire.served("slack", request, handler)
 
     async def _serve_api(self, request: web.Request) -> web.StreamResponse:
         method = request.match_info["method"]

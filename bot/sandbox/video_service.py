@@ -1,6 +1,5 @@
 """The sandbox's video service: the interface's four operations, with the habits seen in life."""
 
-import html
 import json
 import secrets
 from abc import ABC, abstractmethod
@@ -13,14 +12,18 @@ from enum import StrEnum
 from functools import partial
 from http import HTTPStatus
 from typing import Final, Literal
+from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
 from bot.clock import Clock
+from bot.sandbox import watch
 from bot.sandbox.clock import ManualClock
 from bot.sandbox.faults import Faults, respond
 from bot.sandbox.http import Agenda, Server
+from bot.sandbox.wire import NO_ANSWER, Wire
 
 Operation = Literal["create_video", "read_video", "create_replica", "read_replica"]
 Ending = Literal["success", "error", "deleted", "never"]
@@ -148,6 +151,20 @@ class Job(ABC):
             return "deleted"
         return self.end if self.ends_at is not None and self.ends_at <= now else None
 
+    def next_change(self, now: datetime) -> datetime | None:
+        """Return when its status changes next; None where it stays as it is."""
+        coming = [at for at in self._changes() if at is not None and at > now]
+        return min(coming, default=None) if self.ended(now) is None else None
+
+    def share(self, now: datetime) -> float:
+        """Return how much of the way to its end is behind it, from 0 to 1."""
+        if self.ended(now) is not None:
+            return 1.0
+        return _share(now - self.created_at, self.ends_at - self.created_at) if self.ends_at else 0
+
+    def _changes(self) -> Sequence[datetime | None]:
+        return (self.ends_at,)
+
 
 @dataclass(kw_only=True)
 class Replica(Job):
@@ -238,6 +255,9 @@ class Video(Job):
                 return change
         return self.created_at
 
+    def _changes(self) -> Sequence[datetime | None]:
+        return (self.begins_at, self.ends_at)
+
     @property
     def _fails_with_replica(self) -> bool:
         if self.ended_by_hand_at is not None or self.replica is None:
@@ -307,6 +327,7 @@ class SandboxVideoService:
         down: whether everything answers 503, in HTML.
         rate_limited: until when everything answers 429.
         unknown_id_status: what a read of an unknown id answers; 400 is what was seen, not 404.
+        wire: the last requests and callbacks.
     """
 
     def __init__(
@@ -341,6 +362,8 @@ class SandboxVideoService:
         self.unknown_id_status = 400
         self._clock = clock
         self.api_key = api_key
+        self.wire = Wire(clock)
+        self.wire.secrets.add(api_key)
         self._know_replicas = know_replicas
         self._video_fates: deque[Fate] = deque()
         self._replica_fates: deque[Fate] = deque()
@@ -391,6 +414,24 @@ class SandboxVideoService:
     def next_replica(self, *fates: Fate) -> None:
         """Let the next replicas created go as ``fates`` say, one each; the others succeed."""
         self._replica_fates.extend(fates)
+
+    def fates_waiting(self) -> list[tuple[Operation, Fate]]:
+        """Return the fates that wait for the coming jobs, by the operation that creates these."""
+        videos: list[tuple[Operation, Fate]] = [
+            ("create_video", each) for each in self._video_fates
+        ]
+        return [*videos, *(("create_replica", each) for each in self._replica_fates)]
+
+    def forget_fates(self) -> None:
+        """Let the coming jobs succeed."""
+        self._video_fates.clear()
+        self._replica_fates.clear()
+
+    def call_back_from_now_on(self, times: int) -> None:
+        """Have the jobs that go on, and those that come, call back so often at their end."""
+        self.callback_plan = replace(self.callback_plan, times=times)
+        for job in (*self.videos.values(), *self.replicas.values()):
+            job.callback_plan = replace(job.callback_plan, times=times)
 
     def add_replica(self, replica_id: str, name: str, status: str = "completed") -> Replica:
         """Put in a replica that says ``status`` from the start: trained, failed or going on."""
@@ -446,10 +487,10 @@ class SandboxVideoService:
         plan = job.callback_plan if body is AS_SEEN else replace(job.callback_plan, body=body)
         await self._send(job.callback_url, plan.method, self._callback_body(job, plan))
 
-    # The four operations, and the page behind `hosted_url`
+    # The four operations, and what is behind the links to videos
 
     def _app(self) -> web.Application:
-        app = web.Application()
+        app = web.Application(middlewares=[self._record])
         app.router.add_post("/v2/videos", partial(self._serve, "create_video", self._create_video))
         app.router.add_get("/v2/videos/{id}", partial(self._serve, "read_video", self._read_video))
         app.router.add_post(
@@ -459,7 +500,15 @@ class SandboxVideoService:
             "/v2/replicas/{id}", partial(self._serve, "read_replica", self._read_replica)
         )
         app.router.add_get("/watch/{id}", self._watch)
+        app.router.add_get("/files/{id}.{ending}", self._serve_file)
+        app.router.add_get("/clip/{name}", self._serve_asset)
         return app
+
+    @web.middleware
+    async def _record(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not request.path.startswith("/v2/"):
+            return await handler(request)
+        return await self.wire.served("service", request, handler)
 
     async def _serve(
         self,
@@ -584,12 +633,41 @@ class SandboxVideoService:
         video = self.videos.get(request.match_info["id"])
         if video is None:
             raise web.HTTPNotFound
-        return web.Response(
-            text=f"<!doctype html><title>{html.escape(video.name)}</title>"
-            f"<h1>A sandbox video</h1><p>Nothing was filmed. A replica would say:</p>"
-            f"<blockquote>{html.escape(video.script)}</blockquote>",
-            content_type="text/html",
+        now = self._clock.now()
+        ended = video.ended(now)
+        reasons: dict[Ending | None, str] = {
+            "error": video.reason or "the service does not say why",
+            "deleted": "it was deleted",
+        }
+        return watch.page(
+            video.video_id,
+            video.name,
+            video.script,
+            video.replica_id,
+            status=video.status(now),
+            ready=ended == "success",
+            reason=reasons.get(ended, ""),
         )
+
+    async def _serve_file(self, request: web.Request) -> web.StreamResponse:
+        job_id, ending = request.match_info["id"], request.match_info["ending"]
+        job = self.videos.get(job_id) or self.replicas.get(job_id)
+        if job is None or job.ended(self._clock.now()) != "success":
+            raise web.HTTPNotFound
+        if ending in watch.FILES:
+            return watch.file(*watch.FILES[ending])
+        if ending == "vtt" and isinstance(job, Video):
+            return web.Response(text=watch.captions(job.script), content_type="text/vtt")
+        if ending == "m3u8":
+            text = watch.playlist(f"{job_id}.mp4")
+            return web.Response(text=text, content_type="application/vnd.apple.mpegurl")
+        raise web.HTTPNotFound
+
+    async def _serve_asset(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        if name not in watch.ASSETS:
+            raise web.HTTPNotFound
+        return watch.file(name, watch.ASSETS[name])
 
     def _video_body(
         self, video: Video, now: datetime, stamp: Callable[[datetime], str]
@@ -683,21 +761,26 @@ class SandboxVideoService:
         self.callbacks.append(callback)
         data = body if isinstance(body, str) else json.dumps(body)
         content_type = "text/plain" if isinstance(body, str) else "application/json"
-        try:
-            async with self._session.request(
-                method,
-                url,
-                data=data,
-                headers={hdrs.CONTENT_TYPE: content_type},
-                allow_redirects=False,
-            ) as answer:
-                callback.status = answer.status
-        except (aiohttp.ClientError, TimeoutError):
-            pass  # The service cares as little: `status` stays None.
+        path = urlsplit(url).path
+        with self.wire.exchange("service", "bot", method, path, data.encode()) as exchange:
+            try:
+                async with self._session.request(
+                    method,
+                    url,
+                    data=data,
+                    headers={hdrs.CONTENT_TYPE: content_type},
+                    allow_redirects=False,
+                ) as answer:
+                    callback.status = answer.status
+                    exchange.answered(answer.status, await answer.read())
+            except (aiohttp.ClientError, TimeoutError) as error:
+                # The service cares as little: `status` stays None.
+                exchange.failed = f"{NO_ANSWER}: {type(error).__name__}"
 
 
 def _share(passed: timedelta, whole: timedelta) -> float:
-    return min(1.0, passed / whole) if whole else 1.0
+    # Less than nothing has passed where the clock was set back.
+    return max(0.0, min(1.0, passed / whole)) if whole else 1.0
 
 
 def _word(words: Sequence[str], share: float) -> str:

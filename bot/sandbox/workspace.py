@@ -22,6 +22,7 @@ Kind: TypeAlias = Literal[
     "modal_errors",
     "modal_closed",
     "home_published",
+    "channel_changed",
 ]
 
 TEAM: Final = "T0SANDBOX"
@@ -38,6 +39,24 @@ class SlackError(Exception):
         super().__init__(code)
         self.code = code
         self.details = details
+
+
+@dataclass(frozen=True)
+class SlashCommand:
+    """A command as the app's manifest has it: ``/name``, what it does, what may follow it."""
+
+    command: str
+    description: str = ""
+    usage_hint: str = ""
+
+
+@dataclass(frozen=True)
+class App:
+    """What Slack knows of the app from its manifest; ``takes_messages`` in its own conversation."""
+
+    name: str = "Replica Videos"
+    commands: tuple[SlashCommand, ...] = ()
+    takes_messages: bool = True
 
 
 @dataclass(frozen=True)
@@ -176,6 +195,7 @@ class Happening:
     at: datetime
     message: Message | None = None
     view: View | None = None
+    channel: Channel | None = None
 
 
 @dataclass
@@ -197,6 +217,7 @@ class Workspace:
     def __init__(self, clock: Clock, scopes: set[str]) -> None:
         self.clock = clock
         self.scopes = scopes
+        self.app = App()
         self.users: dict[str, User] = {}
         self.channels: dict[str, Channel] = {}
         self.modals: defaultdict[str, list[View]] = defaultdict(list)
@@ -258,17 +279,34 @@ class Workspace:
                 return channel
         channel = Channel(self._new_id("D"), "directmessage", "im", members)
         self.channels[channel.id] = channel
+        self._tell("channel_changed", channel=channel)
         return channel
 
     def dm(self, user: str) -> Channel:
         """Return the app's own conversation with a user."""
         return self.direct_message(user, self.bot.id)
 
+    def change_channel(
+        self, name: str, *, with_bot: bool | None = None, is_archived: bool | None = None
+    ) -> Channel:
+        """Invite the app to a channel or remove it, and archive the channel or bring it back."""
+        channel = self.channel(name)
+        if with_bot is not None:
+            (channel.members.add if with_bot else channel.members.discard)(self.bot.id)
+        if is_archived is not None:
+            channel.is_archived = is_archived
+        self._tell("channel_changed", channel=channel)
+        return channel
+
     # Messages
 
     def messages(self, channel: str) -> list[Message]:
         """Return the messages of a channel, oldest first, without what stands in threads."""
         return [each for each in self._in(channel).values() if each.thread_ts is None]
+
+    def everything(self, channel: str) -> list[Message]:
+        """Return the messages of a channel and of its threads, oldest first."""
+        return list(self._in(channel).values())
 
     def thread(self, channel: str, ts: str) -> list[Message]:
         """Return the replies to the message ``ts``, oldest first, without that message."""
@@ -407,9 +445,10 @@ class Workspace:
         *,
         message: Message | None = None,
         view: View | None = None,
+        channel: Channel | None = None,
     ) -> None:
         for follower in tuple(self._followers):
-            follower(Happening(kind, self.clock.now(), message, view))
+            follower(Happening(kind, self.clock.now(), message, view, channel))
 
     def _in(self, channel: str) -> dict[str, Message]:
         return self._messages.setdefault(self.channel(channel).id, {})

@@ -1,0 +1,143 @@
+"""Behind the scenes: how the video service, its jobs and Slack stand, as JSON."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from bot.sandbox.block_kit import Json
+from bot.sandbox.faults import Fault
+from bot.sandbox.page.switches import AUTH_ERRORS, FATES, FAULTS, OPERATIONS, TIMES, Side, fault
+from bot.sandbox.slack import SandboxSlack
+from bot.sandbox.video_service import (
+    Fate,
+    Replica,
+    SandboxVideoService,
+    TrainingFailure,
+    Video,
+)
+
+#: Why a video may fail: sentences as the service writes them.
+VIDEO_FAILURES: Final = (
+    "The script contains a name that this replica may not say",
+    "The web page for the background could not be loaded",
+    "The video for the background could not be downloaded",
+    "The voice could not be generated: please try again",
+)
+# What the switches offer to choose from.
+_OFFERS: Final[Json] = {
+    **{side: {"operations": list(names)} for side, names in OPERATIONS.items()},
+    "faults": [{"what": what, "label": label} for what, label in FAULTS.items()],
+    "fates": [{"what": what, "label": label} for what, label in FATES.items()],
+    "reasons": {"video": list(VIDEO_FAILURES), "replica": [str(each) for each in TrainingFailure]},
+    "auth_errors": list(AUTH_ERRORS),
+}
+
+
+def shown(slack: SandboxSlack, service: SandboxVideoService, bot_url: str) -> Json:
+    """Return how things stand on the other side."""
+    now = slack.clock.now()
+    return {
+        "now": now.timestamp(),
+        "service": _service(service, now),
+        "slack": _slack(slack),
+        "bot": {"url": bot_url},
+        "offers": _OFFERS,
+    }
+
+
+def _service(service: SandboxVideoService, now: datetime) -> Json:
+    limit, pace, times = service.rate_limited, service.pace, service.callback_plan.times
+    jobs: list[Video | Replica] = [*service.videos.values(), *service.replicas.values()]
+    jobs.sort(key=lambda job: job.created_at, reverse=True)
+    return {
+        "url": service.url,
+        "down": service.down,
+        "key_revoked": service.key_revoked,
+        "out_of_credit": service.out_of_credit,
+        "rate_limited_until": limit.until.timestamp() if limit and limit.until > now else None,
+        "callbacks": next((name for name, each in TIMES.items() if each == times), None),
+        "pace": {
+            "queued": pace.queued.total_seconds(),
+            "generating": pace.generating.total_seconds(),
+            "training": pace.training.total_seconds(),
+            "training_steps": pace.training_steps,
+        },
+        "next": _numbered(
+            [
+                *(_faulty(name, each, "service") for name, each in service.faults.waiting()),
+                *(_fated(name, fate) for name, fate in service.fates_waiting()),
+            ]
+        ),
+        "jobs": [_job(service, each, now) for each in jobs],
+    }
+
+
+def _job(service: SandboxVideoService, job: Video | Replica, now: datetime) -> Json:
+    ended, change = job.ended(now), job.next_change(now)
+    shown: Json = {
+        "name": job.name,
+        "status": job.status(now),
+        "ended": ended,
+        "reason": job.reason if ended == "error" else None,
+        "share": round(job.share(now), 2),
+        "created_at": job.created_at.timestamp(),
+        "ends_at": job.ends_at.timestamp() if job.ends_at is not None else None,
+        "next": None if change is None else job.status(change),
+        "next_at": None if change is None else change.timestamp(),
+        "has_callback_url": job.callback_url is not None,
+        "callbacks_sent": sum(each.url == job.callback_url for each in service.callbacks),
+    }
+    if isinstance(job, Replica):
+        return shown | {
+            "id": job.replica_id,
+            "kind": "replica",
+            "script": None,
+            "replica_id": job.replica_id,
+            "progress": job.progress(now),
+            "watch_url": None,
+        }
+    return shown | {
+        "id": job.video_id,
+        "kind": "video",
+        "script": job.script,
+        "replica_id": job.replica_id,
+        "progress": None,
+        "watch_url": f"{service.url}/watch/{job.video_id}",
+    }
+
+
+def _slack(slack: SandboxSlack) -> Json:
+    return {
+        "url": slack.url,
+        "rate_limits": slack.rate_limits,
+        "auth_error": slack.auth_error,
+        "history_scopes": "channels:history" in slack.scopes,
+        "next": _numbered(_faulty(name, each, "slack") for name, each in slack.faults.waiting()),
+        "channels": [
+            {
+                "id": each.id,
+                "name": each.name,
+                "kind": each.kind,
+                "has_app": slack.bot.id in each.members,
+                "is_archived": each.is_archived,
+            }
+            for each in slack.channels.values()
+            if each.kind != "im"
+        ],
+    }
+
+
+def _faulty(operation: str, waiting: Fault, side: Side) -> Json:
+    what = next((what for what in FAULTS if fault(what, side) == waiting), "other")
+    label = FAULTS.get(what, type(waiting).__name__)
+    return {"operation": operation, "what": what, "label": label}
+
+
+def _fated(operation: str, fate: Fate) -> Json:
+    what = {"error": "fail", "never": "never"}.get(fate.end, "other")
+    label = f"fail: {fate.reason}" if what == "fail" else FATES.get(what, fate.end)
+    return {"operation": operation, "what": what, "label": label}
+
+
+def _numbered(waiting: Iterable[Json]) -> list[Json]:
+    return [{"id": number, **each} for number, each in enumerate(waiting, 1)]

@@ -1,0 +1,316 @@
+"""The server of the page: what it shows, the stream of what changes, and what is done on it."""
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final, TypeVar
+
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
+from pydantic import BaseModel, ValidationError
+
+from bot.sandbox.block_kit import Json
+from bot.sandbox.http import POLICY, Server
+from bot.sandbox.page import deeds, panel, sight, switches
+from bot.sandbox.page.deeds import Deeds
+from bot.sandbox.page.journal import Event, Journal
+from bot.sandbox.page.switches import Switches
+from bot.sandbox.slack import SandboxSlack
+from bot.sandbox.video_service import SandboxVideoService
+from bot.sandbox.wire import Exchange
+from bot.sandbox.workspace import User
+
+PORT: Final = 8765
+_STATIC: Final = Path(__file__).parent / "static"
+# Not what the machine's own tables say: those may be wrong, and browsers run no script then.
+_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".webp": "image/webp",
+}
+_PORTS_TRIED: Final = 20
+_HEARTBEAT_SECONDS: Final = 15.0
+_PANEL_SECONDS: Final = 0.5
+
+_Asked = TypeVar("_Asked", bound=BaseModel)
+
+# What is done on the page, by the end of its address: what is sent with it, and who does it.
+_DEEDS: Final[dict[str, tuple[type[deeds.Asked], Callable[..., Awaitable[Json]]]]] = {
+    "type": (deeds.Typed, Deeds.type),
+    "press": (deeds.Pressed, Deeds.press),
+    "options": (deeds.Sought, Deeds.look_up),
+}
+_DEEDS_IN_FORMS: Final[dict[str, tuple[type[deeds.Asked], Callable[..., Awaitable[Json]]]]] = {
+    "press": (deeds.PressedInForm, Deeds.press_in_form),
+    "options": (deeds.SoughtInForm, Deeds.look_up_in_form),
+    "submit": (deeds.Submitted, Deeds.submit),
+    "close": (deeds.Closed, Deeds.close),
+}
+
+
+class Page:
+    """The page between a sandbox's Slack and video service, on a loopback port of its own."""
+
+    def __init__(
+        self, slack: SandboxSlack, service: SandboxVideoService, bot_url: str = ""
+    ) -> None:
+        # One log has both ways of everything, in order.
+        slack.wire.secrets |= service.wire.secrets
+        service.wire = slack.wire
+        self._slack = slack
+        self._service = service
+        self._bot_url = bot_url
+        self._journal = Journal()
+        self._switches = Switches(slack, service)
+        self._deeds: dict[str, Deeds] = {}
+        self._leave: list[Callable[[], None]] = []
+        self._closing = False
+        self._server = Server(self._app())
+
+    @property
+    def url(self) -> str:
+        """Return where it is, such as ``http://127.0.0.1:8765``."""
+        return self._server.url
+
+    async def start(self, port: int = PORT) -> None:
+        """Listen on ``port`` or, where that is taken, on one of the next; 0 for any free one."""
+        self._server.policy = (
+            f"{POLICY}; img-src 'self' data: {self._slack.url} {self._service.url}; "
+            f"media-src 'self' {self._service.url}"
+        )
+        # While it was stopped nobody noted what happened: cursors from before lead nowhere.
+        self._journal = Journal()
+        await self._listen(port)
+        self._closing = False
+        for user in self._slack.users.values():
+            if user != self._slack.bot:
+                self._slack.dm(user.id)
+        self._leave = [
+            sight.follow(self._slack, self._journal),
+            self._slack.wire.subscribe(self._note_exchange),
+        ]
+
+    async def stop(self) -> None:
+        """Listen no more, and end the streams."""
+        while self._leave:
+            self._leave.pop()()
+        self._closing = True
+        self._journal.wake()
+        await self._server.stop()
+
+    async def _listen(self, port: int) -> None:
+        for candidate in range(port, min(port + _PORTS_TRIED, 65_536)) if port else ():
+            with contextlib.suppress(OSError):
+                return await self._server.start(candidate)
+        return await self._server.start()
+
+    def _app(self) -> web.Application:
+        app = web.Application(middlewares=[_in_words])
+        add_get, add_post = app.router.add_get, app.router.add_post
+        add_get("/", self._serve_index)
+        add_get("/static/{path:.+}", self._serve_static)
+        add_get("/api/events", self._serve_events)
+        add_get("/api/panel", self._serve_panel)
+        add_post("/api/panel/service", self._switch_service)
+        add_post("/api/panel/slack", self._switch_slack)
+        add_post("/api/panel/next", self._expect)
+        add_post("/api/panel/jobs/{id}", self._act_on_job)
+        add_post("/api/panel/channels/{id}", self._change_channel)
+        add_post("/api/panel/reset", self._reset)
+        add_get("/api/{person}/snapshot", self._serve_snapshot)
+        add_post("/api/{person}/{deed}", self._serve_deed)
+        add_post("/api/{person}/views/{view}/{deed}", self._serve_deed)
+        return app
+
+    # What it shows
+
+    async def _serve_index(self, _request: web.Request) -> web.StreamResponse:
+        return _file("index.html")
+
+    async def _serve_static(self, request: web.Request) -> web.StreamResponse:
+        return _file(request.match_info["path"])
+
+    async def _serve_snapshot(self, request: web.Request) -> web.StreamResponse:
+        reader = self._user(request.match_info["person"])
+        cursor = self._journal.cursor(self._journal.last)
+        return _answer({"cursor": cursor, **sight.snapshot(self._slack, reader)})
+
+    async def _serve_panel(self, _request: web.Request) -> web.StreamResponse:
+        wire = self._slack.wire
+        exchanges = [wire.shown(each) for each in wire.exchanges]
+        cursor = self._journal.cursor(self._journal.last)
+        return _answer({"cursor": cursor, **self._panel(), "wire": exchanges})
+
+    async def _serve_events(self, request: web.Request) -> web.StreamResponse:
+        reader = self._user(request.query.get("as", ""))
+        behind = request.query.get("panel") == "1"
+        cursor = request.headers.get("Last-Event-ID") or request.query.get("after")
+        stream = web.StreamResponse(
+            headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"}
+        )
+        with contextlib.suppress(ConnectionError):
+            await stream.prepare(request)
+            await stream.write(b"retry: 1000\n\n")
+            await self._tell(stream, reader, cursor, behind=behind)
+        return stream
+
+    async def _tell(
+        self, stream: web.StreamResponse, reader: User, cursor: str | None, *, behind: bool
+    ) -> None:
+        """Tell what happens from a cursor on, until whoever listens goes away."""
+        journal, shown, heard = self._journal, "", time.monotonic()
+        place = journal.last if cursor is None else journal.place(cursor)
+        with journal.listening() as news:
+            while not self._closing:
+                news.clear()
+                told = []
+                if place is None or journal.place(journal.cursor(place)) is None:
+                    place = journal.last
+                    told.append(self._event("reload", {}, place))
+                told += [
+                    self._event(each.name, each.data(), each.number)
+                    for each in journal.after(place)
+                    if _is_for(each, reader, behind=behind)
+                ]
+                place = journal.last
+                if behind and (state := self._panel()) and (now := _steady(state)) != shown:
+                    shown = now
+                    told.append(self._event("panel", state, place))
+                if not told and time.monotonic() - heard > _HEARTBEAT_SECONDS:
+                    # It carries the cursor past events that were for others.
+                    told.append(f": still here\nid: {journal.cursor(place)}\n\n")
+                if told:
+                    heard = time.monotonic()
+                    await stream.write("".join(told).encode())
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_PANEL_SECONDS if behind else _HEARTBEAT_SECONDS):
+                        await news.wait()
+
+    def _event(self, name: str, data: Json, number: int) -> str:
+        cursor = self._journal.cursor(number)
+        return f"id: {cursor}\nevent: {name}\ndata: {json.dumps(data)}\n\n"
+
+    def _note_exchange(self, exchange: Exchange) -> None:
+        self._journal.note("wire", lambda: {"entry": self._slack.wire.shown(exchange)}, None)
+
+    # What is done on it
+
+    async def _serve_deed(self, request: web.Request) -> web.StreamResponse:
+        person = self._user(request.match_info["person"])
+        view = request.match_info.get("view")
+        table = _DEEDS if view is None else _DEEDS_IN_FORMS
+        name = request.match_info["deed"]
+        if name not in table:
+            raise web.HTTPNotFound
+        model, do = table[name]
+        asked = await _read(request, model)
+        doer = self._deeds.setdefault(person.id, Deeds(self._slack, person.id))
+        return _answer(await doer.come_of(do(doer, *([] if view is None else [view]), asked)))
+
+    async def _switch_service(self, request: web.Request) -> web.StreamResponse:
+        self._switches.switch_service(await _read(request, switches.ServiceAsked))
+        return self._turned(None)
+
+    async def _switch_slack(self, request: web.Request) -> web.StreamResponse:
+        self._switches.switch_slack(await _read(request, switches.SlackAsked))
+        return self._turned(None)
+
+    async def _expect(self, request: web.Request) -> web.StreamResponse:
+        return self._turned(self._switches.expect(await _read(request, switches.NextAsked)))
+
+    async def _act_on_job(self, request: web.Request) -> web.StreamResponse:
+        asked = await _read(request, switches.JobAsked)
+        return self._turned(await self._switches.act(request.match_info["id"], asked))
+
+    async def _change_channel(self, request: web.Request) -> web.StreamResponse:
+        asked = await _read(request, switches.ChannelAsked)
+        return self._turned(self._switches.change_channel(request.match_info["id"], asked))
+
+    async def _reset(self, request: web.Request) -> web.StreamResponse:
+        await _read(request, deeds.Asked)
+        self._switches.reset()
+        return self._turned(None)
+
+    def _turned(self, problem: Json | None) -> web.Response:
+        # Whoever has the panel open sees it at once.
+        self._journal.wake()
+        return _answer({**(problem or {"ok": True}), "panel": self._panel()})
+
+    def _panel(self) -> Json:
+        return panel.shown(self._slack, self._service, self._bot_url)
+
+    def _user(self, name: str) -> User:
+        for user in self._slack.users.values():
+            if name in {user.id, user.name} and user != self._slack.bot:
+                return user
+        raise web.HTTPNotFound(text="Nobody here is called so.")
+
+
+@web.middleware
+async def _in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer what goes wrong with the page's own requests as JSON."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if not request.path.startswith("/api/") or error.status < HTTPStatus.BAD_REQUEST:
+            raise
+        return _answer({"error": error.text or error.reason}, error.status)
+
+
+async def _read(request: web.Request, model: type[_Asked]) -> _Asked:
+    """Return what was sent with a request of the page.
+
+    Raises:
+        web.HTTPException: another site's page sent it, or it is not what is wanted.
+    """
+    if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+        raise web.HTTPForbidden(text="Only this page's own requests do anything.")
+    if request.content_type != "application/json":
+        raise web.HTTPUnsupportedMediaType(text="Content-Type has to be application/json.")
+    try:
+        return model.model_validate(_json(await request.read()))
+    except ValidationError as error:
+        wrong = [
+            f"{'.'.join(map(str, each['loc'])) or 'body'}: {each['msg']}" for each in error.errors()
+        ]
+        raise web.HTTPBadRequest(text="; ".join(wrong)) from None
+    except (ValueError, RecursionError) as error:
+        raise web.HTTPBadRequest(text=f"The body has to be JSON: {error}") from None
+
+
+def _json(body: bytes) -> object:
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is no number")
+
+    value: object = json.loads(body, parse_constant=refuse)
+    # Half of a surrogate pair is no text that could be sent on.
+    json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def _answer(said: Json, status: int = HTTPStatus.OK) -> web.Response:
+    return web.json_response(said, status=status, headers={hdrs.CACHE_CONTROL: "no-store"})
+
+
+def _file(name: str) -> web.FileResponse:
+    path = (_STATIC / name).resolve()
+    if not path.is_relative_to(_STATIC) or path.suffix not in _TYPES or not path.is_file():
+        raise web.HTTPNotFound
+    headers = {hdrs.CONTENT_TYPE: _TYPES[path.suffix], hdrs.CACHE_CONTROL: "no-cache"}
+    return web.FileResponse(path, headers=headers)
+
+
+def _is_for(event: Event, reader: User, *, behind: bool) -> bool:
+    return behind if event.audience is None else reader.id in event.audience
+
+
+def _steady(state: Json) -> str:
+    """Return how things stand, without what the time alone changes."""
+    return json.dumps({**state, "now": None})

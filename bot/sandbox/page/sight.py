@@ -1,0 +1,137 @@
+"""What one person sees of the workspace, as JSON: all of it at one moment, and each change."""
+
+import copy
+from collections.abc import Callable
+
+from bot.sandbox.block_kit import Json
+from bot.sandbox.page.journal import Journal
+from bot.sandbox.slack import SandboxSlack
+from bot.sandbox.workspace import APP, TEAM, Channel, Happening, Message, User, View
+
+
+def snapshot(slack: SandboxSlack, reader: User) -> Json:
+    """Return all that a person sees now: places, messages, and the forms they have open."""
+    places = [each for each in slack.channels.values() if reader.id in each.members]
+    home = slack.homes.get(reader.id)
+    return {
+        "now": slack.clock.now().timestamp(),
+        "team": {"id": TEAM, "name": "Sandbox"},
+        "me": reader.id,
+        "people": [each for each in slack.users if each != slack.bot.id],
+        "users": {each.id: user_json(slack, each) for each in slack.users.values()},
+        "app": {
+            "id": APP,
+            "user": slack.bot.id,
+            "name": slack.app.name,
+            "commands": [vars(each) for each in slack.app.commands],
+            "shortcuts": [],
+        },
+        "channels": [channel_json(slack, each, reader.id) for each in places],
+        "messages": [message_json(each) for each in _messages(slack, places, reader)],
+        "views": views_json(slack, reader.id),
+        "home": None if home is None else view_json(home),
+    }
+
+
+def user_json(slack: SandboxSlack, user: User) -> Json:
+    """Return a member of the workspace; the app goes by its own name."""
+    is_bot = user.id == slack.bot.id
+    shown = {"id": user.id, "name": user.name, "real_name": user.real_name, "tz": user.tz}
+    return {**shown, "real_name": slack.app.name if is_bot else user.real_name, "is_bot": is_bot}
+
+
+def channel_json(slack: SandboxSlack, channel: Channel, reader: str) -> Json:
+    """Return a conversation as its member ``reader`` sees it."""
+    others = sorted(channel.members - {reader})
+    return {
+        "id": channel.id,
+        "name": channel.name,
+        "kind": channel.kind,
+        "is_archived": channel.is_archived,
+        "has_app": slack.bot.id in channel.members,
+        "members": sorted(channel.members),
+        "user": others[0] if channel.kind == "im" and others else None,
+        "read_only": read_only(slack, channel),
+    }
+
+
+def read_only(slack: SandboxSlack, channel: Channel) -> str | None:
+    """Return why nobody can write in a conversation, or None."""
+    if channel.is_archived:
+        return "This channel is archived."
+    with_app = channel.kind == "im" and slack.bot.id in channel.members
+    if with_app and not slack.app.takes_messages:
+        return "Sending messages to this app has been turned off."
+    return None
+
+
+def message_json(message: Message) -> Json:
+    """Return a message as Slack's JSON has it, with its channel and whether one alone sees it."""
+    place = {"channel": message.channel, "is_ephemeral": message.visible_to is not None}
+    return {**message.payload(), **place}
+
+
+def view_json(view: View) -> Json:
+    """Return a view as Slack's JSON has it, with what the client shows of it besides."""
+    beside = {"errors": view.errors, "notice": view.notice, "channel": view.channel}
+    return {**view.payload(), **beside}
+
+
+def views_json(slack: SandboxSlack, reader: str) -> list[Json]:
+    """Return the forms that a person has open, the lowest first."""
+    return [view_json(each) for each in slack.modals[reader]]
+
+
+def follow(slack: SandboxSlack, journal: Journal) -> Callable[[], None]:
+    """Tell the journal what people see happen, until what is returned is called."""
+
+    def tell(happening: Happening) -> None:
+        if happening.message is not None:
+            _tell_message(slack, journal, happening, happening.message)
+        elif happening.channel is not None:
+            channel = happening.channel
+            for reader in channel.members:
+                shown = {"channel": channel_json(slack, channel, reader)}
+                journal.note("channel", _always(shown), frozenset({reader}))
+        elif happening.view is not None:
+            view = happening.view
+            if happening.kind == "home_published":
+                name, said = "home", {"view": view_json(view)}
+            else:
+                name, said = "views", _changed(slack, view, happening.kind)
+            journal.note(name, _always(said), frozenset({view.user}))
+
+    return slack.subscribe(tell)
+
+
+def _tell_message(
+    slack: SandboxSlack, journal: Journal, happening: Happening, message: Message
+) -> None:
+    readers = slack.channels[message.channel].members
+    if message.visible_to is not None:
+        readers = {message.visible_to}
+    if happening.kind == "deleted":
+        gone = {"channel": message.channel, "ts": message.ts}
+        journal.note("message_deleted", _always(gone), frozenset(readers))
+    else:
+        # A message never changes: an edit makes another.
+        journal.note("message", lambda: {"message": message_json(message)}, frozenset(readers))
+
+
+def _changed(slack: SandboxSlack, view: View, kind: str) -> Json:
+    # Views do change: what is told is how they stand now.
+    views = copy.deepcopy(views_json(slack, view.user))
+    return {"change": kind.removeprefix("modal_"), "view_id": view.id, "views": views}
+
+
+def _messages(slack: SandboxSlack, places: list[Channel], reader: User) -> list[Message]:
+    seen = [
+        message
+        for place in places
+        for message in (*slack.everything(place.id), *slack.ephemerals(reader.id, place.id))
+    ]
+    return sorted(seen, key=lambda message: message.ts)
+
+
+def _always(said: Json) -> Callable[[], Json]:
+    return lambda: said

@@ -1,0 +1,143 @@
+// The page's talk with the sandbox's server: deeds of a person, and the stream of what happens.
+
+import {
+  deleteMessage,
+  putChannel,
+  putMessage,
+  putViews,
+  state,
+  takeSnapshot,
+  tell,
+} from "./state.js";
+
+const LOST = "The sandbox does not answer. Is it still running?";
+const AGAIN_MILLISECONDS = 1500;
+
+/** Who this is, by name or id; the server remembers nobody. */
+let person = "";
+let stream = null;
+let cursor = "";
+let withPanel = false;
+
+/**
+ * Send what a person does; the answer says how it went.
+ * @returns {Promise<{ok: boolean, error?: {code: string, text: string, shown?: boolean}}>}
+ */
+async function post(path, body) {
+  try {
+    const response = await fetch(path, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+    });
+    const said = await response.json();
+    if (response.ok) return said;
+    return { ok: false, error: { code: String(response.status), text: String(said.error) } };
+  } catch {
+    return { ok: false, error: { code: "lost", text: LOST } };
+  }
+}
+
+/** Do something as the person whose page this is; modals that came of it are shown at once. */
+async function act(path, body) {
+  const as = person;
+  const outcome = await post(`/api/${encodeURIComponent(as)}/${path}`, body);
+  if (as !== person) return outcome;
+  if (outcome.views) putViews(outcome.views, "outcome");
+  if (outcome.message) putMessage(outcome.message);
+  return outcome;
+}
+
+/** Type into a channel or a thread: a slash command, or an ordinary message. */
+export const type = (channel, text, thread) =>
+  act("type", { channel, text, thread_ts: thread || null });
+
+/** Press or choose something in a message. */
+export const press = (message, action) =>
+  act("press", { channel: message.channel, ts: message.ts, ...action });
+
+/** Ask the app for the options of a menu in a message. */
+export const options = (message, menu) =>
+  act("options", { channel: message.channel, ts: message.ts, ...menu });
+
+/** Do something in a modal: "press", "options", "submit" or "close". */
+export const inView = (id, deed, body) => act(`views/${encodeURIComponent(id)}/${deed}`, body);
+
+/** Turn something behind the scenes; the stream brings what comes of it. */
+export async function turn(what, body) {
+  const outcome = await post(`/api/panel/${what}`, body);
+  // Where nothing changed there is no news, and what was turned on the page has to be turned back.
+  // Otherwise the stream may have told of more already: this answer must not undo that.
+  if (!outcome.ok && outcome.panel) tell("panel", outcome.panel);
+  return outcome;
+}
+
+/** Return what stands behind the scenes, the requests so far with it. */
+export async function readPanel() {
+  const response = await fetch("/api/panel");
+  return response.json();
+}
+
+/** Become somebody: read all that they see, and follow what happens from there. */
+export async function become(name) {
+  person = name;
+  stream?.close();
+  try {
+    const response = await fetch(`/api/${encodeURIComponent(name)}/snapshot`);
+    if (response.status === 404) {
+      tell("nobody");
+      return;
+    }
+    if (!response.ok) throw new Error(response.statusText);
+    const snapshot = await response.json();
+    if (name !== person) return;
+    cursor = snapshot.cursor;
+    takeSnapshot(snapshot);
+    follow();
+  } catch {
+    if (name !== person) return;
+    tell("connection", false);
+    setTimeout(() => name === person && become(name), AGAIN_MILLISECONDS);
+  }
+}
+
+/** Follow what happens behind the scenes too, or no longer: it is one stream for both. */
+export function followPanel(wanted) {
+  withPanel = wanted;
+  if (stream) follow();
+}
+
+const ON_EVENT = {
+  message: ({ message }) => putMessage(message),
+  message_deleted: ({ channel, ts }) => deleteMessage(channel, ts),
+  channel: ({ channel }) => putChannel(channel),
+  views: ({ views, change }) => putViews(views, change),
+  reload: () => become(person),
+  // `home` comes with App Home.
+  panel: (panel) => tell("panel", panel),
+  wire: ({ entry }) => tell("wire", entry),
+};
+
+function follow() {
+  stream?.close();
+  const wanted = new URLSearchParams({ as: state.me, after: cursor });
+  if (withPanel) wanted.set("panel", "1");
+  const opened = new EventSource(`/api/events?${wanted}`);
+  stream = opened;
+  opened.onopen = () => tell("connection", true);
+  opened.onerror = () => {
+    tell("connection", false);
+    // It tries again by itself, but not where the answer was no stream at all.
+    if (opened.readyState === EventSource.CLOSED && opened === stream) {
+      const as = person;
+      setTimeout(() => opened === stream && as === person && become(as), AGAIN_MILLISECONDS);
+    }
+  };
+  for (const [name, take] of Object.entries(ON_EVENT)) {
+    opened.addEventListener(name, (event) => {
+      if (opened !== stream) return;
+      cursor = event.lastEventId || cursor;
+      take(JSON.parse(event.data));
+    });
+  }
+}
