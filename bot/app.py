@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any, Final
 
 import aiohttp
-from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
@@ -143,21 +142,22 @@ async def running(
             store,
             kinds.values(),
             clock=clock,
+            timings=timings,
+            last_answers=_LAST_ANSWERS,
             healthy=lambda: all(worker.healthy for worker in workers),
         )
         sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)
-        tasks = [_own(each.run()) for each in (*workers, sweep)]
-        ears = web.AppRunner(
-            door.application(), access_log=None, shutdown_timeout=_LAST_ANSWERS.total_seconds()
-        )
+        endless = (sweep.run(), store.database.lasts())
+        tasks = [_own(each) for each in (*(worker.run() for worker in workers), *endless)]
         try:
-            port = await _listen(ears, settings.host, settings.port)
+            port = await door.opens(settings.host, settings.port)
             yield Bot(settings.host, port, routes, store, *workers, background, sweep, tasks)
         finally:
             for worker in workers:
                 worker.stop()
-            tasks[-1].cancel()
-            await ears.cleanup()
+            for task in tasks[len(workers) :]:
+                task.cancel()
+            await door.closes()
             await background.stop(timings.stop - _LAST_ANSWERS)
             await asyncio.wait(tasks)
 
@@ -218,11 +218,3 @@ def _bolt(client: AsyncWebClient, routes: Routes) -> AsyncApp:
 
     routes.attach(bolt)
     return bolt
-
-
-async def _listen(ears: web.AppRunner, host: str, port: int) -> int:
-    """Begin to listen and return the port, which the system chooses where ``port`` is 0."""
-    await ears.setup()
-    await web.TCPSite(ears, host, port).start()
-    listening: int = ears.addresses[0][1]
-    return listening

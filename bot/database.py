@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import logging
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
@@ -13,6 +14,24 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 import aiosqlite
 
+from bot.datafile import StoreError, begin_log, beside, is_damage, is_trouble, opened, told
+from bot.model import Timings
+
+__all__ = [
+    "Database",
+    "StoreError",
+    "Tables",
+    "Trouble",
+    "all_rows",
+    "first_row",
+    "insistent",
+    "migrate",
+    "moment_of",
+    "ms_of",
+    "transaction",
+]
+
+_LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
@@ -21,8 +40,8 @@ _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _GROUP: Final = 64
 
 
-class StoreError(Exception):
-    """The database did not take or give what it was asked: nothing of it was done."""
+class Trouble(StoreError):
+    """The database takes nothing from anybody at the moment, which is in the log already."""
 
 
 @dataclass(slots=True)
@@ -54,9 +73,32 @@ def transaction(
     Raises:
         StoreError: nothing was done.
     """
+    return _owned(method, insists=False)
 
+
+def insistent(
+    method: Callable[Concatenate[_Tables, aiosqlite.Connection, _P], Awaitable[_T]],
+) -> Callable[Concatenate[_Tables, _P], Coroutine[Any, Any, _T]]:
+    """Run a method inside a transaction that writes down what nobody could find out anew.
+
+    While the database takes nothing it is tried again and again. Its caller has the row in hand all
+    the time: nobody takes up a row of which more is known than stands in it.
+
+    Raises:
+        StoreError: nothing was done, and nothing will be.
+    """
+    return _owned(method, insists=True)
+
+
+def _owned(
+    method: Callable[Concatenate[_Tables, aiosqlite.Connection, _P], Awaitable[_T]],
+    *,
+    insists: bool,
+) -> Callable[Concatenate[_Tables, _P], Coroutine[Any, Any, _T]]:
     async def call(self: _Tables, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        return await self.database.transact(lambda db: method(self, db, *args, **kwargs))
+        return await self.database.transact(
+            lambda db: method(self, db, *args, **kwargs), insists=insists
+        )
 
     functools.update_wrapper(call, method)
     return call
@@ -67,26 +109,33 @@ class Database:
 
     Whatever is asked of it goes through one queue and is committed in groups: nobody sees half a
     change, and a caller that is cancelled gives up the answer, not the work.
+
+    A disk that takes nothing is logged once, and tried with whatever comes next. In a file that is
+    damaged nothing is tried any more: even what it says of who has paid for what may be wrong.
     """
 
-    def __init__(self, connection: aiosqlite.Connection, path: Path) -> None:
+    def __init__(self, connection: aiosqlite.Connection, path: Path, timings: Timings) -> None:
         self._db = connection
+        self._timings = timings
         self._path = path
-        self._file = path.stat().st_ino
+        self._wal = beside(path, "-wal")
+        self._files = {file: file.stat() for file in (self._path, self._wal)}
         self._queue: asyncio.Queue[_Call | None] = asyncio.Queue()
+        self._trouble: Trouble | None = None
+        self._damaged = asyncio.Event()
         self._closed = False
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, path: Path) -> AsyncIterator["Database"]:
+    async def open(cls, path: Path, timings: Timings) -> AsyncIterator["Database"]:
         """Open the file at ``path`` and bring its tables up to date.
 
         Raises:
-            StoreError: it cannot be opened or written, or another process has it.
+            StoreError: it cannot be opened or written, it is damaged, or another process has it.
         """
-        async with _connect(path) as connection:
-            await _migrate(connection)
-            database = cls(connection, path)
+        async with opened(path, timings.lock) as connection:
+            await _migrate(connection, path)
+            database = cls(connection, path, timings)
             owner = asyncio.create_task(database._own())  # noqa: TID251 - awaited below
             try:
                 yield database
@@ -95,17 +144,41 @@ class Database:
                 database._queue.put_nowait(None)
                 await asyncio.shield(asyncio.wait([owner]))
 
-    async def transact(self, body: Callable[[aiosqlite.Connection], Awaitable[_T]]) -> _T:
+    async def transact(
+        self, body: Callable[[aiosqlite.Connection], Awaitable[_T]], *, insists: bool = False
+    ) -> _T:
         """Run ``body`` in a transaction and return its result once that is committed.
 
         Raises:
             StoreError: nothing of it was done.
         """
-        if self._closed:
-            raise StoreError("the database is closed")
-        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait(_Call(body, answer))
-        return await answer
+        while not self._closed:
+            answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
+            self._queue.put_nowait(_Call(body, answer))
+            try:
+                return await answer
+            except Trouble:
+                if not insists or self._damaged.is_set():
+                    raise
+            await asyncio.sleep(self._timings.retry.total_seconds())
+        raise StoreError("the database is closed")
+
+    async def works(self) -> None:
+        """Return if the database works; where it did not, that is found out by writing to it.
+
+        Raises:
+            StoreError: it does not work.
+        """
+        await self.transact(_read if self._trouble is None else _write)
+
+    async def lasts(self) -> None:
+        """Wait until the file is found to be damaged.
+
+        Raises:
+            StoreError: it is.
+        """
+        await self._damaged.wait()
+        await self.works()
 
     async def _own(self) -> None:
         while (call := await self._queue.get()) is not None:
@@ -119,95 +192,118 @@ class Database:
             await self._commit(group)
 
     async def _commit(self, group: list[_Call]) -> None:
-        """Run the bodies in one transaction, each of them all or nothing, then tell the callers."""
+        """Run the bodies and tell the callers."""
+        results: list[tuple[_Call, Any, Exception | None]]
+        try:
+            if self._damaged.is_set() and self._trouble is not None:
+                raise self._trouble
+            results = await self._run(group)
+        except (sqlite3.Error, OSError, Trouble) as error:
+            trouble = self._note(error)
+            results = [(call, None, trouble) for call in group]
+        for call, result, failure in results:
+            if call.answer.done():
+                continue  # its caller was cancelled
+            if failure is None:
+                call.answer.set_result(result)
+            else:
+                call.answer.set_exception(failure)
+
+    async def _run(self, group: list[_Call]) -> list[tuple[_Call, Any, Exception | None]]:
+        """Run the bodies in one transaction, each of them all or nothing."""
         results: list[tuple[_Call, Any, Exception | None]] = []
+        await self._see_to_files()
+        before = self._db.total_changes
         try:
             await self._db.execute("BEGIN IMMEDIATE")
             for call in group:
                 await self._db.execute("SAVEPOINT one")
                 try:
                     results.append((call, await call.body(self._db), None))
-                except Exception as error:  # noqa: BLE001 - it is its caller's, not its neighbours'
+                except Exception as error:
+                    if is_trouble(error):
+                        raise
+                    # It is its caller's, not its neighbours'.
+                    results.append((call, None, _to_caller(error)))
                     await self._db.execute("ROLLBACK TO one")
-                    results.append((call, None, error))
                 await self._db.execute("RELEASE one")
             await self._db.execute("COMMIT")
-            self._check_file()
-        except (sqlite3.Error, OSError) as error:
-            with contextlib.suppress(sqlite3.Error):
+        except sqlite3.Error:
+            with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
                 await self._db.execute("ROLLBACK")
-            results = [(call, None, error) for call in group]
-        for call, result, failure in results:
-            if call.answer.done():
-                continue  # its caller was cancelled
-            if failure is None:
-                call.answer.set_result(result)
-            elif isinstance(failure, sqlite3.Error | OSError):
-                told = StoreError(f"the database says: {failure}")
-                told.__cause__ = failure
-                call.answer.set_exception(told)
-            else:
-                call.answer.set_exception(failure)
+            raise
+        await self._see_to_files()
+        if self._trouble is not None and self._db.total_changes > before:
+            _LOG.info("the database works again")
+            self._trouble = None
+        return results
 
-    def _check_file(self) -> None:
-        """Raise ``OSError`` where the file is gone: SQLite would go on and commit to nowhere."""
-        if self._path.stat().st_ino != self._file:
-            raise FileNotFoundError(f"another file has taken the place of {self._path}")
+    async def _see_to_files(self) -> None:
+        """See that it is still the files at their paths that SQLite has open.
 
+        It would go on without them, and commit to nowhere. A log that is gone is made anew; what
+        was in it is not lost.
 
-@contextlib.asynccontextmanager
-async def _connect(path: Path) -> AsyncIterator[aiosqlite.Connection]:
-    try:
-        # Tried here: where it cannot be opened, aiosqlite's thread may outlive the event loop.
-        sqlite3.connect(path).close()
-        os.chmod(path, 0o600)  # noqa: PTH101 - people's words are in it
-        db = await aiosqlite.connect(path, isolation_level=None, timeout=1)
-    except (sqlite3.Error, OSError) as error:
-        raise StoreError(f"{path} cannot be opened: {error}") from error
-    try:
-        db.row_factory = sqlite3.Row
+        Raises:
+            FileNotFoundError: the database itself is gone.
+        """
+        if not self._is_there(self._path):
+            raise FileNotFoundError
+        if self._is_there(self._wal):
+            return
+        # Without a log all that was in it goes into the database.
+        await self._db.execute_fetchall("PRAGMA journal_mode = DELETE")
+        await begin_log(self._db)
+        self._files[self._wal] = self._wal.stat()
+        _LOG.warning("the database's log was gone: made anew", extra={"file": str(self._wal)})
+
+    def _is_there(self, path: Path) -> bool:
         try:
-            # Exclusive: two connections that checkpoint one WAL file can corrupt it before 3.51.3
-            # (https://sqlite.org/wal.html#walresetbug).
-            await db.execute_fetchall("PRAGMA locking_mode = EXCLUSIVE")
-            tables = {row["name"] for row in await all_rows(db, "SELECT name FROM sqlite_master")}
-            if tables and "migrations" not in tables:
-                raise StoreError(f"{path} is another program's database: set DATABASE_URL")
-            for pragma in (
-                "journal_mode = WAL",
-                "synchronous = FULL",
-                "foreign_keys = ON",
-                # What is erased is not to be read in the file's free pages.
-                "secure_delete = ON",
-            ):
-                await db.execute_fetchall(f"PRAGMA {pragma}")
-            # Takes the lock, so that a second process hears of it now.
-            await db.execute("BEGIN IMMEDIATE")
-            await db.execute("COMMIT")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                raise StoreError(
-                    f"{path} is in use by another process: only one bot may run on a database"
-                ) from error
-            raise StoreError(f"{path} cannot be used: {error}") from error
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{path} is not a database that can be read: {error}") from error
-        yield db
-    finally:
-        await asyncio.shield(db.close())
+            return os.path.samestat(self._files[path], path.stat())
+        except OSError:
+            return False
+
+    def _note(self, error: Exception) -> Trouble:
+        """Return what everybody is told, and log it the first time."""
+        if isinstance(error, Trouble):
+            return error
+        trouble = Trouble(told(self._path, error))
+        trouble.__cause__ = error
+        if str(trouble) != str(self._trouble):
+            _LOG.error("the database does not work", extra={"reason": str(trouble)})
+        self._trouble = trouble
+        if is_damage(error):
+            self._damaged.set()
+        return trouble
+
+
+async def _read(db: aiosqlite.Connection) -> None:
+    await all_rows(db, "SELECT name FROM migrations")
+
+
+async def _write(db: aiosqlite.Connection) -> None:
+    await db.execute("UPDATE migrations SET name = name")
+
+
+def _to_caller(error: Exception) -> Exception:
+    if not isinstance(error, sqlite3.Error):
+        return error
+    refused = StoreError(f"the database says: {error}")
+    refused.__cause__ = error
+    return refused
 
 
 async def migrate(path: Path) -> list[str]:
     """Bring the tables of the database at ``path`` up to date; return what was applied.
 
     Raises:
-        StoreError: the file cannot be opened or written, or another process has it.
+        StoreError: it cannot be opened or written, it is damaged, or another process has it.
     """
-    async with _connect(path) as db:
-        return await _migrate(db)
+    async with opened(path, Timings().lock) as db:
+        return await _migrate(db, path)
 
 
-async def _migrate(db: aiosqlite.Connection) -> list[str]:
+async def _migrate(db: aiosqlite.Connection, path: Path) -> list[str]:
     try:
         await db.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
         done = {row["name"] for row in await all_rows(db, "SELECT name FROM migrations")}
@@ -224,10 +320,12 @@ async def _migrate(db: aiosqlite.Connection) -> list[str]:
             try:
                 await db.executescript(f"BEGIN IMMEDIATE;\n{sql};\n{mark};\nCOMMIT;")
             except sqlite3.Error:
-                await db.execute("ROLLBACK")
+                with contextlib.suppress(sqlite3.Error):
+                    await db.execute("ROLLBACK")
                 raise
     except sqlite3.Error as error:
-        raise StoreError(f"the tables could not be brought up to date: {error}") from error
+        why = told(path, error)
+        raise StoreError(f"the tables could not be brought up to date: {why}") from error
     return new
 
 

@@ -1,9 +1,7 @@
 """Looks at everything that the bot depends on, and says what to do about what is wrong."""
 
 import asyncio
-import contextlib
 import os
-import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import video_service
 from bot.clock import SystemClock
+from bot.datafile import InUseError, StoreError, look
 from bot.errors import OutsideError, Refused
 from bot.model import Timings
 from bot.settings import Settings, SettingsError
@@ -68,14 +67,11 @@ def _database(path: Path) -> Finding:
     if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
         return finding("cannot be written: give its owner and folder to the bot's user", well=False)
     try:
-        with contextlib.closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=0)
-        ) as connection:
-            connection.execute("SELECT count(*) FROM migrations").fetchone()
-    except sqlite3.Error as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-            return finding("is in use: a bot is running on it", well=True)
-        return finding(f"cannot be read ({error}): is it the bot's?", well=False)
+        look(path)
+    except InUseError:
+        return finding("is in use: a bot is running on it", well=True)
+    except StoreError as error:
+        return Finding("database", well=False, told=str(error))
     return finding("can be read and written", well=True)
 
 

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -33,6 +33,8 @@ REPLICA: Final = "replica"
 
 _LOG: Final = logging.getLogger(__name__)
 _SHOWN: Final = 100
+# So many unknown words are told of: a service that has ever new ones fills no log.
+_ODD_WORDS: Final = 100
 # A video that the service has not begun with: it may wait for its replica.
 _NOT_BEGUN: Final = "queued"
 
@@ -66,13 +68,14 @@ class Engine:
         self._nudge = nudge
         self._odd_words: set[tuple[str, str]] = set()
 
-    async def claim(self, limit: int) -> Sequence[Job]:
-        """Lease up to ``limit`` jobs that are due."""
-        return await self._store.claim_jobs(self._clock.now(), limit)
+    async def claim(self, limit: int, in_hand: Collection[Job] = ()) -> Sequence[Job]:
+        """Lease up to ``limit`` jobs that are due, and not in hand."""
+        ids = [job.id for job in in_hand]
+        return await self._store.claim_jobs(self._clock.now(), limit, ids)
 
-    async def next_due(self) -> datetime | None:
-        """Return when the next job is due."""
-        return await self._store.next_job_due()
+    async def next_due(self, in_hand: Collection[Job] = ()) -> datetime | None:
+        """Return when the next job is due that is not in hand."""
+        return await self._store.next_job_due([job.id for job in in_hand])
 
     async def step(self, job: Job) -> None:
         """Take a claimed job one step further."""
@@ -129,11 +132,12 @@ class Engine:
             failures=0,
         )
         due_at = now + self._jittered(self._patience(job).first)
+        # Before it is stored: where that fails for good, a person finds its id here.
+        _LOG.info("created", extra=_about(running))
         if not await self._store.created(running, attempt, now=now, due_at=due_at):
             _LOG.warning("what a create call made could not be bound to it", extra=_about(job))
             await self._leave_open(job)
             return
-        _LOG.info("created", extra=_about(running))
         if replica := kind.replica(job.params):
             await self._store.replicas.use(replica, now)
         if kind.name == REPLICA:
@@ -317,7 +321,7 @@ class Engine:
         if known is None or known.verdict in {Verdict.SUCCEEDED, Verdict.FAILED}:
             return None
         fresh = self._clock.now() - self._timings.hours.first
-        if known.read_at is not None and known.read_at > fresh:
+        if known.read_at is not None and fresh < known.read_at <= self._clock.now():
             return replica_id if self._in_training(known.status) else None
         try:
             snapshot = await self._look(self._kinds[REPLICA], replica_id)
@@ -367,8 +371,10 @@ class Engine:
         await self._store.put_back(going, now, now + self._jittered(wait))
 
     def _notice(self, kind: Kind, snapshot: Snapshot) -> None:
-        word = (kind.name, snapshot.status.casefold())
-        if snapshot.status.casefold() not in kind.going and word not in self._odd_words:
+        status = snapshot.status.casefold()
+        word = (kind.name, status[:_SHOWN])
+        new = status not in kind.going and word not in self._odd_words
+        if new and len(self._odd_words) < _ODD_WORDS:
             self._odd_words.add(word)
             _LOG.warning(
                 "the service uses an unknown status", extra={"kind": kind.name, "status": word[1]}

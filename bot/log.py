@@ -49,9 +49,12 @@ def reference() -> str:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Return False for what strangers cause by sending something that is not HTTP."""
+    """Return False for what strangers cause: what is not HTTP, or breaks off."""
     kind = record.exc_info[0] if record.exc_info else None
-    return kind is None or not kind.__module__.startswith("aiohttp.http")
+    if kind is None:
+        return True
+    theirs = kind.__module__.startswith(("aiohttp.http", "aiohttp.web_protocol"))
+    return not theirs and not issubclass(kind, ConnectionError)
 
 
 class _Line(logging.Formatter):

@@ -324,6 +324,10 @@ class Timings:
     pause: timedelta = timedelta(minutes=1)
     """From a refusal for the whole workspace to the next try."""
 
+    arrive: timedelta = timedelta(seconds=10)
+    """What the headers of a request may take to come, and then its body."""
+    callback_answer: timedelta = timedelta(milliseconds=50)
+    """No callback is answered sooner, so that the wait does not tell whether its token is known."""
     open_view: timedelta = timedelta(seconds=2)
     """What opening a form may take: Slack waits three seconds for our answer."""
     form_check: timedelta = timedelta(seconds=1.5)
@@ -334,6 +338,8 @@ class Timings:
     """What work under way may take when the process is asked to end."""
     sweep: timedelta = timedelta(hours=1)
     """Between two looks for scripts and links that are old enough to erase."""
+    lock: timedelta = timedelta(seconds=10)
+    """How long a start waits for another process to let go of the database."""
 
     def jittered(self, wait: timedelta, rng: random.Random) -> timedelta:
         """Return ``wait`` and a little more, but never beyond ``longest``."""

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +13,15 @@ from typing import Final
 
 import aiosqlite
 
-from bot.database import Database, all_rows, first_row, moment_of, ms_of, transaction
+from bot.database import (
+    Database,
+    all_rows,
+    first_row,
+    insistent,
+    moment_of,
+    ms_of,
+    transaction,
+)
 from bot.model import (
     Attempt,
     Delivery,
@@ -46,6 +54,7 @@ _READ: Final = frozenset({State.RUNNING, State.OVERDUE})
 _MAY_GO: Final = """(d.role = 'card' OR EXISTS (
     SELECT 1 FROM deliveries c
     WHERE c.job_id = d.job_id AND c.role = 'card' AND c.posting IN ('posted', 'lost')))"""
+_NOT_IN_HAND: Final = "id NOT IN (SELECT value FROM json_each(:in_hand))"
 # So many ended jobs are erased in one go: others wait for it.
 _ERASE: Final = 200
 
@@ -91,7 +100,7 @@ class Store:
         Raises:
             StoreError: the file cannot be opened or written, or another process has it.
         """
-        async with Database.open(path) as database:
+        async with Database.open(path, timings) as database:
             store = cls(database, timings)
             await store._void_leases()
             yield store
@@ -178,27 +187,49 @@ class Store:
     # ── Jobs ──────────────────────────────────────────────────────────────────────────────────
 
     @transaction
-    async def claim_jobs(self, db: aiosqlite.Connection, now: datetime, limit: int) -> list[Job]:
-        """Lease up to ``limit`` jobs that are due, those that wait longest first."""
+    async def claim_jobs(
+        self,
+        db: aiosqlite.Connection,
+        now: datetime,
+        limit: int,
+        in_hand: Collection[str] = (),
+    ) -> list[Job]:
+        """Lease up to ``limit`` jobs that are due, those that wait longest first.
+
+        Those ``in_hand`` are left out: a clock that jumps ends leases before their time.
+        """
         rows = await all_rows(
             db,
-            """
-            UPDATE jobs SET claim = claim + 1, claimed = 1, due_at = :lease WHERE id IN (
-                SELECT id FROM (SELECT id FROM jobs WHERE due_at <= :now
+            f"""
+            UPDATE jobs SET claim = claim + 1, claimed = 1, due_at = :lease,
+                -- Now, not when the answer is there: what calls back meanwhile has to wait too.
+                read_at = CASE WHEN state IN ('running', 'overdue') OR EXISTS (
+                    SELECT 1 FROM attempts
+                    WHERE job_id = jobs.id AND remote_id IS NULL AND hint IS NOT NULL
+                ) THEN :now ELSE read_at END
+            WHERE id IN (
+                SELECT id FROM (SELECT id FROM jobs WHERE due_at <= :now AND {_NOT_IN_HAND}
                                 ORDER BY due_at LIMIT :limit)
                 UNION ALL
-                SELECT id FROM (SELECT id FROM jobs WHERE due_at > :parked LIMIT :limit)
+                SELECT id FROM (SELECT id FROM jobs WHERE due_at > :parked AND {_NOT_IN_HAND}
+                                LIMIT :limit)
                 LIMIT :limit
             ) RETURNING *
-            """,
-            self._lease(now, limit),
+            """,  # noqa: S608 - a constant
+            self._lease(now, limit, in_hand),
         )
         return [job_of(row) for row in rows]
 
     @transaction
-    async def next_job_due(self, db: aiosqlite.Connection) -> datetime | None:
-        """Return when the next job is due; None while all of them have ended."""
-        [row] = await all_rows(db, "SELECT min(due_at) AS due FROM jobs WHERE due_at IS NOT NULL")
+    async def next_job_due(
+        self, db: aiosqlite.Connection, in_hand: Collection[str] = ()
+    ) -> datetime | None:
+        """Return when the next job is due that is not in hand; None while there is none."""
+        [row] = await all_rows(
+            db,
+            f"SELECT min(due_at) AS due FROM jobs WHERE due_at IS NOT NULL AND {_NOT_IN_HAND}",  # noqa: S608
+            {"in_hand": json.dumps(list(in_hand))},
+        )
         return moment_of(row["due"])
 
     @transaction
@@ -229,7 +260,7 @@ class Store:
         )
         return int(row["id"])
 
-    @transaction
+    @insistent
     async def created(
         self, db: aiosqlite.Connection, job: Job, attempt: int, *, now: datetime, due_at: datetime
     ) -> bool:
@@ -244,7 +275,7 @@ class Store:
         )
         assert row is not None  # noqa: S101 - attempts are never deleted
         announced = row["hint"] == job.remote_id
-        free = await _is_free(db, job.kind, job.remote_id)
+        free = await _is_free(db, job.kind, job.remote_id, attempt)
         if free and await self._save(db, job, now if announced else due_at, now):
             await _bind(db, attempt, job.remote_id)
             return True
@@ -255,7 +286,7 @@ class Store:
         await self._wake(db, job.id, now)
         return False
 
-    @transaction
+    @insistent
     async def not_created(
         self,
         db: aiosqlite.Connection,
@@ -293,7 +324,7 @@ class Store:
         """
         return await self._save(db, job, due_at, now)
 
-    @transaction
+    @insistent
     async def end(self, db: aiosqlite.Connection, job: Job, now: datetime) -> bool:
         """End a job as ``job`` says, and owe its closing reply.
 
@@ -355,7 +386,7 @@ class Store:
         Returns False, and changes nothing, where another attempt has the id or the job moved on.
         """
         assert attempt.hint is not None  # noqa: S101 - what was checked is the hint
-        if not await _is_free(db, job.kind, attempt.hint):
+        if not await _is_free(db, job.kind, attempt.hint, attempt.id):
             return False
         if not await self._save(db, job, None if job.state.ended else now, now):
             return False
@@ -492,22 +523,29 @@ class Store:
 
     @transaction
     async def claim_deliveries(
-        self, db: aiosqlite.Connection, now: datetime, limit: int
+        self,
+        db: aiosqlite.Connection,
+        now: datetime,
+        limit: int,
+        in_hand: Collection[int] = (),
     ) -> list[Outgoing]:
-        """Lease up to ``limit`` deliveries that are due: no reply before its card is settled."""
+        """Lease up to ``limit`` deliveries that are due: no reply before its card is settled.
+
+        Those ``in_hand`` are left out, as for jobs.
+        """
         claimed = await all_rows(
             db,
             f"""
             UPDATE deliveries SET claim = claim + 1, claimed = 1, due_at = :lease WHERE id IN (
-                SELECT id FROM (SELECT id FROM deliveries d WHERE due_at <= :now AND {_MAY_GO}
-                                ORDER BY due_at LIMIT :limit)
+                SELECT id FROM (SELECT id FROM deliveries d WHERE due_at <= :now
+                                AND {_NOT_IN_HAND} AND {_MAY_GO} ORDER BY due_at LIMIT :limit)
                 UNION ALL
-                SELECT id FROM (SELECT id FROM deliveries d WHERE due_at > :parked AND {_MAY_GO}
-                                LIMIT :limit)
+                SELECT id FROM (SELECT id FROM deliveries d WHERE due_at > :parked
+                                AND {_NOT_IN_HAND} AND {_MAY_GO} LIMIT :limit)
                 LIMIT :limit
             ) RETURNING *
             """,  # noqa: S608 - a constant
-            self._lease(now, limit),
+            self._lease(now, limit, in_hand),
         )
         if not claimed:
             return []
@@ -545,11 +583,17 @@ class Store:
         return job_of(row) if row else None
 
     @transaction
-    async def next_delivery_due(self, db: aiosqlite.Connection) -> datetime | None:
-        """Return when the next delivery is due; None while nothing is owed."""
+    async def next_delivery_due(
+        self, db: aiosqlite.Connection, in_hand: Collection[int] = ()
+    ) -> datetime | None:
+        """Return when the next delivery is due that is not in hand; None while nothing is owed."""
         [row] = await all_rows(
             db,
-            f"SELECT min(due_at) AS due FROM deliveries d WHERE due_at IS NOT NULL AND {_MAY_GO}",  # noqa: S608
+            f"""
+            SELECT min(due_at) AS due FROM deliveries d
+            WHERE due_at IS NOT NULL AND {_NOT_IN_HAND} AND {_MAY_GO}
+            """,  # noqa: S608 - a constant
+            {"in_hand": json.dumps(list(in_hand))},
         )
         return moment_of(row["due"])
 
@@ -575,7 +619,7 @@ class Store:
         )
         return row is not None
 
-    @transaction
+    @insistent
     async def settle(
         self,
         db: aiosqlite.Connection,
@@ -618,13 +662,16 @@ class Store:
 
     # ── Parts of the above ────────────────────────────────────────────────────────────────────
 
-    def _lease(self, now: datetime, limit: int) -> dict[str, int]:
+    def _lease(
+        self, now: datetime, limit: int, in_hand: Collection[int] | Collection[str]
+    ) -> dict[str, int | str]:
         return {
             "now": ms_of(now),
             "lease": ms_of(now + self._timings.lease),
             # Nothing is put that far ahead: the clock was set back since.
             "parked": ms_of(now + self._timings.longest + self._timings.lease),
             "limit": limit,
+            "in_hand": json.dumps(list(in_hand)),
         }
 
     async def _end(self, db: aiosqlite.Connection, job: Job, now: datetime, condition: str) -> bool:
@@ -643,6 +690,7 @@ class Store:
         )
         if ended is None:
             return False
+        self.jobs_due.set()
         await self._edit_card(db, job.id, now)
         await db.execute(
             """
@@ -728,11 +776,14 @@ async def _usual(db: aiosqlite.Connection, kind: str) -> int | None:
     return round(median(took)) if took else None
 
 
-async def _is_free(db: aiosqlite.Connection, kind: str, remote_id: str) -> bool:
+async def _is_free(db: aiosqlite.Connection, kind: str, remote_id: str, attempt: int) -> bool:
+    """Return whether no attempt but this one has made ``remote_id``."""
     row = await first_row(
         db,
-        "SELECT 1 FROM attempts WHERE kind = :kind AND remote_id = :remote_id",
-        {"kind": kind, "remote_id": remote_id},
+        """
+        SELECT 1 FROM attempts WHERE kind = :kind AND remote_id = :remote_id AND id <> :attempt
+        """,
+        {"kind": kind, "remote_id": remote_id, "attempt": attempt},
     )
     return row is None
 

@@ -4,9 +4,13 @@ How Slack signs: https://docs.slack.dev/authentication/verifying-requests-from-s
 """
 
 import asyncio
+import contextlib
+import hashlib
+import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
@@ -15,24 +19,27 @@ from typing import Any, Final
 from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.request.async_request import AsyncBoltRequest
-from slack_sdk.signature import Clock as SecondsClock
-from slack_sdk.signature import SignatureVerifier
 
 from bot.clock import Clock
 from bot.database import StoreError
 from bot.kinds import Kind
 from bot.kinds.wire import text_of
-from bot.model import token_hash
+from bot.model import Timings, token_hash
 from bot.store import Store
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_BODY: Final = 1024 * 1024
 _MAX_CALLBACK: Final = 256 * 1024
 _LONGEST_ID: Final = 200
-_BODY_WITHIN: Final = 10.0
 _READY_WITHIN: Final = 2.0
+_STAMP: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 # Slack's signatures are good for five minutes either way.
-_REMEMBERED: Final = timedelta(minutes=11)
+_GOOD_FOR: Final = timedelta(minutes=5)
+_REMEMBERED: Final = 2 * _GOOD_FOR + timedelta(minutes=1)
+# Longer than proxies keep a connection that rests (a minute, mostly): they close it, not we.
+_RESTS: Final = timedelta(seconds=75)
+# Half of the files that a process may have open, as systems are set up: the rest is for ourselves.
+_CONNECTIONS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +63,34 @@ class FrontDoor:
         kinds: Iterable[Kind],
         *,
         clock: Clock,
+        timings: Timings,
+        last_answers: timedelta,
         healthy: Callable[[], bool],
     ) -> None:
         self._bolt = bolt
+        self._secret = signing_secret.encode()
         self._store = store
         self._id_fields = {kind.name: kind.id_field for kind in kinds}
         self._clock = clock
+        self._timings = timings
         self._healthy = healthy
-        self._verifier = SignatureVerifier(signing_secret, _Seconds(clock))
         self._answers: dict[tuple[str, str], tuple[datetime, asyncio.Future[_Reply]]] = {}
+        self._ears = _Ears(self._application(), timings.arrive, last_answers)
 
-    def application(self) -> web.Application:
-        """Return the paths that the bot answers."""
-        app = web.Application(client_max_size=_MAX_BODY)
+    async def opens(self, host: str, port: int) -> int:
+        """Begin to listen; return the port, which the system chooses where ``port`` is 0.
+
+        Raises:
+            OSError: the port is taken.
+        """
+        return await self._ears.open(host, port)
+
+    async def closes(self) -> None:
+        """Listen no more, and give the last answers."""
+        await self._ears.close()
+
+    def _application(self) -> web.Application:
+        app = web.Application()
         app.router.add_post("/slack/events", self._on_slack)
         app.router.add_route("*", "/callbacks/{token}", self._on_callback)
         app.router.add_get("/healthz", self._on_health)
@@ -78,13 +100,13 @@ class FrontDoor:
     # ── Slack ─────────────────────────────────────────────────────────────────────────────────
 
     async def _on_slack(self, request: web.Request) -> web.Response:
-        try:
-            async with asyncio.timeout(_BODY_WITHIN):
-                body = await request.read()
-        except TimeoutError:
-            return web.Response(status=HTTPStatus.REQUEST_TIMEOUT)
-        timestamp = request.headers.get("X-Slack-Request-Timestamp", "")
-        signature = request.headers.get("X-Slack-Signature", "")
+        if (request.content_length or 0) > _MAX_BODY:
+            return web.Response(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        body = await self._ears.body(request, _MAX_BODY + 1)
+        if len(body) > _MAX_BODY:
+            return web.Response(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        timestamp = _only(request, "X-Slack-Request-Timestamp")
+        signature = _only(request, "X-Slack-Signature")
         if not self._is_signed(body, timestamp, signature):
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
         # Slack's own header to single out a part of an app is not for strangers to set, and the
@@ -94,14 +116,19 @@ class FrontDoor:
             for name, value in request.headers.items()
             if not name.lower().startswith("x-slack-bolt-")
         }
-        reply = await self._once((timestamp, signature), lambda: self._dispatch(body, headers))
+        with self._ears.attend(request):
+            reply = await self._once((timestamp, signature), lambda: self._dispatch(body, headers))
         return reply.to_web()
 
     def _is_signed(self, body: bytes, timestamp: str, signature: str) -> bool:
-        try:
-            return self._verifier.is_valid(body, timestamp, signature)
-        except (ValueError, TypeError, OverflowError):
+        """Return whether Slack signed these very bytes, not long ago."""
+        if not _STAMP.fullmatch(timestamp):
             return False
+        age = self._clock.now().timestamp() - int(timestamp)
+        base = b":".join((b"v0", timestamp.encode(), body))
+        right = b"v0=" + hmac.new(self._secret, base, hashlib.sha256).hexdigest().encode()
+        is_right = hmac.compare_digest(right, signature.encode(errors="replace"))
+        return is_right and abs(age) <= _GOOD_FOR.total_seconds()
 
     async def _once(self, key: tuple[str, str], answer: Callable[[], Awaitable[_Reply]]) -> _Reply:
         """Answer a request; one that comes again gets the same answer without any effect.
@@ -143,16 +170,29 @@ class FrontDoor:
     # ── The service ───────────────────────────────────────────────────────────────────────────
 
     async def _on_callback(self, request: web.Request) -> web.Response:
-        """Take note of a callback. Whatever its token and body, the answer is the same."""
-        named = self._named(await _some_of(request), request.query)
+        """Take note of a callback. Whatever its token and body, the answer is the same.
+
+        It is stored before it is answered, and is answered no sooner than ever: how long it took to
+        find its token, or to find none, does not show.
+        """
+        loop = asyncio.get_running_loop()
+        answer_at = loop.time() + self._timings.callback_answer.total_seconds()
         try:
-            await self._store.call_back(
-                token_hash(request.match_info["token"]), named, self._clock.now()
-            )
-        except StoreError as error:
-            _LOG.error("a callback could not be stored", extra={"reason": str(error)})
-            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE)
-        return web.Response(text="ok")
+            body = await self._ears.body(request, _MAX_CALLBACK)
+        except web.HTTPException:
+            body = b""
+        named = self._named(body, request.query)
+        with self._ears.attend(request):
+            answer = web.Response(text="ok")
+            try:
+                await self._store.call_back(
+                    token_hash(request.match_info["token"]), named, self._clock.now()
+                )
+            except StoreError as error:
+                _LOG.error("a callback could not be stored", extra={"reason": str(error)})
+                answer = web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE)
+            await asyncio.sleep(answer_at - loop.time())
+        return answer
 
     def _named(self, body: bytes, query: Mapping[str, str]) -> dict[str, str]:
         """Return the id that a callback names for each kind, wherever it stands in it."""
@@ -181,7 +221,7 @@ class FrontDoor:
     async def _on_ready(self, _: web.Request) -> web.Response:
         try:
             async with asyncio.timeout(_READY_WITHIN):
-                await self._store.next_job_due()
+                await self._store.database.works()
         except (StoreError, TimeoutError):
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="no database")
         if not self._healthy():
@@ -189,26 +229,116 @@ class FrontDoor:
         return web.Response(text="ok")
 
 
-class _Seconds(SecondsClock):
-    """The clock as Slack's verifier reads it."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def now(self) -> float:
-        return self._clock.now().timestamp()
+def _only(request: web.Request, name: str) -> str:
+    """Return a header that is there once; of two, nobody knows which one counts."""
+    values = request.headers.getall(name, [])
+    return values[0] if len(values) == 1 else ""
 
 
-async def _some_of(request: web.Request) -> bytes:
-    """Return the body of a callback, or as much of it as is worth reading."""
-    body = b""
-    try:
-        async with asyncio.timeout(_BODY_WITHIN):
-            while len(body) < _MAX_CALLBACK:
-                chunk = await request.content.read(_MAX_CALLBACK - len(body))
-                if not chunk:
-                    break
-                body += chunk
-    except (TimeoutError, OSError, ValueError):
-        return b""
-    return body
+class _Ears:
+    """Listens, and lets nobody hold a connection who does not get to the point.
+
+    Headers and body have their time, each of them, and who is turned away is hung up on. Where
+    there are too many connections, those go first that have been there longest and are not being
+    answered.
+    """
+
+    def __init__(self, app: web.Application, limit: timedelta, last_answers: timedelta) -> None:
+        app.middlewares.append(self._hear)
+        self._limit = limit.total_seconds()
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            # What is signed is what came over the wire, and nothing is unpacked for strangers.
+            auto_decompress=False,
+            keepalive_timeout=_RESTS.total_seconds(),
+            # So long the rest of a body is let in and dropped, after the answer.
+            lingering_time=self._limit,
+            shutdown_timeout=last_answers.total_seconds(),
+        )
+        self._listener: asyncio.Server | None = None
+        self._silent: dict[web.RequestHandler, asyncio.TimerHandle] = {}
+        self._attended: set[web.RequestHandler] = set()
+
+    async def open(self, host: str, port: int) -> int:
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(self._admit, host, port, backlog=128)
+        listening: int = self._listener.sockets[0].getsockname()[1]
+        return listening
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        self._forget(self._silent)
+        await self._runner.cleanup()
+
+    async def body(self, request: web.Request, most: int) -> bytes:
+        """Return a request's body, or the first ``most`` bytes of it.
+
+        Raises:
+            HTTPRequestTimeout: it takes too long to come.
+            HTTPBadRequest: it breaks off, or is not what it was announced to be.
+        """
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limit):
+                while len(body) < most:
+                    chunk = await request.content.read(most - len(body))
+                    if not chunk:
+                        break
+                    body += chunk
+        except TimeoutError:
+            raise web.HTTPRequestTimeout from None
+        except (web.RequestPayloadError, OSError, ValueError, RuntimeError):
+            # A RuntimeError is what aiohttp makes of a connection that we closed ourselves.
+            raise web.HTTPBadRequest from None
+        return bytes(body)
+
+    @contextlib.contextmanager
+    def attend(self, request: web.Request) -> Iterator[None]:
+        """Keep the connection of a request that is all here until it is answered."""
+        self._attended.add(request.protocol)
+        try:
+            yield
+        finally:
+            self._attended.discard(request.protocol)
+
+    @web.middleware
+    async def _hear(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        self._forget([request.protocol])
+        try:
+            answer = await handler(request)
+        except web.HTTPException as refusal:
+            refusal.force_close()
+            raise
+        if answer.status >= HTTPStatus.BAD_REQUEST:
+            answer.force_close()
+        return answer
+
+    def _admit(self) -> web.RequestHandler:
+        server = self._runner.server
+        assert server is not None  # noqa: S101 - it is set up before anybody is let in
+        there = server.connections
+        if (excess := len(there) - _CONNECTIONS + 1) > 0:
+            resting = [each for each in there if each not in self._attended]
+            for each in resting[:excess]:
+                self._end(each)
+        if len(self._silent) > 2 * _CONNECTIONS:
+            self._forget(self._silent.keys() - there)
+        connection = server()
+        timer = asyncio.get_running_loop().call_later(self._limit, self._end, connection)
+        self._silent[connection] = timer
+        return connection
+
+    def _end(self, connection: web.RequestHandler) -> None:
+        self._forget([connection])
+        connection.force_close()
+
+    def _forget(self, connections: Iterable[web.RequestHandler]) -> None:
+        """Wait no longer for the first request over these connections."""
+        for connection in tuple(connections):
+            if (timer := self._silent.pop(connection, None)) is not None:
+                timer.cancel()

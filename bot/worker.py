@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final, Generic, Protocol, TypeVar
 
 from bot.clock import Clock
-from bot.database import StoreError
+from bot.database import StoreError, Trouble
 from bot.log import reference
 from bot.model import Timings
 
@@ -22,11 +22,11 @@ class Work(Protocol[_T]):
     def due(self) -> asyncio.Event:
         """Set when a row may have become due."""
 
-    async def claim(self, limit: int) -> Sequence[_T]:
-        """Lease up to ``limit`` rows that are due."""
+    async def claim(self, limit: int, in_hand: Collection[_T]) -> Sequence[_T]:
+        """Lease up to ``limit`` rows that are due, and not in hand."""
 
-    async def next_due(self) -> datetime | None:
-        """Return when the next row is due."""
+    async def next_due(self, in_hand: Collection[_T]) -> datetime | None:
+        """Return when the next row is due that is not in hand."""
 
     async def step(self, item: _T) -> None:
         """Do one thing for a claimed row, then end it or put it back."""
@@ -36,7 +36,7 @@ class Worker(Generic[_T]):
     """Does the work of one table, so many rows at a time.
 
     A step that fails in a way that nobody foresaw is logged; its row comes back when its lease runs
-    out.
+    out. A row that is in hand is not taken up once more, whatever the clock says of its lease.
     """
 
     def __init__(self, work: Work[_T], clock: Clock, timings: Timings, *, slots: int) -> None:
@@ -44,7 +44,7 @@ class Worker(Generic[_T]):
         self._clock = clock
         self._timings = timings
         self._slots = slots
-        self._steps: set[asyncio.Task[None]] = set()
+        self._steps: dict[asyncio.Task[None], _T] = {}
         self._parked = False
         self._stopping = False
 
@@ -88,21 +88,25 @@ class Worker(Generic[_T]):
         free = self._slots - len(self._steps)
         if not free:
             return None
+        in_hand = tuple(self._steps.values())
         try:
-            items, until = await asyncio.gather(self._work.claim(free), self._work.next_due())
+            items, until = await asyncio.gather(
+                self._work.claim(free, in_hand), self._work.next_due(in_hand)
+            )
         except StoreError as error:
-            _LOG.error("nothing could be claimed", extra={"reason": str(error)})
+            if not isinstance(error, Trouble):
+                _LOG.error("nothing could be claimed", extra={"reason": str(error)})
             return self._clock.now() + self._timings.retry
         for item in items:
             step = group.create_task(self._guarded(item))
-            self._steps.add(step)
+            self._steps[step] = item
             step.add_done_callback(self._finished)
         return until
 
     def _finished(self, step: asyncio.Task[None]) -> None:
-        if len(self._steps) == self._slots:
-            self._work.due.set()
-        self._steps.discard(step)
+        del self._steps[step]
+        # Its slot is free, and its row no longer in hand.
+        self._work.due.set()
 
     async def _guarded(self, item: _T) -> None:
         try:

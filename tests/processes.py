@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import multiprocessing
+import os
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -27,6 +28,7 @@ from bot.sandbox.slack import SandboxSlack
 from bot.sandbox.video_service import Operation, Pace, SandboxVideoService
 from bot.sandbox.workspace import Message
 from bot.settings import Settings
+from tests.canary import Canary
 from tests.world import REPLICA
 
 Phase = Literal["before", "after"]
@@ -48,7 +50,9 @@ QUICK: Final = Timings(
     retry_longest=timedelta(milliseconds=200),
     post_hold=timedelta(milliseconds=50),
     callback_spacing=timedelta(milliseconds=30),
+    callback_answer=timedelta(0),
     stop=timedelta(milliseconds=500),
+    lock=timedelta(milliseconds=300),
 )
 """Waits that a test can live through: only healing by a callback may take as long as ever."""
 
@@ -61,15 +65,30 @@ _CONTEXT.set_forkserver_preload(["pytest", "tests.processes"])
 
 
 class BotProcess:
-    """The bot in a process of its own, from the moment this is made."""
+    """The bot in a process of its own, from the moment this is made.
 
-    def __init__(self, environ: Mapping[str, str], timings: Timings, log_file: Path) -> None:
+    ``first`` is done in that process before anything else.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        timings: Timings,
+        log_file: Path,
+        first: Callable[[], None] | None = None,
+    ) -> None:
         self._hears, tells = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(
-            target=_live, args=(dict(environ), timings, log_file, tells), daemon=True
+            target=_live, args=(dict(environ), timings, log_file, tells, first), daemon=True
         )
         self._process.start()
         tells.close()
+
+    @property
+    def pid(self) -> int:
+        """Its number, which is none before it runs."""
+        assert self._process.pid is not None
+        return self._process.pid
 
     async def listens(self) -> int:
         """Return the port on which it listens, once it does."""
@@ -118,6 +137,7 @@ class LiveWorld:
             its answer is lost after it.
         watcher: awaited at each moment with its name and what it is about: words of the video.
         end_video: how a video ends, by its id.
+        first: done in the bot's process before it begins.
         port: where the bot itself listens; Slack and the service send to it through a relay.
     """
 
@@ -131,6 +151,7 @@ class LiveWorld:
         self.callbacks = True
         self.database = folder / "bot.db"
         self.log_file = folder / "bot.log"
+        self.first: Callable[[], None] | None = None
         self.bot: BotProcess
         self.deadly = ""
         self.moments: list[str] = []
@@ -147,6 +168,7 @@ class LiveWorld:
     @contextlib.asynccontextmanager
     async def runs(self) -> AsyncIterator["LiveWorld"]:
         """Start the sandbox and the bot, and end them; nothing may have gone unforeseen."""
+        canary = Canary(self, logs=[self.log_file])
         self.slack.on_request, self.service.on_request = self._on_slack, self._on_service
         leave = self.slack.subscribe(lambda _: self._news.set())
         for server in (self.slack, self.service, self._relay_server):
@@ -161,6 +183,7 @@ class LiveWorld:
             for server in (self._relay_server, self.service, self.slack):
                 await server.stop()
         assert "Traceback" not in self.log_file.read_text()
+        canary.examine()
 
     def begins(self) -> BotProcess:
         """Make a process of the bot."""
@@ -176,7 +199,7 @@ class LiveWorld:
         }
         if self.callbacks:
             environ["PUBLIC_URL"] = self._relay_server.url
-        return BotProcess(environ, self.timings, self.log_file)
+        return BotProcess(environ, self.timings, self.log_file, self.first)
 
     async def starts(self) -> None:
         """Start the bot on its database and wait until it listens."""
@@ -330,9 +353,20 @@ class _Herald(logging.Handler):
             self._tells.send(vars(record)["port"])
 
 
-def _live(environ: Mapping[str, str], timings: Timings, log_file: Path, tells: Connection) -> None:
+def _live(
+    environ: Mapping[str, str],
+    timings: Timings,
+    log_file: Path,
+    tells: Connection,
+    first: Callable[[], None] | None,
+) -> None:
+    if first is not None:
+        first()
     settings = Settings.read(environ)
     with log_file.open("a") as stream:
+        # What is printed is as good as logged.
+        for printed in (1, 2):
+            os.dup2(stream.fileno(), printed)
         log.configure(stream, logging.INFO, secrets=settings.secrets)
         logging.getLogger("bot.app").addHandler(_Herald(tells))
         try:

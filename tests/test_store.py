@@ -269,7 +269,15 @@ async def test_a_callback_during_a_read_is_not_overwritten_by_it(store: Store) -
     job = await running(store)
     await store.call_back(token_hash("token"), {}, NOW)
     assert not await store.put_back(job, NOW, LATER)
-    assert (await claim(store)).woken_at == NOW
+    [again] = await store.claim_jobs(NOW + TIMINGS.callback_spacing, 1)
+    assert again.woken_at == NOW
+
+
+async def test_a_callback_during_a_read_asks_for_no_second_one_at_once(store: Store) -> None:
+    await running(store)
+    await store.call_back(token_hash("token"), {}, NOW)
+    await store.call_back(token_hash("token"), {}, NOW)
+    assert await store.claim_jobs(NOW, MANY) == []
 
 
 async def test_callbacks_in_a_row_have_a_job_read_every_two_seconds(store: Store) -> None:
@@ -440,8 +448,11 @@ class Jobs(RuleBasedStateMachine):
         assert job is not None
         self.runner.run(self.store.wake(job, self.now))
         if job.state is State.RUNNING:
+            age = None if job.read_at is None else self.now - job.read_at
+            spacing = TIMINGS.callback_spacing
+            wait = spacing - age if age is not None and timedelta(0) <= age < spacing else None
             self.number[job.id] += 1
-            self.due[job.id] = self.now
+            self.due[job.id] = self.now + (wait or timedelta(0))
             self.leased.discard(job.id)
 
     @precondition(lambda self: self.claims)
@@ -520,7 +531,9 @@ async def test_a_question_does_not_lapse_once_it_was_answered(store: Store) -> N
 async def test_a_hint_that_nobody_has_checked_is_looked_at_after_the_end(store: Store) -> None:
     job = await unconfirmed(store)
     await store.call_back(token_hash("token"), {"video": "v-1"}, NOW)
+    store.jobs_due.clear()
     assert await store.give_up(job.id, NOW)
+    assert store.jobs_due.is_set()
     assert (await claim(store)).state is State.FAILED
 
 

@@ -6,11 +6,12 @@ again. Looking needs the history scopes; without them it goes again after the wa
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
@@ -34,6 +35,42 @@ _PATIENCE: Final = 6
 _BLIND: Final = frozenset({"missing_scope", "no_permission", "not_allowed_token_type"})
 
 _Call = Callable[..., Awaitable[AsyncSlackResponse]]
+
+
+class _Answer(BaseModel):
+    # What people wrote must not stand in a validation error.
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+
+class _Posted(_Answer):
+    """Where a message is: Slack's answer to a post."""
+
+    channel: str = Field(pattern=r"^[A-Z0-9]+$")
+    ts: str = Field(pattern=r"^[0-9]+\.[0-9]+$")
+
+
+class _Found(_Answer):
+    """A message that is there; ``mark`` is in its metadata, if we sent it."""
+
+    ts: str = Field(pattern=r"^[0-9]+\.[0-9]+$")
+    event: Any = Field(default=None, validation_alias=AliasPath("metadata", "event_type"))
+    marked: Any = Field(
+        default=None, validation_alias=AliasPath("metadata", "event_payload", "message")
+    )
+
+    @property
+    def mark(self) -> object:
+        """Return what ``_mark`` gave it."""
+        return self.marked if self.event == _EVENT else None
+
+
+class _Page(_Answer):
+    """What is in a conversation, in part: Slack's answer to a search."""
+
+    messages: list[_Found] | None = None
+    next_cursor: str | None = Field(
+        default=None, validation_alias=AliasPath("response_metadata", "next_cursor")
+    )
 
 
 class Messenger:
@@ -62,15 +99,16 @@ class Messenger:
         self._held: dict[tuple[str, str], datetime] = {}
         self._paused_until: datetime | None = None
 
-    async def claim(self, limit: int) -> Sequence[Outgoing]:
+    async def claim(self, limit: int, in_hand: Collection[Outgoing] = ()) -> Sequence[Outgoing]:
         """Lease up to ``limit`` deliveries that are due, none while the workspace takes nothing."""
         if self._is_ahead(self._paused_until):
             return ()
-        return await self._store.claim_deliveries(self._clock.now(), limit)
+        ids = [each.delivery.id for each in in_hand]
+        return await self._store.claim_deliveries(self._clock.now(), limit, ids)
 
-    async def next_due(self) -> datetime | None:
-        """Return when the next delivery is due."""
-        due = await self._store.next_delivery_due()
+    async def next_due(self, in_hand: Collection[Outgoing] = ()) -> datetime | None:
+        """Return when the next delivery is due that is not in hand."""
+        due = await self._store.next_delivery_due([each.delivery.id for each in in_hand])
         if due is None or self._paused_until is None or not self._is_ahead(self._paused_until):
             return due
         return max(due, self._paused_until)
@@ -136,12 +174,12 @@ class Messenger:
                     unfurl_links=False,
                     unfurl_media=False,
                 )
-                channel, ts = str(answer["channel"]), str(answer["ts"])
+                there = _Posted.model_validate(answer.data)
         except Refused as error:
             await self._turned_down(delivery, outgoing.job, error)
         except Unavailable as error:
             await self._wait(delivery, error, method)
-        except (Uncertain, KeyError) as error:
+        except Uncertain as error:
             _LOG.warning("a post got no usable answer", extra=_about(delivery, error))
             await self._doubt(delivery)
         else:
@@ -149,8 +187,8 @@ class Messenger:
             posted = replace(
                 delivery,
                 posting=Posting.POSTED,
-                channel=channel,
-                ts=ts,
+                channel=there.channel,
+                ts=there.ts,
                 shown=delivery.wanted,
                 failures=0,
             )
@@ -183,7 +221,7 @@ class Messenger:
         """Look for a message whose post got no answer; post it again if it is not there."""
         delivery = outgoing.delivery
         try:
-            ts = await self._find(delivery)
+            ts = await self._find(delivery, outgoing.job)
         except Refused as error:
             if FATES.get(error.code) is Fate.PAUSE and error.code not in _BLIND:
                 await self._store.settle(delivery, self._clock.now(), self._pause(error))
@@ -203,12 +241,14 @@ class Messenger:
         found = replace(delivery, posting=Posting.POSTED, ts=ts, shown=shown, failures=0)
         await self._store.settle(found, self._clock.now(), None)
 
-    async def _find(self, delivery: Delivery) -> str | None:
+    async def _find(self, delivery: Delivery, job: Job) -> str | None:
         if not delivery.channel.startswith(("C", "G", "D")) or delivery.sent_at is None:
             return None  # sent to a person: the conversation that this opened is not known
         arguments: dict[str, Any] = {
             "channel": delivery.channel,
-            "oldest": f"{(delivery.sent_at - _SKEW).timestamp():.6f}",
+            # Not from when it was sent: a clock may have been wrong then. When the form came it was
+            # right, or its signature would have been too old, or too new.
+            "oldest": f"{(job.created_at - _SKEW).timestamp():.6f}",
             "include_all_metadata": True,
             "limit": _PAGE,
         }
@@ -218,14 +258,13 @@ class Messenger:
             arguments["ts"] = delivery.thread_ts
         for _ in range(_PAGES):
             async with translated(self._timings.call):
-                answer = await method(**arguments)
-            for message in answer.get("messages") or ():
-                if _marked(message) == _mark(delivery):
-                    return str(message["ts"])
-            cursor = (answer.get("response_metadata") or {}).get("next_cursor")
-            if not cursor:
+                page = _Page.model_validate((await method(**arguments)).data)
+            for message in page.messages or ():
+                if message.mark == _mark(delivery):
+                    return message.ts
+            if not page.next_cursor:
                 return None
-            arguments["cursor"] = cursor
+            arguments["cursor"] = page.next_cursor
         return None
 
     # ── Editing ───────────────────────────────────────────────────────────────────────────────
@@ -346,14 +385,6 @@ def _placed(outgoing: Outgoing) -> Delivery:
 
 def _mark(delivery: Delivery) -> str:
     return f"{delivery.job_id}/{delivery.role.value}"
-
-
-def _marked(message: Mapping[str, Any]) -> str | None:
-    metadata = message.get("metadata") or {}
-    if metadata.get("event_type") != _EVENT:
-        return None
-    mark = (metadata.get("event_payload") or {}).get("message")
-    return mark if isinstance(mark, str) else None
 
 
 def _key(method: _Call, delivery: Delivery) -> tuple[str, str]:

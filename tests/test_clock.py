@@ -1,0 +1,219 @@
+"""The bot's clock jumps a day, either way, at any step: nothing is parked, lost or done twice."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bot.clock import Clock
+from bot.sandbox.driver import Person
+from bot.sandbox.faults import Answer, Reset
+from bot.sandbox.video_service import RateLimit
+from bot.sandbox.workspace import Message
+from tests.world import REPLICA, World
+
+DAY, NONE = timedelta(days=1), timedelta(0)
+JUMPS = pytest.mark.parametrize("jump", [DAY, -DAY], ids=["ahead", "back"])
+ANA, BEN = "Words of Ana.", "Words of Ben."
+
+
+class WrongClock:
+    """A clock of the bot's alone: Slack and the service go by the right one."""
+
+    def __init__(self, right: Clock) -> None:
+        self.off = NONE
+        self._right = right
+
+    def now(self) -> datetime:
+        """Return what it shows."""
+        return self._right.now() + self.off
+
+    async def wait(self, event: asyncio.Event, until: datetime | None = None) -> None:
+        """Return when ``event`` is set, ``until`` has come, or after half a minute, as ever."""
+        soon = self._right.now() + timedelta(seconds=30)
+        await self._right.wait(event, soon if until is None else min(soon, until - self.off))
+
+
+class JumpyWorld(World):
+    """A world in which the bot alone may have the wrong time."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.wrong = WrongClock(self.clock)
+        self.bot_clock = self.wrong
+
+    async def is_asked(self, person: Person, script: str) -> None:
+        """Have somebody ask for a video, without waiting for what comes of it."""
+        form = await self.opens_form(person)
+        await form.submit({"replica_id": REPLICA, "script": script})
+        assert not form.is_open
+
+    def card(self, script: str) -> Message:
+        """Return the only card of a video."""
+        [card] = [m for m in self.posts() if m.thread_ts is None and script in m.text]
+        return card
+
+    def video(self, script: str) -> str:
+        """Return the id of the only video with these words."""
+        [video] = [each for each in self.service.videos.values() if each.script == script]
+        return video.video_id
+
+    def tells_once(self, *scripts: str) -> None:
+        """See that each video was made once, and has one card and one reply."""
+        for script in scripts:
+            assert self.video(script)
+            assert "Ready" in self.card(script).text
+            assert len(self.replies(self.card(script))) == 1
+        assert len(self.posts()) == 2 * len(scripts)
+        assert len([each for each in self.asked("create_video") if each.done]) == len(scripts)
+
+
+@pytest.fixture
+async def quiet(tmp_path: Path) -> AsyncIterator[JumpyWorld]:
+    """A world whose bot is not started yet."""
+    world = JumpyWorld(tmp_path)
+    async with world.sandbox_runs():
+        yield world
+
+
+def blind(world: World) -> None:
+    """Let nobody look for a message that may be there."""
+    world.slack.scopes -= {scope for scope in world.slack.scopes if "history" in scope}
+
+
+# ── While a call is under way ─────────────────────────────────────────────────────────────────
+
+
+@JUMPS
+@pytest.mark.parametrize("call", ["create_video", "read_video", "card", "chat.update", "reply"])
+async def test_a_call_that_is_under_way_when_the_clock_jumps_is_not_made_once_more(
+    call: str, jump: timedelta, quiet: JumpyWorld
+) -> None:
+    world = quiet
+    blind(world)
+    reached, goes_on, told = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def hold(phase: str, name: str, about: object) -> None:
+        if name == "chat.postMessage" and isinstance(about, dict):
+            name = "reply" if about.get("thread_ts") else "card"
+            if (phase, name) == ("after", "reply") and BEN in str(about):
+                told.set()
+        its = name != "reply" or ANA in str(about)
+        if (phase, name) == ("after", call) and its and armed and not reached.is_set():
+            reached.set()
+            await goes_on.wait()
+
+    world.slack.on_request = hold
+    world.service.on_request = hold
+    armed = False
+    async with world.bot_runs():
+        await world.is_asked(world.ben, BEN)
+        await world.settles()
+        armed = True
+        await world.is_asked(world.ana, ANA)
+        if call in {"read_video", "reply"}:
+            await world.settles()
+            world.service.finish(world.video(ANA))
+        settling = asyncio.create_task(world.settles())  # noqa: TID251 - awaited below
+        await reached.wait()
+        world.wrong.off = jump
+        # What becomes of another video shows that both workers have seen the new time.
+        world.service.finish(world.video(BEN))
+        async with asyncio.timeout(10):
+            await told.wait()
+        goes_on.set()
+        await settling
+        await world.passes(minutes=10)
+
+    world.tells_once(ANA, BEN)
+    assert world.whispers(world.ana) == []
+
+
+# ── While nothing is under way ────────────────────────────────────────────────────────────────
+
+Step = Callable[[JumpyWorld], Awaitable[None]]
+
+
+async def queued(world: JumpyWorld) -> None:
+    soon, later = world.clock.now() + timedelta(minutes=1), timedelta(minutes=30)
+    world.service.rate_limited = RateLimit(soon, retry_after=later)
+    await world.is_asked(world.ana, ANA)
+    await world.passes(minutes=1)
+
+
+async def running(world: JumpyWorld) -> None:
+    await world.is_asked(world.ana, ANA)
+    await world.passes(seconds=30)
+
+
+async def unconfirmed(world: JumpyWorld) -> None:
+    world.service.faults.next("create_video", Reset(done=True))
+    await world.is_asked(world.ana, ANA)
+    await world.passes(seconds=30)
+
+
+async def card_held_back(world: JumpyWorld) -> None:
+    world.slack.faults.next("chat.postMessage", Answer(429, "", {"Retry-After": "90"}))
+    await world.is_asked(world.ana, ANA)
+    await world.passes(seconds=30)
+
+
+async def card_in_doubt(world: JumpyWorld) -> None:
+    world.slack.faults.next("chat.postMessage", Reset(done=True))
+    await world.is_asked(world.ana, ANA)
+    await world.passes(seconds=10)
+
+
+async def card_held_back_and_then_in_doubt(world: JumpyWorld) -> None:
+    """It is sent at a time that is wrong, and looked for in Slack, where the time is right."""
+    limited = Answer(429, "", {"Retry-After": "90"})
+    world.slack.faults.next("chat.postMessage", limited, Reset(done=True))
+    await world.is_asked(world.ana, ANA)
+    await world.passes(seconds=30)
+
+
+@pytest.mark.parametrize(
+    "jumps", [[DAY], [-DAY], [DAY, NONE]], ids=["ahead", "back", "ahead and back"]
+)
+@pytest.mark.parametrize(
+    "step",
+    [
+        queued,
+        running,
+        unconfirmed,
+        card_held_back,
+        card_in_doubt,
+        card_held_back_and_then_in_doubt,
+    ],
+)
+async def test_what_waits_when_the_clock_jumps_goes_on_within_minutes_and_once(
+    step: Step, jumps: list[timedelta], quiet: JumpyWorld
+) -> None:
+    world = quiet
+    async with world.bot_runs():
+        await step(world)
+        for world.wrong.off in jumps:
+            await world.passes(minutes=1)
+        await world.passes(minutes=7)
+
+    world.tells_once(ANA)
+
+
+@JUMPS
+async def test_a_clock_that_jumps_while_nobody_knows_what_was_created_creates_nothing(
+    jump: timedelta, quiet: JumpyWorld
+) -> None:
+    world = quiet
+    async with world.bot_runs(callbacks=False):
+        world.service.faults.next("create_video", Reset(done=True))
+        await world.is_asked(world.ana, ANA)
+        for world.wrong.off in (jump, NONE, jump, NONE):
+            await world.passes(minutes=5)
+
+    card = world.card(ANA)
+    assert "Your answer is needed" in card.text
+    assert world.replies(card) == [], "nobody gave up on it"
+    assert world.creates() == 1
+    assert len(world.asked("create_video")) == 1

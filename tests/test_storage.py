@@ -1,0 +1,863 @@
+"""What befalls the database's file: it is told in a sentence, nothing is lost, nothing doubled."""
+
+import asyncio
+import contextlib
+import fcntl
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import count, groupby
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import aiohttp
+import pytest
+
+from bot import database, doctor
+from bot.database import StoreError
+from bot.model import Request, State
+from bot.sandbox.driver import TROUBLE, Person
+from bot.sandbox.modal import Modal
+from bot.store import Store
+from tests.processes import QUICK, BotProcess, LiveWorld
+from tests.world import REPLICA, World
+
+NOT_SAVED: Final = "This could not be saved, so nothing was started. Please try again"
+NOBODY: Final = 65534
+CONTEXT: Final = multiprocessing.get_context("forkserver")
+
+
+@pytest.fixture
+def world_of_files(tmp_path: Path) -> LiveWorld:
+    """A world that is not running yet, with the database in a folder of its own."""
+    live = LiveWorld(tmp_path)
+    live.database = tmp_path / "data" / "bot.db"
+    live.database.parent.mkdir()
+    # A row that could not even be marked waits for the end of its lease.
+    live.timings = replace(QUICK, lease=timedelta(milliseconds=300))
+    return live
+
+
+@pytest.fixture
+async def live(world_of_files: LiveWorld) -> AsyncIterator[LiveWorld]:
+    async with world_of_files.runs() as live:
+        yield live
+
+
+async def status(live: LiveWorld, path: str = "/readyz") -> int:
+    url = f"http://127.0.0.1:{live.port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return answer.status
+
+
+async def answers(live: LiveWorld, code: int, path: str = "/readyz") -> None:
+    """Ask again and again, as a host does, until the bot says so."""
+    async with asyncio.timeout(10):
+        while await status(live, path) != code:
+            pass
+
+
+def logged(live: LiveWorld, event: str) -> list[str]:
+    """Return the lines of the bot's log about an event."""
+    lines = live.log_file.read_text().splitlines()
+    return [line for line in lines if f'event="{event}"' in line]
+
+
+async def filled_form(person: Person, script: str) -> Modal:
+    """Return a form with all that it needs in it."""
+    await person.command("/video", script)
+    form = person.modal
+    assert form is not None
+    await form._enter(form._field("replica_id"), REPLICA)
+    return form
+
+
+async def sent_off(form: Modal) -> bool:
+    """Return whether a form was taken: it is closed then."""
+    await form.submit()
+    return not form.is_open
+
+
+async def told_once(live: LiveWorld, script: str) -> None:
+    """Wait for the end of a video; all of it happened once."""
+    await live.until(lambda: live.says("Ready", script) and live.replies(script))
+    await live.rests()
+    assert len(live.replies(script)) == 1
+    assert live.creates(script) == 1
+
+
+# ── A disk that takes nothing ─────────────────────────────────────────────────────────────────
+
+
+class Disk(Protocol):
+    """A disk that fails when it is told to."""
+
+    def fails(self) -> None:
+        """Take nothing more from the bot."""
+
+    def recovers(self) -> None:
+        """Take everything again."""
+
+
+class Refusing:
+    """A system that lets no file of the bot's grow: for SQLite, an error of the disk."""
+
+    def __init__(self, live: LiveWorld) -> None:
+        self._live = live
+
+    def fails(self) -> None:
+        self._allow(self._live.database.with_name("bot.db-wal").stat().st_size)
+
+    def recovers(self) -> None:
+        self._allow(None)
+
+    def _allow(self, size: int | None) -> None:
+        pid = self._live.bot.pid
+        _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (most if size is None else size, most))
+
+
+class Full:
+    """A small disk with something on it that fills it to the last byte."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ballast = folder / "ballast"
+
+    def fails(self) -> None:
+        with contextlib.suppress(OSError), self._ballast.open("wb", buffering=0) as file:
+            while file.write(bytes(512)):
+                pass
+
+    def recovers(self) -> None:
+        self._ballast.unlink()
+
+
+class Unwritable:
+    """A file that has become one that nobody may change."""
+
+    def __init__(self, live: LiveWorld) -> None:
+        self._wal = live.database.with_name("bot.db-wal")
+
+    def fails(self) -> None:
+        make_immutable(self._wal, yes=True)
+
+    def recovers(self) -> None:
+        make_immutable(self._wal, yes=False)
+
+
+def make_immutable(path: Path, *, yes: bool) -> None:
+    get_flags, set_flags, immutable = 0x80086601, 0x40086602, 0x10
+    with path.open("rb") as file:
+        flags = struct.unpack("l", fcntl.ioctl(file, get_flags, bytes(struct.calcsize("l"))))[0]
+        flags = flags | immutable if yes else flags & ~immutable
+        fcntl.ioctl(file, set_flags, struct.pack("l", flags))
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    mount = shutil.which("mount")
+    if mount is None:
+        pytest.skip("there is no mount here")
+    made = subprocess.run(
+        [mount, "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=False, capture_output=True
+    )
+    if made.returncode:
+        pytest.skip("nobody may mount a disk here")
+    try:
+        yield
+    finally:
+        subprocess.run([shutil.which("umount") or "umount", folder], check=True)
+
+
+@pytest.fixture(params=["refusing", "full", "unwritable"])
+def disk(request: pytest.FixtureRequest, world_of_files: LiveWorld) -> Iterator[Disk]:
+    folder = world_of_files.database.parent
+    if request.param == "refusing":
+        yield Refusing(world_of_files)
+    elif request.param == "full":
+        with small_disk(folder):
+            yield Full(folder)
+    else:
+        probe = folder / "probe"
+        probe.touch()
+        try:
+            make_immutable(probe, yes=True)
+        except OSError:
+            pytest.skip("nobody may forbid all writing to a file here")
+        make_immutable(probe, yes=False)
+        yield Unwritable(world_of_files)
+
+
+async def test_a_disk_that_takes_nothing_is_told_to_everybody_and_nothing_is_lost(
+    world_of_files: LiveWorld, disk: Disk
+) -> None:
+    async with world_of_files.runs() as live:
+        # Something is always due: a video that goes on for long is read all the time.
+        live.end_video = lambda _: None
+        await live.asks("The first words.")
+        await live.until(lambda: live.says("In the making", "The first words."))
+        form = await filled_form(live.ana, "More words.")
+
+        disk.fails()
+        for _ in range(10):
+            assert not await sent_off(form)
+            assert await status(live) == 503
+        assert await status(live, "/healthz") == 200
+        assert NOT_SAVED in next(iter(form.errors.values()))
+        assert form.values["script"] == "More words."
+        assert live.card("More words.") is None
+        [line] = logged(live, "the database does not work")
+        assert "its disk is full" in line
+
+        disk.recovers()
+        await answers(live, 200)
+        assert len(logged(live, "the database works again")) == 1
+        assert len(logged(live, "the database does not work")) == 1
+        live.end_video = live.service.finish
+        assert await sent_off(form)
+        await live.until(lambda: live.replies("The first words."))
+        await told_once(live, "More words.")
+        assert live.creates() == 2
+        assert live.posts() == 4
+
+
+MOMENTS = [
+    f"{phase} {step}"
+    for step in ("create", "card", "read", "last read", "last edit", "reply")
+    for phase in ("before", "after")
+]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_what_happened_while_the_disk_took_nothing_is_not_forgotten_and_not_repeated(
+    moment: str, world_of_files: LiveWorld
+) -> None:
+    async with world_of_files.runs() as live:
+        # Nobody can look for a message that may be there.
+        live.slack.scopes -= {scope for scope in live.slack.scopes if "history" in scope}
+        disk = Refusing(live)
+        failed = asyncio.Event()
+
+        async def fail(this: str, _: str) -> None:
+            if this == moment and not failed.is_set():
+                disk.fails()
+                failed.set()
+
+        live.watcher = fail
+        await live.asks("Kept words.")
+        await failed.wait()
+        await answers(live, 503)
+        disk.recovers()
+        await told_once(live, "Kept words.")
+        assert live.posts() == 2
+        assert "Traceback" not in live.log_file.read_text()
+
+
+def worked(pid: int) -> float:
+    """Return how many seconds a process has kept a processor busy."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def test_a_bot_whose_disk_takes_nothing_waits_at_rest_and_ends_when_it_is_asked_to(
+    live: LiveWorld,
+) -> None:
+    # Something is always due.
+    live.end_video = lambda _: None
+    await live.asks("The first words.")
+    await live.until(lambda: live.says("In the making", "The first words."))
+    disk = Refusing(live)
+    made = asyncio.Event()
+
+    async def fail(moment: str, _: str) -> None:
+        if moment == "after create":
+            disk.fails()
+            made.set()
+
+    live.watcher = fail
+    await live.asks("Kept words.")
+    await made.wait()
+    await answers(live, 503)
+    before, ending = worked(live.bot.pid), asyncio.create_task(live.bot.ends())  # noqa: TID251 - awaited
+    await asyncio.wait([ending], timeout=0.5)
+    assert not ending.done()
+    assert worked(live.bot.pid) - before < 0.25
+    os.kill(live.bot.pid, signal.SIGTERM)
+    assert await ending == 0
+    live.watcher, live.end_video = None, live.service.finish
+    await live.starts()
+    # What it had made was only in its memory.
+    await live.until(lambda: live.says("Checking", "Kept words."))
+    live.service.finish(list(live.service.videos)[-1])
+    await live.until(lambda: live.replies("The first words."))
+    await told_once(live, "Kept words.")
+    assert live.posts() == 4
+
+
+async def test_what_is_written_down_twice_counts_once(tmp_path: Path) -> None:
+    now = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+    async with Store.open(tmp_path / "bot.db", QUICK) as store:
+        await store.submit(Request("V1", "video", {}, "U1", "C1"), now)
+        [job] = await store.claim_jobs(now, 1)
+        attempt = await store.begin_attempt(job, "token", now)
+        assert attempt is not None
+        running = replace(job, state=State.RUNNING, remote_id="v-1", started_at=now)
+        for _ in range(2):
+            assert await store.created(running, attempt, now=now, due_at=now)
+
+
+async def test_what_could_not_be_written_down_until_the_end_is_told(tmp_path: Path) -> None:
+    path, now = tmp_path / "bot.db", datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+    async with Store.open(path, QUICK) as store:
+        await store.submit(Request("V1", "video", {}, "U1", "C1"), now)
+        [card] = await store.claim_deliveries(now, 1)
+        move_file(tmp_path)
+        settling = asyncio.create_task(store.settle(card.delivery, now, now))  # noqa: TID251 - awaited
+        with pytest.raises(StoreError, match="is no longer where it was"):
+            await store.next_delivery_due()
+        assert not settling.done()
+    with pytest.raises(StoreError, match="the database is closed"):
+        await settling
+
+
+# ── A slow disk ───────────────────────────────────────────────────────────────────────────────
+
+
+def slow_down(marker: Path) -> None:
+    """Have each change take two seconds on its way to the disk, while a file is there."""
+
+    class Slow(sqlite3.Connection):
+        changes = 0
+
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:  # noqa: ANN401 - as it is there
+            if sql == "COMMIT" and self.total_changes > self.changes:
+                self.changes, until = self.total_changes, time.monotonic() + 2
+                while marker.exists() and time.monotonic() < until:
+                    time.sleep(0.01)
+            return super().execute(sql, *values)
+
+    connect = sqlite3.connect
+    sqlite3.connect = partial(connect, factory=Slow)  # type: ignore[assignment]
+
+
+async def test_what_a_slow_disk_has_people_send_twice_is_made_once(
+    world_of_files: LiveWorld, tmp_path: Path
+) -> None:
+    slow = tmp_path / "slow"
+    world_of_files.first = partial(slow_down, slow)
+    async with world_of_files.runs() as live:
+        people = live.ana, Person(live.slack, "ben")
+        forms = [await filled_form(person, f"For {person.user.name}.") for person in people]
+        slow.touch()
+        await asyncio.gather(*(form.submit() for form in forms))
+        assert {form.notice for form in forms if form.is_open} <= {TROUBLE}
+        assert any(form.is_open for form in forms), "it is slower than Slack is patient"
+        slow.unlink()
+        for form in forms:
+            if form.is_open:
+                await form.submit()
+        assert not any(form.is_open for form in forms)
+        for person in people:
+            await live.until(lambda name=person.user.name: live.replies(f"For {name}."))  # type: ignore[misc]
+        await live.rests()
+        assert live.creates() == 2
+        assert live.posts() == 4
+
+
+# ── Files that are taken away ─────────────────────────────────────────────────────────────────
+
+
+async def asks_and_is_told(live: LiveWorld, script: str) -> None:
+    assert await sent_off(await filled_form(live.ana, script))
+    await live.until(lambda: live.says("Ready", script) and live.replies(script))
+
+
+def move_file(folder: Path) -> Callable[[], object]:
+    path = folder / "bot.db"
+    path.rename(folder / "elsewhere.db")
+    return lambda: (folder / "elsewhere.db").rename(path)
+
+
+def replace_file(folder: Path) -> Callable[[], object]:
+    back = move_file(folder)
+    shutil.copy(folder / "elsewhere.db", folder / "bot.db")
+    return back
+
+
+def move_folder(folder: Path) -> Callable[[], object]:
+    folder.rename(folder.with_name("elsewhere"))
+    return lambda: folder.with_name("elsewhere").rename(folder)
+
+
+@pytest.mark.parametrize("take", [move_file, replace_file, move_folder])
+async def test_while_its_file_is_elsewhere_nothing_is_accepted_and_then_all_goes_on(
+    take: Callable[[Path], Callable[[], object]], live: LiveWorld
+) -> None:
+    await asks_and_is_told(live, "The first words.")
+    form = await filled_form(live.ana, "More words.")
+    put_back = take(live.database.parent)
+
+    assert not await sent_off(form)
+    assert NOT_SAVED in next(iter(form.errors.values()))
+    assert await status(live) == 503
+    [line] = logged(live, "the database does not work")
+    assert "is no longer where it was, or another file is. Put it back" in line
+
+    put_back()
+    await answers(live, 200)
+    assert await sent_off(form)
+    await told_once(live, "More words.")
+    assert live.posts() == 4
+
+
+@pytest.mark.parametrize("left", [b"", b"rubbish" * 1000, None])
+async def test_a_log_that_is_deleted_or_replaced_costs_nothing(
+    left: bytes | None, live: LiveWorld
+) -> None:
+    wal = live.database.with_name("bot.db-wal")
+    await asks_and_is_told(live, "The first words.")
+    wal.unlink()
+    if left is not None:
+        wal.write_bytes(left)
+    await asks_and_is_told(live, "More words.")
+    assert logged(live, "the database's log was gone: made anew")
+    assert wal.stat().st_size
+
+    assert await live.bot.dies() < 0
+    await live.starts()
+    listed = await live.ana.command("/video", "list")
+    assert listed.message is not None
+    assert "The first words." in listed.message.text
+    assert "More words." in listed.message.text
+    await live.rests()
+    assert live.posts() == 4
+
+
+# ── Somebody else has it open ─────────────────────────────────────────────────────────────────
+
+
+async def test_while_the_bot_runs_nobody_else_can_lock_read_or_copy_its_database(
+    live: LiveWorld,
+) -> None:
+    with contextlib.closing(sqlite3.connect(live.database, timeout=0)) as db:
+        for sql in (
+            "SELECT count(*) FROM jobs",
+            "BEGIN IMMEDIATE",
+            "BEGIN EXCLUSIVE",
+            "VACUUM INTO 'copy.db'",
+            "PRAGMA wal_checkpoint(TRUNCATE)",
+            "PRAGMA journal_mode = DELETE",
+        ):
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                db.execute(sql)
+    await asks_and_is_told(live, "Hello, world.")
+    await told_once(live, "Hello, world.")
+    assert not logged(live, "the database does not work")
+
+
+async def test_a_database_that_is_in_use_for_a_moment_is_waited_for(live: LiveWorld) -> None:
+    assert await live.bot.stops() == 0
+    live.timings = replace(live.timings, lock=timedelta(seconds=10))
+    with contextlib.closing(sqlite3.connect(live.database)) as db:
+        # An open shell that has read something is enough.
+        db.execute("SELECT count(*) FROM jobs").fetchone()
+        live.bot = live.begins()
+        listening = asyncio.create_task(live.bot.listens())  # noqa: TID251 - awaited below
+        await asyncio.wait([listening], timeout=0.3)
+        assert not listening.done()
+    live.port = await listening
+    await asks_and_is_told(live, "Hello, world.")
+
+
+async def test_a_database_that_stays_in_use_is_told_and_left_alone(live: LiveWorld) -> None:
+    assert await live.bot.stops() == 0
+    with contextlib.closing(sqlite3.connect(live.database)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        live.bot = live.begins()
+        said = await live.bot.says()
+        assert "is in use by another process: only one bot may run" in said
+        assert "no backup and no sqlite3 shell. End the other one" in said
+        assert await live.bot.ends() == 1
+        db.execute("COMMIT")
+
+
+# ── Not to be written ─────────────────────────────────────────────────────────────────────────
+
+
+def become_nobody() -> None:
+    """Give up the rights of root, to whom no file is read-only."""
+    if os.geteuid() == 0:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody may enter, which pytest's own are not."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        (folder / "bot.log").touch()
+        (folder / "bot.log").chmod(0o666)
+        yield folder
+        for path in (*folder.iterdir(), folder):
+            path.chmod(0o700)
+
+
+def forbid_writing(folder: Path) -> None:
+    folder.chmod(0o555)
+
+
+def starts(path: Path, first: Callable[[], None] | None = None) -> BotProcess:
+    """Start a bot that needs nothing but its database to fail."""
+    environ = {
+        "SLACK_BOT_TOKEN": "xoxb-nobody",
+        "SLACK_SIGNING_SECRET": "nothing",
+        "VIDEO_API_URL": "http://localhost:9",
+        "VIDEO_API_KEY": "nothing",
+        "DATABASE_URL": f"sqlite:///{path}",
+        "HOST": "127.0.0.1",
+        "PORT": "0",
+    }
+    return BotProcess(environ, QUICK, path.with_name("bot.log"), first)
+
+
+async def test_a_folder_that_may_not_be_written_is_told(open_folder: Path) -> None:
+    forbid_writing(open_folder)
+    bot = starts(open_folder / "bot.db", become_nobody)
+    assert "cannot be opened. Its folder must be there, and belong" in await bot.says()
+    assert await bot.ends() == 1
+
+
+async def test_a_database_in_a_folder_that_may_not_be_written_is_told(open_folder: Path) -> None:
+    path = open_folder / "bot.db"
+    await database.migrate(path)
+    before = path.read_bytes()
+    if os.geteuid() == 0:
+        os.chown(path, NOBODY, NOBODY)
+    forbid_writing(open_folder)
+    bot = starts(path, become_nobody)
+    assert "may only be read. Give it and its folder to the user" in await bot.says()
+    assert await bot.ends() == 1
+    assert path.read_bytes() == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+async def test_a_database_that_belongs_to_somebody_else_is_told(open_folder: Path) -> None:
+    path = open_folder / "bot.db"
+    await database.migrate(path)
+    path.chmod(0o444)
+    before = path.read_bytes()
+    bot = starts(path, become_nobody)
+    assert "belong with all that is in it to the user that the bot runs as" in await bot.says()
+    assert await bot.ends() == 1
+    assert path.read_bytes() == before
+
+
+def leave_no_room() -> None:
+    """Let no file of this process grow beyond what a new database needs at once."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+
+
+async def test_a_start_for_which_there_is_no_room_is_told_and_the_next_one_begins_anew(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "bot.db"
+    bot = starts(path, leave_no_room)
+    said = await bot.says()
+    assert "the tables could not be brought up to date" in said
+    assert "its disk is full" in said
+    assert await bot.ends() == 1
+    assert await database.migrate(path)
+
+
+async def test_a_folder_that_turns_read_only_holds_up_nobody_who_is_in_it(
+    live: LiveWorld,
+) -> None:
+    forbid_writing(live.database.parent)
+    try:
+        await asks_and_is_told(live, "Hello, world.")
+    finally:
+        live.database.parent.chmod(0o755)
+    await told_once(live, "Hello, world.")
+
+
+# ── Damage ────────────────────────────────────────────────────────────────────────────────────
+
+
+def many_jobs(path: Path, jobs: int, user: str = "U0ANA") -> None:
+    """Fill a database, and leave what was written last in its log."""
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_autocheckpoint = 0")
+        db.executemany(
+            "INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state,"
+            " ended_at, erased) VALUES (?, ?, 'video', ?, ?, 'C1', ?, 'failed', 1, 1)",
+            [(f"j{n}", f"V{n}", '{"script": "' + "x" * 2000 + '"}', user, n) for n in range(jobs)],
+        )
+        db.commit()
+        for ending in ("", "-wal"):
+            shutil.copy(f"{path}{ending}", f"{path}.copy{ending}")
+    for ending in ("", "-wal"):
+        Path(f"{path}.copy{ending}").replace(f"{path}{ending}")
+
+
+def overwrite(path: Path, at: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def rubbish(size: int) -> bytes:
+    return bytes(range(1, 251)) * (size // 250 + 1)
+
+
+def in_one_file(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def all_rubbish(path: Path) -> None:
+    in_one_file(path)
+    path.write_bytes(rubbish(20_000))
+
+
+def beginning_overwritten(path: Path) -> None:
+    in_one_file(path)
+    overwrite(path, 0, rubbish(100))
+
+
+def cut_in_half(path: Path) -> None:
+    in_one_file(path)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def page_overwritten(path: Path) -> None:
+    in_one_file(path)
+    overwrite(path, 4096 * 30, rubbish(4096))
+
+
+def page_zeroed(path: Path) -> None:
+    in_one_file(path)
+    overwrite(path, 4096 * 30, bytes(4096))
+
+
+def log_is_rubbish(path: Path) -> None:
+    Path(f"{path}-wal").write_bytes(rubbish(20_000))
+
+
+def log_with_a_wrong_number(path: Path) -> None:
+    overwrite(Path(f"{path}-wal"), 16, b"\x01")
+
+
+def file_without_its_beginning(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def file_gone_and_log_there(path: Path) -> None:
+    path.unlink()
+
+
+DAMAGES: Final[dict[Callable[[Path], None], str]] = {
+    all_rubbish: "bot.db is not a database, or its beginning is damaged",
+    beginning_overwritten: "bot.db is not a database, or its beginning is damaged",
+    cut_in_half: "bot.db is damaged",
+    page_overwritten: "bot.db is damaged",
+    page_zeroed: "bot.db is damaged",
+    log_is_rubbish: "bot.db-wal is damaged, and with it what was accepted last",
+    log_with_a_wrong_number: "bot.db-wal is damaged, and with it what was accepted last",
+    file_without_its_beginning: "bot.db is missing or empty, but there is",
+    file_gone_and_log_there: "bot.db is missing or empty, but there is",
+}
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {
+        each.name: each.read_bytes()
+        for each in path.parent.glob("bot.db*")
+        if "shm" not in each.name
+    }
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_a_damaged_database_is_told_with_what_to_do_and_left_as_it_is(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "bot.db"
+    await database.migrate(path)
+    many_jobs(path, 100)
+    damage(path)
+    before = contents(path)
+
+    bot = starts(path)
+    said = await bot.says()
+    assert DAMAGES[damage] in said
+    assert "to begin with an empty one" in said
+    assert await bot.ends() == 1
+    assert contents(path) == before
+    assert "Traceback" not in (tmp_path / "bot.log").read_text()
+
+
+async def test_the_doctor_finds_damage_too(quiet_world: World) -> None:
+    path = quiet_world.database
+    await database.migrate(path)
+    many_jobs(path, 100)
+    page_overwritten(path)
+    environ = quiet_world.environment("0")
+    found = {each.name: each async for each in doctor.examine(environ)}["database"]
+    assert not found.well
+    assert "Put a backup in its place" in found.told
+
+
+async def test_what_a_crash_left_is_taken_up_and_nothing_else_is_left_lying_about(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "bot.db"
+    await database.migrate(path)
+    many_jobs(path, 10)
+    await database.migrate(path)
+    assert os.listdir(tmp_path) == ["bot.db"]  # noqa: PTH208 - in a coroutine
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM jobs").fetchone() == (10,)
+
+
+async def test_a_database_that_turns_out_damaged_ends_the_bot_with_a_sentence(
+    world_of_files: LiveWorld,
+) -> None:
+    path = world_of_files.database
+    await database.migrate(path)
+    # More than SQLite keeps in memory.
+    many_jobs(path, 3000, world_of_files.ana.user.id)
+    in_one_file(path)
+    async with world_of_files.runs() as live:
+        await answers(live, 200)
+        overwrite(path, 4096, rubbish(path.stat().st_size - 4096))
+        answer = await live.ana.command("/video", "status j7")
+        assert answer.message is not None
+        assert "This could not be saved, so nothing was started." in answer.message.text
+        said = await live.bot.says()
+        assert await live.bot.ends() == 1
+        assert "is damaged" in said
+        assert "Put a backup in its place" in said
+        [line] = logged(live, "the database does not work")
+        assert "is damaged" in line
+        assert live.posts() == 0
+
+        again = live.begins()
+        assert "is damaged" in await again.says()
+        assert await again.ends() == 1
+
+
+# ── Killed while the tables are brought up to date ────────────────────────────────────────────
+
+
+def migrate_until(path: Path, deadly: int) -> None:
+    """Bring the tables up to date, and be killed just before one of SQLite's statements."""
+    connect, done = sqlite3.connect, count(1)
+
+    def strike(_: str) -> None:
+        if next(done) == deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    class Watched(sqlite3.Connection):
+        def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - as it is there
+            super().__init__(*args, **options)
+            self.set_trace_callback(strike)
+
+    sqlite3.connect = partial(connect, factory=Watched)  # type: ignore[assignment]
+    asyncio.run(database.migrate(path))
+
+
+def dies_at(path: Path, deadly: int) -> bool:
+    """Return whether a process was killed there; False: it had done everything by then."""
+    child = CONTEXT.Process(target=migrate_until, args=(path, deadly), daemon=True)
+    child.start()
+    child.join()
+    assert child.exitcode in {0, -signal.SIGKILL}
+    return child.exitcode != 0
+
+
+def tables(path: Path) -> list[tuple[str, ...]]:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        done = db.execute("SELECT name, '' FROM migrations ORDER BY name").fetchall()
+        return done + db.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
+
+
+async def test_a_start_that_is_killed_at_any_statement_is_made_up_for_by_the_next_one(
+    tmp_path: Path,
+) -> None:
+    whole = tmp_path / "whole.db"
+    names = await database.migrate(whole)
+    left: list[list[str]] = []
+    for deadly in count(1):
+        path = tmp_path / f"{deadly}.db"
+        if not await asyncio.to_thread(dies_at, path, deadly):
+            break
+        left.append(await database.migrate(path))
+        assert tables(path) == tables(whole)
+    # It was killed before, in and between all of them.
+    assert [each for each, _ in groupby(left)] == [names[n:] for n in range(len(names))]
+    assert len(left) > 30
+
+
+async def test_jobs_of_an_older_version_outlive_a_start_that_is_killed_at_any_statement(
+    tmp_path: Path,
+) -> None:
+    older = tmp_path / "older.db"
+    first, *later = sorted(database._MIGRATIONS.glob("*.sql"))
+    with contextlib.closing(sqlite3.connect(older, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY)")
+        db.executescript(first.read_text())
+        db.execute("INSERT INTO migrations VALUES (?)", (first.stem,))
+    many_jobs(older, 3)
+    in_one_file(older)
+    for deadly in count(1):
+        path = tmp_path / f"{deadly}.db"
+        shutil.copy(older, path)
+        if not await asyncio.to_thread(dies_at, path, deadly):
+            break
+        done = await database.migrate(path)
+        assert done in ([each.stem for each in later], [])
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            assert db.execute("SELECT count(*), count(waits_for) FROM jobs").fetchone() == (3, 0)
+            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+# ── A disk that does not last ─────────────────────────────────────────────────────────────────
+
+
+def test_a_host_that_throws_its_disk_away_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    root = Path(__file__).parents[1]
+    environ = {
+        "SLACK_BOT_TOKEN": "xoxb-nobody",
+        "SLACK_SIGNING_SECRET": "nothing",
+        "VIDEO_API_URL": "http://localhost:9",
+        "VIDEO_API_KEY": "nothing",
+        "PYTHONPATH": str(root),
+        "DYNO": "web.1",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-m", "bot", "serve"],
+        env=environ,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "ALLOW_TEMPORARY_DISK is not yes, and this is Heroku" in ended.stderr
+    assert "Run the bot where the disk lasts" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
