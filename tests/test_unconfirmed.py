@@ -258,7 +258,8 @@ async def test_a_create_call_that_the_end_of_the_process_cut_off_is_not_sent_aga
         await _until_created(world, form)
 
     async with world.bot_runs(PORT=port, PUBLIC_URL=address):
-        await world.passes(seconds=10)
+        # The end may have cut off the card's post as well: half a minute, and it is looked for.
+        await world.passes(seconds=40)
         [card] = world.posts()
         assert "Checking" in card.text
         await world.passes(minutes=5)
@@ -560,3 +561,36 @@ async def test_a_callback_is_not_believed_where_the_service_says_nothing_to_know
     await _calls_back(world, 0, video_id)
 
     assert "Your answer is needed" in world.now(card).text
+
+
+async def test_a_question_that_nobody_answers_creates_nothing_and_ends_the_job(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    quarter = timedelta(minutes=15)
+    world.timings = Timings(jitter=0, ask_again=quarter, give_up=2 * quarter)
+    async with world.bot_runs():
+        asking = await _is_asked(world, made=False)
+        await world.passes(minutes=20)
+        assert "I ask once more" in world.now(asking).text
+        assert world.posts() == [world.now(asking)]
+        await world.passes(minutes=30)
+
+    [reply] = world.replies(asking)
+    assert "Nobody could tell me" in reply.text
+    assert len(world.asked("create_video")) == 1
+
+
+async def test_a_create_call_is_written_down_before_it_goes_out(quiet_world: World) -> None:
+    world = quiet_world
+    world.timings = Timings(jitter=0, stop=timedelta(0))
+    async with world.bot_runs(callbacks=False):
+        form = await world.opens_form(world.ana)
+        await _until_created(world, form)
+
+    async with world.bot_runs(callbacks=False):
+        await world.passes(minutes=5)
+
+    assert len(world.asked("create_video")) == 1
+    [card] = world.posts()
+    assert "Your answer is needed" in card.text

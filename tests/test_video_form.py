@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 from typing import Any
 
+import aiosqlite
 import pytest
 
 from bot.kinds import Invalid
@@ -456,3 +457,22 @@ async def test_a_link_is_back_when_its_background_is_chosen_again(world: World) 
     await form.choose("background", "background_source_url")
     await form.choose("background", "background_url")
     assert form.values["background_url"] == "https://localhost/page"
+
+
+async def test_a_form_whose_job_cannot_be_written_down_stays_open_and_starts_nothing(
+    world: World,
+) -> None:
+    # The database can be read all the while: only the commit of a submission fails.
+    async def refuses(db: aiosqlite.Connection) -> None:
+        refusal = "BEFORE INSERT ON jobs BEGIN SELECT raise(ABORT, 'nothing more fits'); END"
+        await db.execute(f"CREATE TEMP TRIGGER refusal {refusal}")
+
+    await world.bot.store.database.transact(refuses)
+    form = await world.opens_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+    await world.passes(minutes=5)
+
+    assert form.is_open
+    assert "nothing was started" in " ".join(form.errors.values())
+    assert world.posts() == []
+    assert world.creates() == 0
