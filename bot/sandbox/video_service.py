@@ -779,8 +779,7 @@ class SandboxVideoService:
 
 
 def _share(passed: timedelta, whole: timedelta) -> float:
-    # Less than nothing has passed where the clock was set back.
-    return max(0.0, min(1.0, passed / whole)) if whole else 1.0
+    return min(1.0, passed / whole) if whole else 1.0
 
 
 def _word(words: Sequence[str], share: float) -> str:

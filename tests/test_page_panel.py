@@ -1,0 +1,236 @@
+"""Behind the scenes of the sandbox's page, in a real browser: people see what is turned there."""
+
+import re
+
+import pytest
+from playwright.async_api import Locator, expect
+
+from tests.browser import PageWorld, Window, patiently
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+SCRIPT = "Welcome to the team, Kim! We are glad that you are here."
+REASON = "The voice could not be generated: please try again"
+
+
+def _job(jobs: Locator) -> Locator:
+    return jobs.get_by_role("listitem").filter(has_text=SCRIPT)
+
+
+# ── Jobs ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_video_is_made_ready_at_once(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    jobs = await ana.looks_behind("Jobs")
+    card = await ana.asks(SCRIPT)
+    await expect(_job(jobs)).to_contain_text("queued")
+    await expect(_job(jobs)).to_contain_text("0 callbacks sent")
+    await _job(jobs).get_by_role("button", name="Make it ready now").click()
+    await expect(_job(jobs)).to_contain_text("ready")
+    await page_world.passes(seconds=5)
+
+    await expect(card).to_contain_text("Ready")
+    await expect(_job(jobs)).to_contain_text("1 callback sent")
+    await expect(_job(jobs).get_by_role("button", name="Make it ready now")).to_be_hidden()
+
+
+async def test_a_video_is_made_to_fail_with_a_reason(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    jobs = await ana.looks_behind("Jobs")
+    card = await ana.asks(SCRIPT)
+    await _job(jobs).get_by_role("button", name="Make it fail…").click()
+    reason = _job(jobs).get_by_label("It fails because")
+    await expect(reason).to_be_focused()
+    await reason.fill(REASON)
+    await reason.press("Enter")
+    await expect(_job(jobs)).to_contain_text(f"“{REASON}”")
+    await page_world.passes(seconds=5)
+
+    await expect(card).to_contain_text("Failed")
+    await expect(card).to_contain_text(REASON)
+
+
+async def test_the_next_video_is_made_to_fail_before_it_is_asked_for(
+    page_world: PageWorld,
+) -> None:
+    ana = await page_world.window()
+    service = await ana.looks_behind("Video service")
+    await service.get_by_label("Fails because").fill(REASON)
+    await service.get_by_role("button", name="Let it fail").click()
+    await expect(service.get_by_role("list", name="Waiting")).to_contain_text("create_video")
+    card = await ana.asks(SCRIPT)
+    await expect(service.get_by_role("list", name="Waiting")).not_to_contain_text("create_video")
+    await page_world.passes(minutes=3)
+
+    await expect(card).to_contain_text(REASON)
+
+
+# ── Switches ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_lost_answer_is_healed_by_the_callback(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    service = await ana.looks_behind("Video service")
+    await service.get_by_role("button", name="Lose the answer of the next video").click()
+    await expect(service.get_by_role("list", name="Waiting")).to_contain_text("lose the answer")
+    card = await ana.asks(SCRIPT)
+    await expect(card).to_contain_text("Checking")
+    await expect(service.get_by_role("list", name="Waiting")).not_to_contain_text("lose")
+    await page_world.passes(minutes=5)
+
+    await expect(card).to_contain_text("Ready")
+    assert page_world.creates() == 1
+
+
+async def test_the_service_limits_the_rate_for_half_a_minute(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    service = await ana.looks_behind("Video service")
+    switch = service.get_by_role("switch", name="It limits the rate")
+    await switch.check()
+    card = await ana.asks(SCRIPT)
+    await page_world.settles()
+    await expect(card).to_contain_text("Starting")
+    assert [each.status for each in page_world.asked("create_video")] == [429]
+    await page_world.passes(seconds=35)
+
+    await expect(switch).not_to_be_checked()
+    await expect(card).to_contain_text("In the making")
+    assert [each.status for each in page_world.asked("create_video")] == [429, 200]
+
+
+async def test_a_service_that_is_down_gives_no_clear_answer(page_world: PageWorld) -> None:
+    ana, ben = await page_world.window("ana"), await page_world.window("ben")
+    await (await ana.looks_behind("Video service")).get_by_role("switch", name="It is down").check()
+    # Whoever else has the panel open sees it too.
+    other = (await ben.looks_behind("Video service")).get_by_role("switch", name="It is down")
+    await expect(other).to_be_checked()
+    card = await ana.asks(SCRIPT)
+    await expect(card).to_contain_text("Checking")
+    await ana.panel.get_by_role("button", name="Reset all").click()
+    await expect(other).not_to_be_checked()
+    await page_world.passes(minutes=16)
+
+    await expect(card).to_contain_text("Your answer is needed")
+
+
+async def test_where_the_bot_may_not_post_the_answer_comes_directly(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    slack = await ana.looks_behind("Slack")
+    vault = slack.get_by_role("group", name="vault")
+    member = vault.get_by_role("switch", name="App is in it")
+    await member.check()
+    await expect(member).to_be_checked()
+    await ana.goes_to("vault")
+    await expect(ana.tab.get_by_role("main")).to_contain_text("4 members")
+    await member.uncheck()
+    await expect(ana.tab.get_by_role("main")).to_contain_text("Replica Videos is not in here")
+    await ana.opens_form(f"/video {SCRIPT}")
+    await ana.picks("Replica", "r-anna-42")
+    await ana.presses("Create")
+    await expect(ana.modal).to_be_hidden()
+    news = ana.tab.get_by_role("button", name=re.compile("^Replica Videos.*1 new"))
+    await expect(news).to_be_visible()
+    await page_world.passes(minutes=3)
+    await ana.goes_to("Replica Videos")
+
+    card = ana.card(SCRIPT[:20])
+    await expect(card).to_contain_text("I could not post this")
+    await ana.opens_thread(card)
+    await expect(ana.replies().nth(1)).to_contain_text("your video is ready")
+    assert not page_world.slack.messages("vault")
+
+
+# ── The wire ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_wire_shows_what_was_said_both_ways_and_no_secret(
+    page_world: PageWorld,
+) -> None:
+    world = page_world
+    ana = await world.window()
+    card = await ana.asks(SCRIPT)
+    wire = await ana.looks_behind("Wire")
+    await world.passes(minutes=3)
+    await expect(card).to_contain_text("Ready")
+    callback = wire.get_by_role("group").filter(has_text="video service → bot")
+    await expect(callback.filter(has_text="200")).to_have_count(1)
+    await _opens_all(wire)
+    everything = await wire.text_content() or ""
+
+    create = wire.get_by_role("group").filter(has_text="create_video")
+    await expect(create).to_contain_text(f'"script": "{SCRIPT}"')
+    await expect(create).to_contain_text('"status": "queued"')
+    for said in ("/video", "view_submission", "chat.postMessage", "chat.update", "read_video"):
+        assert said in everything
+    body = world.asked("create_video")[0].body
+    assert isinstance(body, dict)
+    token = str(body["callback_url"]).rpartition("/")[2]
+    for secret in (world.slack.bot_token, world.slack.signing_secret, world.service.api_key, token):
+        assert secret not in everything
+        assert secret not in await ana.tab.content()
+    assert "•••" in everything
+
+    await wire.get_by_label("Show").select_option("video service → bot")
+    await expect(create).to_be_hidden()
+    await expect(callback).to_be_visible()
+
+
+async def _opens_all(wire: Locator) -> None:
+    """Open each entry, and wait until what was said is written in it."""
+    await wire.evaluate("node => node.querySelectorAll('details').forEach(it => it.open = true)")
+    await expect(wire.locator("details:not(:has(.wire-path))")).to_have_count(0)
+
+
+# ── Watch ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_watch_ends_in_a_picture_with_the_script_below_it(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    card = await ana.asks(SCRIPT)
+    await page_world.passes(minutes=3)
+    async with ana.tab.expect_popup() as opened:
+        await card.get_by_role("link", name="Watch").click()
+    film = await opened.value
+
+    await expect(film.get_by_role("note")).to_contain_text("this is neither Slack nor a video")
+    await expect(film.get_by_role("blockquote")).to_have_text(SCRIPT)
+    video = film.locator("video")
+    loaded = """video => new Promise(resolve => {
+      if (video.readyState >= 2) resolve();
+      else video.addEventListener("loadeddata", () => resolve());
+    })"""
+    await patiently(video.evaluate(loaded))
+    subtitled = """track => new Promise(resolve => {
+      if (track.readyState === 2) resolve();
+      else track.addEventListener("load", () => resolve());
+    })"""
+    await patiently(video.locator("track").evaluate(subtitled))
+    shown = """video => {
+      const [track] = video.textTracks;
+      const said = [...track.cues].map(cue => cue.text).join(" ");
+      return [track.mode, said, video.videoWidth > 0, video.duration > 5];
+    }"""
+    assert await video.evaluate(shown) == ["showing", SCRIPT, True, True]
+    plays = """video => new Promise(resolve => {
+      video.addEventListener("timeupdate", () => video.currentTime > 0.1 && resolve());
+      video.play();
+    })"""
+    await patiently(video.evaluate(plays))
+    assert await film.evaluate("window.opener") is None
+
+
+async def test_the_panel_is_left_with_escape_and_gives_the_focus_back(
+    page_world: PageWorld,
+) -> None:
+    ana: Window = await page_world.window()
+    await ana.looks_behind("Jobs")
+    tabs = ana.panel.get_by_role("tab")
+    await tabs.first.focus()
+    await ana.tab.keyboard.press("ArrowRight")
+    await expect(tabs.nth(1)).to_be_focused()
+    await expect(ana.panel.get_by_role("tabpanel", name="Video service")).to_be_visible()
+    await ana.tab.keyboard.press("Escape")
+
+    await expect(ana.panel).to_be_hidden()
+    await expect(ana.tab.get_by_role("button", name="Behind the scenes")).to_be_focused()
