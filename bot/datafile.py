@@ -100,14 +100,15 @@ def look(path: Path) -> None:
                 "the file back that belongs to it; or move it away, to begin with an empty one."
             )
         return
-    # Without a log nobody has it open, and reading it needs no other file.
-    way = "mode=ro" if wal.exists() else "mode=ro&immutable=1"
+    # Where nothing is beside it nobody has it open, and nothing need be put there to read it.
+    alone = not wal.exists() and not beside(path, "-journal").exists()
+    way = "mode=ro&immutable=1" if alone else "mode=ro"
     try:
         with contextlib.closing(
             sqlite3.connect(f"{path.absolute().as_uri()}?{way}", uri=True, timeout=0)
         ) as db:
             _refuse_foreign(path, [name for (name,) in db.execute(_TABLES)])
-            [found] = db.execute("PRAGMA integrity_check(1)").fetchone()
+            [found] = db.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:
         if is_damage(error) or _code(error) == sqlite3.SQLITE_BUSY:
             raise _refusal(path, error) from error
@@ -129,9 +130,12 @@ async def opened(path: Path, patience: timedelta) -> AsyncIterator[aiosqlite.Con
         StoreError: it cannot be opened or written, it is damaged, or another process has it.
     """
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    begun, looked = loop.time(), False
     while True:
         try:
+            if not looked:
+                await asyncio.to_thread(look, path)
+                looked = True
             db = await _open(path)
             break
         except InUseError:
@@ -147,7 +151,6 @@ async def opened(path: Path, patience: timedelta) -> AsyncIterator[aiosqlite.Con
 
 
 async def _open(path: Path) -> aiosqlite.Connection:
-    await asyncio.to_thread(look, path)
     try:
         # Tried here: where it cannot be opened, aiosqlite's thread may outlive the event loop.
         sqlite3.connect(path).close()

@@ -138,7 +138,7 @@ class FrontDoor:
         now = self._clock.now()
         while self._answers:
             oldest = next(iter(self._answers))
-            if now - self._answers[oldest][0] < _REMEMBERED:
+            if abs(now - self._answers[oldest][0]) < _REMEMBERED:
                 break
             del self._answers[oldest]
         if (known := self._answers.get(key)) is not None:

@@ -46,7 +46,7 @@ def world_of_files(tmp_path: Path) -> LiveWorld:
     live.database = tmp_path / "data" / "bot.db"
     live.database.parent.mkdir()
     # A row that could not even be marked waits for the end of its lease.
-    live.timings = replace(QUICK, lease=timedelta(milliseconds=300))
+    live.timings = replace(QUICK, lease=timedelta(milliseconds=100))
     return live
 
 
@@ -197,7 +197,10 @@ def disk(request: pytest.FixtureRequest, world_of_files: LiveWorld) -> Iterator[
         except OSError:
             pytest.skip("nobody may forbid all writing to a file here")
         make_immutable(probe, yes=False)
-        yield Unwritable(world_of_files)
+        unwritable = Unwritable(world_of_files)
+        yield unwritable
+        with contextlib.suppress(FileNotFoundError):
+            unwritable.recovers()
 
 
 async def test_a_disk_that_takes_nothing_is_told_to_everybody_and_nothing_is_lost(
@@ -291,9 +294,9 @@ async def test_a_bot_whose_disk_takes_nothing_waits_at_rest_and_ends_when_it_is_
     await made.wait()
     await answers(live, 503)
     before, ending = worked(live.bot.pid), asyncio.create_task(live.bot.ends())  # noqa: TID251 - awaited
-    await asyncio.wait([ending], timeout=0.5)
+    await asyncio.wait([ending], timeout=0.8)
     assert not ending.done()
-    assert worked(live.bot.pid) - before < 0.25
+    assert worked(live.bot.pid) - before < 0.3
     os.kill(live.bot.pid, signal.SIGTERM)
     assert await ending == 0
     live.watcher, live.end_video = None, live.service.finish
@@ -456,7 +459,7 @@ async def test_while_the_bot_runs_nobody_else_can_lock_read_or_copy_its_database
             "SELECT count(*) FROM jobs",
             "BEGIN IMMEDIATE",
             "BEGIN EXCLUSIVE",
-            "VACUUM INTO 'copy.db'",
+            f"VACUUM INTO '{live.log_file.with_name('copy.db')}'",
             "PRAGMA wal_checkpoint(TRUNCATE)",
             "PRAGMA journal_mode = DELETE",
         ):

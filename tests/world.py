@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.app import FEATURES, Bot, running
+from bot.clock import Clock
 from bot.model import Timings
 from bot.sandbox.clock import ManualClock
 from bot.sandbox.driver import Modal, Person
@@ -17,9 +18,10 @@ from bot.sandbox.video_service import Operation, Request, SandboxVideoService
 from bot.sandbox.workspace import Message
 from bot.settings import Settings
 from bot.slack.desk import Feature
+from tests.canary import Canary
 
 REPLICA = "r-anna-42"
-FOOTAGE = "https://storage.example.com/anna.mp4"
+FOOTAGE = "https://storage.example.com/anna.mp4?X-Amz-Signature=4f00ta9e"
 
 
 class World:
@@ -27,10 +29,11 @@ class World:
 
     def __init__(self, folder: Path, timings: Timings | None = None) -> None:
         self.clock = ManualClock()
+        self.bot_clock: Clock = self.clock
         self.slack = SandboxSlack(self.clock)
         self.service = SandboxVideoService(self.clock)
         self.service.add_replica(REPLICA, "Anna")
-        self.timings = timings or Timings(jitter=0)
+        self.timings = timings or Timings(jitter=0, callback_answer=timedelta(0))
         self.database = folder / "bot.db"
         self.ana = Person(self.slack, "ana")
         self.ben = Person(self.slack, "ben")
@@ -38,7 +41,8 @@ class World:
 
     @contextlib.asynccontextmanager
     async def sandbox_runs(self) -> AsyncIterator[None]:
-        """Start the sandbox's servers and stop them at the end."""
+        """Start the sandbox's servers and stop them at the end; nothing secret may have got out."""
+        canary = Canary(self)
         await self.slack.start()
         await self.service.start()
         try:
@@ -46,6 +50,7 @@ class World:
         finally:
             await self.service.stop()
             await self.slack.stop()
+        canary.examine()
 
     @contextlib.asynccontextmanager
     async def bot_runs(
@@ -57,7 +62,7 @@ class World:
         values = self.environment(port, callbacks=callbacks) | settings
         async with running(
             Settings.read(values),
-            clock=self.clock,
+            clock=self.bot_clock,
             timings=self.timings,
             rng=random.Random(1),  # noqa: S311 - for jitter
             features=features,
@@ -76,7 +81,7 @@ class World:
             "SLACK_SIGNING_SECRET": self.slack.signing_secret,
             "SLACK_API_URL": self.slack.api_url,
             "VIDEO_API_URL": self.service.url,
-            "VIDEO_API_KEY": "sandbox-key",
+            "VIDEO_API_KEY": self.service.api_key,
             "DATABASE_URL": f"sqlite:///{self.database}",
             "HOST": "127.0.0.1",
             "PORT": port,

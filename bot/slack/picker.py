@@ -66,7 +66,11 @@ async def why_not(desk: Desk, replica_id: str) -> str | None:
     """
     known = await desk.store.replicas.get(replica_id)
     now = desk.clock.now()
-    if known is None or known.read_at is None or now - known.read_at > desk.timings.replica_fresh:
+    if (
+        known is None
+        or known.read_at is None
+        or abs(now - known.read_at) > desk.timings.replica_fresh
+    ):
         try:
             known = await look_up(desk, replica_id, desk.timings.form_check)
         except Refused as error:
