@@ -27,7 +27,14 @@ _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 # What RFC 3986 gives no place in a link, and a percent sign that encodes nothing.
 _UNENCODED: Final = re.compile(r"[^!#-;=?-Z\[\]_a-z~%]|%(?![0-9A-Fa-f]{2})")
 
-_QUERY: Final = re.compile(r"(https?://[^\s?#\"'<>]*)[?#][^\s\"'<>]*", re.IGNORECASE)
+# The query of a link that is quoted: with its beginning, without it, or as part of another link.
+_QUERY: Final = re.compile(
+    r"""(https?:\\?/\\?/[^\s?#"'<>]*+)[?#][^\s"'<>]*+
+    |(?<=\S)[?][\w.~%-]++=[^\s"'<>]*+
+    |%3F[^\s"'<>]*+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_CALLBACK: Final = re.compile(r"(/callbacks\\?/|%2Fcallbacks%2F)[^\s\"'<>]+", re.IGNORECASE)
 # Seconds since 1970 that are some day since 2001; a smaller number means something else.
 _EPOCH: Final = 1_000_000_000
 
@@ -117,12 +124,13 @@ def show_link(link: str) -> str:
     return place[: _SHOWN // 2 - 1] + "…" + place[-(_SHOWN // 2) :]
 
 
-def without_queries(text: str) -> str:
-    """Return a text of the service's with the links in it cut before their query.
+def without_keys(text: str) -> str:
+    """Return a text of the service's with the links in it cut before what is as good as a key.
 
-    It may quote links that it was given, and a signed query is as good as a key.
+    It may quote links that it was given: a query can be signed, and where to call it back is known
+    to nobody else.
     """
-    return _QUERY.sub(r"\1", text)
+    return _CALLBACK.sub(r"\1…", _QUERY.sub(lambda found: found[1] or "", text))
 
 
 def runs_out(link: str) -> datetime | None:

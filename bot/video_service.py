@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from httpx_aiohttp import AiohttpTransport
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.links import without_keys
 from bot.model import Failure, Timings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -29,6 +31,8 @@ _MAX_BODY: Final = 1024 * 1024
 _MAX_REASON: Final = 500
 _CONNECTIONS: Final = 64
 _LONGEST_WAIT: Final = timedelta(days=1)
+_PACKED: Final = frozenset({"gzip", "x-gzip", "deflate"})
+_TOO_LONG: Final = "The video service's answer is too long to be one."
 
 
 class VideoService:
@@ -48,7 +52,11 @@ class VideoService:
         timings: Timings,
     ) -> None:
         self._base_url = base_url
-        self._headers = {"x-api-key": api_key, "accept": "application/json"}
+        self._headers = {
+            "x-api-key": api_key,
+            "accept": "application/json",
+            "accept-encoding": "gzip",
+        }
         self._clients = clients
         self._clock = clock
         self._timings = timings
@@ -176,16 +184,19 @@ class VideoService:
                 method, url, headers=self._headers, json=body, timeout=limits
             ) as response,
         ):
-            content = await _content(response)
             if response.is_success:
-                return _json(content)
+                return _json(await _content(response))
+            content = b""
+            with suppress(Uncertain):  # its status says enough
+                content = await _content(response)
             raise self._failure(response, content)
 
     def _failure(self, response: httpx.Response, body: bytes) -> OutsideError:
         status = response.status_code
-        # Some services quote the key that they turn away.
+        # Some services quote the key that they turn away, and what they were sent.
         shown = body.replace(self._headers["x-api-key"].encode(), b"***")
-        reason = _reason(shown) or f"The video service answered {status} without saying why."
+        said = without_keys(_reason(shown))
+        reason = said or f"The video service answered {status} without saying why."
         if status == httpx.codes.TOO_MANY_REQUESTS:
             wait = _retry_after(response.headers.get("retry-after", ""), self._clock.now())
             return Unavailable(reason, retry_after=wait)
@@ -262,11 +273,27 @@ async def _translated() -> AsyncIterator[None]:
 
 async def _content(response: httpx.Response) -> bytes:
     body = b""
-    async for chunk in response.aiter_bytes():
+    async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > _MAX_BODY:
-            raise Uncertain("The video service's answer is too long to be one.")
+            raise Uncertain(_TOO_LONG)
+    if response.headers.get("content-encoding", "").strip().lower() in _PACKED:
+        return _unpacked(body)
     return body
+
+
+def _unpacked(body: bytes) -> bytes:
+    """Unpack an answer, and no more of it than one may have: little can be a lot, packed."""
+    unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        content = unpacking.decompress(body, _MAX_BODY + 1)
+    except zlib.error as error:
+        raise Uncertain("The video service's answer could not be read.") from error
+    if len(content) > _MAX_BODY:
+        raise Uncertain(_TOO_LONG)
+    if not unpacking.eof:
+        raise Uncertain("The video service's answer broke off.")
+    return content
 
 
 def _json(body: bytes) -> Any:  # noqa: ANN401 - any JSON

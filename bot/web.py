@@ -10,6 +10,7 @@ import hmac
 import json
 import logging
 import re
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -27,6 +28,9 @@ from bot.kinds.wire import text_of
 from bot.model import Timings, token_hash
 from bot.store import Store
 
+if sys.platform != "win32":
+    import resource
+
 _LOG: Final = logging.getLogger(__name__)
 _MAX_BODY: Final = 1024 * 1024
 _MAX_CALLBACK: Final = 256 * 1024
@@ -38,8 +42,8 @@ _GOOD_FOR: Final = timedelta(minutes=5)
 _REMEMBERED: Final = 2 * _GOOD_FOR + timedelta(minutes=1)
 # Longer than proxies keep a connection that rests (a minute, mostly): they close it, not we.
 _RESTS: Final = timedelta(seconds=75)
-# Half of the files that a process may have open, as systems are set up: the rest is for ourselves.
-_CONNECTIONS: Final = 500
+# So many files the process asks to be allowed; half of them may be connections from outside.
+_FILES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +239,20 @@ def _only(request: web.Request, name: str) -> str:
     return values[0] if len(values) == 1 else ""
 
 
+def _allowed() -> int:
+    """Return how many files this process may have open.
+
+    Systems begin with few, and let a process have more that asks.
+    """
+    if sys.platform == "win32":
+        return 1000
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
+
+
 class _Ears:
     """Listens, and lets nobody hold a connection who does not get to the point.
 
@@ -257,6 +275,7 @@ class _Ears:
             shutdown_timeout=last_answers.total_seconds(),
         )
         self._listener: asyncio.Server | None = None
+        self._most = _allowed() // 2
         self._silent: dict[web.RequestHandler, asyncio.TimerHandle] = {}
         self._attended: set[web.RequestHandler] = set()
 
@@ -321,13 +340,14 @@ class _Ears:
     def _admit(self) -> web.RequestHandler:
         server = self._runner.server
         assert server is not None  # noqa: S101 - it is set up before anybody is let in
-        there = server.connections
-        if (excess := len(there) - _CONNECTIONS + 1) > 0:
+        # Those that were closed stay on the list until what they began has come to an end.
+        there = [each for each in server.connections if each.transport is not None]
+        if (excess := len(there) - self._most + 1) > 0:
             resting = [each for each in there if each not in self._attended]
             for each in resting[:excess]:
                 self._end(each)
-        if len(self._silent) > 2 * _CONNECTIONS:
-            self._forget(self._silent.keys() - there)
+        if len(self._silent) > 2 * self._most:
+            self._forget(self._silent.keys() - set(there))
         connection = server()
         timer = asyncio.get_running_loop().call_later(self._limit, self._end, connection)
         self._silent[connection] = timer

@@ -129,7 +129,7 @@ def test_a_question_says_what_happened_and_what_to_do() -> None:
     message = card(going(State.UNCONFIRMED, asked=1), FACE)
     assert (
         "Your answer is needed. I do not know whether the video service made this video, because "
-        "its answer was lost. Please look into your account there. If it is there, give me its "
+        "it gave no clear answer. Please look into your account there. If it is there, give me its "
         "id; if not, have it created again."
     ) in message.text
     assert list(buttons(message)) == ["I have its id", "Create again (may cost twice)", "Give up"]

@@ -105,7 +105,7 @@ def test_any_form_is_taken_or_told_what_is_wrong(fields: dict[str, str]) -> None
     except Invalid as error:
         found = dict(error.errors)
     assert found
-    assert found.keys() <= set(FIELDS)
+    assert found.keys() <= {*FIELDS, "background"}
     assert all(found.values())
 
 
@@ -355,7 +355,7 @@ def test_any_json_is_read_or_unreadable_and_nothing_else(kind: Kind, answer: obj
 
 def test_a_huge_answer_is_read() -> None:
     answer = {"status": "ready", "data": {"script": "x" * 1_000_000}, "more": ["y"] * 10_000}
-    assert len(VIDEO.read(answer, "v1").facts["script"]) == 1_000_000
+    assert VIDEO.read(answer, "v1").facts["script"] == "x" * 10_000, "cut to what is of use"
 
 
 # Whether it is what was asked for

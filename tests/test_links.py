@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.links import BadLink, check_link, runs_out, show_link, without_queries
+from bot.links import BadLink, check_link, runs_out, show_link, without_keys
 
 _CORPUS: dict[str, list[dict[str, str]]] = tomllib.loads(
     Path(__file__).with_name("links.toml").read_text(encoding="utf-8")
@@ -168,5 +168,5 @@ def test_a_signed_link_says_when_it_runs_out(query: str, moment: datetime | None
 
 def test_a_link_that_is_quoted_loses_what_may_be_a_key() -> None:
     quoted = "Could not fetch https://s.example.com/a.mp4?X-Amz-Signature=SECRET: 403 (HTTP://B.example#x)"
-    told = without_queries(quoted)
+    told = without_keys(quoted)
     assert told == "Could not fetch https://s.example.com/a.mp4 403 (HTTP://B.example"

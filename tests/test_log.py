@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 import pytest
+from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage
 from pydantic import BaseModel, ValidationError
 
@@ -165,9 +166,19 @@ def test_a_reference_is_short_and_new_each_time() -> None:
     assert all(re.fullmatch("[0-9a-f]{8}", each) for each in references)
 
 
-def test_what_is_not_http_leaves_no_traceback(lines: Lines) -> None:
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        BadHttpMessage("Content-Length: zz"),
+        web.RequestPayloadError("it broke off"),
+        ConnectionResetError("they hung up"),
+    ],
+)
+def test_what_strangers_send_that_is_not_http_or_breaks_off_leaves_no_traceback(
+    lines: Lines, theirs: Exception
+) -> None:
     server = logging.getLogger("aiohttp.server")
-    for error in (BadHttpMessage("Content-Length: zz"), RuntimeError("our own")):
+    for error in (theirs, RuntimeError("our own")):
         server.error("Error handling request", exc_info=error)
     (line,) = lines()
     assert "our own" in line

@@ -361,7 +361,7 @@ async def test_a_video_is_given_up_only_once_that_was_confirmed(page_world: Page
 
     await expect(card).to_contain_text("Failed")
     await ana.opens_thread(card)
-    await expect(ana.replies().nth(1)).to_contain_text("It was given up")
+    await expect(ana.replies().nth(1)).to_contain_text("was given up")
     await expect(card.get_by_role("button", name=AGAIN)).to_have_count(0)
 
 

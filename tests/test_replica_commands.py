@@ -50,9 +50,15 @@ async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
     assert world.ana.modal is None
 
 
-@pytest.mark.parametrize(
-    "text", ["hepl", "add", "add two words", "default", "list me", "status", "<!channel>", "-- %"]
-)
+@pytest.mark.parametrize("text", ["add", "default", "status"])
+async def test_a_subcommand_without_its_id_says_what_it_needs(world: World, text: str) -> None:
+    told = await _says(world.ana, text)
+
+    assert f"`/replica {text}` needs the id of a replica" in told.text
+    assert world.ana.modal is None
+
+
+@pytest.mark.parametrize("text", ["hepl", "add two words", "list me", "<!channel>", "-- %"])
 async def test_what_it_does_not_know_brings_the_help_and_does_nothing(
     world: World, text: str
 ) -> None:

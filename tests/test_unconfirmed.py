@@ -241,7 +241,7 @@ async def test_the_question_is_asked_again_after_a_day_and_given_up_after_a_week
     await world.passes(hours=6)
     [reply] = world.replies(asking)
     assert "Nobody could tell me" in reply.text
-    assert "Failed" in world.now(asking).text
+    assert "Given up" in world.now(asking).text
     assert len(world.whispers(world.ana)) == 2
     assert len(world.asked("create_video")) == 1
 
@@ -390,9 +390,9 @@ async def test_give_up_ends_it_with_a_closing_reply(world: World) -> None:
     await world.settles()
 
     [reply] = world.replies(asking)
-    assert "It was given up" in reply.text
+    assert "was given up" in reply.text
     assert world.ana.user.id in reply.pings
-    assert "Failed" in world.now(asking).text
+    assert "Given up" in world.now(asking).text
     await world.passes(days=8)
     assert world.posts() == [world.now(asking), reply]
     assert len(world.asked("create_video")) == 1

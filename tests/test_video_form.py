@@ -328,8 +328,8 @@ async def test_the_first_replica_is_given_by_its_id_and_later_ones_are_offered(
 
     assert _texts(await form.suggest("replica_id")) == ["Bob · r-bob", f"Anna · {REPLICA}"]
     assert _texts(await form.suggest("replica_id", "anna")) == [
-        "Use id “anna”",
         f"Anna · {REPLICA}",
+        "Use id “anna”",
     ]
     assert _texts(await form.suggest("replica_id", REPLICA)) == [f"Anna · {REPLICA}"]
 

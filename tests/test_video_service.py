@@ -1,8 +1,11 @@
 """The video service's client: what each answer, and each lack of one, means to who called."""
 
 import asyncio
+import gzip
 import socket
 import traceback
+import tracemalloc
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -243,6 +246,32 @@ async def test_an_answer_of_a_mebibyte_is_read(
 ) -> None:
     sandbox.faults.next("read_replica", Answer(200, f"[{' ' * (MIB - 2)}]"))
     assert await service.read(REPLICAS, "r-anna") == []
+
+
+async def test_an_answer_that_is_a_lot_when_unpacked_is_not_unpacked(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    packing = zlib.compressobj(9, wbits=31)
+    zeros = bytes(MIB)
+    bomb = b"".join([*(packing.compress(zeros) for _ in range(100)), packing.flush()])
+    headers = {"Content-Encoding": "gzip"}
+    sandbox.faults.next("read_replica", Answer(200, bomb, headers))
+    tracemalloc.start()
+    try:
+        assert type(await failed_read(service)) is Unavailable
+        assert tracemalloc.get_traced_memory()[1] < 10 * MIB
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "x-gzip", "deflate"])
+async def test_an_answer_may_be_packed(
+    service: VideoService, sandbox: SandboxVideoService, encoding: str
+) -> None:
+    pack = zlib.compress if encoding == "deflate" else gzip.compress
+    answer = Answer(200, pack(b'{"status": "completed"}'), {"Content-Encoding": encoding})
+    sandbox.faults.next("read_replica", answer)
+    assert await service.read(REPLICAS, "r-anna") == {"status": "completed"}
 
 
 @pytest.mark.parametrize("fault", [Hang(), Drip()], ids=repr)

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from bot.kinds import Invalid, Unreadable
 from bot.kinds.wire import Answer, Id, Text
-from bot.links import BadLink, check_link, without_queries
+from bot.links import BadLink, check_link, without_keys
 from bot.model import Snapshot, Verdict
 
 _TRAINED: Final = frozenset({"completed", "ready"})
@@ -54,7 +54,7 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
                 errors[name] = str(error)
     if len(params.get("replica_name", "")) > MAX_NAME:
         errors["replica_name"] = f"A name has at most {MAX_NAME} characters."
-    if not fields.get("agreed"):
+    if fields.get("agreed") != "yes":
         errors["agreed"] = "Please confirm it: nobody is made to speak who has not agreed."
     if errors:
         raise Invalid(errors)
@@ -104,7 +104,7 @@ class Replica:
             verdict = Verdict.SUCCEEDED
         elif word in _BROKEN:
             verdict = Verdict.FAILED
-            reason = without_queries(replica.error_message)
+            reason = without_keys(replica.error_message)
         return Snapshot(remote_id, replica.status, verdict, reason, replica.facts(*_FACTS))
 
     def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:

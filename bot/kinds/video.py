@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from bot.kinds import Invalid, Unreadable
 from bot.kinds.wire import Answer, Id, Text, text_of
-from bot.links import BadLink, check_link, without_queries
+from bot.links import BadLink, check_link, without_keys
 from bot.model import Snapshot, Verdict
 
 _READY: Final = frozenset({"ready", "completed", "done", "succeeded", "success", "finished"})
@@ -97,6 +97,8 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
     wanted = fields.get("background", "")
     if wanted in BACKGROUNDS and wanted not in given:
         errors[wanted] = "Which one? Paste its link, or choose no background."
+    elif wanted not in {"", "none", *BACKGROUNDS}:
+        errors["background"] = "There is no such background: a web page, a video file, or none."
     if errors:
         raise Invalid(errors)
     return params
@@ -136,10 +138,10 @@ class Video:
             verdict = Verdict.SUCCEEDED
         elif word in _BROKEN:
             verdict = Verdict.FAILED
-            reason = without_queries(video.status_details)
+            reason = without_keys(video.status_details)
         facts = dict(video.facts(*_FACTS))
         if "status_details" in facts:
-            facts["status_details"] = without_queries(facts["status_details"])
+            facts["status_details"] = without_keys(facts["status_details"])
         return Snapshot(remote_id, video.status, verdict, reason, facts)
 
     def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:

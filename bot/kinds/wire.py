@@ -3,11 +3,15 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from bot.kinds import Unreadable
+
+# Longer texts are cut: no message takes them, and nobody reads them.
+_LONGEST: Final = 10_000
+_LONGEST_ID: Final = 200
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401 - any JSON
@@ -15,7 +19,9 @@ def text_of(value: Any) -> str:  # noqa: ANN401 - any JSON
 
     JSON can hold halves of characters, left over where somebody cut a text: they become "?".
     """
-    return value.encode(errors="replace").decode().strip() if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value[:_LONGEST].encode(errors="replace").decode().strip()
 
 
 Text = Annotated[str, BeforeValidator(text_of)]
@@ -24,17 +30,18 @@ Text = Annotated[str, BeforeValidator(text_of)]
 
 def _id(value: Any) -> str:  # noqa: ANN401 - any JSON
     number = isinstance(value, int) and not isinstance(value, bool)
-    return str(value) if number else text_of(value)
+    found = str(value) if number else text_of(value)
+    return found if len(found) <= _LONGEST_ID and found.isprintable() else ""
 
 
 Id = Annotated[str, BeforeValidator(_id)]
-"""An id: a text, and where it comes as a number, that number's digits."""
+"""An id: a word, and where it comes as a number, that number's digits."""
 
 
 class Answer(BaseModel):
     """An answer of the service: an object, of whose fields some are known."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
     @classmethod
     def of(cls, answer: Any) -> Self:  # noqa: ANN401 - any JSON

@@ -58,7 +58,7 @@ def _in_blocks(value: object) -> Iterator[str]:
 # Those that the bot uses; any other stays a word between colons.
 _SHORTCODE: Final = re.compile(r":(\w+):")
 _EMOJI: Final = {
-    "grey_question": "❔",
+    "question": "❓",
     "hourglass": "⌛",
     "hourglass_flowing_sand": "⏳",
     "turtle": "🐢",

@@ -38,6 +38,7 @@ from bot.slack.blocks import (
 )
 
 _REASON: Final = 500
+_GIVEN_UP: Final = frozenset({Failure.GIVEN_UP, Failure.UNANSWERED})
 _FACTS: Final = 500
 _ID: Final = 100
 _STRAYS: Final = 5
@@ -149,15 +150,15 @@ def _standing(job: Job, face: Face) -> tuple[str, str]:
         case State.QUEUED | State.CREATING:
             return ":hourglass: Starting", "I am asking the video service for it."
         case State.UNCONFIRMED if not job.asked:
-            return ":grey_question: Checking", (
+            return ":question: Checking", (
                 "The video service gave no clear answer. Before anything is sent a second time, "
                 "I wait for word from it: nobody should pay twice."
             )
         case State.UNCONFIRMED:
             again = "I ask once more: " if job.asked > 1 else ""
-            return ":grey_question: Your answer is needed", (
-                f"{again}I do not know whether the video service made this {noun}, because its "
-                "answer was lost. Please look into your account there. If it is there, give me "
+            return ":question: Your answer is needed", (
+                f"{again}I do not know whether the video service made this {noun}, because it gave "
+                "no clear answer. Please look into your account there. If it is there, give me "
                 "its id; if not, have it created again."
             )
         case State.RUNNING if job.unreachable:
@@ -180,7 +181,9 @@ def _standing(job: Job, face: Face) -> tuple[str, str]:
         case State.SUCCEEDED:
             return ":white_check_mark: Ready", face.ready(job) or "The answer is in the thread."
         case State.FAILED:
-            return ":x: Failed", _meaning(job, face)
+            return f":x: {'Given up' if job.failure in _GIVEN_UP else 'Failed'}", _meaning(
+                job, face
+            )
 
 
 def _buttons(job: Job, face: Face) -> list[ButtonElement]:
@@ -225,7 +228,7 @@ def _since(job: Job, face: Face) -> str:
         asked += f" · began {ago(job.started_at)}"
     if job.ended_at is not None:
         return f"{asked}, ended {date(job.ended_at)}"
-    if job.usual is not None:
+    if job.usual is not None and job.state is not State.UNCONFIRMED:
         asked += f" · such {face.noun}s take about {span(job.usual)}"
     return asked
 
@@ -273,7 +276,7 @@ def reply(job: Job, face: Face) -> Message:
         body = joined([joined(anchors, SECTION, by=" · "), face.ready(job)], SECTION)
         transcript = face.transcript(job).strip()
     else:
-        ending = "could not be made."
+        ending = "was given up." if job.failure in _GIVEN_UP else "could not be made."
         body = _meaning(job, face)
     # In blocks the name is shown letter for letter; in text it can only be escaped. Where it is
     # the beginning of what stands below anyway, it is not said twice.
@@ -355,8 +358,8 @@ def _happened(job: Job, face: Face) -> str:
             )
         case Failure.GIVEN_UP:
             return (
-                f"It was given up: whether the video service made this {noun} is not known. If it "
-                "turns up, its card will say so."
+                f"Whether the video service made this {noun} is not known. If it turns up, its card "
+                "will say so."
             )
         case Failure.UNANSWERED:
             return (

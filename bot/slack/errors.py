@@ -6,6 +6,7 @@ The codes are those that Slack documents for ``chat.postMessage``, ``chat.update
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -80,6 +81,9 @@ FATES: Final = {
     for code in codes.split()
 }
 
+_CODE: Final = re.compile(r"[\w.-]{1,100}", re.ASCII)
+_POINTER: Final = re.compile(r"json-pointer:[\w/-]+", re.ASCII)
+
 # Slack's own bad moments: they come with HTTP 200, and what was done before is not known.
 UNCERTAIN: Final = frozenset({"fatal_error", "internal_error", "request_timeout"})
 # Nothing was done, and later it may be.
@@ -108,12 +112,13 @@ async def translated(within: timedelta) -> AsyncIterator[None]:
         async with asyncio.timeout(within.total_seconds()):
             yield
     except SlackApiError as error:
-        raise _failure(error) from error
+        # What it says may quote what people wrote: it is not to stand in anybody's traceback.
+        raise _failure(error) from None
     except aiohttp.ClientConnectorError as error:
         raise Unavailable("Slack cannot be reached.") from error
     except (TimeoutError, aiohttp.ClientError, SlackClientError, OSError, ValueError) as error:
         raise Uncertain("Slack's answer was lost.") from error
-    except AttributeError as error:  # the client's own, over an answer that is no object
+    except (AttributeError, RecursionError) as error:  # over an answer that is no object, or deep
         raise Uncertain("Slack's answer could not be read.") from error
 
 
@@ -123,9 +128,10 @@ def _failure(error: SlackApiError) -> OutsideError:
     status = getattr(response, "status_code", None) or getattr(response, "status", HTTPStatus.OK)
     code = details = ""
     if isinstance(data := getattr(response, "data", None), dict):
-        code = str(data.get("error", ""))
-        metadata = data.get("response_metadata") or {}
-        details = " ".join(map(str, metadata.get("messages") or ()))
+        said = data.get("error")
+        code = said if isinstance(said, str) and _CODE.fullmatch(said) else ""
+        # Where it is wrong: what else it says may quote what people wrote.
+        details = " ".join(_POINTER.findall(str(data.get("response_metadata"))))
     if status == HTTPStatus.TOO_MANY_REQUESTS or code in LATER:
         return Unavailable(f"Slack asks to wait ({code})", retry_after=_retry_after(response))
     if status != HTTPStatus.OK or not code or code in UNCERTAIN:

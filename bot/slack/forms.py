@@ -1,9 +1,11 @@
 """What the forms of all kinds share: where to post, sending off, and links to fill in."""
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+from pydantic import BaseModel, ConfigDict, Field
 from slack_sdk.models.blocks import (
     Block,
     ConversationFilter,
@@ -25,6 +27,8 @@ Place = Mapping[str, Any]
 """Where a form was opened: ``channel``, ``thread_ts``, and what a form wants to remember."""
 
 _NOTE: Final = "note"
+# A person's id would have it posted to somebody else, as a direct message.
+_CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 _TURNED_AWAY: Final = {
     Failure.KEY: (
         "The video service does not accept this bot's key at the moment, so nothing can be made. "
@@ -37,17 +41,31 @@ _TURNED_AWAY: Final = {
 }
 
 
+class _Place(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True, hide_input_in_errors=True)
+
+    channel: str = Field(pattern=f"^{_CONVERSATION.pattern}$")
+    thread_ts: str | None = Field(default=None, pattern=r"^[0-9]+\.[0-9]+$")
+    name: str = ""
+    links: dict[str, str] = Field(default_factory=dict)
+    warned: list[str] = Field(default_factory=list)
+
+
 def place_of(view: View) -> dict[str, Any]:
-    """Return where a form was opened."""
-    place: dict[str, Any] = json.loads(view.private_metadata)
-    return place
+    """Return where a form was opened.
+
+    Raises:
+        Garbled: that is not to be read from it.
+    """
+    return view.remembers(_Place).model_dump(exclude_unset=True)
 
 
 def note_of(view: View) -> str:
     """Return the note that stands on top of a form."""
     for block in view.blocks:
-        if block.get("block_id") == _NOTE:
-            return str(block.get("text", {}).get("text", ""))
+        text = block.get("text")
+        if block.get("block_id") == _NOTE and isinstance(text, dict):
+            return str(text.get("text", ""))
     return ""
 
 
@@ -138,6 +156,8 @@ async def send_off(
         fields = [block["block_id"] for block in view.blocks if block.get("type") == "input"]
         return wrong({fields[0]: _TURNED_AWAY[failure]})
     channel = view.typed().get("where") or place["channel"]
+    if not _CONVERSATION.fullmatch(channel):
+        return wrong({"where": "That is no conversation to post to. Please choose another one."})
     request = Request(
         key=view.id,
         kind=kind,

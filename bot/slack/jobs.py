@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from pydantic import BaseModel, ConfigDict
 from slack_sdk.models.blocks import (
     Block,
     ContextBlock,
@@ -47,6 +48,7 @@ from bot.slack.payloads import Click, Command, Submission
 from bot.slack.routes import Answer, Routes
 from bot.video_service import UNKNOWN_ID
 
+UNKNOWN: Final = "I no longer know this one."
 _LISTED: Final = 15
 _LONGEST_ID: Final = 150
 _FACT: Final = 500
@@ -156,7 +158,7 @@ async def _asked(desk: Desk, command: Command, kind: Kind, job: Job | None, want
         reason = escaped(error.reason, 500)
         return Message(
             f"Neither I nor the video service know {face.noun} {escape(wanted)}. "
-            f"It says: “{reason}” `{command.command} list` shows yours.",
+            f"It says: “{reason}”. `{command.command} list` shows yours.",
             (),
         )
     except OutsideError as error:
@@ -267,7 +269,7 @@ async def pressed(desk: Desk, click: Click) -> Job | None:
     job = await desk.store.job(click.value)
     told = None
     if job is None:
-        told = "I no longer know this one."
+        told = UNKNOWN
     elif not desk.may_press(click.user, job):
         told = f"This one is <@{job.user}>'s: only they and admins can decide about it."
     if told is None:
@@ -316,7 +318,7 @@ async def _ask_for_id(desk: Desk, click: Click) -> Answer:
 
 
 async def _take_id(desk: Desk, submission: Submission) -> Answer:
-    job = await desk.store.job(json.loads(submission.view.private_metadata)["job"])
+    job = await desk.store.job(submission.view.remembers(_Question).job)
     given = submission.view.typed().get(_ID, "").strip()
     if job is None or not desk.may_press(submission.user, job):
         return _wrong("This one is not yours to decide about.")
@@ -345,6 +347,14 @@ async def _mismatch(desk: Desk, job: Job, given: str) -> str | None:
     if kind.tells(snapshot) and not kind.matches(job.params, snapshot):
         return f"That {noun} says something else than what was asked for here."
     return None
+
+
+class _Question(BaseModel):
+    """What the form for an id is about."""
+
+    model_config = ConfigDict(strict=True, hide_input_in_errors=True)
+
+    job: str
 
 
 _SETTLED: Final = "That has been settled meanwhile: the card shows how it stands."

@@ -3,14 +3,50 @@
 Shapes: https://docs.slack.dev/interactivity and https://docs.slack.dev/reference/interaction-payloads.
 """
 
-import html
 import re
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
-_MENTION: Final = re.compile(r"<([@#!])([^|>]*)(?:\|([^>]*))?>")
-_LINK: Final = re.compile(r"<([^|>\s]+)(?:\|([^>]*))?>")
+# Slack escapes brackets that people type: where one opens within another, neither is Slack's. And
+# each is looked at once, however many there are.
+_MENTION: Final = re.compile(r"<([@#!])([^<|>]*)(?:\|([^<>]*))?>")
+_LINK: Final = re.compile(r"<([^<|>\s]+)(?:\|([^<>]*))?>")
+_P = TypeVar("_P", bound=BaseModel)
+
+
+def whole(text: str) -> str:
+    """Return text without halves of characters, which can neither be stored nor sent on."""
+    return text.encode(errors="replace").decode()
+
+
+Text = Annotated[str, AfterValidator(whole)]
+"""A text that can be stored and sent on."""
+Id = Annotated[Text, Field(min_length=1)]
+"""The name of something: never empty."""
+
+
+class Garbled(ValueError):
+    """Something of Slack's has another shape than it documents, or than this version of the bot.
+
+    ``str()`` says where, and never what stands there.
+    """
+
+    def __init__(self, error: ValidationError) -> None:
+        places = {".".join(map(str, each["loc"])) for each in error.errors(include_input=False)}
+        super().__init__(" ".join(sorted(places)))
+
+
+def read(kind: type[_P], body: dict[str, Any]) -> _P:
+    """Return what Slack sent as a value.
+
+    Raises:
+        Garbled: it is none.
+    """
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        raise Garbled(error) from None
 
 
 class _Payload(BaseModel):
@@ -21,43 +57,54 @@ class _Payload(BaseModel):
 class Command(_Payload):
     """A slash command."""
 
-    command: str
-    text: str = ""
-    user: str = Field(validation_alias="user_id")
-    channel: str = Field(validation_alias="channel_id")
-    trigger_id: str
-    response_url: str
+    command: Text
+    text: Text = ""
+    user: Id = Field(validation_alias="user_id")
+    channel: Id = Field(validation_alias="channel_id")
+    trigger_id: Id
+    response_url: Text
 
     @property
     def words(self) -> str:
         """What was typed after the command, as the person saw it."""
-        return whole(unescaped(self.text)).strip()
+        return unescaped(self.text).strip()
 
 
 class Click(_Payload):
     """A button that was pressed in a message, or an element that was changed in a form."""
 
-    user: str = Field(validation_alias=AliasPath("user", "id"))
-    action_id: str = Field(validation_alias=AliasPath("actions", 0, "action_id"))
-    value: str = Field(default="", validation_alias=AliasPath("actions", 0, "value"))
-    channel: str = Field(default="", validation_alias=AliasPath("channel", "id"))
-    trigger_id: str
-    response_url: str | None = None
+    user: Id = Field(validation_alias=AliasPath("user", "id"))
+    action_id: Id = Field(validation_alias=AliasPath("actions", 0, "action_id"))
+    value: Text = Field(default="", validation_alias=AliasPath("actions", 0, "value"))
+    channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
+    trigger_id: Id
+    response_url: Text | None = None
     view: "View | None" = None
 
 
 class View(_Payload):
     """A form as it stands on somebody's screen."""
 
-    id: str
-    hash: str = ""
-    callback_id: str = ""
-    private_metadata: str = ""
-    root_view_id: str = ""
+    id: Id
+    hash: Text = ""
+    callback_id: Text = ""
+    private_metadata: Text = ""
+    root_view_id: Text = ""
     blocks: list[dict[str, Any]] = Field(default_factory=list)
     values: dict[str, dict[str, dict[str, Any]]] = Field(
         default_factory=dict, validation_alias=AliasPath("state", "values")
     )
+
+    def remembers(self, kind: type[_P]) -> _P:
+        """Return what the form was opened with.
+
+        Raises:
+            Garbled: it was opened by somebody else, or by another version of the bot.
+        """
+        try:
+            return kind.model_validate_json(self.private_metadata)
+        except ValidationError as error:
+            raise Garbled(error) from None
 
     def typed(self) -> dict[str, str]:
         """Return what stands in each field that has something in it, by block id."""
@@ -72,31 +119,27 @@ class View(_Payload):
 class Submission(_Payload):
     """A form that was sent off."""
 
-    user: str = Field(validation_alias=AliasPath("user", "id"))
-    trigger_id: str = ""
+    user: Id = Field(validation_alias=AliasPath("user", "id"))
+    trigger_id: Text = ""
     view: View
 
 
 class Lookup(_Payload):
     """A question for the options of a type-ahead field."""
 
-    user: str = Field(validation_alias=AliasPath("user", "id"))
-    action_id: str
-    value: str = ""
+    user: Id = Field(validation_alias=AliasPath("user", "id"))
+    action_id: Id
+    value: Text = ""
     view: View | None = None
-
-
-def whole(text: str) -> str:
-    """Return text without halves of characters, which can neither be stored nor sent on."""
-    return text.encode(errors="replace").decode()
 
 
 def _value(element: dict[str, Any]) -> str:
     for field in ("value", "selected_conversation"):
         if isinstance(value := element.get(field), str):
             return value
-    if options := element.get("selected_options"):
-        return " ".join(str(each.get("value")) for each in options if isinstance(each, dict))
+    if isinstance(options := element.get("selected_options"), list):
+        values = [each.get("value") for each in options if isinstance(each, dict)]
+        return " ".join(value for value in values if isinstance(value, str))
     option = element.get("selected_option")
     if isinstance(option, dict) and isinstance(value := option.get("value"), str):
         return value
@@ -121,4 +164,7 @@ def unescaped(text: str) -> str:
             return str(label)
         return f"{label} ({target})" if label and label != target else str(target)
 
-    return html.unescape(_LINK.sub(link, _MENTION.sub(mention, text)))
+    plain = _LINK.sub(link, _MENTION.sub(mention, text))
+    for escaped, letter in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
+        plain = plain.replace(escaped, letter)
+    return plain

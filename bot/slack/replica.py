@@ -209,6 +209,9 @@ async def _on_command(desk: Desk, command: Command) -> Answer:
             view = _form({}, {"channel": command.channel, "name": _name_for(desk.clock.now())})
             told = await desk.open_form(command.trigger_id, view)
             return {"text": told} if told else None
+        case ["status" | "add" | "default" as word]:
+            there = f"`{COMMAND} list` shows those there are."
+            return {"text": f"`{COMMAND} {word}` needs the id of a replica: {there}"}
         case _:
             return {"text": f"I do not know that one. {_HELP}"}
 
@@ -313,12 +316,12 @@ async def _on_retry(desk: Desk, click: Click) -> Answer:
 
 
 async def _on_form(desk: Desk, submission: Submission) -> Answer:
-    fields, place = submission.view.typed(), place_of(submission.view)
+    fields, now = submission.view.typed(), desk.clock.now()
+    place = {"name": _name_for(now), **place_of(submission.view)}
     try:
         params = parse(fields)
     except Invalid as error:
         return wrong(error.errors)
-    now = desk.clock.now()
     over, soon = _running_out(params, now)
     if over:
         return wrong(dict.fromkeys(over, "This link has run out already. Please make a new one."))

@@ -6,6 +6,7 @@ A handler takes one payload and returns the body of the answer, or None for an e
 import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel
@@ -13,7 +14,7 @@ from slack_bolt.async_app import AsyncAck, AsyncApp
 
 from bot.database import StoreError
 from bot.log import reference
-from bot.slack.payloads import Click, Command, Lookup, Submission
+from bot.slack.payloads import Click, Command, Garbled, Lookup, Submission, read
 
 _LOG: Final = logging.getLogger(__name__)
 _P = TypeVar("_P", bound=BaseModel)
@@ -21,6 +22,8 @@ _P = TypeVar("_P", bound=BaseModel)
 Answer: TypeAlias = dict[str, Any] | None
 Handler: TypeAlias = Callable[[_P], Awaitable[Answer]]
 _EVERYTHING: Final = re.compile("")
+# What we do not know is not logged whole.
+_SHOWN: Final = 100
 
 
 class Routes:
@@ -59,14 +62,14 @@ class Routes:
 
     async def _on_command(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         async def work() -> Answer:
-            payload = Command.model_validate(body)
+            payload = read(Command, body)
             return await _handler(self.commands, payload.command)(payload)
 
         await ack(await _guarded(work(), lambda told: {"text": told}))
 
     async def _on_click(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         async def work() -> Answer:
-            payload = Click.model_validate(body)
+            payload = read(Click, body)
             handler = self.clicks.get(payload.action_id)
             return None if handler is None else await handler(payload)
 
@@ -79,19 +82,14 @@ class Routes:
 
     async def _on_submission(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         async def work() -> Answer:
-            payload = Submission.model_validate(body)
+            payload = read(Submission, body)
             return await _handler(self.submissions, payload.view.callback_id)(payload)
 
-        def tell(told: str) -> Answer:
-            blocks = body.get("view", {}).get("blocks", [])
-            fields = [block["block_id"] for block in blocks if block.get("type") == "input"]
-            return {"response_action": "errors", "errors": {fields[0]: told}} if fields else None
-
-        await ack(await _guarded(work(), tell))
+        await ack(await _guarded(work(), lambda told: _told_in_form(body, told)))
 
     async def _on_lookup(self, ack: AsyncAck, body: dict[str, Any]) -> None:
         async def work() -> Answer:
-            payload = Lookup.model_validate(body)
+            payload = read(Lookup, body)
             return await _handler(self.lookups, payload.action_id)(payload)
 
         await ack(await _guarded(work(), lambda _: {"options": []}))
@@ -113,6 +111,20 @@ def _handler(table: Mapping[str, Handler[_P]], name: str) -> Handler[_P]:
     return table[name]
 
 
+def _told_in_form(body: dict[str, Any], told: str) -> Answer:
+    """Say something under the first field of a form, or in its place: it is not to close on it."""
+    with suppress(LookupError, AttributeError, TypeError):
+        for block in body["view"]["blocks"]:
+            if block.get("type") == "input" and isinstance(name := block.get("block_id"), str):
+                return {"response_action": "errors", "errors": {name: told}}
+    words = {"type": "section", "text": {"type": "plain_text", "text": told}}
+    title = {"type": "plain_text", "text": "Nothing was started"}
+    return {
+        "response_action": "update",
+        "view": {"type": "modal", "title": title, "blocks": [words]},
+    }
+
+
 async def _guarded(
     work: Coroutine[Any, Any, Answer], tell: Callable[[str], Answer]
 ) -> dict[str, Any] | str:
@@ -125,8 +137,15 @@ async def _guarded(
         told = "This could not be saved, so nothing was started. Please try again in a moment."
     except _Unknown as error:
         code = reference()
-        _LOG.error("nobody handles this", extra={"reference": code, "id": str(error)})
+        _LOG.error("nobody handles this", extra={"reference": code, "id": str(error)[:_SHOWN]})
         told = "I do not know this one, so nothing was started. Please begin anew."
+    except Garbled as error:
+        code = reference()
+        _LOG.error(
+            "a request of Slack's is not as expected",
+            extra={"reference": code, "where": str(error)[:_SHOWN]},
+        )
+        told = "I cannot read this one, so nothing was started. Please begin anew."
     except Exception:  # noqa: BLE001 - a person is told, never shown a traceback
         code = reference()
         _LOG.exception("a request of Slack's failed", extra={"reference": code})

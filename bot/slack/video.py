@@ -38,7 +38,7 @@ from bot.slack.forms import (
     where_field,
     wrong,
 )
-from bot.slack.jobs import listing, pressed, status, tell
+from bot.slack.jobs import UNKNOWN, listing, pressed, status, tell
 from bot.slack.payloads import Click, Command, Lookup, Submission
 from bot.slack.picker import called, why_not
 from bot.slack.routes import Answer, Routes
@@ -215,12 +215,16 @@ async def _on_replica_query(desk: Desk, lookup: Lookup) -> Answer:
     known = [replica for replica in found if is_replica_id(replica.id)]
     options = [_option(replica) for replica in known]
     if is_replica_id(query) and query not in {replica.id for replica in known}:
-        options.insert(0, Option(text=plain(f"Use id “{query}”", _OPTION_TEXT), value=query))
+        # Last: Enter takes the first, which is to be the one that was typed by its name.
+        options.append(Option(text=plain(f"Use id “{query}”", _OPTION_TEXT), value=query))
     return {"options": [option.to_dict() for option in options]}
 
 
 async def _on_make_video(desk: Desk, click: Click) -> Answer:
     """Open the form with the replica chosen whose button was pressed. Anybody may."""
+    if not is_replica_id(click.value):
+        tell(desk, click, UNKNOWN)
+        return None
     place = {"channel": click.channel, "thread_ts": None}
     view = await _form(desk, {"replica_id": click.value}, place)
     if told := await desk.open_form(click.trigger_id, view):
@@ -258,9 +262,9 @@ async def _form(
     desk: Desk, fields: Mapping[str, str], place: Place, *, note: str = ""
 ) -> ViewModel:
     """Return the create form with ``fields`` filled in."""
-    background = fields.get("background") or next(
-        (name for name in BACKGROUNDS if name in fields), "none"
-    )
+    background = fields.get("background", "")
+    if background not in _CHOICES:
+        background = next((name for name in BACKGROUNDS if name in fields), "none")
     blocks: list[Block] = [
         await _replica_field(desk, fields.get("replica_id"), place["channel"]),
         _script_field(fields.get("script")),

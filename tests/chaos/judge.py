@@ -141,7 +141,7 @@ def _untrue(stage: Stage, ask: Ask, reply: Message) -> bool:
         return "error" not in ends.values()
     if "nothing was made" in reply.text:
         return bool(ends) and not ask.presses
-    if "It was given up" in reply.text:
+    if "is not known" in reply.text:
         return ask.answer != "give up"
     if "never came to an end" in reply.text:
         return None not in ends.values()

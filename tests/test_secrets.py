@@ -1,0 +1,340 @@
+"""Secrets and people's words stay where they belong; and the canary that watches over it bites."""
+
+import asyncio
+import base64
+import contextlib
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.sandbox.block_kit import Json
+from bot.sandbox.faults import Answer
+from bot.sandbox.video_service import CallbackPlan, Fate
+from tests import canary
+from tests.canary import COLUMNS, Canary, Sort
+from tests.world import REPLICA, World
+
+SIGNED = "https://storage.example.com/sea.mp4?X-Amz-Signature=7fe2b1"
+CUT = "https://storage.example.com/sea.mp4"
+SCRIPT = "Nobody but me has to know this."
+SILENT = CallbackPlan(times=0)
+
+
+async def asks_with_a_signed_link(world: World) -> None:
+    """Have Ana ask for a video whose background has a signed link."""
+    form = await world.opens_form(world.ana)
+    await form.choose("background", "background_source_url")
+    await form.submit({"replica_id": REPLICA, "script": SCRIPT, "background_source_url": SIGNED})
+    assert not form.is_open, form.errors
+    await world.settles()
+
+
+def callback_url(world: World) -> str:
+    """Return where the service was told last to call back."""
+    sent = world.asked("create_video")[-1].body
+    assert isinstance(sent, dict)
+    return str(sent["callback_url"])
+
+
+# ── What the service quotes: the canary finds it wherever it goes ─────────────────────────────
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 422, 429, 500])
+async def test_a_refusal_that_quotes_what_the_service_was_sent_gives_none_of_it_away(
+    status: int, world: World
+) -> None:
+    world.service.callback_plan = SILENT
+    body: dict[str, str] = {}
+
+    async def quote(phase: str, operation: str, _: str) -> None:
+        if (phase, operation) == ("before", "create_video"):
+            key = world.service.api_key
+            body["error"] = f"Key {key}: cannot fetch {SIGNED} nor reach {callback_url(world)} now"
+
+    world.service.on_request = quote
+    world.service.faults.next("create_video", Answer(status, body, done=True))
+    await asks_with_a_signed_link(world)
+    await world.passes(minutes=1)
+    assert body
+    if status in {400, 422}:
+        assert f"Key ***: cannot fetch {CUT} nor reach http" in world.posts()[-1].text
+
+
+@pytest.mark.parametrize("word", ["error", "generating", "ready"])
+async def test_a_read_that_quotes_what_the_service_was_sent_gives_none_of_it_away(
+    word: str, world: World
+) -> None:
+    world.service.callback_plan = SILENT
+    await asks_with_a_signed_link(world)
+    quoted = f"Cannot fetch {SIGNED} nor reach {callback_url(world)}"
+    said = {"status": word, "status_details": quoted, "data": {"script": SCRIPT}}
+    world.service.faults.always("read_video", Answer(200, said))
+    await world.passes(minutes=1)
+    await world.ana.command("/video", f"status {next(iter(world.service.videos))}")
+    await world.settles()
+    assert f"Cannot fetch {CUT} nor reach http" in world.whispers(world.ana)[-1]
+
+
+async def test_a_training_that_fails_with_a_link_in_its_reason_gives_none_of_its_query_away(
+    world: World,
+) -> None:
+    world.service.next_replica(Fate(end="error", reason=f"Cannot fetch {SIGNED}"))
+    await world.trains(world.ana, {"train_video_url": SIGNED})
+    await world.passes(hours=5)
+    assert f"Cannot fetch {CUT}" in world.posts()[-1].text
+
+
+# ── What Slack quotes ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("method", ["chat.postMessage", "chat.update", "views.open"])
+async def test_a_refusal_of_slacks_that_quotes_a_message_leaves_its_words_out_of_the_log(
+    method: str, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    messages = [f"[ERROR] must not say “{SCRIPT}” [json-pointer:/blocks/1/text]"]
+    refusal = {"ok": False, "error": "bad_one", "response_metadata": {"messages": messages}}
+    await world.asks(world.ana, {"script": SCRIPT})
+    world.slack.faults.next(method, Answer(200, refusal))
+    with contextlib.suppress(AssertionError, ValueError):  # there is no form, or no card
+        await world.asks(world.ana, {"script": SCRIPT})
+    await world.passes(minutes=5)
+    logged = caplog.text + str([vars(record) for record in caplog.records])
+    assert "Slack refused (bad_one) json-pointer:/blocks/1/text" in logged
+
+
+# ── The canary bites ──────────────────────────────────────────────────────────────────────────
+
+LOG = logging.getLogger("bot.somewhere")
+Leak = Callable[[World], Awaitable[None]]
+
+
+async def _a_token_in_a_log_line(world: World) -> None:
+    LOG.info("called with %s", world.slack.bot_token)
+
+
+async def _a_token_in_base64_in_a_log_line(world: World) -> None:
+    header = base64.b64encode(world.slack.bot_token.encode()).decode()
+    LOG.info("called", extra={"header": header})
+
+
+async def _a_signing_secret_in_a_field_of_a_log_line(world: World) -> None:
+    LOG.info("checked", extra={"settings": {"secret": world.slack.signing_secret}})
+
+
+async def _a_key_in_a_traceback(world: World) -> None:
+    try:
+        int(f"x-api-key: {world.service.api_key}")
+    except ValueError:
+        LOG.exception("unforeseen")
+
+
+async def _a_key_in_an_exception_that_nobody_waits_for(world: World) -> None:
+    async def fails() -> None:
+        raise RuntimeError(world.service.api_key)
+
+    task = asyncio.get_running_loop().create_task(fails())
+    await asyncio.wait([task])
+    del task
+
+
+async def _a_callbacks_token_in_a_log_line(world: World) -> None:
+    LOG.warning("called back", extra={"path": callback_url(world)})
+
+
+async def _a_link_to_answer_at_in_a_log_line(world: World) -> None:
+    await world.ana.command("/video", "list")
+    LOG.info("answers at %s", next(iter(world.slack._response_urls)))
+
+
+async def _a_script_in_a_log_line(_: World) -> None:
+    LOG.info("asked for", extra={"params": {"script": SCRIPT}})
+
+
+async def _a_query_in_a_log_line(_: World) -> None:
+    LOG.info("asked for %s", SIGNED)
+
+
+async def _slack(world: World, method: str, **arguments: Any) -> None:  # noqa: ANN401 - any JSON
+    """Call Slack as the bot would."""
+    headers = {"Authorization": f"Bearer {world.slack.bot_token}"}
+    url = world.slack.api_url + method
+    async with world.slack.session.post(url, json=arguments, headers=headers) as answer:
+        assert (await answer.json())["ok"], await answer.text()
+
+
+async def _a_token_in_a_message(world: World) -> None:
+    await _slack(world, "chat.postMessage", channel="C000000005", text=world.slack.bot_token)
+
+
+async def _a_query_in_a_message(world: World) -> None:
+    await _slack(world, "chat.postMessage", channel="C000000005", text=SIGNED)
+
+
+async def _a_script_in_a_message_about_nothing(world: World) -> None:
+    await _slack(world, "chat.postMessage", channel="C000000005", text=f"> {SCRIPT}")
+
+
+async def _a_script_in_an_edit_of_another_card(world: World) -> None:
+    other = await world.asks(world.ben, {"script": "Quite another thing."})
+    await _slack(world, "chat.update", channel=other.channel, ts=other.ts, text=SCRIPT)
+
+
+def _form(text: str) -> Json:
+    block = {"type": "section", "text": {"type": "plain_text", "text": text}}
+    return {"type": "modal", "title": {"type": "plain_text", "text": "T"}, "blocks": [block]}
+
+
+async def _a_token_in_a_form(world: World) -> None:
+    trigger = world.slack.new_trigger(world.ana.user.id, None)
+    await _slack(world, "views.open", trigger_id=trigger, view=_form(world.slack.bot_token))
+
+
+async def _a_script_in_a_form_of_somebody_else(world: World) -> None:
+    trigger = world.slack.new_trigger(world.ben.user.id, None)
+    await _slack(world, "views.open", trigger_id=trigger, view=_form(SCRIPT))
+
+
+async def _a_query_in_a_form_of_somebody_else(world: World) -> None:
+    trigger = world.slack.new_trigger(world.ben.user.id, None)
+    await _slack(world, "views.open", trigger_id=trigger, view=_form(SIGNED))
+
+
+async def _a_query_in_a_whisper(world: World) -> None:
+    studio = world.slack.channel("studio").id
+    url = world.slack.new_response_url(world.ana.user.id, studio)
+    async with world.slack.session.post(url, json={"text": SIGNED}) as answer:
+        assert answer.ok
+
+
+async def _a_script_in_a_whisper_to_somebody_else(world: World) -> None:
+    studio = world.slack.channel("studio").id
+    url = world.slack.new_response_url(world.ben.user.id, studio)
+    async with world.slack.session.post(url, json={"text": SCRIPT}) as answer:
+        assert answer.ok
+
+
+async def _a_token_of_slacks_in_a_call_to_the_service(world: World) -> None:
+    url = f"{world.service.url}/v2/videos"
+    async with world.slack.session.post(url, json={"script": world.slack.bot_token}):
+        pass
+
+
+LEAKS: dict[Leak, str] = {
+    _a_token_in_a_log_line: "the bot's token is in the log",
+    _a_token_in_base64_in_a_log_line: "the bot's token is in the log",
+    _a_signing_secret_in_a_field_of_a_log_line: "the signing secret is in the log",
+    _a_key_in_a_traceback: "the service's key is in the log",
+    _a_key_in_an_exception_that_nobody_waits_for: "the service's key is in the log",
+    _a_callbacks_token_in_a_log_line: "a callback's token is in the log",
+    _a_link_to_answer_at_in_a_log_line: "a link to answer at is in the log",
+    _a_script_in_a_log_line: "a script is in the log",
+    _a_query_in_a_log_line: "the query of a background_source_url is in the log",
+    _a_token_in_a_message: "the bot's token is in a call of chat.postMessage",
+    _a_query_in_a_message: "the query of a .* is in a call of chat.postMessage",
+    _a_script_in_a_message_about_nothing: "a script is in a message about another job",
+    _a_script_in_an_edit_of_another_card: "a script is in a message about another job",
+    _a_token_in_a_form: "the bot's token is in a form",
+    _a_script_in_a_form_of_somebody_else: "a script is in a form of somebody else",
+    _a_query_in_a_form_of_somebody_else: "the query of a .* is in a form of somebody else",
+    _a_query_in_a_whisper: "the query of a .* is in a whisper",
+    _a_script_in_a_whisper_to_somebody_else: "a script is in a whisper to somebody else",
+    _a_token_of_slacks_in_a_call_to_the_service: "the bot's token is in a call to the service",
+}
+
+
+@pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__.strip("_"))
+async def test_the_canary_finds(leak: Leak, tmp_path: Path) -> None:
+    async def story() -> None:
+        world = World(tmp_path)
+        async with world.sandbox_runs(), world.bot_runs():
+            await asks_with_a_signed_link(world)
+            await leak(world)
+
+    with pytest.raises(AssertionError, match=LEAKS[leak]) as found:
+        await story()
+    assert len(str(found.value).splitlines()) <= 3, "nothing but that"
+
+
+def _columns(database: Path) -> list[tuple[str, str]]:
+    with contextlib.closing(sqlite3.connect(database)) as db:
+        names = [name for [name] in db.execute("SELECT name FROM sqlite_master WHERE type='table'")]
+        return [
+            (name, column)
+            for name in names
+            for _, column, kind, *_ in db.execute(f"PRAGMA table_info({name})")
+            if kind == "TEXT"
+        ]
+
+
+async def test_the_canary_looks_into_each_column_of_the_database(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.bot_runs():
+        await asks_with_a_signed_link(world)
+        await world.trains(world.ana, {"replica_name": "A quite private name"})
+    marks = {mark.sort: mark for mark in canary._typed(world, [])}
+    marks[Sort.SECRET] = next(canary._secrets(world))
+    assert marks.keys() == set(Sort)
+    looked_at = {(table, name) for table, row in canary._rows(world.database) for name in row}
+    for table, column in _columns(world.database):
+        for sort, mark in marks.items():
+            found = [*canary._in_columns([(table, {column: f"so: {mark.text}"})], [mark])]
+            assert bool(found) == (sort not in COLUMNS.get((table, column), ())), (table, column)
+        if table != "channel_defaults":  # nobody has chosen one
+            assert (table, column) in looked_at
+
+
+def test_no_column_is_allowed_a_secret_and_none_is_named_that_is_not_there(tmp_path: Path) -> None:
+    schema = "".join(path.read_text() for path in sorted(Path("bot/migrations").glob("*.sql")))
+    with contextlib.closing(sqlite3.connect(tmp_path / "bot.db")) as db:
+        db.executescript(schema)
+    assert COLUMNS.keys() <= set(_columns(tmp_path / "bot.db"))
+    assert not any(Sort.SECRET in sorts for sorts in COLUMNS.values())
+
+
+async def test_the_canary_finds_a_secret_on_the_disk_even_in_pages_that_are_no_longer_used(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.bot_runs():
+        pass
+    whole = world.database.read_bytes()
+    world.database.write_bytes(whole + world.slack.bot_token.encode())
+    with pytest.raises(AssertionError, match="the bot's token is in the database's file"):
+        Canary(world).examine()
+    world.database.write_bytes(whole)
+
+
+@pytest.mark.parametrize("written", ["key=sandbox-key", "Traceback: sandbox-key", "token=***"])
+async def test_the_canary_reads_the_log_of_a_process_and_minds_what_had_to_be_masked(
+    written: str, quiet_world: World, tmp_path: Path
+) -> None:
+    log = tmp_path / "bot.log"
+    log.write_text(f"level=info event=listening\nlevel=error {written}\n")
+    with pytest.raises(AssertionError, match=r"is in (the log|a secret's place in the log)"):
+        Canary(quiet_world, logs=[log]).examine()
+
+
+async def test_what_is_logged_after_a_world_has_ended_is_examined_too(tmp_path: Path) -> None:
+    async def story() -> None:
+        with canary.listening():
+            world = World(tmp_path)
+            async with world.sandbox_runs():
+                pass
+            LOG.info("too late: %s", world.service.api_key)
+
+    with pytest.raises(AssertionError, match="the service's key is in the log"):
+        await story()
+
+
+async def test_what_may_be_anywhere_is_found_nowhere(world: World) -> None:
+    # What all the others are measured against: a whole story, told as it should be.
+    await asks_with_a_signed_link(world)
+    await world.trains(world.ben)
+    await world.passes(hours=5)
+    await world.ana.command("/video", "list")
+    await world.settles()
+    assert any(SCRIPT in message.text for message in world.posts())
