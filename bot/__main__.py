@@ -81,14 +81,12 @@ async def _doctor() -> int:
 async def _demo(chosen: argparse.Namespace) -> int:
     # Only here: what serves in earnest never loads the sandbox.
     from bot.sandbox.demo import play, show  # noqa: PLC0415
-    from bot.sandbox.page.server import PORT  # noqa: PLC0415
 
     log.configure(sys.stderr, logging.ERROR)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a bar shows "?"
     if chosen.keep:
-        port = chosen.port or PORT
-        return await show(sys.stdout, port=port, browser=not chosen.no_browser)
+        return await show(sys.stdout, port=chosen.port, browser=not chosen.no_browser)
     return await play(sys.stdout)
 
 

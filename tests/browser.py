@@ -55,6 +55,9 @@ _PATIENCE_MILLISECONDS: Final = 15_000
 # What a browser breaks off itself, as it leaves a page or has enough of a film, is no failure.
 _BROKEN_OFF: Final = "net::ERR_ABORTED"
 
+#: What a browser complains of while the server is away.
+GONE: Final = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET"
+
 # So much of a script stands on its card at least.
 _NAMED: Final = 40
 

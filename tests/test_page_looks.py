@@ -109,6 +109,18 @@ async def test_everything_is_reached_on_a_phone_and_nothing_sticks_out(
     await _fits(ana)
 
 
+async def test_on_a_phone_the_list_of_channels_closes_also_where_one_is_already(
+    page_world: PageWorld,
+) -> None:
+    ana = await page_world.window("ana", PHONE, is_mobile=True, has_touch=True)
+    menu = ana.tab.get_by_role("button", name="Channels and people")
+    await menu.tap()
+    here = ana.tab.get_by_role("navigation").locator("[aria-current=page]")
+    await here.tap()
+    await expect(menu).to_have_attribute("aria-expanded", "false")
+    await expect(here).not_to_be_in_viewport()
+
+
 # ── To eyes ───────────────────────────────────────────────────────────────────────────────────
 
 # The contrast of each text with what lies under it, where that is less than what people can read:

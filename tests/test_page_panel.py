@@ -1,11 +1,13 @@
 """Behind the scenes of the sandbox's page, in a real browser: people see what is turned there."""
 
 import re
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Locator, expect
+from playwright.async_api import Browser, Locator, expect
 
-from tests.browser import PageWorld, Window, patiently
+from tests.browser import GONE, PageWorld, Window, patiently
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -174,6 +176,38 @@ async def test_the_wire_shows_what_was_said_both_ways_and_no_secret(
     await wire.get_by_label("Show").select_option("video service → bot")
     await expect(create).to_be_hidden()
     await expect(callback).to_be_visible()
+
+
+async def test_where_the_sandbox_was_started_anew_nothing_of_the_old_one_is_shown(
+    page_world: PageWorld, browser: Browser, tmp_path: Path
+) -> None:
+    ana = await page_world.window()
+    await ana.asks(SCRIPT)
+    wire = await ana.looks_behind("Wire")
+    rows = wire.get_by_role("group")
+    await expect(rows.filter(has_text="create_video")).to_have_count(1)
+    await ana.opens_form()
+    page_world.windows.forgiven = GONE
+    await page_world.page.stop()
+
+    port = urlsplit(page_world.page.url).port
+    assert port
+    folder = tmp_path / "other"
+    folder.mkdir()
+    other = PageWorld(folder, browser)
+    async with other.sandbox_runs(), other.bot_runs():
+        await other.page.start(port)
+        try:
+            told = ana.tab.get_by_role("alert").filter(has_text="started anew: the open form is")
+            await expect(told).to_be_visible()
+            await expect(ana.modal).to_be_hidden()
+            await other.ben.command("/replica", "list", "studio")
+            await other.settles()
+            await expect(rows.first).to_contain_text("/replica")
+            await expect(rows).to_have_count(len(other.slack.wire.exchanges))
+            await expect(rows.filter(has_text="create_video")).to_have_count(0)
+        finally:
+            await other.page.stop()
 
 
 async def _opens_all(wire: Locator) -> None:

@@ -10,12 +10,11 @@ from bot.sandbox.block_kit import Json
 from bot.sandbox.page.server import Page
 from bot.sandbox.video_service import Fate
 from bot.sandbox.workspace import Message
-from tests.browser import PageWorld, Window, patiently
+from tests.browser import GONE, PageWorld, Window, patiently
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SCRIPT = "Welcome to the team, Kim!"
-GONE = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET"
 
 
 # ── People ────────────────────────────────────────────────────────────────────────────────────
@@ -187,6 +186,7 @@ async def test_nothing_is_lost_or_doubled_where_the_server_was_away(
 
     await expect(ana.card("Written meanwhile")).to_have_count(1)
     await expect(away).to_be_hidden()
+    await expect(trouble).to_have_count(0)
     await ana.composer.press("Enter")
     await expect(ana.card("Is anybody there?")).to_have_count(1)
     page_world.ben.say("Written afterwards")
@@ -195,6 +195,58 @@ async def test_nothing_is_lost_or_doubled_where_the_server_was_away(
     assert len(now) == len(before) + 3
     assert now[: len(before)] == before
     await expect(ana.replies()).to_have_count(2)
+
+
+# Playwright shows all tabs at once: this is what a browser tells those behind another.
+_TURNS_AWAY = """isHidden => {
+  Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+_SIX_AND_MORE = 7
+
+
+async def test_any_number_of_tabs_can_be_open_and_each_catches_up_when_it_is_seen(
+    page_world: PageWorld,
+) -> None:
+    ana = await page_world.window()
+    last = ana
+    for _ in range(_SIX_AND_MORE):
+        await last.tab.evaluate(_TURNS_AWAY, True)
+        last = Window(await ana.tab.context.new_page())
+        await last.tab.goto(f"{page_world.page.url}/?as=ana")
+    await last.types("Is there room for me?")
+    await expect(last.card("Is there room for me?")).to_be_visible()
+    page_world.ben.say("There is.")
+    await expect(last.card("There is.")).to_be_visible()
+    await expect(ana.card("There is.")).to_have_count(0)
+
+    await ana.tab.evaluate(_TURNS_AWAY, False)
+
+    await expect(ana.card("Is there room for me?")).to_have_count(1)
+    await expect(ana.card("There is.")).to_have_count(1)
+
+
+async def test_what_gets_no_answer_is_given_back_with_what_was_typed_since(
+    page_world: PageWorld,
+) -> None:
+    ana = await page_world.window()
+    time_limit = """() => {
+      AbortSignal.timeout = milliseconds => {
+        const limit = new AbortController();
+        window.timeIsUp = () => { limit.abort(); return milliseconds; };
+        return limit.signal;
+      };
+    }"""
+    await ana.tab.evaluate(time_limit)
+    await ana.tab.route("**/type", lambda _: None)
+    async with ana.tab.expect_request("**/type"):
+        await ana.types("Is anybody there?")
+    await ana.composer.fill("Hello?")
+
+    assert await ana.tab.evaluate("timeIsUp()") <= 10_000
+
+    await expect(ana.composer).to_have_value("Is anybody there?\nHello?")
+    await expect(ana.tab.get_by_role("alert").filter(has_text="does not answer")).to_be_visible()
 
 
 # ── Words of all sorts ────────────────────────────────────────────────────────────────────────
@@ -232,6 +284,30 @@ async def test_hostile_text_is_text(page_world: PageWorld) -> None:
 
     await expect(ana.tab.locator(".message script, .message img")).to_have_count(0)
     assert await ana.tab.evaluate("window.harm") is None
+
+
+async def test_what_is_written_from_right_to_left_begins_on_the_right(
+    page_world: PageWorld,
+) -> None:
+    hebrew = "שלום, Kim!"
+    ana = await page_world.window()
+    card = await ana.asks(hebrew)
+    await page_world.passes(minutes=3)
+    await ana.opens_thread(card)
+    page_world.ben.say(hebrew)
+    said = ana.channel.locator(".message-body").filter(has_text=re.compile("^שלום"))
+    quoted = ana.replies().nth(1).get_by_role("blockquote")
+    ends_at = """node => {
+      const words = document.createRange();
+      words.selectNodeContents(node);
+      return node.getBoundingClientRect().right - words.getBoundingClientRect().right;
+    }"""
+    begins_at = ends_at.replace(".right", ".left")
+    for text in (said.locator(".text-only"), quoted):
+        assert abs(await text.evaluate(ends_at)) < 2
+        assert abs(await text.evaluate(begins_at)) > 20
+    bidi = "node => getComputedStyle(node).unicodeBidi"
+    assert await ana.composer.evaluate(bidi) == "plaintext"
 
 
 async def test_what_cannot_be_drawn_says_so_and_the_rest_is_drawn(page_world: PageWorld) -> None:

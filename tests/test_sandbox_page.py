@@ -1089,6 +1089,7 @@ async def test_no_server_of_the_sandbox_answers_to_another_name_or_another_site(
     for name in ("127.0.0.1", "localhost", "[::1]"):
         assert await status(Host=f"{name}:{port}") == good
         assert await status(Origin=f"http://{name}:{port}") == good
+    assert await status(Host=f"LOCALHOST:{port}") == good
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1.nip.io:{port}"):
         assert await status(Host=host) == 403, host
     for origin in (
@@ -1125,6 +1126,14 @@ async def test_a_deed_comes_from_the_pages_own_script_alone(browser: Browser) ->
                 assert "error" in await answer.json()
                 assert "Access-Control-Allow-Origin" not in answer.headers
     assert not browser.world.slack.messages("studio")
+
+
+@pytest.mark.parametrize("path", ["ana/snapshot", "panel", "events?as=ana"])
+async def test_another_sites_page_is_shown_nothing(browser: Browser, path: str) -> None:
+    url = f"{browser.page.url}/api/{path}"
+    for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
+        async with browser.session.get(url, headers={"Sec-Fetch-Site": site}) as answer:
+            assert answer.status == status, site
 
 
 async def test_every_answer_says_what_a_browser_may_do_with_it(browser: Browser) -> None:
@@ -1170,6 +1179,8 @@ async def test_the_page_and_its_files_are_served_and_nothing_beside_them(browser
         "",
         "js",
         "/etc",
+        "%00.js",
+        f"{'long' * 1000}.js",
     )
     for path in beside:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -1321,6 +1332,7 @@ async def test_the_demo_opens_on_a_channel_where_something_has_happened(
             assert process.stdout is not None
             async with asyncio.timeout(30):
                 line = (await process.stdout.readline()).decode()
+            assert line.startswith(f"Port {other.port} is taken: open http://")
             [url] = re.findall(r"http://127\.0\.0\.1:\d+", line)
             assert url != other.url, "a port that is taken is left alone"
             async with asyncio.timeout(_LONG):

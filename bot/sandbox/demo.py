@@ -19,7 +19,7 @@ from bot.sandbox import tour
 from bot.sandbox.clock import TrailingClock
 from bot.sandbox.driver import Person
 from bot.sandbox.http import free_port
-from bot.sandbox.page.server import Page
+from bot.sandbox.page.server import PORT, Page
 from bot.sandbox.slack import SandboxSlack
 from bot.sandbox.transcript import Narrator
 from bot.sandbox.video_service import CallbackPlan, Fate, Pace, SandboxVideoService
@@ -127,24 +127,26 @@ async def play(out: TextIO) -> int:
     return 0
 
 
-async def show(out: TextIO, *, port: int, browser: bool) -> int:
+async def show(out: TextIO, *, port: int | None, browser: bool) -> int:
     """Serve the page until the process is asked to end, and return an exit code.
 
     Args:
         out: is told where the page is.
-        port: where to listen, or on one of the next ports.
+        port: where to listen, or on one of the next ports; None for the usual one.
         browser: whether to open it in the person's browser.
     """
     ended = _asked_to_end()
     clock = TrailingClock(SystemClock(), tour.AGO)
     async with _stage(clock, _PAGE_PACE, _PAGE_TIMINGS) as stage:
         page = Page(stage.slack, stage.service, stage.bot_url)
-        await page.start(port)
+        await page.start(port or PORT)
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_ENOUGH.total_seconds()):
                     await tour.begin(stage.slack, stage.service, _REPLICA, clock)
-            print(_SHOWN.format(page=page, stage=stage), file=out, flush=True)
+            is_there = port is None or page.url.endswith(f":{port}")
+            opening = "Open" if is_there else f"Port {port} is taken: open"
+            print(_SHOWN.format(opening=opening, page=page, stage=stage), file=out, flush=True)
             if browser:
                 # Some browsers keep the caller waiting: nobody else needs to.
                 threading.Thread(target=_open, args=(page.url,), daemon=True).start()
@@ -291,7 +293,7 @@ The real bot, with a Slack and a video service that run on this machine only:
 What follows is what this Slack received, as the people in it see it.
 """
 _SHOWN: Final = """\
-Open {page.url} in a browser: a sandbox to use the bot in, as one would in Slack.
+{opening} {page.url} in a browser: a sandbox to use the bot in, as one would in Slack.
 Everything in it runs on this machine only; Ctrl-C ends it, and nothing is kept.
 
   the bot        {stage.bot_url}

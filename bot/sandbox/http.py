@@ -79,7 +79,7 @@ class Server:
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         origins = {f"http://{name}:{self.port}" for name in _LOOPBACK}
         origin = request.headers.get(hdrs.ORIGIN)
-        if f"http://{request.headers.get(hdrs.HOST, '')}" not in origins:
+        if f"http://{request.headers.get(hdrs.HOST, '').lower()}" not in origins:
             return _refused("This server answers to the names of this machine alone.")
         if origin is not None and origin not in origins:
             return _refused("This server answers no other site's pages.")

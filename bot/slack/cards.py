@@ -358,8 +358,8 @@ def _happened(job: Job, face: Face) -> str:
             )
         case Failure.GIVEN_UP:
             return (
-                f"Whether the video service made this {noun} is not known. If it turns up, its card "
-                "will say so."
+                f"Whether the video service made this {noun} is not known. If it turns up, its "
+                "card will say so."
             )
         case Failure.UNANSWERED:
             return (

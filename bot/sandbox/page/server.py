@@ -35,6 +35,11 @@ _TYPES: Final = {
     ".svg": "image/svg+xml",
     ".webp": "image/webp",
 }
+_FILES: Final = {
+    path.relative_to(_STATIC).as_posix(): path
+    for path in _STATIC.rglob("*")
+    if path.suffix in _TYPES
+}
 _PORTS_TRIED: Final = 20
 _HEARTBEAT_SECONDS: Final = 15.0
 _PANEL_SECONDS: Final = 0.5
@@ -257,6 +262,8 @@ class Page:
 async def _in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer what goes wrong with the page's own requests as JSON."""
     try:
+        if request.path.startswith("/api/"):
+            _let_in(request)
         return await handler(request)
     except web.HTTPException as error:
         if not request.path.startswith("/api/") or error.status < HTTPStatus.BAD_REQUEST:
@@ -264,14 +271,18 @@ async def _in_words(request: web.Request, handler: Handler) -> web.StreamRespons
         return _answer({"error": error.text or error.reason}, error.status)
 
 
+def _let_in(request: web.Request) -> None:
+    """Raise ``HTTPForbidden`` where a browser says that another site's page asks."""
+    if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+        raise web.HTTPForbidden(text="Only this page's own requests are answered.")
+
+
 async def _read(request: web.Request, model: type[_Asked]) -> _Asked:
     """Return what was sent with a request of the page.
 
     Raises:
-        web.HTTPException: another site's page sent it, or it is not what is wanted.
+        web.HTTPException: it is not what is wanted.
     """
-    if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
-        raise web.HTTPForbidden(text="Only this page's own requests do anything.")
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(text="Content-Type has to be application/json.")
     try:
@@ -300,8 +311,7 @@ def _answer(said: Json, status: int = HTTPStatus.OK) -> web.Response:
 
 
 def _file(name: str) -> web.FileResponse:
-    path = (_STATIC / name).resolve()
-    if not path.is_relative_to(_STATIC) or path.suffix not in _TYPES or not path.is_file():
+    if (path := _FILES.get(name)) is None:
         raise web.HTTPNotFound
     headers = {hdrs.CONTENT_TYPE: _TYPES[path.suffix], hdrs.CACHE_CONTROL: "no-cache"}
     return web.FileResponse(path, headers=headers)

@@ -10,14 +10,22 @@ import {
   tell,
 } from "./state.js";
 
-const LOST = "The sandbox does not answer. Is it still running?";
+export const LOST = "The sandbox does not answer. Is it still running?";
 const AGAIN_MILLISECONDS = 1500;
+// Slack gives an app three seconds; what takes much longer than that does not come.
+const ANSWER_MILLISECONDS = 10_000;
 
 /** Who this is, by name or id; the server remembers nobody. */
 let person = "";
 let stream = null;
 let cursor = "";
 let withPanel = false;
+// Something may have happened that the stream did not tell of.
+let hasGap = false;
+
+/** Ask the server, and wait for as long as an answer may take. */
+const ask = (path, how = {}) =>
+  fetch(path, { ...how, signal: AbortSignal.timeout(ANSWER_MILLISECONDS) });
 
 /**
  * Send what a person does; the answer says how it went.
@@ -25,7 +33,7 @@ let withPanel = false;
  */
 async function post(path, body) {
   try {
-    const response = await fetch(path, {
+    const response = await ask(path, {
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),
@@ -74,16 +82,17 @@ export async function turn(what, body) {
 
 /** Return what stands behind the scenes, the requests so far with it. */
 export async function readPanel() {
-  const response = await fetch("/api/panel");
+  const response = await ask("/api/panel");
   return response.json();
 }
 
 /** Become somebody: read all that they see, and follow what happens from there. */
 export async function become(name) {
   person = name;
-  stream?.close();
+  leave();
+  cursor = "";
   try {
-    const response = await fetch(`/api/${encodeURIComponent(name)}/snapshot`);
+    const response = await ask(`/api/${encodeURIComponent(name)}/snapshot`);
     if (response.status === 404) {
       tell("nobody");
       return;
@@ -92,7 +101,8 @@ export async function become(name) {
     const snapshot = await response.json();
     if (name !== person) return;
     cursor = snapshot.cursor;
-    takeSnapshot(snapshot);
+    takeSnapshot(snapshot, hasGap);
+    hasGap = false;
     follow();
   } catch {
     if (name !== person) return;
@@ -112,14 +122,32 @@ const ON_EVENT = {
   message_deleted: ({ channel, ts }) => deleteMessage(channel, ts),
   channel: ({ channel }) => putChannel(channel),
   views: ({ views, change }) => putViews(views, change),
-  reload: () => become(person),
+  reload: () => becomeAgain(person),
   // `home` comes with App Home.
   panel: (panel) => tell("panel", panel),
   wire: ({ entry }) => tell("wire", entry),
 };
 
-function follow() {
+/** Become who one is already, after something was missed. */
+function becomeAgain(name) {
+  hasGap = true;
+  become(name);
+}
+
+function leave() {
   stream?.close();
+  stream = null;
+}
+
+// A browser has six connections to a server for all its tabs: those that nobody sees leave theirs.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) leave();
+  else if (cursor && !stream) follow();
+});
+
+function follow() {
+  leave();
+  if (document.hidden) return;
   const wanted = new URLSearchParams({ as: state.me, after: cursor });
   if (withPanel) wanted.set("panel", "1");
   const opened = new EventSource(`/api/events?${wanted}`);
@@ -130,7 +158,7 @@ function follow() {
     // It tries again by itself, but not where the answer was no stream at all.
     if (opened.readyState === EventSource.CLOSED && opened === stream) {
       const as = person;
-      setTimeout(() => opened === stream && as === person && become(as), AGAIN_MILLISECONDS);
+      setTimeout(() => opened === stream && as === person && becomeAgain(as), AGAIN_MILLISECONDS);
     }
   };
   for (const [name, take] of Object.entries(ON_EVENT)) {

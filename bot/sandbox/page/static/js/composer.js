@@ -1,10 +1,10 @@
 // Where one writes: messages, and slash commands with suggestions.
 
 import { announce } from "./announce.js";
-import { type } from "./api.js";
+import { LOST, type } from "./api.js";
 import { fill, make, newId } from "./dom.js";
 import { icon } from "./icons.js";
-import { channelName, state } from "./state.js";
+import { channelName, on, state } from "./state.js";
 
 /** What was begun and not sent, by person, channel and thread. */
 const drafts = new Map();
@@ -144,14 +144,17 @@ export function composer(form, { thread, onSent }) {
       return;
     }
     // Nothing that was typed is lost, wherever the person has gone meanwhile.
-    if (!drafts.get(sentTo)) drafts.set(sentTo, text);
-    if (sentTo === key && !input.value) {
-      input.value = text;
-      changed();
-    }
-    if (sentTo === key) trouble.textContent = outcome.error.text;
+    const all = [text, drafts.get(sentTo)].filter(Boolean).join("\n");
+    drafts.set(sentTo, all);
+    if (sentTo !== key) return;
+    input.value = all;
+    changed();
+    trouble.textContent = outcome.error.text;
   }
 
+  on("connection", (isThere) => {
+    if (isThere && trouble.textContent === LOST) trouble.textContent = "";
+  });
   input.addEventListener("input", changed);
   input.addEventListener("keydown", (event) => {
     if (event.isComposing) return;

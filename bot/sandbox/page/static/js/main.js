@@ -76,6 +76,10 @@ the("#open-sidebar").addEventListener("click", () => {
 });
 the("#drawer-shade").addEventListener("click", closeDrawer);
 narrow.addEventListener("change", () => drawer(false));
+// Also where one is already.
+the("#sidebar").addEventListener("click", (event) => {
+  if (event.target.closest(".place")) closeDrawer();
+});
 on("place", () => page.classList.contains("drawer-open") && closeDrawer());
 
 function closeDrawer() {

@@ -1,5 +1,6 @@
 // The stack of modals that a person has open: the top one stands there, those below keep what they hold.
 
+import { warn } from "./announce.js";
 import { inView } from "./api.js";
 import { keepFocus, the } from "./dom.js";
 import { on, state } from "./state.js";
@@ -23,7 +24,9 @@ function newForm(view) {
   });
 }
 
-function show() {
+function show(change) {
+  if (change === "reload" && dialog.open && !state.views.length)
+    warn("The sandbox was started anew: the open form is gone.");
   const before = forms;
   forms = new Map();
   for (const view of state.views) {
@@ -69,3 +72,6 @@ dialog.addEventListener("cancel", (event) => {
 });
 keepFocus(dialog);
 on("views", show);
+on("connection", (isThere) => {
+  if (isThere) for (const form of forms.values()) form.answersAgain();
+});

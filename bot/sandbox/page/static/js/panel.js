@@ -1,6 +1,6 @@
 // Behind the scenes: the panel with the video service, Slack's own troubles, and the wire.
 
-import { followPanel, readPanel, turn } from "./api.js";
+import { LOST, followPanel, readPanel, turn } from "./api.js";
 import { warn } from "./announce.js";
 import { fill, make, the } from "./dom.js";
 import { icon } from "./icons.js";
@@ -118,6 +118,11 @@ async function openPanel() {
   document.body.classList.add("has-panel");
   opener.setAttribute("aria-expanded", "true");
   close.focus();
+  await read();
+}
+
+/** Show what stands there, and follow it from there. */
+async function read() {
   try {
     const panel = await readPanel();
     if (pane.hidden) return;
@@ -125,7 +130,7 @@ async function openPanel() {
     wire.begin(panel.wire);
     followPanel(true);
   } catch {
-    warn("The sandbox does not answer. Is it still running?");
+    warn(LOST);
   }
 }
 
@@ -147,6 +152,12 @@ function leave() {
 
 opener.prepend(icon("scenes"));
 opener.addEventListener("click", () => (pane.hidden ? openPanel() : closePanel()));
+on("snapshot", (hasGap) => {
+  if (!hasGap || pane.hidden) return;
+  // Another run numbers its requests from one: the old ones must be gone before they come.
+  followPanel(false);
+  read();
+});
 on("panel", (panel) => pane.hidden || show(panel));
 on("wire", (entry) => wire.put(entry));
 on("place", () => state.thread && !roomForBoth.matches && leave());

@@ -46,8 +46,8 @@ export function tell(what, ...news) {
   for (const act of followers.get(what) ?? []) act(...news);
 }
 
-/** Begin anew with all that the server knows. */
-export function takeSnapshot(snapshot) {
+/** Begin anew with all that the server knows; `hasGap`: more may have happened than was told. */
+export function takeSnapshot(snapshot, hasGap) {
   const byId = (list) => new Map(list.map((each) => [each.id, each]));
   state.now = snapshot.now;
   state.me = snapshot.me;
@@ -58,8 +58,8 @@ export function takeSnapshot(snapshot) {
   state.messages = new Map();
   for (const message of snapshot.messages) shelf(message.channel).set(message.ts, message);
   state.views = snapshot.views;
-  tell("snapshot");
-  tell("views", "snapshot");
+  tell("snapshot", hasGap);
+  tell("views", hasGap ? "reload" : "snapshot");
 }
 
 /** Put a message in, or in the place of the one that stood there. */

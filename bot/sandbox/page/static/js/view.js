@@ -1,6 +1,6 @@
 // One modal: its fields, and how it changes under a person's hands without losing what they typed.
 
-import { inView } from "./api.js";
+import { LOST, inView } from "./api.js";
 import { drawBlock } from "./blocks.js";
 import { isControl, valueIn } from "./controls.js";
 import { arrange, fill, focusable, make, newId } from "./dom.js";
@@ -181,6 +181,10 @@ export function viewForm(first, { onSubmit, onBack, onClose }) {
     lieOver(under) {
       back.hidden = !under;
       if (under) back.setAttribute("aria-label", `Back to ${plainText(under.title)}`);
+    },
+    /** Say no longer that the sandbox does not answer. */
+    answersAgain() {
+      if (notice.textContent === LOST) showErrors();
     },
     /** Put the focus where filling it in begins. */
     begin() {

@@ -129,8 +129,11 @@ export function wireLog() {
       list,
     ),
     put,
-    /** Take all that is known, oldest first. */
+    /** Take all that is known, oldest first, in place of what stood there. */
     begin(known) {
+      entries.clear();
+      fill(list);
+      none.hidden = false;
       for (const entry of known) put(entry);
     },
   };

@@ -1,0 +1,350 @@
+"""A world whose bot can lose its power at any moment, and wakes on what was on the disk then."""
+
+import asyncio
+import contextlib
+import json
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import aiohttp
+from aiohttp import web
+
+from bot.app import Bot
+from bot.model import Patience, Timings
+from bot.sandbox.block_kit import Json
+from bot.sandbox.clock import ManualClock
+from bot.sandbox.driver import Person
+from bot.sandbox.http import Server
+from bot.sandbox.video_service import Operation, Pace
+from tests.world import World
+
+Phase = Literal["before", "after"]
+
+# A clock that is a day ahead for a while makes nobody lose patience; nor does it take two weeks.
+_MINUTES: Final = Patience(
+    first=timedelta(seconds=20),
+    growth=1,
+    longest=timedelta(minutes=20),
+    soft=timedelta(minutes=15),
+    hard=timedelta(hours=3),
+    rare=timedelta(hours=5),
+    end=timedelta(days=2),
+)
+_HOURS: Final = Patience(
+    first=timedelta(minutes=5),
+    growth=1,
+    longest=timedelta(minutes=50),
+    soft=timedelta(hours=8),
+    hard=timedelta(days=1),
+    rare=timedelta(hours=5),
+    end=timedelta(days=3),
+)
+TIMINGS: Final = Timings(
+    minutes=_MINUTES,
+    hours=_HOURS,
+    longest=timedelta(hours=6),
+    jitter=0,
+    # In real time, as these are measured: what hangs takes so long.
+    call=timedelta(seconds=0.3),
+    open_view=timedelta(seconds=0.3),
+    form_check=timedelta(seconds=0.3),
+    stop=timedelta(seconds=0.3),
+    callback_answer=timedelta(0),
+    retry_longest=timedelta(minutes=20),
+    pause=timedelta(minutes=20),
+    create_within=timedelta(days=2),
+    give_up=timedelta(days=2),
+    sweep=timedelta(hours=6),
+)
+PACE: Final = Pace(timedelta(seconds=10), timedelta(minutes=1), timedelta(minutes=40), 2)
+
+# The names of some moments; the others have the name of Slack's method.
+_MOMENTS: Final = {
+    "create_video": "create",
+    "create_replica": "create",
+    "read_video": "read",
+    "read_replica": "read",
+    "chat.update": "edit",
+    "conversations.history": "search",
+    "conversations.replies": "search",
+}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a database's files hold: rows by id, and the bytes themselves."""
+
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    attempts: list[dict[str, Any]] = field(default_factory=list)
+    deliveries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By ``<job>/<role>``, as the messages themselves are marked."""
+    raw: bytes = b""
+
+
+class Disk:
+    """The files of a database that is in use, as a power cut would leave them at this moment.
+
+    The file itself is opened once and stays open: closing it would take the locks of this whole
+    process from it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log = path.with_name(f"{path.name}-wal")
+        self._file: int | None = None
+
+    def watch(self) -> None:
+        """Begin to look at the file, which is there now."""
+        self._file = os.open(self._path, os.O_RDONLY)
+
+    def leave(self) -> None:
+        """Look no longer at a file that nobody uses."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def left(self) -> tuple[bytes, bytes]:
+        """Return the bytes of the database and of its log."""
+        before, log = b"", b""
+        # Read twice: pages may be on their way from the log to the database.
+        while (now := self._content()) != before:
+            before, log = now, self._log.read_bytes() if self._log.exists() else b""
+        return now, log
+
+    def put_back(self, left: tuple[bytes, bytes]) -> None:
+        """Have the files be as they were left."""
+        for path, content in zip((self._path, self._log), left, strict=True):
+            path.write_bytes(content)
+
+    def rows(self) -> Rows:
+        """Return what a process would find that opened what is left now."""
+        left = self.left()
+        with _opened(left) as db:
+            return Rows(
+                {row["id"]: dict(row) for row in db.execute("SELECT * FROM jobs")},
+                [dict(row) for row in db.execute("SELECT * FROM attempts")],
+                {
+                    f"{row['job_id']}/{row['role']}": dict(row)
+                    for row in db.execute("SELECT * FROM deliveries")
+                },
+                b"".join(left),
+            )
+
+    def complaints(self) -> list[str]:
+        """Return what SQLite finds wrong with it."""
+        with _opened(self.left()) as db:
+            found = [row[0] for row in db.execute("PRAGMA integrity_check")]
+            found += [tuple(row) for row in db.execute("PRAGMA foreign_key_check")]
+        return [str(each) for each in found if each != "ok"]
+
+    def _content(self) -> bytes:
+        if self._file is None:
+            return self._path.read_bytes()
+        return os.pread(self._file, os.fstat(self._file).st_size, 0)
+
+
+@contextlib.contextmanager
+def _opened(left: tuple[bytes, bytes]) -> Any:  # noqa: ANN401 - a generator of a connection
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Disk(Path(folder) / "copy.db")
+        copy.put_back(left)
+        with contextlib.closing(sqlite3.connect(copy._path)) as db:
+            db.row_factory = sqlite3.Row
+            yield db
+
+
+class OwnClock:
+    """The bot's own clock, which may be wrong: Slack and the service go by the right one."""
+
+    def __init__(self, right: ManualClock) -> None:
+        self._right = right
+        self._off = timedelta(0)
+
+    def now(self) -> datetime:
+        """Return what it shows."""
+        return self._right.now() + self._off
+
+    async def wait(self, event: asyncio.Event, until: datetime | None = None) -> None:
+        """Return when ``event`` is set, ``until`` has come, or the clock was set."""
+        await self._right.wait(event, None if until is None else until - self._off)
+
+    def go_wrong(self, off: timedelta) -> None:
+        """Be so far ahead, and have whoever waits look at it again, as happens within a minute."""
+        self._off = off
+        self._right.set(self._right.now())
+
+
+class MortalWorld(World):
+    """A world in which whatever passes between bot and others is a moment with a name.
+
+    A moment is "before" or "after" and one of
+
+    * ``submission``, ``request`` (another one of Slack's), ``callback``: to the bot;
+    * ``create``, ``read``: to the service;
+    * ``card``, ``reply``, ``edit``, ``search`` (for a post), or a method's own name: to Slack.
+
+    Attributes:
+        deadly: the power goes at this moment: the work of the call is not done before it, and its
+            answer is lost after it.
+        down_for: how long it stays away.
+        unanswered: so many submissions are lost on the way back.
+        deaths: how often the power went.
+        is_dead: it is gone.
+        witness: called at each moment with its name and, for a post, the mark that it carries.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, TIMINGS)
+        self.service.pace = PACE
+        self.service.on_request, self.slack.on_request = self._on_service, self._on_slack
+        self.cleo = Person(self.slack, "cleo")
+        self.bot_clock = self.own_clock = OwnClock(self.clock)
+        self.disk = Disk(self.database)
+        self.deadly: str | None = None
+        self.down_for = timedelta(0)
+        self.unanswered = 0
+        self.deaths = 0
+        self.witness: Callable[[str, str], None] = lambda _moment, _about: None
+        self.callbacks = True
+        self.is_dead = False
+        self._died = asyncio.Event()
+        self._left = b"", b""
+        self._heard = 0, 0
+        self._everything = contextlib.AsyncExitStack()
+        self._running: contextlib.AbstractAsyncContextManager[Bot]
+        relay = web.Application()
+        relay.router.add_route("*", "/{path:.*}", self._relay)
+        self._relay_server = Server(relay)
+
+    async def begin(self, *, callbacks: bool) -> None:
+        """Start everything."""
+        await self._everything.enter_async_context(self.sandbox_runs())
+        await self._relay_server.start()
+        self._everything.push_async_callback(self._relay_server.stop)
+        await self._start(callbacks=callbacks)
+
+    async def end(self) -> None:
+        """Stop everything."""
+        with contextlib.suppress(AttributeError):  # it did not come to a start
+            await self._stop()
+        await self._everything.aclose()
+
+    async def restart(self, *, callbacks: bool) -> None:
+        """Have the bot stop in good order and start again, with or without a public address."""
+        await self._stop()
+        await self._start(callbacks=callbacks)
+
+    async def die(self) -> None:
+        """Have the power go now."""
+        self._die()
+        await self._wake()
+
+    async def live_through(self, deed: Coroutine[Any, Any, None]) -> bool:
+        """Do something; where the power goes meanwhile, wake the bot and return False."""
+        doing = asyncio.ensure_future(deed)  # noqa: TID251 - ended below
+        dying = asyncio.ensure_future(self._died.wait())  # noqa: TID251 - likewise
+        await asyncio.wait([doing, dying], return_when=asyncio.FIRST_COMPLETED)
+        dying.cancel()
+        if not self._died.is_set():
+            doing.result()
+            return True
+        doing.cancel()
+        await asyncio.gather(doing, dying, return_exceptions=True)
+        await self._wake()
+        return False
+
+    # ── The power ─────────────────────────────────────────────────────────────────────────────
+
+    async def _start(self, *, callbacks: bool) -> None:
+        self.callbacks = callbacks
+        values: dict[str, Any] = {
+            "PORT": "0",
+            "ADMIN_USERS": self.cleo.user.id,
+            "RETENTION_DAYS": "2",
+        }
+        if callbacks:
+            values["PUBLIC_URL"] = self._relay_server.url
+        self._running = self.bot_runs(callbacks=callbacks, **values)
+        await self._running.__aenter__()
+        self.slack.request_url = f"{self._relay_server.url}/slack/events"
+        self.disk.watch()
+
+    async def _stop(self) -> None:
+        await self._running.__aexit__(None, None, None)
+        self.disk.leave()
+
+    def _die(self) -> None:
+        """Keep what is on the disk: whatever the bot does from here on has not happened."""
+        self._left = self.disk.left()
+        self._heard = len(self.service.requests), len(self.slack.calls)
+        self.is_dead, self.deadly = True, None
+        self._died.set()
+
+    async def _wake(self) -> None:
+        self.deaths += 1
+        self.service.faults.clear()
+        self.slack.faults.clear()
+        await self._stop()
+        self.disk.put_back(self._left)
+        requests, calls = self._heard
+        del self.service.requests[requests:], self.slack.calls[calls:]
+        await self.clock.advance(self.down_for)
+        self.is_dead = False
+        self._died.clear()
+        await self._start(callbacks=self.callbacks)
+
+    # ── Moments ───────────────────────────────────────────────────────────────────────────────
+
+    def _at(self, moment: str, about: str = "") -> None:
+        if self.is_dead:
+            raise web.HTTPServiceUnavailable
+        self.witness(moment, about)
+        if moment == self.deadly:
+            self._die()
+            raise web.HTTPServiceUnavailable
+
+    async def _on_service(self, phase: Phase, operation: Operation, _path: str) -> None:
+        self._at(f"{phase} {_MOMENTS[operation]}")
+
+    async def _on_slack(self, phase: Phase, method: str, arguments: Json) -> None:
+        if method == "chat.postMessage":
+            mark = mark_of(arguments)
+            self._at(f"{phase} {mark.rpartition('/')[2]}", mark)
+        else:
+            self._at(f"{phase} {_MOMENTS.get(method, method)}")
+
+    async def _relay(self, request: web.Request) -> web.Response:
+        """Hand a request on to the bot, as the router of a host does."""
+        body = await request.read()
+        what = "submission" if b"view_submission" in body else "request"
+        if request.path.startswith("/callbacks/"):
+            what = "callback"
+        self._at(f"before {what}")
+        try:
+            async with self.slack.session.request(
+                request.method,
+                f"http://127.0.0.1:{self.bot.port}{request.path_qs}",
+                data=body,
+                headers=request.headers,
+            ) as answer:
+                status, said, kind = answer.status, await answer.read(), answer.content_type
+        except aiohttp.ClientError:
+            raise web.HTTPBadGateway from None
+        self._at(f"after {what}")
+        if what == "submission" and self.unanswered:
+            self.unanswered -= 1
+            raise web.HTTPGatewayTimeout
+        return web.Response(status=status, body=said, content_type=kind)
+
+
+def mark_of(arguments: Json) -> str:
+    """Return the mark that a post carries: ``<job>/<role>``; "" where it has none."""
+    metadata = arguments.get("metadata") or {}
+    metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
+    return str(metadata.get("event_payload", {}).get("message", ""))
