@@ -108,7 +108,9 @@ def look(path: Path) -> None:
             sqlite3.connect(f"{path.absolute().as_uri()}?{way}", uri=True, timeout=0)
         ) as db:
             _refuse_foreign(path, [name for (name,) in db.execute(_TABLES)])
-            [found] = db.execute("PRAGMA quick_check(1)").fetchone()
+            # Only after an end in bad order indexes are held against their tables: it takes long.
+            check = "integrity_check" if logged else "quick_check"
+            [found] = db.execute(f"PRAGMA {check}(1)").fetchone()
     except sqlite3.Error as error:
         if is_damage(error) or _code(error) == sqlite3.SQLITE_BUSY:
             raise _refusal(path, error) from error
@@ -181,6 +183,8 @@ async def _take(db: aiosqlite.Connection, path: Path) -> None:
         "foreign_keys = ON",
         # What is erased is not to be read in the file's free pages.
         "secure_delete = ON",
+        # Not in a folder of the system's, which may be full and keeps what is erased.
+        "temp_store = MEMORY",
     ):
         await db.execute_fetchall(f"PRAGMA {pragma}")
     await begin_log(db)

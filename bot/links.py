@@ -29,9 +29,9 @@ _UNENCODED: Final = re.compile(r"[^!#-;=?-Z\[\]_a-z~%]|%(?![0-9A-Fa-f]{2})")
 
 # The query of a link that is quoted: with its beginning, without it, or as part of another link.
 _QUERY: Final = re.compile(
-    r"""(https?:\\?/\\?/[^\s?#"'<>]*+)[?#][^\s"'<>]*+
-    |(?<=\S)[?][\w.~%-]++=[^\s"'<>]*+
-    |%3F[^\s"'<>]*+""",
+    r"""(https?:\\?/\\?/[^\s?#"<>]*+)[?#][^\s"<>]*+
+    |(?<=\S)[?][\w.~%-]++=[^\s"<>]*+
+    |%3F[^\s"<>]*+""",
     re.IGNORECASE | re.VERBOSE,
 )
 _CALLBACK: Final = re.compile(r"(/callbacks\\?/|%2Fcallbacks%2F)[^\s\"'<>]+", re.IGNORECASE)

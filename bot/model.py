@@ -234,6 +234,8 @@ class Delivery:
     due_at: datetime | None
     claim: int
     failures: int = 0
+    refusals: int = 0
+    """How often it was refused for no reason that we know, or by the person themselves."""
     direct: bool = False
     """It goes to the requester as a direct message, because the channel would not take it."""
     plain: bool = False

@@ -137,6 +137,7 @@ def delivery_of(row: sqlite3.Row) -> Delivery:
         due_at=moment_of(row["due_at"]),
         claim=row["claim"],
         failures=row["failures"],
+        refusals=row["refusals"],
         direct=bool(row["direct"]),
         plain=bool(row["plain"]),
         sent_at=moment_of(row["sent_at"]),

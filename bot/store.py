@@ -636,7 +636,8 @@ class Store:
             db,
             """
             UPDATE deliveries SET posting = :posting, channel = :channel, thread_ts = :thread_ts,
-                ts = :ts, shown = :shown, failures = :failures, direct = :direct, plain = :plain,
+                ts = :ts, shown = :shown, failures = :failures, refusals = :refusals,
+                direct = :direct, plain = :plain,
                 claimed = 0, due_at = CASE
                     WHEN :due_at IS NOT NULL THEN :due_at
                     WHEN :posting = 'posted' AND wanted > :shown THEN :now END
@@ -651,6 +652,7 @@ class Store:
                 "ts": delivery.ts,
                 "shown": delivery.shown,
                 "failures": delivery.failures,
+                "refusals": delivery.refusals,
                 "direct": int(delivery.direct),
                 "plain": int(delivery.plain),
                 "due_at": ms_or_none(due_at),

@@ -334,6 +334,36 @@ async def test_a_direct_message_that_is_refused_at_first_is_tried_again(world: W
     assert len(world.posts()) == 2
 
 
+@pytest.mark.parametrize("waits", [_refusal("token_revoked"), Answer(503, "<html>Later</html>")])
+async def test_waits_do_not_use_up_the_tries_of_a_direct_message(
+    world: World, waits: Answer
+) -> None:
+    await _submits(world)
+    refusals = [_refusal("is_archived"), *[waits] * 7, _refusal("channel_not_found")]
+    world.slack.faults.next("chat.postMessage", *refusals)
+
+    await world.passes(hours=2)
+
+    [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
+    assert "is ready" in reply.text
+
+
+@pytest.mark.parametrize(
+    "said", [{"ok": False, "error": "internal_error"}, {"ok": True, "channel": {"id": None}}]
+)
+async def test_a_conversation_that_can_never_be_opened_keeps_no_answer_back(
+    world: World, said: object
+) -> None:
+    await _submits(world)
+    world.slack.faults.next("chat.postMessage", _refusal("is_archived"))
+    world.slack.faults.always("conversations.open", Answer(200, said))
+
+    await world.passes(minutes=10)
+
+    [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
+    assert "is ready" in reply.text
+
+
 async def test_a_message_that_goes_nowhere_is_given_up_and_the_job_still_ends(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

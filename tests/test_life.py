@@ -591,8 +591,8 @@ def _tests(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> A
 
 
 #: Nobody pays twice, and nobody is left without an answer.
-TestCreating = _tests(Creating, 25, 25)
+TestCreating = _tests(Creating, 6, 20)
 #: Every message arrives, once.
-TestPosting = _tests(Posting, 25, 25)
+TestPosting = _tests(Posting, 6, 20)
 #: And all of it at once.
-TestEverything = _tests(Everything, 25, 25)
+TestEverything = _tests(Everything, 6, 20)

@@ -170,3 +170,10 @@ def test_a_link_that_is_quoted_loses_what_may_be_a_key() -> None:
     quoted = "Could not fetch https://s.example.com/a.mp4?X-Amz-Signature=SECRET: 403 (HTTP://B.example#x)"
     told = without_keys(quoted)
     assert told == "Could not fetch https://s.example.com/a.mp4 403 (HTTP://B.example"
+
+
+def test_an_apostrophe_in_a_link_does_not_hide_what_may_be_a_key() -> None:
+    disposition = "response-content-disposition=filename*%3DUTF-8''kim.mp4"
+    quoted = f"No https://s.example.com/a.mp4?{disposition}&X-Amz-Signature=SECRET here"
+    assert without_keys(quoted) == "No https://s.example.com/a.mp4 here"
+    assert without_keys("https://h.example.com/o'b.mp4?SECRET") == "https://h.example.com/o'b.mp4"

@@ -833,7 +833,8 @@ async def test_jobs_of_an_older_version_outlive_a_start_that_is_killed_at_any_st
         if not await asyncio.to_thread(dies_at, path, deadly):
             break
         done = await database.migrate(path)
-        assert done in ([each.stem for each in later], [])
+        names = [each.stem for each in later]
+        assert done in [names[at:] for at in range(len(names) + 1)]
         with contextlib.closing(sqlite3.connect(path)) as db:
             assert db.execute("SELECT count(*), count(waits_for) FROM jobs").fetchone() == (3, 0)
             assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)

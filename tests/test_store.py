@@ -391,6 +391,7 @@ class Claims(RuleBasedStateMachine):
         self.now = NOW
         self.due: dict[str, datetime | None] = {}
         self.number: dict[str, int] = {}
+        self.read: dict[str, datetime | None] = {}
         self.claims: list[Job] = []
 
     @initialize()
@@ -427,6 +428,8 @@ class Claims(RuleBasedStateMachine):
             self.number[job.id] += 1
             assert job.claim == self.number[job.id]
             self.due[job.id] = self.now + TIMINGS.lease
+            if job.state is State.RUNNING:
+                self.read[job.id] = self.now
             self.claims.append(job)
 
     @precondition(lambda self: self.claims)
@@ -439,6 +442,7 @@ class Claims(RuleBasedStateMachine):
         assert done == (self.number[job.id] == job.claim and self.due[job.id] is not None)
         if done:
             self.due[job.id] = until
+            self.read[job.id] = job.read_at
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
@@ -449,7 +453,9 @@ class Claims(RuleBasedStateMachine):
         self.runner.run(self.store.wake(job, self.now))
         if job.state is State.RUNNING:
             self.number[job.id] += 1
-            self.due[job.id] = self.now
+            read, spacing = self.read[job.id], TIMINGS.callback_spacing
+            again = self.now if read is None else read + spacing
+            self.due[job.id] = max(self.now, again)
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())

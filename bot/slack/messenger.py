@@ -6,6 +6,7 @@ again. Looking needs the history scopes; without them it goes again after the wa
 
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -33,6 +34,10 @@ _PAGES: Final = 5
 _PATIENCE: Final = 6
 # What Slack says where this app may post, and not look.
 _BLIND: Final = frozenset({"missing_scope", "no_permission", "not_allowed_token_type"})
+
+# So often Slack is asked for the conversation with a person before it goes without.
+_OPENINGS: Final = 3
+_CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+", re.ASCII)
 
 _Call = Callable[..., Awaitable[AsyncSlackResponse]]
 
@@ -151,7 +156,8 @@ class Messenger:
         if (until := self._hold(method, delivery)) is not None:
             await self._store.settle(delivery, now, until)
             return
-        if delivery.channel == outgoing.job.user:
+        # A method that stays out of order does not keep the answer back: the id serves to post.
+        if delivery.channel == outgoing.job.user and delivery.failures < _OPENINGS:
             try:
                 delivery = replace(delivery, channel=await self._conversation(delivery))
             except OutsideError as error:
@@ -205,12 +211,15 @@ class Messenger:
         try:
             async with translated(self._timings.call):
                 answer = await self._client.conversations_open(users=delivery.channel)
-                return str(answer["channel"]["id"])
+                opened = answer["channel"]["id"]
         except Refused as error:
             _LOG.info("a conversation may not be opened", extra=_about(delivery, error))
             return delivery.channel
-        except (KeyError, TypeError) as error:
-            raise Uncertain("Slack's answer could not be read.") from error
+        except (KeyError, TypeError):
+            opened = None
+        if not isinstance(opened, str) or not _CONVERSATION.fullmatch(opened):
+            raise Uncertain("Slack's answer could not be read.")
+        return opened
 
     async def _doubt(self, delivery: Delivery) -> None:
         now = self._clock.now()
@@ -309,25 +318,26 @@ class Messenger:
 
     async def _turned_down(self, delivery: Delivery, job: Job, error: Refused) -> None:
         fate, now = FATES.get(error.code), self._clock.now()
-        owed = replace(delivery, posting=Posting.OWED, failures=delivery.failures + 1)
+        owed = replace(delivery, posting=Posting.OWED, failures=0)
         if fate is Fate.PAUSE:
             await self._store.settle(owed, now, self._pause(error))
             return
-        if fate is None and owed.failures < _PATIENCE:
+        owed = replace(owed, refusals=delivery.refusals + 1)
+        if fate is None and owed.refusals < _PATIENCE:
             _LOG.error("Slack refuses a message for an unknown reason", extra=_about(owed, error))
-            await self._store.settle(owed, now, now + self._timings.back_off(owed.failures))
+            await self._store.settle(owed, now, now + self._timings.back_off(owed.refusals))
             return
         if fate is Fate.REWRITE and not delivery.plain:
             _LOG.error("Slack refuses the blocks of a message", extra=_about(owed, error))
             await self._store.settle(replace(owed, plain=True), now, now)
         elif not delivery.direct:
             _LOG.info("a channel takes no message", extra=_about(owed, error))
-            direct = replace(owed, direct=True, channel=job.user, thread_ts=None, failures=0)
+            direct = replace(owed, direct=True, channel=job.user, thread_ts=None, refusals=0)
             await self._store.settle(direct, now, now)
-        elif owed.failures < _PATIENCE:
+        elif owed.refusals < _PATIENCE:
             _LOG.warning("a person takes no message", extra=_about(owed, error))
             again = replace(owed, channel=job.user, thread_ts=None)
-            await self._store.settle(again, now, now + self._timings.back_off(owed.failures))
+            await self._store.settle(again, now, now + self._timings.back_off(owed.refusals))
         else:
             _LOG.error("a message could be posted nowhere", extra=_about(owed, error))
             await self._store.settle(replace(owed, posting=Posting.LOST), now, None)
