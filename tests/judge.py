@@ -30,6 +30,13 @@ _SEARCHES: Final = frozenset(
 _QUIET: Final = _SEARCHES | {"chat.update", "chat.postEphemeral", "views.open", "response_url"}
 _UNDER_WAY: Final = frozenset({"running", "overdue"})
 _ENDED: Final = frozenset({"succeeded", "failed"})
+# How card and reply say how it ended.
+_FAILED: Final = ("Failed", "could not be made")
+_ENDINGS: Final = {
+    "succeeded": ("Ready", "is ready"),
+    "given_up": ("Given up", "was given up"),
+    "unanswered": ("Given up", "was given up"),
+}
 _SETTLED: Final = frozenset({"posted", "lost"})
 _MAY_BE_THERE: Final = frozenset({"sending", "uncertain", "posted"})
 
@@ -256,7 +263,7 @@ class Judge:
     def _judge_reply(self, now: Rows, job: str, reply: Message, cards: list[str]) -> None:
         row = now.jobs[job]
         assert row["ended_at"] is not None, "a reply before the end"
-        told = "is ready" if row["state"] == "succeeded" else ""
+        _, told = _ENDINGS.get(row["failure"] or row["state"], _FAILED)
         assert told in reply.text, f"{row['state']}: {reply.text}"
         assert row["user_id"] in reply.pings
         direct = now.deliveries[f"{job}/reply"]["direct"]
@@ -315,7 +322,8 @@ class Judge:
         ]
         if card["posting"] == "posted" and all(call.ok and not call.fault for call in edits[-1:]):
             shown = slack.find(card["channel"], card["ts"])
-            word = "Ready" if now.jobs[job]["state"] == "succeeded" else "Failed"
+            row = now.jobs[job]
+            word, _ = _ENDINGS.get(row["failure"] or row["state"], _FAILED)
             assert shown is not None
             assert word in shown.text, shown.text
 

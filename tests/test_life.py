@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import aiohttp
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -579,7 +579,11 @@ def _bounds(examples: int, steps: int) -> settings:
     if _LONG:
         return settings.get_profile("long")
     return settings(
-        max_examples=examples, stateful_step_count=steps, derandomize=True, deadline=None
+        max_examples=examples,
+        stateful_step_count=steps,
+        derandomize=True,
+        deadline=None,
+        phases=[Phase.generate],
     )
 
 
@@ -591,8 +595,8 @@ def _tests(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> A
 
 
 #: Nobody pays twice, and nobody is left without an answer.
-TestCreating = _tests(Creating, 6, 20)
+TestCreating = _tests(Creating, 20, 25)
 #: Every message arrives, once.
-TestPosting = _tests(Posting, 6, 20)
+TestPosting = _tests(Posting, 20, 25)
 #: And all of it at once.
-TestEverything = _tests(Everything, 6, 20)
+TestEverything = _tests(Everything, 20, 25)
