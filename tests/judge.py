@@ -182,11 +182,12 @@ class Judge:
         allowed: Counter[tuple[str, str]] = Counter()
         for id_, job in now.jobs.items():
             allowed[job["kind"], self._words(now, id_)] += 1 + self._told.again[id_]
-        made = Counter(("video", each.script) for each in self._world.service.videos.values())
+        service, others = self._world.service, self._world.others
+        made = Counter(
+            ("video", video.script) for id_, video in service.videos.items() if id_ not in others
+        )
         made += Counter(
-            ("replica", each.name)
-            for each in self._world.service.replicas.values()
-            if each.callback_url or each.ended_by_hand_at is None
+            ("replica", each.name) for id_, each in service.replicas.items() if id_ not in others
         )
         assert not made - allowed, f"paid twice: {made - allowed}"
         calls: Counter[tuple[str, str]] = Counter()

@@ -22,7 +22,7 @@ from bot.sandbox.clock import ManualClock
 from bot.sandbox.driver import Person
 from bot.sandbox.http import Server
 from bot.sandbox.video_service import Operation, Pace
-from tests.world import World
+from tests.world import REPLICA, World
 
 Phase = Literal["before", "after"]
 
@@ -195,6 +195,7 @@ class MortalWorld(World):
         down_for: how long it stays away.
         unanswered: so many submissions are lost on the way back.
         deaths: how often the power went.
+        others: the ids of what the service has that the bot never asked for.
         is_dead: it is gone.
         witness: called at each moment with its name and, for a post, the mark that it carries.
     """
@@ -202,7 +203,6 @@ class MortalWorld(World):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, TIMINGS)
         self.service.pace = PACE
-        self.service.on_request, self.slack.on_request = self._on_service, self._on_slack
         self.cleo = Person(self.slack, "cleo")
         self.bot_clock = self.own_clock = OwnClock(self.clock)
         self.disk = Disk(self.database)
@@ -212,6 +212,7 @@ class MortalWorld(World):
         self.deaths = 0
         self.witness: Callable[[str, str], None] = lambda _moment, _about: None
         self.callbacks = True
+        self.others = frozenset[str]()
         self.is_dead = False
         self._died = asyncio.Event()
         self._left = b"", b""
@@ -225,9 +226,22 @@ class MortalWorld(World):
     async def begin(self, *, callbacks: bool) -> None:
         """Start everything."""
         await self._everything.enter_async_context(self.sandbox_runs())
+        await self._make_others()
+        self.service.on_request, self.slack.on_request = self._on_service, self._on_slack
         await self._relay_server.start()
         self._everything.push_async_callback(self._relay_server.stop)
         await self._start(callbacks=callbacks)
+
+    async def _make_others(self) -> None:
+        """Have somebody else make a video, as people do in their account at the service."""
+        async with self.slack.session.post(
+            f"{self.service.url}/v2/videos",
+            json={"script": "Words of others.", "replica_id": REPLICA},
+            headers={"x-api-key": self.service.api_key},
+        ) as answer:
+            answer.raise_for_status()
+        self.service.requests.clear()
+        self.others = frozenset({*self.service.videos, *self.service.replicas})
 
     async def end(self) -> None:
         """Stop everything."""

@@ -144,6 +144,7 @@ _KIND: Final = st.sampled_from(["video", "video", "replica"])
 _WORDS: Final = st.sampled_from(["Words A.", "Words B."])
 _PLACE: Final = st.sampled_from(["studio", "studio", "studio", "lobby", "vault"])
 _ANSWER: Final = st.sampled_from([CREATE_AGAIN, CREATE_AGAIN, HAVE_ID, HAVE_ID, GIVE_UP])
+_CALLBACK: Final = "a callback"
 # Which of some things, counted from the newest; where there are fewer, it begins anew.
 _WHICH: Final = st.integers(0, 5)
 _MOMENTS: Final = st.sampled_from(
@@ -409,7 +410,7 @@ class Life(RuleBasedStateMachine):
     def _gives_id(self, form: Form, which: int) -> None:
         """Have somebody give an id, which may be that of anything or of nothing."""
         if form.what == "job":
-            named = _one([*self._remote_ids(), "nobody-knows-it"], which)
+            named = _one(self._remote_ids(), which)
             self._does(self._sends(form, {"remote_id": named}))
 
     def _sees(self, happening: Happening) -> None:
@@ -418,7 +419,9 @@ class Life(RuleBasedStateMachine):
             self.shown.append(message)
 
     def _remote_ids(self) -> list[str]:
-        return [*self.world.service.videos, *self.world.service.replicas]
+        """Return the ids of all that there is, and of what is not."""
+        service = self.world.service
+        return ["nobody-knows-it", *service.replicas, *service.videos]
 
     def _comes_to_rest(self) -> None:
         """Let all go well from here on: everything ends, as soon as people have answered."""
@@ -449,7 +452,7 @@ class Creating(Life):
         words=_WORDS,
         outcome=st.sampled_from(sorted(_CREATES)),
         by=_ANYBODY,
-        answer=st.none() | _ANSWER,
+        answer=st.none() | st.just(_CALLBACK) | _ANSWER,
         remote=_WHICH,
     )
     def somebody_asks_for_what_is_hard_to_get(
@@ -465,8 +468,10 @@ class Creating(Life):
     ) -> None:
         self.world.service.faults.next(f"create_{kind}", _CREATES[outcome])
         self._does(self._asks(who, kind, words, "studio"))
-        if answer is not None:
-            self._looks()
+        self._looks()
+        if answer == _CALLBACK:
+            self.something_calls_back(of=0, names=remote, forged=False, method="POST")
+        elif answer is not None:
             self.a_question_is_answered(by, 0, answer, remote)
 
     @rule(who=_WHO, kind=_KIND, words=_WORDS, fate=st.sampled_from(sorted(_FATES)))
@@ -495,7 +500,7 @@ class Creating(Life):
         async def end() -> None:
             service = self.world.service
             job = _one(self._remote_ids(), which)
-            with contextlib.suppress(ValueError):  # it has ended already
+            with contextlib.suppress(KeyError, ValueError):  # there is none, or it has ended
                 match how:
                     case "well":
                         service.finish(job)
@@ -522,7 +527,7 @@ class Creating(Life):
 
         async def call_back() -> None:
             address = _one(addresses, of)
-            named = _one([*self._remote_ids(), "nobody-knows-it"], names)
+            named = _one(self._remote_ids(), names)
             if forged:
                 address = address.rpartition("/")[0] + "/forged"
             said = {"video_id": named, "replica_id": named, "status": "ready"}

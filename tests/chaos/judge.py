@@ -70,6 +70,7 @@ def judged(stage: Stage, asks: Sequence[Ask], *, may_look: bool) -> list[Finding
             "accepted forms without a job",
             [a.mark for a in accepted if not cards[a.mark] and not replies[a.mark]],
         ),
+        promise("forms that were never accepted", [a.mark for a in asks if not a.accepted]),
         promise("jobs without an end", [a.mark for a in accepted if not replies[a.mark]]),
         promise(
             "create calls that no person approved",
@@ -85,6 +86,24 @@ def judged(stage: Stage, asks: Sequence[Ask], *, may_look: bool) -> list[Finding
         promise(
             "closing replies that are not true",
             [r.text for m, those in replies.items() for r in those if _untrue(stage, known[m], r)],
+        ),
+        promise(
+            "messages to somebody or somewhere else",
+            [
+                m.text
+                for posts in (cards, replies)
+                for mark, those in posts.items()
+                for m in those
+                if _astray(stage, known[mark], m)
+            ],
+        ),
+        promise(
+            "cards that do not say how it ended",
+            [
+                m
+                for m, those in cards.items()
+                if replies[m] and not _ended_alike(stage, those, replies[m])
+            ],
         ),
         promise("posts that nobody expected", odd),
         promise("complaints of the database", _complaints(stage)),
@@ -145,7 +164,26 @@ def _untrue(stage: Stage, ask: Ask, reply: Message) -> bool:
         return ask.answer != "give up"
     if "never came to an end" in reply.text:
         return None not in ends.values()
-    return False
+    # The service forgets nothing; what is left is a question that nobody answered.
+    return "no longer knows" in reply.text
+
+
+def _astray(stage: Stage, ask: Ask, message: Message) -> bool:
+    """Return whether a message is not where it was asked for, or calls somebody else.
+
+    A card calls nobody; a reply whoever asked.
+    """
+    user = ask.person.user.id
+    places = {stage.slack.channel(ask.place).id, stage.slack.dm(user).id}
+    called = {user} if _role(message) == "reply" else set()
+    return message.channel not in places or message.pings != called
+
+
+def _ended_alike(stage: Stage, cards: Sequence[Message], replies: Sequence[Message]) -> bool:
+    """Return whether a card says in the end what its closing reply says."""
+    shown = [found for card in cards if (found := stage.slack.find(card.channel, card.ts))]
+    words = ("Ready",) if "is ready" in replies[0].text else ("Failed", "Given up")
+    return any(word in card.text for card in shown for word in words)
 
 
 def _met(stage: Stage, *, service: bool) -> int:
