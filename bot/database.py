@@ -1,4 +1,4 @@
-"""The SQLite file: one connection, one owner, changes committed in groups, numbered migrations."""
+"""The SQLite file: one connection, one thread, changes committed in groups, numbered migrations."""
 
 import asyncio
 import contextlib
@@ -6,13 +6,12 @@ import functools
 import logging
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
-
-import aiosqlite
 
 from bot.datafile import StoreError, begin_log, beside, is_damage, is_trouble, opened, told
 from bot.model import Timings
@@ -46,9 +45,9 @@ class Trouble(StoreError):
 
 @dataclass(slots=True)
 class _Call:
-    """A method's body on its way to the owner of the connection, and its answer on the way back."""
+    """A method's body on its way to the database's thread, and its answer on the way back."""
 
-    body: Callable[[aiosqlite.Connection], Awaitable[Any]]
+    body: Callable[[sqlite3.Connection], Any]
     answer: asyncio.Future[Any]
 
 
@@ -64,11 +63,12 @@ _Tables = TypeVar("_Tables", bound=Tables)
 
 
 def transaction(
-    method: Callable[Concatenate[_Tables, aiosqlite.Connection, _P], Awaitable[_T]],
+    method: Callable[Concatenate[_Tables, sqlite3.Connection, _P], _T],
 ) -> Callable[Concatenate[_Tables, _P], Coroutine[Any, Any, _T]]:
     """Run a method inside a transaction; its caller hears of it once that is committed.
 
-    A caller that is cancelled gives up the answer, not the work.
+    It runs in the database's thread, and touches nothing but the database and its arguments. A
+    caller that is cancelled gives up the answer, not the work.
 
     Raises:
         StoreError: nothing was done.
@@ -77,7 +77,7 @@ def transaction(
 
 
 def insistent(
-    method: Callable[Concatenate[_Tables, aiosqlite.Connection, _P], Awaitable[_T]],
+    method: Callable[Concatenate[_Tables, sqlite3.Connection, _P], _T],
 ) -> Callable[Concatenate[_Tables, _P], Coroutine[Any, Any, _T]]:
     """Run a method inside a transaction that writes down what nobody could find out anew.
 
@@ -91,7 +91,7 @@ def insistent(
 
 
 def _owned(
-    method: Callable[Concatenate[_Tables, aiosqlite.Connection, _P], Awaitable[_T]],
+    method: Callable[Concatenate[_Tables, sqlite3.Connection, _P], _T],
     *,
     insists: bool,
 ) -> Callable[Concatenate[_Tables, _P], Coroutine[Any, Any, _T]]:
@@ -108,19 +108,22 @@ class Database:
     """An open file, its tables up to date, that nobody else has open.
 
     Whatever is asked of it goes through one queue and is committed in groups: nobody sees half a
-    change, and a caller that is cancelled gives up the answer, not the work.
+    change, and a caller that is cancelled gives up the answer, not the work. A group goes to the
+    database's own thread in one piece: going there costs more than what most methods do there.
 
     A disk that takes nothing is logged once, and tried with whatever comes next. In a file that is
     damaged nothing is tried any more: even what it says of who has paid for what may be wrong.
     """
 
-    def __init__(self, connection: aiosqlite.Connection, path: Path, timings: Timings) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, timings: Timings) -> None:
         self._db = connection
         self._timings = timings
         self._path = path
         self._wal = beside(path, "-wal")
         self._files = {file: file.stat() for file in (self._path, self._wal)}
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database")
         self._queue: asyncio.Queue[_Call | None] = asyncio.Queue()
+        self._afterwards: set[Callable[[], None]] = set()
         self._trouble: Trouble | None = None
         self._damaged = asyncio.Event()
         self._closed = False
@@ -134,7 +137,7 @@ class Database:
             StoreError: it cannot be opened or written, it is damaged, or another process has it.
         """
         async with opened(path, timings.lock) as connection:
-            await _migrate(connection, path)
+            await asyncio.to_thread(_migrate, connection, path)
             database = cls(connection, path, timings)
             owner = asyncio.create_task(database._own())  # noqa: TID251 - awaited below
             try:
@@ -143,9 +146,10 @@ class Database:
                 database._closed = True
                 database._queue.put_nowait(None)
                 await asyncio.shield(asyncio.wait([owner]))
+                database._thread.shutdown()
 
     async def transact(
-        self, body: Callable[[aiosqlite.Connection], Awaitable[_T]], *, insists: bool = False
+        self, body: Callable[[sqlite3.Connection], _T], *, insists: bool = False
     ) -> _T:
         """Run ``body`` in a transaction and return its result once that is committed.
 
@@ -162,6 +166,10 @@ class Database:
                     raise
             await asyncio.sleep(self._timings.retry.total_seconds())
         raise StoreError("the database is closed")
+
+    def afterwards(self, then: Callable[[], None]) -> None:
+        """Have ``then`` called once what is under way is committed; for the bodies of methods."""
+        self._afterwards.add(then)
 
     async def works(self) -> None:
         """Return if the database works; where it did not, that is found out by writing to it.
@@ -197,10 +205,13 @@ class Database:
         try:
             if self._damaged.is_set() and self._trouble is not None:
                 raise self._trouble
-            results = await self._run(group)
+            loop = asyncio.get_running_loop()
+            results = await loop.run_in_executor(self._thread, self._run, group)
         except (sqlite3.Error, OSError, Trouble) as error:
             trouble = self._note(error)
             results = [(call, None, trouble) for call in group]
+        while self._afterwards:
+            self._afterwards.pop()()
         for call, result, failure in results:
             if call.answer.done():
                 continue  # its caller was cancelled
@@ -209,36 +220,36 @@ class Database:
             else:
                 call.answer.set_exception(failure)
 
-    async def _run(self, group: list[_Call]) -> list[tuple[_Call, Any, Exception | None]]:
+    def _run(self, group: list[_Call]) -> list[tuple[_Call, Any, Exception | None]]:
         """Run the bodies in one transaction, each of them all or nothing."""
         results: list[tuple[_Call, Any, Exception | None]] = []
-        await self._see_to_files()
+        self._see_to_files()
         before = self._db.total_changes
         try:
-            await self._db.execute("BEGIN IMMEDIATE")
+            self._db.execute("BEGIN IMMEDIATE")
             for call in group:
-                await self._db.execute("SAVEPOINT one")
+                self._db.execute("SAVEPOINT one")
                 try:
-                    results.append((call, await call.body(self._db), None))
+                    results.append((call, call.body(self._db), None))
                 except Exception as error:
                     if is_trouble(error):
                         raise
                     # It is its caller's, not its neighbours'.
                     results.append((call, None, _to_caller(error)))
-                    await self._db.execute("ROLLBACK TO one")
-                await self._db.execute("RELEASE one")
-            await self._db.execute("COMMIT")
+                    self._db.execute("ROLLBACK TO one")
+                self._db.execute("RELEASE one")
+            self._db.execute("COMMIT")
         except sqlite3.Error:
             with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
-                await self._db.execute("ROLLBACK")
+                self._db.execute("ROLLBACK")
             raise
-        await self._see_to_files()
+        self._see_to_files()
         if self._trouble is not None and self._db.total_changes > before:
             _LOG.info("the database works again")
             self._trouble = None
         return results
 
-    async def _see_to_files(self) -> None:
+    def _see_to_files(self) -> None:
         """See that it is still the files at their paths that SQLite has open.
 
         It would go on without them, and commit to nowhere. A log that is gone is made anew; what
@@ -252,8 +263,8 @@ class Database:
         if self._is_there(self._wal):
             return
         # Without a log all that was in it goes into the database.
-        await self._db.execute_fetchall("PRAGMA journal_mode = DELETE")
-        await begin_log(self._db)
+        self._db.execute("PRAGMA journal_mode = DELETE").fetchall()
+        begin_log(self._db)
         self._files[self._wal] = self._wal.stat()
         _LOG.warning("the database's log was gone: made anew", extra={"file": str(self._wal)})
 
@@ -277,12 +288,12 @@ class Database:
         return trouble
 
 
-async def _read(db: aiosqlite.Connection) -> None:
-    await all_rows(db, "SELECT name FROM migrations")
+def _read(db: sqlite3.Connection) -> None:
+    all_rows(db, "SELECT name FROM migrations")
 
 
-async def _write(db: aiosqlite.Connection) -> None:
-    await db.execute("UPDATE migrations SET name = name")
+def _write(db: sqlite3.Connection) -> None:
+    db.execute("UPDATE migrations SET name = name")
 
 
 def _to_caller(error: Exception) -> Exception:
@@ -300,13 +311,13 @@ async def migrate(path: Path) -> list[str]:
         StoreError: it cannot be opened or written, it is damaged, or another process has it.
     """
     async with opened(path, Timings().lock) as db:
-        return await _migrate(db, path)
+        return await asyncio.to_thread(_migrate, db, path)
 
 
-async def _migrate(db: aiosqlite.Connection, path: Path) -> list[str]:
+def _migrate(db: sqlite3.Connection, path: Path) -> list[str]:
     try:
-        await db.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
-        done = {row["name"] for row in await all_rows(db, "SELECT name FROM migrations")}
+        db.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
+        done = {row["name"] for row in all_rows(db, "SELECT name FROM migrations")}
         files = {file.stem: file for file in sorted(_MIGRATIONS.glob("*.sql"))}
         if unknown := done - files.keys():
             raise StoreError(
@@ -318,10 +329,10 @@ async def _migrate(db: aiosqlite.Connection, path: Path) -> list[str]:
             sql = files[name].read_text()
             mark = f"INSERT INTO migrations VALUES ('{name}')"  # noqa: S608 - a file's name of ours
             try:
-                await db.executescript(f"BEGIN IMMEDIATE;\n{sql};\n{mark};\nCOMMIT;")
+                db.executescript(f"BEGIN IMMEDIATE;\n{sql};\n{mark};\nCOMMIT;")
             except sqlite3.Error:
                 with contextlib.suppress(sqlite3.Error):
-                    await db.execute("ROLLBACK")
+                    db.execute("ROLLBACK")
                 raise
     except sqlite3.Error as error:
         why = told(path, error)
@@ -329,18 +340,16 @@ async def _migrate(db: aiosqlite.Connection, path: Path) -> list[str]:
     return new
 
 
-async def all_rows(
-    db: aiosqlite.Connection, sql: str, values: Mapping[str, Any] | None = None
+def all_rows(
+    db: sqlite3.Connection, sql: str, values: Mapping[str, Any] | None = None
 ) -> list[sqlite3.Row]:
     """Return what a statement selects or returns."""
-    return list(await db.execute_fetchall(sql, values or {}))
+    return db.execute(sql, values or {}).fetchall()
 
 
-async def first_row(
-    db: aiosqlite.Connection, sql: str, values: Mapping[str, Any]
-) -> sqlite3.Row | None:
+def first_row(db: sqlite3.Connection, sql: str, values: Mapping[str, Any]) -> sqlite3.Row | None:
     """Return the first row of what a statement selects or returns, None where there is none."""
-    rows = await all_rows(db, sql, values)
+    rows = all_rows(db, sql, values)
     return rows[0] if rows else None
 
 

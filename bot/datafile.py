@@ -11,8 +11,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-import aiosqlite
-
 _LOG: Final = logging.getLogger(__name__)
 
 # Between two tries to get a file that another process has, in seconds.
@@ -125,7 +123,7 @@ def look(path: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def opened(path: Path, patience: timedelta) -> AsyncIterator[aiosqlite.Connection]:
+async def opened(path: Path, patience: timedelta) -> AsyncIterator[sqlite3.Connection]:
     """Open a database for this process alone, once nobody else has it or after ``patience``.
 
     Raises:
@@ -138,7 +136,7 @@ async def opened(path: Path, patience: timedelta) -> AsyncIterator[aiosqlite.Con
             if not looked:
                 await asyncio.to_thread(look, path)
                 looked = True
-            db = await _open(path)
+            db = await asyncio.to_thread(_open, path)
             break
         except InUseError:
             if loop.time() - begun >= patience.total_seconds():
@@ -149,22 +147,21 @@ async def opened(path: Path, patience: timedelta) -> AsyncIterator[aiosqlite.Con
     try:
         yield db
     finally:
-        await asyncio.shield(db.close())
+        await asyncio.shield(asyncio.to_thread(db.close))
 
 
-async def _open(path: Path) -> aiosqlite.Connection:
+def _open(path: Path) -> sqlite3.Connection:
     try:
-        # Tried here: where it cannot be opened, aiosqlite's thread may outlive the event loop.
-        sqlite3.connect(path).close()
-        os.chmod(path, 0o600)  # noqa: PTH101 - people's words are in it
-        db = await aiosqlite.connect(path, isolation_level=None, timeout=0)
-    except (sqlite3.Error, OSError) as error:
+        # Not of this thread alone: one thread after the other has it, never two at once.
+        db = sqlite3.connect(path, isolation_level=None, timeout=0, check_same_thread=False)
+    except sqlite3.Error as error:
         raise _refusal(path, error) from error
     try:
-        await _take(db, path)
+        os.chmod(path, 0o600)  # noqa: PTH101 - people's words are in it
+        _take(db, path)
     except BaseException as error:
-        await asyncio.shield(db.close())
-        if isinstance(error, sqlite3.Error):
+        db.close()
+        if isinstance(error, sqlite3.Error | OSError):
             raise _refusal(path, error) from error
         raise
     # Whoever looked at it may have left this one; nobody uses it now.
@@ -172,12 +169,12 @@ async def _open(path: Path) -> aiosqlite.Connection:
     return db
 
 
-async def _take(db: aiosqlite.Connection, path: Path) -> None:
+def _take(db: sqlite3.Connection, path: Path) -> None:
     db.row_factory = sqlite3.Row
     # Exclusive: two connections that checkpoint one WAL file can corrupt it before 3.51.3
     # (https://sqlite.org/wal.html#walresetbug).
-    await db.execute_fetchall("PRAGMA locking_mode = EXCLUSIVE")
-    _refuse_foreign(path, [row["name"] for row in await db.execute_fetchall(_TABLES)])
+    db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+    _refuse_foreign(path, [row["name"] for row in db.execute(_TABLES)])
     for pragma in (
         "synchronous = FULL",
         "foreign_keys = ON",
@@ -186,16 +183,16 @@ async def _take(db: aiosqlite.Connection, path: Path) -> None:
         # Not in a folder of the system's, which may be full and keeps what is erased.
         "temp_store = MEMORY",
     ):
-        await db.execute_fetchall(f"PRAGMA {pragma}")
-    await begin_log(db)
+        db.execute(f"PRAGMA {pragma}").fetchall()
+    begin_log(db)
 
 
-async def begin_log(db: aiosqlite.Connection) -> None:
+def begin_log(db: sqlite3.Connection) -> None:
     """Have changes written to a log first."""
-    await db.execute_fetchall("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA journal_mode = WAL").fetchall()
     # Makes its file, and takes the lock, so that a second process hears of it now.
-    await db.execute("BEGIN IMMEDIATE")
-    await db.execute("COMMIT")
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("COMMIT")
 
 
 def _refuse_foreign(path: Path, tables: Collection[str]) -> None:

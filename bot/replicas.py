@@ -1,10 +1,9 @@
 """The replicas that this workspace knows: trained here, added by hand, or used with success."""
 
+import sqlite3
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
-
-import aiosqlite
 
 from bot.database import Database, all_rows, first_row, moment_of, ms_of, transaction
 from bot.model import Snapshot, Verdict
@@ -36,8 +35,8 @@ class Replicas:
         self.database = database
 
     @transaction
-    async def find(
-        self, db: aiosqlite.Connection, query: str, channel: str, limit: int
+    def find(
+        self, db: sqlite3.Connection, query: str, channel: str, limit: int
     ) -> list[KnownReplica]:
         """Return those with ``query`` in name or id: the channel's default, then the last used.
 
@@ -47,7 +46,7 @@ class Replicas:
         """
         # Folded here: databases do not agree on what the capitals of all alphabets are.
         literal = query.casefold().replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
-        rows = await all_rows(
+        rows = all_rows(
             db,
             rf"""
             SELECT {_COLUMNS}, id = coalesce(
@@ -62,9 +61,9 @@ class Replicas:
         return [replace(_replica(row), default=bool(row["chosen"])) for row in rows]
 
     @transaction
-    async def get(self, db: aiosqlite.Connection, replica_id: str) -> KnownReplica | None:
+    def get(self, db: sqlite3.Connection, replica_id: str) -> KnownReplica | None:
         """Return the replica with this id, if it is known here."""
-        row = await first_row(
+        row = first_row(
             db,
             f"SELECT {_COLUMNS} FROM replicas WHERE id = :id",  # noqa: S608 - a constant
             {"id": replica_id},
@@ -72,10 +71,10 @@ class Replicas:
         return _replica(row) if row else None
 
     @transaction
-    async def learn(self, db: aiosqlite.Connection, snapshot: Snapshot, now: datetime) -> None:
+    def learn(self, db: sqlite3.Connection, snapshot: Snapshot, now: datetime) -> None:
         """Keep what the service said of a replica, and offer it from now on."""
         name = snapshot.facts.get("replica_name", "")
-        await db.execute(
+        db.execute(
             """
             INSERT INTO replicas (id, name, sought, status, verdict, reason, read_at, used_at)
             VALUES (:id, :name, :sought, :status, :verdict, :reason, :now, :now)
@@ -97,9 +96,9 @@ class Replicas:
         )
 
     @transaction
-    async def use(self, db: aiosqlite.Connection, replica_id: str, now: datetime) -> None:
+    def use(self, db: sqlite3.Connection, replica_id: str, now: datetime) -> None:
         """Offer a replica first of all from now on: a create call was accepted with it."""
-        await db.execute(
+        db.execute(
             """
             INSERT INTO replicas (id, used_at) VALUES (:id, :now)
             ON CONFLICT (id) DO UPDATE SET used_at = excluded.used_at
@@ -108,16 +107,16 @@ class Replicas:
         )
 
     @transaction
-    async def forget(self, db: aiosqlite.Connection, replica_id: str) -> None:
+    def forget(self, db: sqlite3.Connection, replica_id: str) -> None:
         """Offer a replica no more: the service does not know it any longer."""
         values = {"id": replica_id}
-        await db.execute("DELETE FROM channel_defaults WHERE replica_id = :id", values)
-        await db.execute("DELETE FROM replicas WHERE id = :id", values)
+        db.execute("DELETE FROM channel_defaults WHERE replica_id = :id", values)
+        db.execute("DELETE FROM replicas WHERE id = :id", values)
 
     @transaction
-    async def set_default(self, db: aiosqlite.Connection, channel: str, replica_id: str) -> None:
+    def set_default(self, db: sqlite3.Connection, channel: str, replica_id: str) -> None:
         """Choose a known replica beforehand in the create form of a channel."""
-        await db.execute(
+        db.execute(
             """
             INSERT INTO channel_defaults (channel, replica_id)
             SELECT :channel, id FROM replicas WHERE id = :id

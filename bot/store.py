@@ -4,14 +4,13 @@ import asyncio
 import contextlib
 import json
 import secrets
+import sqlite3
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Final
-
-import aiosqlite
 
 from bot.database import (
     Database,
@@ -108,10 +107,10 @@ class Store:
     # ── What people ask for and about ─────────────────────────────────────────────────────────
 
     @transaction
-    async def submit(self, db: aiosqlite.Connection, request: Request, now: datetime) -> Submitted:
+    def submit(self, db: sqlite3.Connection, request: Request, now: datetime) -> Submitted:
         """Store a job and owe its card, or find the job that this request made before."""
-        self.jobs_due.set()
-        self.deliveries_due.set()
+        self.database.afterwards(self.jobs_due.set)
+        self.database.afterwards(self.deliveries_due.set)
         values = {
             "id": "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH)),
             "request_key": request.key,
@@ -121,9 +120,9 @@ class Store:
             "channel": request.channel,
             "thread_ts": request.thread_ts,
             "now": ms_of(now),
-            "usual": await _usual(db, request.kind),
+            "usual": _usual(db, request.kind),
         }
-        new = await first_row(
+        new = first_row(
             db,
             """
             INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
@@ -135,11 +134,9 @@ class Store:
             values,
         )
         if new is None:
-            found = await all_rows(
-                db, "SELECT * FROM jobs WHERE request_key = :request_key", values
-            )
+            found = all_rows(db, "SELECT * FROM jobs WHERE request_key = :request_key", values)
             return Submitted(job_of(found[0]), new=False)
-        await db.execute(
+        db.execute(
             """
             INSERT INTO deliveries (job_id, role, posting, channel, thread_ts, due_at)
             VALUES (:id, 'card', 'owed', :channel, :thread_ts, :now)
@@ -149,17 +146,15 @@ class Store:
         return Submitted(job_of(new), new=True)
 
     @transaction
-    async def job(self, db: aiosqlite.Connection, job_id: str) -> Job | None:
+    def job(self, db: sqlite3.Connection, job_id: str) -> Job | None:
         """Return the job with this id of ours."""
-        row = await first_row(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
+        row = first_row(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
         return job_of(row) if row else None
 
     @transaction
-    async def job_of_remote(
-        self, db: aiosqlite.Connection, kind: str, remote_id: str
-    ) -> Job | None:
+    def job_of_remote(self, db: sqlite3.Connection, kind: str, remote_id: str) -> Job | None:
         """Return the job whose create call made ``remote_id``, if one of ours did."""
-        row = await first_row(
+        row = first_row(
             db,
             """
             SELECT jobs.* FROM attempts JOIN jobs ON jobs.id = attempts.job_id
@@ -170,11 +165,9 @@ class Store:
         return job_of(row) if row else None
 
     @transaction
-    async def jobs_of(
-        self, db: aiosqlite.Connection, user: str, kind: str, limit: int
-    ) -> list[Job]:
+    def jobs_of(self, db: sqlite3.Connection, user: str, kind: str, limit: int) -> list[Job]:
         """Return a person's jobs of one kind, newest first."""
-        rows = await all_rows(
+        rows = all_rows(
             db,
             """
             SELECT * FROM jobs WHERE user_id = :user AND kind = :kind
@@ -187,9 +180,9 @@ class Store:
     # ── Jobs ──────────────────────────────────────────────────────────────────────────────────
 
     @transaction
-    async def claim_jobs(
+    def claim_jobs(
         self,
-        db: aiosqlite.Connection,
+        db: sqlite3.Connection,
         now: datetime,
         limit: int,
         in_hand: Collection[str] = (),
@@ -198,7 +191,7 @@ class Store:
 
         Those ``in_hand`` are left out: a clock that jumps ends leases before their time.
         """
-        rows = await all_rows(
+        rows = all_rows(
             db,
             f"""
             UPDATE jobs SET claim = claim + 1, claimed = 1, due_at = :lease,
@@ -221,11 +214,11 @@ class Store:
         return [job_of(row) for row in rows]
 
     @transaction
-    async def next_job_due(
-        self, db: aiosqlite.Connection, in_hand: Collection[str] = ()
+    def next_job_due(
+        self, db: sqlite3.Connection, in_hand: Collection[str] = ()
     ) -> datetime | None:
         """Return when the next job is due that is not in hand; None while there is none."""
-        [row] = await all_rows(
+        [row] = all_rows(
             db,
             f"SELECT min(due_at) AS due FROM jobs WHERE due_at IS NOT NULL AND {_NOT_IN_HAND}",  # noqa: S608
             {"in_hand": json.dumps(list(in_hand))},
@@ -233,14 +226,14 @@ class Store:
         return moment_of(row["due"])
 
     @transaction
-    async def begin_attempt(
-        self, db: aiosqlite.Connection, job: Job, token_hash: str, now: datetime
+    def begin_attempt(
+        self, db: sqlite3.Connection, job: Job, token_hash: str, now: datetime
     ) -> int | None:
         """Write down that a create call may cost money from now on; return the attempt's id.
 
         None means that the job is no longer ours to work on, and must not be created.
         """
-        marked = await first_row(
+        marked = first_row(
             db,
             """
             UPDATE jobs SET state = 'creating', attempts = attempts + 1
@@ -250,7 +243,7 @@ class Store:
         )
         if marked is None:
             return None
-        [row] = await all_rows(
+        [row] = all_rows(
             db,
             """
             INSERT INTO attempts (job_id, kind, token_hash, made_at)
@@ -261,8 +254,8 @@ class Store:
         return int(row["id"])
 
     @insistent
-    async def created(
-        self, db: aiosqlite.Connection, job: Job, attempt: int, *, now: datetime, due_at: datetime
+    def created(
+        self, db: sqlite3.Connection, job: Job, attempt: int, *, now: datetime, due_at: datetime
     ) -> bool:
         """Bind what a create call made to its attempt, and go on with ``job``, which carries it.
 
@@ -270,26 +263,26 @@ class Store:
         id belongs to another attempt or the job has moved on: then the id is a hint to look at.
         """
         assert job.remote_id is not None  # noqa: S101 - the caller has just received it
-        row = await first_row(
+        row = first_row(
             db, "SELECT job_id, hint, kind FROM attempts WHERE id = :id", {"id": attempt}
         )
         assert row is not None  # noqa: S101 - attempts are never deleted
         announced = row["hint"] == job.remote_id
-        free = await _is_free(db, job.kind, job.remote_id, attempt)
-        if free and await self._save(db, job, now if announced else due_at, now):
-            await _bind(db, attempt, job.remote_id)
+        free = _is_free(db, job.kind, job.remote_id, attempt)
+        if free and self._save(db, job, now if announced else due_at, now):
+            _bind(db, attempt, job.remote_id)
             return True
-        await db.execute(
+        db.execute(
             "UPDATE attempts SET hint = :hint WHERE id = :id",
             {"id": attempt, "hint": job.remote_id},
         )
-        await self._wake(db, job.id, now)
+        self._wake(db, job.id, now)
         return False
 
     @insistent
-    async def not_created(
+    def not_created(
         self,
-        db: aiosqlite.Connection,
+        db: sqlite3.Connection,
         job: Job,
         *,
         outcome: str,
@@ -301,10 +294,10 @@ class Store:
         An id that a callback named meanwhile makes it due at once.
         """
         values = {"job": job.id, "outcome": outcome}
-        await db.execute(
+        db.execute(
             "UPDATE attempts SET outcome = :outcome WHERE job_id = :job AND outcome IS NULL", values
         )
-        hinted = await first_row(
+        hinted = first_row(
             db,
             """
             SELECT 1 FROM attempts
@@ -312,54 +305,54 @@ class Store:
             """,
             values,
         )
-        await self._save(db, job, now if hinted else due_at, now)
+        self._save(db, job, now if hinted else due_at, now)
 
     @transaction
-    async def put_back(
-        self, db: aiosqlite.Connection, job: Job, now: datetime, due_at: datetime | None
+    def put_back(
+        self, db: sqlite3.Connection, job: Job, now: datetime, due_at: datetime | None
     ) -> bool:
         """Store a claimed job as it now is, and leave it alone until ``due_at``.
 
         Returns False, and changes nothing, where it was woken or claimed again meanwhile.
         """
-        return await self._save(db, job, due_at, now)
+        return self._save(db, job, due_at, now)
 
     @insistent
-    async def end(self, db: aiosqlite.Connection, job: Job, now: datetime) -> bool:
+    def end(self, db: sqlite3.Connection, job: Job, now: datetime) -> bool:
         """End a job as ``job`` says, and owe its closing reply.
 
         Returns False, and changes nothing, where it has ended before: of many, one wins.
         """
-        ended = await self._end(db, job, now, "ended_at IS NULL")
+        ended = self._end(db, job, now, "ended_at IS NULL")
         if ended and job.failure is not None:
-            await db.execute(
+            db.execute(
                 "UPDATE attempts SET outcome = :why WHERE job_id = :job AND outcome IS NULL",
                 {"why": job.failure.value, "job": job.id},
             )
         return ended
 
     @transaction
-    async def give_up(self, db: aiosqlite.Connection, job_id: str, now: datetime) -> bool:
+    def give_up(self, db: sqlite3.Connection, job_id: str, now: datetime) -> bool:
         """End an unconfirmed job as given up; return False where it no longer is one."""
-        row = await first_row(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
+        row = first_row(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
         if row is None:
             return False
         ended = replace(job_of(row), state=State.FAILED, failure=Failure.GIVEN_UP)
-        return await self._end(db, ended, now, "state = 'unconfirmed'")
+        return self._end(db, ended, now, "state = 'unconfirmed'")
 
     @transaction
-    async def lapse(self, db: aiosqlite.Connection, job: Job, now: datetime) -> bool:
+    def lapse(self, db: sqlite3.Connection, job: Job, now: datetime) -> bool:
         """End a claimed job whose question nobody answered.
 
         Returns False, and changes nothing, where somebody did meanwhile, or a callback came.
         """
         ended = replace(job, state=State.FAILED, failure=Failure.UNANSWERED)
-        return await self._end(db, ended, now, "state = 'unconfirmed' AND claim = :claim")
+        return self._end(db, ended, now, "state = 'unconfirmed' AND claim = :claim")
 
     @transaction
-    async def hints(self, db: aiosqlite.Connection, job: Job) -> list[Attempt]:
+    def hints(self, db: sqlite3.Connection, job: Job) -> list[Attempt]:
         """Return the job's attempts for which something named an id that nobody has checked."""
-        rows = await all_rows(
+        rows = all_rows(
             db,
             """
             SELECT * FROM attempts
@@ -370,33 +363,31 @@ class Store:
         return [attempt_of(row) for row in rows]
 
     @transaction
-    async def drop_hint(self, db: aiosqlite.Connection, attempt: Attempt) -> None:
+    def drop_hint(self, db: sqlite3.Connection, attempt: Attempt) -> None:
         """Forget a hint that named something else."""
-        await db.execute(
+        db.execute(
             "UPDATE attempts SET hint = NULL WHERE id = :id AND hint = :hint",
             {"id": attempt.id, "hint": attempt.hint},
         )
 
     @transaction
-    async def adopt(
-        self, db: aiosqlite.Connection, job: Job, attempt: Attempt, now: datetime
-    ) -> bool:
+    def adopt(self, db: sqlite3.Connection, job: Job, attempt: Attempt, now: datetime) -> bool:
         """Bind what ``attempt`` was found to have made, and store ``job``, which tells of it.
 
         Returns False, and changes nothing, where another attempt has the id or the job moved on.
         """
         assert attempt.hint is not None  # noqa: S101 - what was checked is the hint
-        if not await _is_free(db, job.kind, attempt.hint, attempt.id):
+        if not _is_free(db, job.kind, attempt.hint, attempt.id):
             return False
-        if not await self._save(db, job, None if job.state.ended else now, now):
+        if not self._save(db, job, None if job.state.ended else now, now):
             return False
-        await _bind(db, attempt.id, attempt.hint)
+        _bind(db, attempt.id, attempt.hint)
         return True
 
     @transaction
-    async def create_again(self, db: aiosqlite.Connection, job_id: str, now: datetime) -> bool:
+    def create_again(self, db: sqlite3.Connection, job_id: str, now: datetime) -> bool:
         """Have an unconfirmed job created once more; return False where it no longer is one."""
-        moved = await first_row(
+        moved = first_row(
             db,
             """
             UPDATE jobs SET state = 'queued', asked = 0, asked_at = :now, failures = 0,
@@ -406,16 +397,14 @@ class Store:
             {"id": job_id, "now": ms_of(now)},
         )
         if moved is not None:
-            await self._edit_card(db, job_id, now)
-            self.jobs_due.set()
+            self._edit_card(db, job_id, now)
+            self.database.afterwards(self.jobs_due.set)
         return moved is not None
 
     @transaction
-    async def take_hint(
-        self, db: aiosqlite.Connection, job_id: str, hint: str, now: datetime
-    ) -> bool:
+    def take_hint(self, db: sqlite3.Connection, job_id: str, hint: str, now: datetime) -> bool:
         """Have an id checked that a person gave; return False where nobody waits for one."""
-        moved = await first_row(
+        moved = first_row(
             db,
             """
             UPDATE jobs SET due_at = :now, claim = claim + 1, claimed = 0
@@ -425,36 +414,36 @@ class Store:
         )
         if moved is None:
             return False
-        await db.execute(
+        db.execute(
             """
             UPDATE attempts SET hint = :hint, vouched = 1 WHERE id = (
                 SELECT max(id) FROM attempts WHERE job_id = :job AND remote_id IS NULL)
             """,
             {"job": job_id, "hint": hint},
         )
-        self.jobs_due.set()
+        self.database.afterwards(self.jobs_due.set)
         return True
 
     @transaction
-    async def wake(self, db: aiosqlite.Connection, job: Job, now: datetime) -> None:
+    def wake(self, db: sqlite3.Connection, job: Job, now: datetime) -> None:
         """Have a running job read soon."""
         if job.state in _READ:
-            await self._wake(db, job.id, now)
+            self._wake(db, job.id, now)
 
     @transaction
-    async def wake_waiting(self, db: aiosqlite.Connection, replica_id: str, now: datetime) -> None:
+    def wake_waiting(self, db: sqlite3.Connection, replica_id: str, now: datetime) -> None:
         """Have the videos read that wait for a replica."""
-        rows = await all_rows(
+        rows = all_rows(
             db,
             "SELECT id FROM jobs WHERE waits_for = :replica AND ended_at IS NULL",
             {"replica": replica_id},
         )
         for row in rows:
-            await self._wake(db, row["id"], now)
+            self._wake(db, row["id"], now)
 
     @transaction
-    async def call_back(
-        self, db: aiosqlite.Connection, token_hash: str, named: Mapping[str, str], now: datetime
+    def call_back(
+        self, db: sqlite3.Connection, token_hash: str, named: Mapping[str, str], now: datetime
     ) -> None:
         """Take a callback for what it is: a reason to look.
 
@@ -462,7 +451,7 @@ class Store:
         for an attempt that has none is kept to be checked. A job that is being created is left
         alone, or two workers would create two.
         """
-        row = await first_row(
+        row = first_row(
             db,
             """
             SELECT attempts.id, attempts.kind, attempts.job_id, attempts.remote_id, jobs.state
@@ -475,27 +464,27 @@ class Store:
             return
         if row["remote_id"] is not None:
             if row["state"] in _READ:
-                await self._wake(db, row["job_id"], now)
+                self._wake(db, row["job_id"], now)
             return
         hint = named.get(row["kind"])
         if hint is None:
             return
-        await db.execute(
+        db.execute(
             "UPDATE attempts SET hint = :hint, vouched = 0 WHERE id = :id",
             {"id": row["id"], "hint": hint},
         )
         if row["state"] != State.CREATING:
-            await self._wake(db, row["job_id"], now)
+            self._wake(db, row["job_id"], now)
 
     @transaction
-    async def erase(
-        self, db: aiosqlite.Connection, before: datetime, kept: Mapping[str, frozenset[str]]
+    def erase(
+        self, db: sqlite3.Connection, before: datetime, kept: Mapping[str, frozenset[str]]
     ) -> int:
         """Erase what people wrote and the links of jobs that ended ``before``; return how many.
 
         ``kept`` names, by kind, the parameters that stay. Some may be left for the next call.
         """
-        rows = await all_rows(
+        rows = all_rows(
             db,
             """
             SELECT * FROM jobs WHERE erased = 0 AND ended_at IS NOT NULL AND ended_at < :before
@@ -506,7 +495,7 @@ class Store:
         for job in map(job_of, rows):
             keep = kept.get(job.kind, frozenset())
             params = {name: value for name, value in job.params.items() if name in keep}
-            await db.execute(
+            db.execute(
                 """
                 UPDATE jobs SET params = :params, snapshot = :snapshot, reason = '', erased = 1
                 WHERE id = :id
@@ -522,9 +511,9 @@ class Store:
     # ── Deliveries ────────────────────────────────────────────────────────────────────────────
 
     @transaction
-    async def claim_deliveries(
+    def claim_deliveries(
         self,
-        db: aiosqlite.Connection,
+        db: sqlite3.Connection,
         now: datetime,
         limit: int,
         in_hand: Collection[int] = (),
@@ -533,7 +522,7 @@ class Store:
 
         Those ``in_hand`` are left out, as for jobs.
         """
-        claimed = await all_rows(
+        claimed = all_rows(
             db,
             f"""
             UPDATE deliveries SET claim = claim + 1, claimed = 1, due_at = :lease WHERE id IN (
@@ -550,10 +539,10 @@ class Store:
         if not claimed:
             return []
         ids = {"ids": json.dumps([row["job_id"] for row in claimed])}
-        jobs = await all_rows(
+        jobs = all_rows(
             db, "SELECT * FROM jobs WHERE id IN (SELECT value FROM json_each(:ids))", ids
         )
-        cards = await all_rows(
+        cards = all_rows(
             db,
             """
             SELECT * FROM deliveries
@@ -569,25 +558,25 @@ class Store:
         ]
 
     @transaction
-    async def card(self, db: aiosqlite.Connection, job: Job) -> Delivery:
+    def card(self, db: sqlite3.Connection, job: Job) -> Delivery:
         """Return the card of a job."""
-        [row] = await all_rows(
+        [row] = all_rows(
             db, "SELECT * FROM deliveries WHERE job_id = :job AND role = 'card'", {"job": job.id}
         )
         return delivery_of(row)
 
     @transaction
-    async def job_of_request(self, db: aiosqlite.Connection, key: str) -> Job | None:
+    def job_of_request(self, db: sqlite3.Connection, key: str) -> Job | None:
         """Return the job that a request made, if it came before."""
-        row = await first_row(db, "SELECT * FROM jobs WHERE request_key = :key", {"key": key})
+        row = first_row(db, "SELECT * FROM jobs WHERE request_key = :key", {"key": key})
         return job_of(row) if row else None
 
     @transaction
-    async def next_delivery_due(
-        self, db: aiosqlite.Connection, in_hand: Collection[int] = ()
+    def next_delivery_due(
+        self, db: sqlite3.Connection, in_hand: Collection[int] = ()
     ) -> datetime | None:
         """Return when the next delivery is due that is not in hand; None while nothing is owed."""
-        [row] = await all_rows(
+        [row] = all_rows(
             db,
             f"""
             SELECT min(due_at) AS due FROM deliveries d
@@ -598,11 +587,9 @@ class Store:
         return moment_of(row["due"])
 
     @transaction
-    async def mark_sending(
-        self, db: aiosqlite.Connection, delivery: Delivery, now: datetime
-    ) -> bool:
+    def mark_sending(self, db: sqlite3.Connection, delivery: Delivery, now: datetime) -> bool:
         """Write down where a message may be from now on; return whether to send it."""
-        row = await first_row(
+        row = first_row(
             db,
             """
             UPDATE deliveries SET posting = 'sending', sent_at = :now,
@@ -620,9 +607,9 @@ class Store:
         return row is not None
 
     @insistent
-    async def settle(
+    def settle(
         self,
-        db: aiosqlite.Connection,
+        db: sqlite3.Connection,
         delivery: Delivery,
         now: datetime,
         due_at: datetime | None,
@@ -632,7 +619,7 @@ class Store:
         Where something newer is to be said it stays due. Returns False, and changes nothing, where
         it was claimed again meanwhile.
         """
-        row = await first_row(
+        row = first_row(
             db,
             """
             UPDATE deliveries SET posting = :posting, channel = :channel, thread_ts = :thread_ts,
@@ -659,7 +646,7 @@ class Store:
                 "now": ms_of(now),
             },
         )
-        self.deliveries_due.set()
+        self.database.afterwards(self.deliveries_due.set)
         return row is not None
 
     # ── Parts of the above ────────────────────────────────────────────────────────────────────
@@ -676,8 +663,8 @@ class Store:
             "in_hand": json.dumps(list(in_hand)),
         }
 
-    async def _end(self, db: aiosqlite.Connection, job: Job, now: datetime, condition: str) -> bool:
-        ended = await first_row(
+    def _end(self, db: sqlite3.Connection, job: Job, now: datetime, condition: str) -> bool:
+        ended = first_row(
             db,
             f"""
             UPDATE jobs SET state = :state, failure = :failure, reason = :reason,
@@ -692,9 +679,9 @@ class Store:
         )
         if ended is None:
             return False
-        self.jobs_due.set()
-        await self._edit_card(db, job.id, now)
-        await db.execute(
+        self.database.afterwards(self.jobs_due.set)
+        self._edit_card(db, job.id, now)
+        db.execute(
             """
             INSERT INTO deliveries (job_id, role, posting, channel, thread_ts, due_at)
             VALUES (:job, 'reply', 'owed', :channel, :thread_ts, :now)
@@ -703,17 +690,17 @@ class Store:
         )
         return True
 
-    async def _save(
-        self, db: aiosqlite.Connection, job: Job, due_at: datetime | None, now: datetime
+    def _save(
+        self, db: sqlite3.Connection, job: Job, due_at: datetime | None, now: datetime
     ) -> bool:
-        before = await first_row(
+        before = first_row(
             db,
             "SELECT * FROM jobs WHERE id = :id AND claim = :claim",
             {"id": job.id, "claim": job.claim},
         )
         if before is None or (before["ended_at"] is not None and not job.state.ended):
             return False
-        await db.execute(
+        db.execute(
             """
             UPDATE jobs SET state = :state, failures = :failures, remote_id = :remote_id,
                 snapshot = :snapshot, late = :late, started_at = :started_at,
@@ -724,25 +711,25 @@ class Store:
             """,
             {**values_of(job), "due_at": ms_or_none(due_at)},
         )
-        self.jobs_due.set()
+        self.database.afterwards(self.jobs_due.set)
         if job_of(before).visible != job.visible:
-            await self._edit_card(db, job.id, now)
+            self._edit_card(db, job.id, now)
         return True
 
-    async def _edit_card(self, db: aiosqlite.Connection, job_id: str, now: datetime) -> None:
+    def _edit_card(self, db: sqlite3.Connection, job_id: str, now: datetime) -> None:
         # A card that is on its way, or waits for its time, says the newest when it goes.
-        await db.execute(
+        db.execute(
             """
             UPDATE deliveries SET wanted = wanted + 1, due_at = coalesce(due_at, :now)
             WHERE job_id = :job AND role = 'card' AND posting <> 'lost'
             """,
             {"job": job_id, "now": ms_of(now)},
         )
-        self.deliveries_due.set()
+        self.database.afterwards(self.deliveries_due.set)
 
-    async def _wake(self, db: aiosqlite.Connection, job_id: str, now: datetime) -> None:
+    def _wake(self, db: sqlite3.Connection, job_id: str, now: datetime) -> None:
         # The new claim number keeps whoever reads it now from putting it back to a later time.
-        await db.execute(
+        db.execute(
             """
             UPDATE jobs SET woken_at = :now, claim = claim + 1, claimed = 0, due_at =
                 CASE WHEN read_at > :earlier AND read_at <= :now THEN read_at + :spacing
@@ -756,17 +743,17 @@ class Store:
                 "spacing": span_of(self._timings.callback_spacing),
             },
         )
-        self.jobs_due.set()
+        self.database.afterwards(self.jobs_due.set)
 
     @transaction
-    async def _void_leases(self, db: aiosqlite.Connection) -> None:
+    def _void_leases(self, db: sqlite3.Connection) -> None:
         # This process owns the file: whoever claimed these rows is gone.
-        await db.execute("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
-        await db.execute("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
+        db.execute("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
+        db.execute("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
 
 
-async def _usual(db: aiosqlite.Connection, kind: str) -> int | None:
-    rows = await all_rows(
+def _usual(db: sqlite3.Connection, kind: str) -> int | None:
+    rows = all_rows(
         db,
         """
         SELECT ended_at - started_at AS took FROM jobs
@@ -778,9 +765,9 @@ async def _usual(db: aiosqlite.Connection, kind: str) -> int | None:
     return round(median(took)) if took else None
 
 
-async def _is_free(db: aiosqlite.Connection, kind: str, remote_id: str, attempt: int) -> bool:
+def _is_free(db: sqlite3.Connection, kind: str, remote_id: str, attempt: int) -> bool:
     """Return whether no attempt but this one has made ``remote_id``."""
-    row = await first_row(
+    row = first_row(
         db,
         """
         SELECT 1 FROM attempts WHERE kind = :kind AND remote_id = :remote_id AND id <> :attempt
@@ -790,8 +777,8 @@ async def _is_free(db: aiosqlite.Connection, kind: str, remote_id: str, attempt:
     return row is None
 
 
-async def _bind(db: aiosqlite.Connection, attempt: int, remote_id: str) -> None:
-    await db.execute(
+def _bind(db: sqlite3.Connection, attempt: int, remote_id: str) -> None:
+    db.execute(
         """
         UPDATE attempts SET outcome = 'created', remote_id = :remote_id, hint = NULL
         WHERE id = :id

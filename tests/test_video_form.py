@@ -1,10 +1,10 @@
 """The create form: what is typed arrives, and what is wrong is said under its field."""
 
 import asyncio
+import sqlite3
 from datetime import timedelta
 from typing import Any
 
-import aiosqlite
 import pytest
 
 from bot.kinds import Invalid
@@ -463,9 +463,9 @@ async def test_a_form_whose_job_cannot_be_written_down_stays_open_and_starts_not
     world: World,
 ) -> None:
     # The database can be read all the while: only the commit of a submission fails.
-    async def refuses(db: aiosqlite.Connection) -> None:
+    def refuses(db: sqlite3.Connection) -> None:
         refusal = "BEFORE INSERT ON jobs BEGIN SELECT raise(ABORT, 'nothing more fits'); END"
-        await db.execute(f"CREATE TEMP TRIGGER refusal {refusal}")
+        db.execute(f"CREATE TEMP TRIGGER refusal {refusal}")
 
     await world.bot.store.database.transact(refuses)
     form = await world.opens_form(world.ana)
