@@ -94,7 +94,7 @@ def objects(value: object) -> Iterator[dict[str, Any]]:
 
 def buttons(message: Message) -> dict[str, dict[str, Any]]:
     """Return the buttons of a message by their labels."""
-    found = [each for each in objects(message.drawn()) if each.get("type") == "button"]
+    found = [each for each in objects(message.blocks) if each.get("type") == "button"]
     return {each["text"]["text"]: each for each in found}
 
 
@@ -111,7 +111,7 @@ def test_a_new_card_says_who_asked_for_what_and_since_when() -> None:
 def test_a_card_names_who_asked_only_once_it_is_posted_so_that_it_pings_nobody() -> None:
     message = card(JOB, FACE, posted=False)
     assert message.text.startswith("Video: :hourglass: Starting.")
-    assert mrkdwn.pings(message.text, message.drawn()) == set()
+    assert mrkdwn.pings(message.text, message.blocks) == set()
 
 
 def test_a_running_card_says_how_long_such_videos_take() -> None:
@@ -202,14 +202,14 @@ def test_a_video_without_a_link_says_how_to_ask_for_it() -> None:
 def test_a_video_that_turns_up_late_is_told_on_the_card(strays: tuple[str], said: str) -> None:
     message = card(succeeded(strays=strays), FACE)
     assert said in message.text
-    assert said in json.dumps(message.drawn())
+    assert said in json.dumps(message.blocks)
 
 
 def test_a_message_that_its_channel_did_not_take_says_why_it_comes_directly() -> None:
     message = elsewhere(reply(succeeded(), FACE), JOB)
     note = "I could not post this in <#C0STUDIO>, where you asked, so it comes to you."
     assert message.text.startswith(f"{note}\n<@{ANA}> your video")
-    assert message.drawn()[0]["elements"][0]["text"] == note
+    assert message.blocks[0]["elements"][0]["text"] == note
     note = "I could not post this where you asked, so it comes to you."
     direct = replace(JOB, channel="D0BEN")
     assert elsewhere(reply(succeeded(), FACE), direct).text.startswith(f"{note}\n")
@@ -449,7 +449,7 @@ def bare(text: str) -> str:
 
 
 def check(message: Message) -> None:
-    blocks = message.drawn()
+    blocks = list(message.blocks)
     assert judge_message(message.text, blocks) == []
     assert message.text.strip()
     assert mrkdwn.pings(message.text, blocks) <= {ANA}
@@ -476,7 +476,7 @@ def test_slack_takes_any_reply_and_it_pings_who_asked_once(job: Job) -> None:
     check(message)
     check(elsewhere(message, job))
     assert message.text.count(f"<@{ANA}>") == 1
-    assert mrkdwn.pings(message.text, message.drawn()) == {ANA}
+    assert mrkdwn.pings(message.text, message.blocks) == {ANA}
 
 
 @many
@@ -507,15 +507,15 @@ def test_a_link_is_shown_only_when_the_video_is_ready(state: State) -> None:
     job = going(state, snapshot=replace(READY, verdict=Verdict.GOING), failure=Failure.BROKEN)
     said = [card(job, FACE), reply(job, FACE)]
     for message in said:
-        shown = message.text + json.dumps(message.drawn())
+        shown = message.text + json.dumps(message.blocks)
         assert (WATCH in shown) == (state is State.SUCCEEDED)
         assert (FILE in shown) == (state is State.SUCCEEDED)
 
 
 def test_what_is_shown_of_a_script_to_others_is_nothing() -> None:
     message = _status(FACE, succeeded(params={**JOB.params, "script": "My secret"}), None, BEN)
-    assert "Hello, world." not in message.text + json.dumps(message.drawn())
-    assert "My secret" not in message.text + json.dumps(message.drawn())
+    assert "Hello, world." not in message.text + json.dumps(message.blocks)
+    assert "My secret" not in message.text + json.dumps(message.blocks)
 
 
 @pytest.mark.parametrize("words", [each for each in NASTY if any(map(str.isalnum, each))])

@@ -123,7 +123,7 @@ async def test_every_button_has_somebody_to_answer_it_or_is_a_link(world: World)
         each
         for job in jobs()
         for message in (card(job, FACES[job.kind]), reply(job, FACES[job.kind]))
-        for each in objects(message.drawn())
+        for each in objects(message.blocks)
         if each.get("type") == "button"
     ]
     assert rendered

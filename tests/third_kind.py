@@ -8,14 +8,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
-from slack_sdk.models.blocks import Block, ButtonElement
-from slack_sdk.models.views import View as ViewModel
-
 from bot.kinds import Unreadable
 from bot.kinds.wire import Answer as ServiceAnswer
 from bot.kinds.wire import Id, Text
 from bot.model import Job, Snapshot, State, Verdict
-from bot.slack.blocks import link
+from bot.slack.blocks import Json, link
 from bot.slack.cards import RETRY
 from bot.slack.desk import Desk, Feature
 from bot.slack.forms import Place, form, place_of, send_off, text_field, where_field, wrong
@@ -112,7 +109,7 @@ class TrailerFace:
     def advice(self, job: Job) -> str:  # noqa: ARG002 - the same for all
         return ""
 
-    def next_steps(self, job: Job) -> Sequence[ButtonElement]:  # noqa: ARG002 - there are none
+    def next_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - there are none
         return ()
 
 
@@ -148,16 +145,16 @@ async def _on_form(desk: Desk, submission: Submission) -> Answer:
     if "video_name" not in fields:
         return wrong({"video_name": "What is it called?"})
 
-    async def redraw(note: str) -> ViewModel:
+    async def redraw(note: str) -> Json:
         return _form(fields, place, note)
 
     params = {"video_name": fields["video_name"]}
     return await send_off(desk, submission, Trailer.name, params, redraw)
 
 
-def _form(fields: Mapping[str, str], place: Place, note: str = "") -> ViewModel:
+def _form(fields: Mapping[str, str], place: Place, note: str = "") -> Json:
     name = fields.get("video_name")
-    blocks: list[Block] = [
+    blocks: list[Json] = [
         text_field("video_name", "Name", "", name, 100, placeholder="What is it called?"),
         where_field(fields.get("where")),
     ]

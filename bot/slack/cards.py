@@ -3,24 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from slack_sdk.models.blocks import (
-    ActionsBlock,
-    Block,
-    ButtonElement,
-    ConfirmObject,
-    ContextBlock,
-    SectionBlock,
-)
-
 from bot.model import Delivery, Failure, Job, Role, State
 from bot.slack.blocks import (
     SCRIPT,
     SECTION,
     TEXT,
+    Json,
     Message,
+    actions,
     ago,
     anchor,
     button,
+    confirm,
+    context,
     cut,
     date,
     escape,
@@ -32,6 +27,7 @@ from bot.slack.blocks import (
     plain,
     quote,
     rich,
+    section,
     span,
     title,
     words,
@@ -90,7 +86,7 @@ class Face(Protocol):
     def advice(self, job: Job) -> str:
         """Return what the service's reason for a failure usually means; "" if nothing is known."""
 
-    def next_steps(self, job: Job) -> Sequence[ButtonElement]:
+    def next_steps(self, job: Job) -> Sequence[Json]:
         """Return the buttons for what can be done with what was made."""
 
 
@@ -119,14 +115,14 @@ def card(job: Job, face: Face, *, posted: bool = True) -> Message:
     name, said = title(face.name(job)), _said(job)
     strays, since = _strays(job, face), _since(job, face)
     facts = cut(" · ".join([*face.facts(job), *_word(job), f"No. {job.id}"]), _FACTS)
-    blocks = [*_headed(f"*{whose}* · {heading}", name), SectionBlock(text=mrkdwn(sentence))]
+    blocks = [*_headed(f"*{whose}* · {heading}", name), section(sentence)]
     if said:
         blocks.append(rich(quote(said)))
     if strays:
-        blocks.append(ContextBlock(elements=[plain(strays, SECTION)]))
-    blocks.append(ContextBlock(elements=[plain(facts, SECTION), mrkdwn(since)]))
+        blocks.append(context(plain(strays, SECTION)))
+    blocks.append(context(plain(facts, SECTION), mrkdwn(since)))
     if buttons := _buttons(job, face):
-        blocks.append(ActionsBlock(elements=list(buttons)))
+        blocks.append(actions(buttons))
     text = [
         f"{whose}: {heading}. {sentence}",
         f"“{escaped(said, _REASON)}”" if said else "",
@@ -186,23 +182,23 @@ def _standing(job: Job, face: Face) -> tuple[str, str]:
             )
 
 
-def _buttons(job: Job, face: Face) -> list[ButtonElement]:
+def _buttons(job: Job, face: Face) -> list[Json]:
     noun = face.noun
     match job.state:
         case State.OVERDUE:
             return [button("Check again", CHECK_AGAIN, value=job.id)]
         case State.UNCONFIRMED if job.asked:
-            again = ConfirmObject(
-                title=f"Create the {noun} again?",
-                text=plain(f"If the first {noun} was made after all, both are paid for.", 300),
-                confirm="Create again",
-                deny="Back",
+            again = confirm(
+                f"Create the {noun} again?",
+                f"If the first {noun} was made after all, both are paid for.",
+                yes="Create again",
+                no="Back",
             )
-            give_up = ConfirmObject(
-                title=f"Give up on this {noun}?",
-                text=plain("It ends here. If it turns up later, this message will say so.", 300),
-                confirm="Give up",
-                deny="Back",
+            give_up = confirm(
+                f"Give up on this {noun}?",
+                "It ends here. If it turns up later, this message will say so.",
+                yes="Give up",
+                no="Back",
             )
             return [
                 button("I have its id", HAVE_ID, value=job.id, style="primary"),
@@ -283,7 +279,7 @@ def reply(job: Job, face: Face) -> Message:
     head = f"<@{job.user}> your {face.noun} {ending}"
     blocks = [
         *_headed(head, "" if name == title(transcript) else name),
-        SectionBlock(text=mrkdwn(body)),
+        section(body),
     ]
     if said:
         blocks.append(rich(quote(said)))
@@ -292,7 +288,7 @@ def reply(job: Job, face: Face) -> Message:
     # Its links stand in it already.
     ended_well = job.state is State.SUCCEEDED
     if buttons := face.next_steps(job) if ended_well else _buttons(job, face):
-        blocks.append(ActionsBlock(elements=list(buttons)))
+        blocks.append(actions(buttons))
     text = [
         f"<@{job.user}> your {face.noun}{called} {ending}",
         *([*anchors, face.ready(job)] if ended_well else [body]),
@@ -308,9 +304,7 @@ def elsewhere(message: Message, job: Job) -> Message:
     # The name of a direct conversation means nothing to those outside it.
     place = f"in <#{job.channel}>, where you asked," if job.channel[:1] in {"C", "G"} else ""
     note = f"I could not post this {place or 'where you asked,'} so it comes to you."
-    return Message(
-        f"{note}\n{message.text}", [ContextBlock(elements=[mrkdwn(note)]), *message.blocks]
-    )
+    return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])
 
 
 def _meaning(job: Job, face: Face) -> str:
@@ -374,8 +368,8 @@ def _anchors(job: Job, face: Face) -> list[str]:
     return [anchor(url, label) for label, url in face.links(job).items()]
 
 
-def _headed(head: str, name: str) -> list[Block]:
-    blocks: list[Block] = [SectionBlock(text=mrkdwn(head))]
+def _headed(head: str, name: str) -> list[Json]:
+    blocks: list[Json] = [section(head)]
     if name:
         blocks.append(rich(paragraph(words(name, bold=True))))
     return blocks

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import aiohttp
-from slack_sdk.models.views import View as ViewModel
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
@@ -13,7 +12,7 @@ from bot.clock import Clock
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind
 from bot.model import Job, Timings
-from bot.slack.blocks import Message
+from bot.slack.blocks import Json, Message
 from bot.slack.cards import Face, Faces
 from bot.slack.errors import FATES, Fate, translated
 from bot.slack.routes import Routes
@@ -47,7 +46,7 @@ class Desk:
         """Return whether a person may decide about a job: it is theirs, or they are an admin."""
         return user == job.user or user in self.admins
 
-    async def open_form(self, trigger_id: str, view: ViewModel) -> str | None:
+    async def open_form(self, trigger_id: str, view: Json) -> str | None:
         """Open a form; return None, or a sentence for the person where Slack did not open it."""
         try:
             async with translated(self.timings.open_view):
@@ -80,7 +79,7 @@ class Desk:
             async with translated(self.timings.call):
                 await webhook.send(
                     text=message.text,
-                    blocks=message.drawn() or None,
+                    blocks=message.blocks or None,
                     response_type="ephemeral",
                     replace_original=False,
                     unfurl_links=False,

@@ -6,19 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
-from slack_sdk.models.blocks import (
-    Block,
-    ConversationFilter,
-    ConversationSelectElement,
-    InputBlock,
-    PlainTextInputElement,
-    SectionBlock,
-    UrlInputElement,
-)
-from slack_sdk.models.views import View as ViewModel
 
 from bot.model import Failure, Request
-from bot.slack.blocks import mrkdwn, plain
+from bot.slack.blocks import Json, element, field, modal, section
 from bot.slack.desk import Desk
 from bot.slack.payloads import Submission, View
 from bot.slack.routes import Answer
@@ -70,68 +60,44 @@ def note_of(view: View) -> str:
 
 
 def form(
-    callback_id: str, title: str, *, submit: str, place: Place, blocks: list[Block], note: str = ""
-) -> ViewModel:
+    callback_id: str, title: str, *, submit: str, place: Place, blocks: list[Json], note: str = ""
+) -> Json:
     """Return a form with its fields, and a note on top if there is one."""
     if note:
-        blocks = [SectionBlock(block_id=_NOTE, text=mrkdwn(note)), *blocks]
-    return ViewModel(
-        type="modal",
-        callback_id=callback_id,
-        title=plain(title, 24),
-        submit=plain(submit, 24),
-        close=plain("Cancel", 24),
-        private_metadata=json.dumps(dict(place)),
-        blocks=blocks,
-    )
+        blocks = [section(note, block_id=_NOTE), *blocks]
+    memory = json.dumps(dict(place))
+    return modal(callback_id, title, submit=submit, close="Cancel", memory=memory, blocks=blocks)
 
 
 def text_field(
     name: str, label: str, hint: str, value: str | None, longest: int, *, placeholder: str
-) -> InputBlock:
+) -> Json:
     """Return a field for a line of text that may be left empty."""
-    return InputBlock(
-        block_id=name,
-        label=plain(label, 100),
-        hint=plain(hint, 200) if hint else None,
-        optional=True,
-        element=PlainTextInputElement(
-            action_id=name,
-            initial_value=value,
-            max_length=longest,
-            placeholder=plain(placeholder, 150),
-        ),
+    line = element(
+        "plain_text_input", name, initial_value=value, max_length=longest, placeholder=placeholder
     )
+    return field(name, label, line, hint=hint, optional=True)
 
 
 def link_field(
     name: str, label: str, hint: str, value: str | None, *, optional: bool = False
-) -> InputBlock:
+) -> Json:
     """Return a field for a link."""
-    return InputBlock(
-        block_id=name,
-        label=plain(label, 100),
-        hint=plain(hint, 200),
-        optional=optional,
-        element=UrlInputElement(
-            action_id=name, initial_value=value, placeholder=plain("https://", 150)
-        ),
-    )
+    link = element("url_text_input", name, initial_value=value, placeholder="https://")
+    return field(name, label, link, hint=hint, optional=optional)
 
 
-def where_field(chosen: str | None) -> InputBlock:
+def where_field(chosen: str | None) -> Json:
     """Return the field for where to post: in this conversation, unless another is chosen."""
-    return InputBlock(
-        block_id="where",
-        label=plain("Where to post", 100),
-        hint=plain("The card goes there, and the answer into its thread.", 200),
-        element=ConversationSelectElement(
-            action_id="where",
-            initial_conversation=chosen,
-            default_to_current_conversation=None if chosen else True,
-            filter=ConversationFilter(exclude_bot_users=True),
-        ),
+    conversation = element(
+        "conversations_select",
+        "where",
+        initial_conversation=chosen,
+        default_to_current_conversation=chosen is None,
+        filter={"exclude_bot_users": True},
     )
+    hint = "The card goes there, and the answer into its thread."
+    return field("where", "Where to post", conversation, hint=hint)
 
 
 def wrong(errors: Mapping[str, str]) -> Answer:
@@ -144,7 +110,7 @@ async def send_off(
     submission: Submission,
     kind: str,
     params: Mapping[str, str],
-    redraw: Callable[[str], Awaitable[ViewModel]],
+    redraw: Callable[[str], Awaitable[Json]],
 ) -> Answer:
     """Store what a form asks for and close it; ``redraw`` returns it anew under a note.
 
@@ -173,5 +139,5 @@ async def send_off(
             f"An earlier version of this form was sent off already: its card is No. {job.id}. "
             f"This one differs from it, and sending it off makes a second {noun}."
         )
-        return {"response_action": "push", "view": (await redraw(note)).to_dict()}
+        return {"response_action": "push", "view": await redraw(note)}
     return {"response_action": "clear"} if view.root_view_id not in {"", view.id} else None

@@ -7,16 +7,6 @@ from functools import partial
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict
-from slack_sdk.models.blocks import (
-    Block,
-    ContextBlock,
-    InputBlock,
-    PlainTextInputElement,
-    RichTextElementParts,
-    RichTextListElement,
-    SectionBlock,
-)
-from slack_sdk.models.views import View as ViewModel
 
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind, Unreadable
@@ -25,20 +15,28 @@ from bot.model import Job, Snapshot, State, Verdict
 from bot.slack.blocks import (
     SCRIPT,
     TEXT,
+    Json,
     Message,
     anchor,
+    bullets,
+    context,
     cut,
     date,
+    element,
     escape,
     escaped,
+    field,
     joined,
     link,
+    linked,
+    modal,
     mrkdwn,
     one_line,
     paragraph,
     plain,
     quote,
     rich,
+    section,
     title,
     words,
 )
@@ -99,7 +97,7 @@ async def listing(desk: Desk, command: Command, kind: str) -> Answer:
             *[
                 part
                 for label, url in face.links(job).items()
-                for part in (words(" · "), RichTextElementParts.Link(url=url, text=label))
+                for part in (words(" · "), linked(url, label))
             ],
         )
         for job in jobs
@@ -110,11 +108,9 @@ async def listing(desk: Desk, command: Command, kind: str) -> Answer:
         for job in jobs
     ]
     blocks = [
-        SectionBlock(text=mrkdwn(heading)),
-        rich(RichTextListElement(style="bullet", elements=items)),
-        ContextBlock(
-            elements=[plain(f"{command.command} status {jobs[0].id} tells more of the first.", 200)]
-        ),
+        section(heading),
+        rich(bullets(items)),
+        context(plain(f"{command.command} status {jobs[0].id} tells more of the first.", 200)),
     ]
     return _private(Message(joined([heading, *lines]), blocks))
 
@@ -235,12 +231,10 @@ def _drawn(
     rows = [
         paragraph(words(f"{label}: ", bold=True), words(cut(line, _FACT))) for label, line in said
     ]
-    rows += [
-        paragraph(RichTextElementParts.Link(url=url, text=label)) for label, url in links.items()
-    ]
-    blocks: list[Block] = [rich(RichTextListElement(style="bullet", elements=rows))]
+    rows += [paragraph(linked(url, label)) for label, url in links.items()]
+    blocks: list[Json] = [rich(bullets(rows))]
     if times:
-        blocks.append(ContextBlock(elements=[mrkdwn(" · ".join(times))]))
+        blocks.append(context(mrkdwn(" · ".join(times))))
     if script:
         blocks.append(rich(quote(cut(script, SCRIPT))))
     text = [
@@ -258,7 +252,7 @@ def _standing(face: Face, job: Job) -> str:
 
 
 def _private(message: Message) -> Answer:
-    return {"text": message.text, "blocks": message.drawn()}
+    return {"text": message.text, "blocks": message.blocks}
 
 
 # ── Deciding ──────────────────────────────────────────────────────────────────────────────────
@@ -364,21 +358,20 @@ def _wrong(told: str) -> Answer:
     return {"response_action": "errors", "errors": {_ID: told}}
 
 
-def _id_form(desk: Desk, job: Job) -> ViewModel:
+def _id_form(desk: Desk, job: Job) -> Json:
     noun = desk.faces[job.kind].noun
-    return ViewModel(
-        type="modal",
-        callback_id=_ID_FORM,
-        title=plain(f"Id of the {noun}", 24),
-        submit=plain("Take it", 24),
-        close=plain("Back", 24),
-        private_metadata=json.dumps({"job": job.id}),
+    return modal(
+        _ID_FORM,
+        f"Id of the {noun}",
+        submit="Take it",
+        close="Back",
+        memory=json.dumps({"job": job.id}),
         blocks=[
-            InputBlock(
-                block_id=_ID,
-                label=plain(f"Id that the video service gave the {noun}", 100),
-                element=PlainTextInputElement(action_id=_ID, max_length=_LONGEST_ID),
-                hint=plain("It is shown in your account there. I check that it is the one.", 200),
+            field(
+                _ID,
+                f"Id that the video service gave the {noun}",
+                element("plain_text_input", _ID, max_length=_LONGEST_ID),
+                hint="It is shown in your account there. I check that it is the one.",
             )
         ],
     )

@@ -172,7 +172,7 @@ class Messenger:
                     channel=delivery.channel,
                     thread_ts=delivery.thread_ts,
                     text=message.text,
-                    blocks=None if delivery.plain else message.drawn(),
+                    blocks=None if delivery.plain else message.blocks,
                     metadata={
                         "event_type": _EVENT,
                         "event_payload": {"message": _mark(delivery)},
@@ -290,7 +290,7 @@ class Messenger:
                     channel=delivery.channel,
                     ts=delivery.ts or "",
                     text=message.text,
-                    blocks=[] if delivery.plain else message.drawn(),
+                    blocks=[] if delivery.plain else message.blocks,
                 )
         except Refused as error:
             await self._edit_turned_down(delivery, error)

@@ -6,17 +6,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from slack_sdk.models.blocks import (
-    Block,
-    ButtonElement,
-    CheckboxesElement,
-    InputBlock,
-    Option,
-    RichTextListElement,
-    SectionBlock,
-)
-from slack_sdk.models.views import View as ViewModel
-
 from bot.database import StoreError
 from bot.errors import OutsideError, Refused
 from bot.kinds import Invalid
@@ -26,16 +15,20 @@ from bot.links import runs_out, show_link
 from bot.model import Failure, Job, State, Verdict
 from bot.replicas import KnownReplica
 from bot.slack.blocks import (
+    Json,
+    bullets,
     button,
     date,
+    element,
     escape,
     escaped,
+    field,
     joined,
     link,
-    mrkdwn,
+    option,
     paragraph,
-    plain,
     rich,
+    section,
     words,
 )
 from bot.slack.cards import MAKE_VIDEO, RETRY
@@ -182,7 +175,7 @@ class ReplicaFace:
         told = next((told for pattern, told in _ADVICE if pattern.search(said)), "")
         return f"Usually that means: {told}" if told else ""
 
-    def next_steps(self, job: Job) -> Sequence[ButtonElement]:
+    def next_steps(self, job: Job) -> Sequence[Json]:
         """Return the button that opens the form for a video with it."""
         if job.remote_id is None or not is_replica_id(job.remote_id):
             return ()
@@ -225,10 +218,10 @@ async def _list(desk: Desk, command: Command) -> Answer:
     heading = "Replicas that everybody here can pick, the last used first:"
     lines = [called(each) + (" · chosen in this channel" if each.default else "") for each in known]
     items = [paragraph(words(line)) for line in lines]
-    blocks = answer.get("blocks") or [SectionBlock(text=mrkdwn(answer["text"])).to_dict()]
+    blocks = answer.get("blocks") or [section(answer["text"])]
     blocks += [
-        SectionBlock(text=mrkdwn(heading)).to_dict(),
-        rich(RichTextListElement(style="bullet", elements=items)).to_dict(),
+        section(heading),
+        rich(bullets(items)),
     ]
     text = joined([answer["text"], heading, *(f"• {escape(line)}" for line in lines)])
     return {"text": text, "blocks": blocks}
@@ -328,11 +321,11 @@ async def _on_form(desk: Desk, submission: Submission) -> Answer:
     if soon and sorted(soon.values()) != place.get("warned"):
         warned = {**place, "warned": sorted(soon.values())}
         redrawn = _form(fields, warned, _warning(soon))
-        return {"response_action": "update", "view": redrawn.to_dict()}
+        return {"response_action": "update", "view": redrawn}
     # With a name it can be known again if the answer to the create call is lost.
     params.setdefault("replica_name", place["name"])
 
-    async def redraw(note: str) -> ViewModel:
+    async def redraw(note: str) -> Json:
         return _form(fields, place, note)
 
     return await send_off(desk, submission, _KIND, params, redraw)
@@ -365,11 +358,17 @@ def _name_for(now: datetime) -> str:
     return f"Replica {now:%Y-%m-%d %H:%M:%S}"
 
 
-def _form(fields: Mapping[str, str], place: Place, note: str = "") -> ViewModel:
+def _form(fields: Mapping[str, str], place: Place, note: str = "") -> Json:
     """Return the training form with ``fields`` filled in."""
-    agreed = Option(text=plain(_CONFIRMED, 75), value="yes")
-    blocks: list[Block] = [
-        SectionBlock(text=mrkdwn(_NEEDS)),
+    agreed = option(_CONFIRMED, "yes")
+    agreement = element(
+        "checkboxes",
+        _AGREED,
+        options=[agreed],
+        initial_options=[agreed] if fields.get(_AGREED) else None,
+    )
+    blocks: list[Json] = [
+        section(_NEEDS),
         link_field(
             "train_video_url",
             "Link of the training video",
@@ -391,15 +390,7 @@ def _form(fields: Mapping[str, str], place: Place, note: str = "") -> ViewModel:
             MAX_NAME,
             placeholder="What everybody will know it by",
         ),
-        InputBlock(
-            block_id=_AGREED,
-            label=plain("Consent", 100),
-            element=CheckboxesElement(
-                action_id=_AGREED,
-                options=[agreed],
-                initial_options=[agreed] if fields.get(_AGREED) else None,
-            ),
-        ),
+        field(_AGREED, "Consent", agreement),
         where_field(fields.get("where")),
     ]
     return form(_FORM, "Train a replica", submit="Train", place=place, blocks=blocks, note=note)

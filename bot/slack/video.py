@@ -6,24 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from slack_sdk.models.blocks import (
-    Block,
-    ButtonElement,
-    ExternalDataSelectElement,
-    InputBlock,
-    Option,
-    PlainTextInputElement,
-    RadioButtonsElement,
-)
-from slack_sdk.models.views import View as ViewModel
-
 from bot.errors import OutsideError
 from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, MAX_SCRIPT, Video, is_replica_id, parse
 from bot.links import show_link
 from bot.model import Job, State, Verdict
 from bot.replicas import KnownReplica
-from bot.slack.blocks import link, one_line, plain, spoken
+from bot.slack.blocks import Json, element, field, link, one_line, option, spoken
 from bot.slack.cards import MAKE_VIDEO, RETRY
 from bot.slack.desk import Desk, Feature
 from bot.slack.errors import translated
@@ -49,7 +38,6 @@ _FORM: Final = "video_form"
 _REPLICA: Final = "video_replica"
 _BACKGROUND: Final = "video_background"
 _KIND: Final = "video"
-_OPTION_TEXT: Final = 75
 _OPTIONS: Final = 100
 # Two of them fit into a form's private metadata.
 _KEPT_LINK: Final = 1000
@@ -139,7 +127,7 @@ class VideoFace:
         """Return nothing: no sentence of the service about videos needs an explanation."""
         return ""
 
-    def next_steps(self, job: Job) -> Sequence[ButtonElement]:  # noqa: ARG002 - the same for all
+    def next_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - the same for all
         """Return nothing: a video is to be watched."""
         return ()
 
@@ -216,8 +204,8 @@ async def _on_replica_query(desk: Desk, lookup: Lookup) -> Answer:
     options = [_option(replica) for replica in known]
     if is_replica_id(query) and query not in {replica.id for replica in known}:
         # Last: Enter takes the first, which is to be the one that was typed by its name.
-        options.append(Option(text=plain(f"Use id “{query}”", _OPTION_TEXT), value=query))
-    return {"options": [option.to_dict() for option in options]}
+        options.append(option(f"Use id “{query}”", query))
+    return {"options": options}
 
 
 async def _on_make_video(desk: Desk, click: Click) -> Answer:
@@ -243,7 +231,7 @@ async def _on_form(desk: Desk, submission: Submission) -> Answer:
         block.get("block_id") == background for block in view.blocks
     ):
         redrawn = await _form(desk, fields, place, note=note_of(view))
-        return {"response_action": "update", "view": redrawn.to_dict()}
+        return {"response_action": "update", "view": redrawn}
     fields = {
         name: text for name, text in fields.items() if name not in BACKGROUNDS or name == background
     }
@@ -258,14 +246,12 @@ async def _on_form(desk: Desk, submission: Submission) -> Answer:
     )
 
 
-async def _form(
-    desk: Desk, fields: Mapping[str, str], place: Place, *, note: str = ""
-) -> ViewModel:
+async def _form(desk: Desk, fields: Mapping[str, str], place: Place, *, note: str = "") -> Json:
     """Return the create form with ``fields`` filled in."""
     background = fields.get("background", "")
     if background not in _CHOICES:
         background = next((name for name in BACKGROUNDS if name in fields), "none")
-    blocks: list[Block] = [
+    blocks: list[Json] = [
         await _replica_field(desk, fields.get("replica_id"), place["channel"]),
         _script_field(fields.get("script")),
         text_field(
@@ -285,7 +271,7 @@ async def _form(
     return form(_FORM, "Create a video", submit="Create", place=place, blocks=blocks, note=note)
 
 
-async def _replica_field(desk: Desk, chosen: str | None, channel: str) -> InputBlock:
+async def _replica_field(desk: Desk, chosen: str | None, channel: str) -> Json:
     """Return the picker; without another choice the channel's default is chosen."""
     known = await desk.store.replicas.find("", channel, 1)
     hint = "Choose one that is known here, or paste another's id."
@@ -294,61 +280,49 @@ async def _replica_field(desk: Desk, chosen: str | None, channel: str) -> InputB
             "None is known here yet. Paste the id of one from your account at the video service, "
             "or train one with /replica."
         )
-    option = None
+    picked = None
     if chosen:
-        option = _option(await desk.store.replicas.get(chosen) or KnownReplica(chosen))
+        picked = _option(await desk.store.replicas.get(chosen) or KnownReplica(chosen))
     elif known and known[0].default and known[0].verdict is not Verdict.FAILED:
-        option = _option(known[0])
-    return InputBlock(
-        block_id="replica_id",
-        label=plain("Replica", 100),
-        hint=plain(hint, 200),
-        element=ExternalDataSelectElement(
-            action_id=_REPLICA,
-            initial_option=option,
-            min_query_length=0,
-            placeholder=plain("Choose, or paste an id", 150),
-        ),
+        picked = _option(known[0])
+    picker = element(
+        "external_select",
+        _REPLICA,
+        initial_option=picked,
+        min_query_length=0,
+        placeholder="Choose, or paste an id",
     )
+    return field("replica_id", "Replica", picker, hint=hint)
 
 
-def _script_field(script: str | None) -> InputBlock:
+def _script_field(script: str | None) -> Json:
     hint = f"150 words are about a minute. At most {MAX_SCRIPT:,} characters."
     if script:
         hint = f"This is about {spoken(script)} spoken. {hint}"
-    return InputBlock(
-        block_id="script",
-        label=plain("Script", 100),
-        hint=plain(hint, 200),
-        element=PlainTextInputElement(
-            action_id="script",
-            multiline=True,
-            initial_value=script,
-            max_length=MAX_SCRIPT,
-            placeholder=plain("What the replica says", 150),
-        ),
+    box = element(
+        "plain_text_input",
+        "script",
+        multiline=True,
+        initial_value=script,
+        max_length=MAX_SCRIPT,
+        placeholder="What the replica says",
     )
+    return field("script", "Script", box, hint=hint)
 
 
-def _background_field(chosen: str) -> InputBlock:
-    options = {
-        value: Option(text=plain(label, _OPTION_TEXT), value=value)
-        for value, label in _CHOICES.items()
-    }
-    return InputBlock(
-        block_id="background",
-        label=plain("Background", 100),
-        dispatch_action=True,
-        element=RadioButtonsElement(
-            action_id=_BACKGROUND,
-            options=list(options.values()),
-            initial_option=options[chosen],
-        ),
+def _background_field(chosen: str) -> Json:
+    options = {value: option(label, value) for value, label in _CHOICES.items()}
+    buttons = element(
+        "radio_buttons",
+        _BACKGROUND,
+        options=list(options.values()),
+        initial_option=options[chosen],
     )
+    return field("background", "Background", buttons, reports=True)
 
 
-def _option(replica: KnownReplica) -> Option:
-    return Option(text=plain(called(replica), _OPTION_TEXT), value=replica.id)
+def _option(replica: KnownReplica) -> Json:
+    return option(called(replica), replica.id)
 
 
 FEATURE: Final = Feature(Video(), VideoFace(), register)
