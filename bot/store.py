@@ -27,6 +27,7 @@ from bot.model import (
     Failure,
     Job,
     Request,
+    Role,
     State,
     Timings,
 )
@@ -49,10 +50,6 @@ _ID_LENGTH: Final = 10
 _RECENT: Final = 20
 # The states in which the service is read.
 _READ: Final = frozenset({State.RUNNING, State.OVERDUE})
-# A reply goes into its card's thread: not before it is known where that is.
-_MAY_GO: Final = """(d.role = 'card' OR EXISTS (
-    SELECT 1 FROM deliveries c
-    WHERE c.job_id = d.job_id AND c.role = 'card' AND c.posting IN ('posted', 'lost')))"""
 _NOT_IN_HAND: Final = "id NOT IN (SELECT value FROM json_each(:in_hand))"
 # So many ended jobs are erased in one go: others wait for it.
 _ERASE: Final = 200
@@ -518,7 +515,7 @@ class Store:
         limit: int,
         in_hand: Collection[int] = (),
     ) -> list[Outgoing]:
-        """Lease up to ``limit`` deliveries that are due: no reply before its card is settled.
+        """Lease up to ``limit`` deliveries that are due, those that wait longest first.
 
         Those ``in_hand`` are left out, as for jobs.
         """
@@ -526,11 +523,11 @@ class Store:
             db,
             f"""
             UPDATE deliveries SET claim = claim + 1, claimed = 1, due_at = :lease WHERE id IN (
-                SELECT id FROM (SELECT id FROM deliveries d WHERE due_at <= :now
-                                AND {_NOT_IN_HAND} AND {_MAY_GO} ORDER BY due_at LIMIT :limit)
+                SELECT id FROM (SELECT id FROM deliveries WHERE due_at <= :now AND {_NOT_IN_HAND}
+                                ORDER BY due_at LIMIT :limit)
                 UNION ALL
-                SELECT id FROM (SELECT id FROM deliveries d WHERE due_at > :parked
-                                AND {_NOT_IN_HAND} AND {_MAY_GO} LIMIT :limit)
+                SELECT id FROM (SELECT id FROM deliveries WHERE due_at > :parked AND {_NOT_IN_HAND}
+                                LIMIT :limit)
                 LIMIT :limit
             ) RETURNING *
             """,  # noqa: S608 - a constant
@@ -579,8 +576,7 @@ class Store:
         [row] = all_rows(
             db,
             f"""
-            SELECT min(due_at) AS due FROM deliveries d
-            WHERE due_at IS NOT NULL AND {_NOT_IN_HAND} AND {_MAY_GO}
+            SELECT min(due_at) AS due FROM deliveries WHERE due_at IS NOT NULL AND {_NOT_IN_HAND}
             """,  # noqa: S608 - a constant
             {"in_hand": json.dumps(list(in_hand))},
         )
@@ -616,8 +612,8 @@ class Store:
     ) -> bool:
         """Store a claimed delivery as it now is; leave it alone until ``due_at``, None for good.
 
-        Where something newer is to be said it stays due. Returns False, and changes nothing, where
-        it was claimed again meanwhile.
+        Where something newer is to be said it stays due, and once it is known where a card is, its
+        reply is. Returns False, and changes nothing, where it was claimed again meanwhile.
         """
         row = first_row(
             db,
@@ -646,6 +642,14 @@ class Store:
                 "now": ms_of(now),
             },
         )
+        if row is not None and delivery.role is Role.CARD and delivery.posting.settled:
+            db.execute(
+                """
+                UPDATE deliveries SET due_at = :now
+                WHERE job_id = :job AND role = 'reply' AND posting = 'owed' AND due_at IS NULL
+                """,
+                {"job": delivery.job_id, "now": ms_of(now)},
+            )
         self.database.afterwards(self.deliveries_due.set)
         return row is not None
 
@@ -684,7 +688,10 @@ class Store:
         db.execute(
             """
             INSERT INTO deliveries (job_id, role, posting, channel, thread_ts, due_at)
-            VALUES (:job, 'reply', 'owed', :channel, :thread_ts, :now)
+            -- It goes into its card's thread: not before it is known where that is.
+            SELECT :job, 'reply', 'owed', :channel, :thread_ts,
+                CASE WHEN posting IN ('posted', 'lost') THEN :now END
+            FROM deliveries WHERE job_id = :job AND role = 'card'
             """,
             {"job": job.id, "channel": job.channel, "thread_ts": job.thread_ts, "now": ms_of(now)},
         )

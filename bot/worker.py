@@ -90,18 +90,17 @@ class Worker(Generic[_T]):
             return None
         in_hand = tuple(self._steps.values())
         try:
-            items, until = await asyncio.gather(
-                self._work.claim(free, in_hand), self._work.next_due(in_hand)
-            )
+            for item in await self._work.claim(free, in_hand):
+                step = group.create_task(self._guarded(item))
+                self._steps[step] = item
+                step.add_done_callback(self._finished)
+            if len(self._steps) == self._slots:
+                return None
+            return await self._work.next_due(tuple(self._steps.values()))
         except StoreError as error:
             if not isinstance(error, Trouble):
                 _LOG.error("nothing could be claimed", extra={"reason": str(error)})
             return self._clock.now() + self._timings.retry
-        for item in items:
-            step = group.create_task(self._guarded(item))
-            self._steps[step] = item
-            step.add_done_callback(self._finished)
-        return until
 
     def _finished(self, step: asyncio.Task[None]) -> None:
         del self._steps[step]

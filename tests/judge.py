@@ -213,10 +213,11 @@ class Judge:
             assert not delivery["claimed"], f"{mark} is in nobody's hands"
             due = moment_of(delivery["due_at"])
             if delivery["posting"] not in _SETTLED:
-                assert due is not None, f"{mark} is {delivery['posting']} and never posted"
+                waits = self._waits(now, mark)
+                assert (due is None) is waits, f"{mark} is {delivery['posting']} and due {due}"
             if delivery["posting"] == "posted" and delivery["role"] == "card":
                 assert due is not None or delivery["shown"] == delivery["wanted"], "not shown"
-            if due is not None and not self._is_paused(clock) and not self._waits(now, mark):
+            if due is not None and not self._is_paused(clock):
                 assert clock < due <= clock + longest, (
                     f"{mark} is {delivery['posting']} and due {due}, now it is {clock}"
                 )
