@@ -7,7 +7,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, 
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
-import httpx
+import idna
 
 _LONGEST: Final = 2000  # more is not safe to hand to every server and browser
 _LONGEST_HOST: Final = 253
@@ -21,11 +21,14 @@ _LINK: Final = re.compile(
     re.ASCII | re.DOTALL | re.IGNORECASE,
 )
 _AUTHORITY: Final = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(:(?P<port>[0-9]{0,5}))?")
+_HOST: Final = re.compile(r"[\w.-]+", re.ASCII)
 _LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 # A name whose last label reads as a number is an IPv4 address to browsers (WHATWG URL, 3.5).
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
 # What RFC 3986 gives no place in a link, and a percent sign that encodes nothing.
 _UNENCODED: Final = re.compile(r"[^!#-;=?-Z\[\]_a-z~%]|%(?![0-9A-Fa-f]{2})")
+# Control characters, and halves of characters, which cannot be encoded.
+_NEVER: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 # The query of a link that is quoted: with its beginning, without it, or as part of another link.
 _QUERY: Final = re.compile(
@@ -103,12 +106,32 @@ def check_link(text: str) -> str:
     scheme = parts["scheme"].lower()
     host = _host(authority["host"])
     port = _port(authority["port"], scheme)
-    rest = parts["rest"] if parts["rest"].startswith("/") else "/" + parts["rest"]
-    rest = _UNENCODED.sub(lambda found: quote(found[0], safe=""), rest)
-    link = f"{scheme}://{host}{port}{rest}"
+    link = f"{scheme}://{host}{port}{_rest(parts['rest'])}"
     if len(link) > _LONGEST:
         raise BadLink(f"The link has more than {_LONGEST:,} characters. Give a shorter one.")
     return link
+
+
+def plain_link(text: str) -> str | None:
+    """Return a link of the service's in plain ASCII, to any host; None if it is no web link.
+
+    A user name or password, a line break and an IPv6 address are turned down; what is encoded in
+    it stays as it is, as it may be signed.
+    """
+    parts = _LINK.fullmatch(text)
+    authority = None if parts is None else _AUTHORITY.fullmatch(parts["authority"])
+    if parts is None or authority is None or _NEVER.search(text):
+        return None
+    try:
+        host = _ascii_host(authority["host"])
+        if _NUMBER.fullmatch(host.rpartition(".")[2]):
+            IPv4Address(host)
+    except ValueError:
+        return None
+    if not _HOST.fullmatch(host):
+        return None
+    port = f":{authority['port']}" if authority["port"] else ""
+    return f"{parts['scheme'].lower()}://{host}{port}{_rest(parts['rest'])}"
 
 
 def show_link(link: str) -> str:
@@ -156,6 +179,12 @@ def runs_out(link: str) -> datetime | None:
     return None
 
 
+def _rest(text: str) -> str:
+    """Return path, query and fragment with what has no place in a link percent-encoded."""
+    rest = text if text.startswith("/") else "/" + text
+    return _UNENCODED.sub(lambda found: quote(found[0], safe=""), rest)
+
+
 def _host(text: str) -> str:
     if not text:
         raise BadLink("The link names no host. It should look like https://example.com/video.mp4.")
@@ -184,8 +213,8 @@ def _ascii_host(text: str) -> str:
     if host.isascii():
         return host
     try:
-        return httpx.URL(scheme="https", host=host).raw_host.decode("ascii")
-    except httpx.InvalidURL:
+        return idna.encode(host).decode("ascii")
+    except idna.IDNAError:
         raise BadLink(_NOT_A_HOST) from None
 
 

@@ -7,19 +7,17 @@ What its errors look like is not laid down, so anything else is sorted by what i
 import asyncio
 import json
 import logging
-import ssl
 import zlib
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
 import aiohttp
-import httpx
-from httpx_aiohttp import AiohttpTransport
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
@@ -57,6 +55,10 @@ class VideoService:
             "accept": "application/json",
             "accept-encoding": "gzip",
         }
+        # Whoever has no connection by half of the time, from the pool or a new one, has sent
+        # nothing: that can be told only before the time for the whole call is up, which _call sees
+        # to. Nothing else has a limit: none per read would hold back a body that drips.
+        self._limits = aiohttp.ClientTimeout(connect=timings.call.total_seconds() / 2)
         self._clients = clients
         self._clock = clock
         self._timings = timings
@@ -173,34 +175,32 @@ class VideoService:
 
     async def _exchange(self, method: str, path: str, body: dict[str, str] | None) -> Any:  # noqa: ANN401
         client = self._clients.reading if body is None else self._clients.creating
-        url = self._base_url + path
-        # "pool" limits getting a connection, from the pool or a new one: whoever has none by then
-        # has sent nothing, and that can be told only before the time for the whole call is up.
-        # Nothing else has a limit: none per read would hold back a body that drips.
-        limits = httpx.Timeout(None, pool=self._timings.call.total_seconds() / 2)
-        async with (
-            _translated(),
-            client.stream(
-                method, url, headers=self._headers, json=body, timeout=limits
-            ) as response,
-        ):
-            if response.is_success:
-                return _json(await _content(response))
-            content = b""
-            with suppress(Uncertain):  # its status says enough
-                content = await _content(response)
-            raise self._failure(response, content)
+        with _translated():
+            async with client.request(
+                method,
+                self._base_url + path,
+                headers=self._headers,
+                json=body,
+                allow_redirects=False,
+                timeout=self._limits,
+            ) as response:
+                if HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
+                    return _json(await _content(response))
+                content = b""
+                with suppress(Uncertain):  # its status says enough
+                    content = await _content(response)
+                raise self._failure(response, content)
 
-    def _failure(self, response: httpx.Response, body: bytes) -> OutsideError:
-        status = response.status_code
+    def _failure(self, response: aiohttp.ClientResponse, body: bytes) -> OutsideError:
+        status = response.status
         # Some services quote the key that they turn away, and what they were sent.
         shown = body.replace(self._headers["x-api-key"].encode(), b"***")
         said = without_keys(_reason(shown))
         reason = said or f"The video service answered {status} without saying why."
-        if status == httpx.codes.TOO_MANY_REQUESTS:
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
             wait = _retry_after(response.headers.get("retry-after", ""), self._clock.now())
             return Unavailable(reason, retry_after=wait)
-        if httpx.codes.is_client_error(status):
+        if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
             return Refused(reason, code=str(status))
         return Uncertain(reason)
 
@@ -220,17 +220,18 @@ FAILURES: Final = {"401": Failure.KEY, "402": Failure.CREDIT}
 class Clients:
     """The HTTP clients for both sorts of calls.
 
-    A create call gets a connection of its own: a kept one that has gone stale fails in a way that
-    cannot be told from a lost answer.
+    A read may be sent twice: aiohttp repeats a GET by itself, once, where its connection breaks
+    before an answer. It never repeats a POST, and a create call gets a connection of its own: a
+    kept one that has gone stale fails in a way that cannot be told from a lost answer.
     """
 
-    reading: httpx.AsyncClient
-    creating: httpx.AsyncClient
+    reading: aiohttp.ClientSession
+    creating: aiohttp.ClientSession
 
 
 @asynccontextmanager
 async def connect() -> AsyncIterator[Clients]:
-    """Open clients that follow no redirect and read no settings from the environment."""
+    """Open clients that keep no cookies and read no settings from the environment."""
     async with (
         _client(aiohttp.TCPConnector(limit=_CONNECTIONS)) as reading,
         _client(aiohttp.TCPConnector(limit=_CONNECTIONS, force_close=True)) as creating,
@@ -238,51 +239,46 @@ async def connect() -> AsyncIterator[Clients]:
         yield Clients(reading, creating)
 
 
-def _client(connector: aiohttp.TCPConnector) -> httpx.AsyncClient:
-    session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-    # The session's connector checks certificates, and this context is never used: given an empty
-    # one, the transport does not load all certificates for one of its own.
-    unused = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return httpx.AsyncClient(
-        transport=AiohttpTransport(verify=unused, client=session),
-        follow_redirects=False,
+def _client(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(
+        connector=connector,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        # An answer is unpacked here, and only as far as one may go.
+        auto_decompress=False,
         trust_env=False,
     )
 
 
-_NEVER_CONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn what aiohttp and the socket raise into our failures.
 
-
-@asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
-    """Turn what httpx, aiohttp and the socket raise into our failures.
-
-    Only aiohttp's ``ClientConnectorError`` (name not found, refused, TLS) and its
-    ``ConnectionTimeoutError`` say that nothing was sent; httpx's own names for these do not tell
-    it from an answer that was lost.
+    Only ``ClientConnectorError`` (name not found, refused, TLS) and ``ConnectionTimeoutError`` say
+    that nothing was sent.
     """
     try:
         yield
-    except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-        if isinstance(error.__cause__, _NEVER_CONNECTED):
-            raise Unavailable("The video service cannot be reached.") from error
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        raise Unavailable("The video service cannot be reached.") from error
+    except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError) as error:
         raise Uncertain("The connection to the video service broke.") from error
-    except (aiohttp.ClientError, OSError, ValueError) as error:
+    except (aiohttp.ClientError, ValueError) as error:
         raise Uncertain("The video service's answer could not be read.") from error
 
 
-async def _content(response: httpx.Response) -> bytes:
-    body = b""
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > _MAX_BODY:
-            raise Uncertain(_TOO_LONG)
+async def _content(response: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    with _translated():
+        async for chunk in response.content.iter_any():
+            body += chunk
+            if len(body) > _MAX_BODY:
+                raise Uncertain(_TOO_LONG)
     if response.headers.get("content-encoding", "").strip().lower() in _PACKED:
         return _unpacked(body)
-    return body
+    return bytes(body)
 
 
-def _unpacked(body: bytes) -> bytes:
+def _unpacked(body: bytes | bytearray) -> bytes:
     """Unpack an answer, and no more of it than one may have: little can be a lot, packed."""
     unpacking = zlib.decompressobj(zlib.MAX_WBITS | 32)
     try:

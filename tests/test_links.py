@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.links import BadLink, check_link, runs_out, show_link, without_keys
+from bot.links import BadLink, check_link, plain_link, runs_out, show_link, without_keys
 
 _CORPUS: dict[str, list[dict[str, str]]] = tomllib.loads(
     Path(__file__).with_name("links.toml").read_text(encoding="utf-8")
@@ -100,6 +100,46 @@ def test_any_text_is_either_a_public_ascii_link_or_refused(text: str) -> None:
     else:
         assert address.is_global
         assert not address.is_multicast
+
+
+@given(st.one_of(st.text(), _near_links()))
+@example("https://a.example/\ud800")
+@example("https://256.1.1.1/")
+@example("https://[::1]/")
+@example("https://a.example/\x7f")
+def test_any_text_of_the_services_is_either_a_plain_link_or_none(text: str) -> None:
+    link = plain_link(text)
+    if link is None:
+        return
+    assert link.isascii()
+    assert link.isprintable()
+    assert not set(' "<>\\^`{|}') & set(link)
+    assert plain_link(link) == link
+    url = httpx.URL(link)
+    assert url.scheme in {"http", "https"}
+    assert not url.userinfo
+    assert link.startswith(f"{url.scheme}://{url.raw_host.decode()}")
+
+
+@given(_near_links())
+def test_every_link_that_people_may_give_may_be_shown(text: str) -> None:
+    try:
+        link = check_link(text)
+    except BadLink:
+        return
+    assert plain_link(link) == (None if "//[" in link else link)
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://a.example/a%2Fb%7e%41/?X-Amz-Signature=a%2Bb+c%20d&e=%e9&f=~!*'();:@,$-._#t=1,2",
+        "http://127.0.0.1:8080/v1",
+        "https://a.example//b/../c/./?",
+    ],
+)
+def test_a_link_of_the_services_may_be_signed_and_stays_as_it_is(link: str) -> None:
+    assert plain_link(link) == link
 
 
 @given(_near_links())

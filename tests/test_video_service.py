@@ -7,16 +7,15 @@ import traceback
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from datetime import timedelta
 from email.utils import format_datetime
 from typing import Any
 
 import aiohttp
-import httpx
 import pytest
-from aiohttp import web
-from httpx_aiohttp.transport import map_aiohttp_exceptions
+from aiohttp import client_exceptions, web
 
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Failure, Timings
@@ -332,20 +331,130 @@ async def test_a_failed_tls_handshake_means_that_nothing_was_done(
     assert sandbox.requests == []
 
 
-async def test_an_answer_that_is_not_http_leaves_a_create_uncertain(
-    clients: Clients, clock: ManualClock
+async def test_a_call_that_waits_for_others_to_end_has_not_been_sent(
+    sandbox: SandboxVideoService, clients: Clients, clock: ManualClock
 ) -> None:
-    async def rubbish(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"220 mail.example ESMTP\r\n")
+    connector = aiohttp.TCPConnector(limit=1, force_close=True)
+    async with aiohttp.ClientSession(connector=connector) as crowded:
+        service = client_of(sandbox.url, replace(clients, creating=crowded), clock)
+        sandbox.faults.next("create_video", Hang())
+        first, second = await asyncio.gather(failed_create(service), failed_create(service))
+    assert (type(first), type(second)) == (Uncertain, Unavailable)
+    assert len(sandbox.requests) == 1
+
+
+@asynccontextmanager
+async def answering(*answers: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """Run a server that hangs up after each answer; yield its address and what it is asked for."""
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(answers[min(len(asked), len(answers)) - 1])
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(rubbish, "127.0.0.1", 0)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with server:
-        port = server.sockets[0].getsockname()[1]
-        service = client_of(f"http://127.0.0.1:{port}", clients, clock)
-        assert type(await failed_create(service)) is Uncertain
-        assert type(await failed_read(service)) is Unavailable
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+
+
+OK, CHUNKS = b"HTTP/1.1 200 OK\r\n", b"Transfer-Encoding: chunked\r\n\r\n"
+NO_HTTP = [
+    b"",
+    b"220 mail.example ESMTP\r\n",
+    b"HTTP/1.1 99999 OK\r\n\r\n{}",
+    b"HTTP/1.1 100 Continue\r\n\r\n",
+    OK + b"x" * 100_000 + b": x\r\n\r\n{}",
+    OK + b"Content-Length: -1\r\n\r\n{}",
+    OK + b"Content-Length: 2\r\n" + CHUNKS + b"2\r\n{}\r\n0\r\n\r\n",
+    OK + CHUNKS + b"zz\r\n{}\r\n0\r\n\r\n",
+    OK + CHUNKS + b"2\r\n{}rubbish",
+    OK + CHUNKS + b"2\r\n{}\r\n",
+]
+
+
+@pytest.mark.parametrize("answer", NO_HTTP, ids=lambda answer: f"{answer!r:.80}")
+async def test_an_answer_that_is_not_http_leaves_a_create_uncertain(
+    clients: Clients, clock: ManualClock, answer: bytes
+) -> None:
+    async with answering(answer) as (url, _):
+        service = client_of(url, clients, clock)
+        errors = [await failed_create(service), await failed_read(service)]
+    assert [type(error) for error in errors] == [Uncertain, Unavailable]
+    assert KEY not in "".join("".join(traceback.format_exception(error)) for error in errors)
+
+
+async def test_a_status_counts_although_the_rest_breaks_off(
+    clients: Clients, clock: ManualClock
+) -> None:
+    broken = b"HTTP/1.1 %d Odd\r\nContent-Length: 99\r\n\r\nNo"
+    async with answering(broken % 402, broken % 429, broken % 500) as (url, _):
+        service = client_of(url, clients, clock)
+        with pytest.raises(Refused) as refused:
+            await service.read(VIDEOS, "v1")
+        assert refused.value.code == "402"
+        assert [type(await failed_create(service)) for _ in range(2)] == [Unavailable, Uncertain]
+
+
+async def test_a_read_may_be_repeated_where_the_connection_breaks_and_a_create_is_not(
+    clients: Clients, clock: ManualClock
+) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    async with answering(b"", answer) as (url, asked):
+        assert await client_of(url, clients, clock).read(VIDEOS, "v1") == {}
+        assert len(asked) == 2
+    async with answering(b"", answer) as (url, asked):
+        assert type(await failed_create(client_of(url, clients, clock))) is Uncertain
+        assert len(asked) == 1
+
+
+async def test_neither_a_cookie_nor_the_environment_has_a_part_in_a_call(
+    clients: Clients, clock: ManualClock, closed_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed_port}")
+    monkeypatch.delenv("no_proxy", raising=False)
+    answer = b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 2\r\n\r\n{}"
+    async with answering(answer) as (url, asked):
+        service = client_of(url, clients, clock)
+        for _ in range(2):
+            await create(service)
+            await service.read(VIDEOS, "v1")
+    assert len(asked) == 4
+    assert b"cookie" not in b"".join(asked).lower()
+
+
+@pytest.mark.parametrize("key", ["a\r\nb", "a\nb", "a\0b", "\udcff", "é", "x" * 100_000])
+async def test_an_odd_key_ends_in_an_error_of_ours_that_does_not_show_it(
+    clients: Clients, clock: ManualClock, key: str
+) -> None:
+    async with answering(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n") as (url, _):
+        service = VideoService(url, key, clients=clients, clock=clock, timings=TIMINGS)
+        for error in (await failed_create(service), await failed_read(service)):
+            assert key not in "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "",
+            "nothing",
+            "http://",
+            "http://[",
+            "http://[::1",
+            "http://a:b",
+            "http://\udcff.example",
+        ),
+        *("http://-\xad-", "http://127.0.0.1:99999", "http://127.0.0.1:1\r\n", "file:///etc"),
+    ],
+)
+async def test_an_odd_address_ends_in_an_error_of_ours(
+    clients: Clients, clock: ManualClock, url: str
+) -> None:
+    service = client_of(url, clients, clock)
+    assert type(await failed_create(service)) in {Unavailable, Uncertain}
+    assert type(await failed_read(service)) is Unavailable
 
 
 class Listener:
@@ -413,40 +522,22 @@ def family(base: type[Exception]) -> list[type[Exception]]:
     return [type(each.__name__, (each,), dict(bare)) for each in dict.fromkeys(found)]
 
 
-HTTPX = [*family(httpx.HTTPError), *family(httpx.StreamError), *family(httpx.InvalidURL)]
 AIOHTTP = family(aiohttp.ClientError)
 
 
-def test_no_exception_of_httpx_is_forgotten_here() -> None:
-    public = {
-        name
-        for name, value in vars(httpx).items()
-        if isinstance(value, type) and issubclass(value, Exception)
-    }
-    # It is about reading a cookie by name, and nobody here does.
-    assert public - {"CookieConflict"} <= {each.__name__ for each in HTTPX}
+def test_no_exception_of_aiohttps_client_is_forgotten_here() -> None:
+    public = set(client_exceptions.__all__)
+    # It is about messages of a WebSocket, and there is none here.
+    assert public - {"WSMessageTypeError"} <= {each.__name__ for each in AIOHTTP}
 
 
-@pytest.mark.parametrize("raised", [*HTTPX, OSError, TimeoutError, ValueError, UnicodeError])
-async def test_whatever_httpx_raises_leaves_it_uncertain(raised: type[Exception]) -> None:
-    with pytest.raises(Uncertain):
-        async with _translated():
-            raise raised
-
-
-@pytest.mark.parametrize("raised", AIOHTTP)
-async def test_of_what_aiohttp_raises_only_a_failed_connection_says_that_nothing_was_sent(
+@pytest.mark.parametrize("raised", [*AIOHTTP, OSError, TimeoutError, ValueError, UnicodeError])
+def test_of_what_aiohttp_raises_only_a_failed_connection_says_that_nothing_was_sent(
     raised: type[Exception],
 ) -> None:
     never_sent = issubclass(raised, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-    with pytest.raises(Unavailable if never_sent else Uncertain):
-        await _fail_in_aiohttp(raised)
-
-
-async def _fail_in_aiohttp(raised: type[Exception]) -> None:
-    async with _translated():
-        with map_aiohttp_exceptions():
-            raise raised
+    with pytest.raises(Unavailable if never_sent else Uncertain), _translated():
+        raise raised
 
 
 # The key

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
-import httpx
+from bot.links import plain_link
 
 Json: TypeAlias = dict[str, Any]
 """A block, a part of one, or a form, as Slack takes it.
@@ -24,7 +24,6 @@ TEXT: Final = 3800
 SCRIPT: Final = 3000
 # Escaped: one link always fits into a section and into the text.
 _LINK: Final = 2000
-_HOST: Final = re.compile(r"[\w.-]+", re.ASCII)
 _HALF_ENTITY: Final = re.compile(r"&[a-z]*\Z")
 _TITLE: Final = 60
 _WORDS_A_MINUTE: Final = 150
@@ -251,15 +250,8 @@ def link(url: str) -> str | None:
 
     Control sequences of Slack's cannot be part of it: ``<``, ``>``, ``|`` and spaces are encoded.
     """
-    try:
-        parsed = httpx.URL(url)
-    except (httpx.InvalidURL, ValueError):
-        return None
-    host = parsed.raw_host.decode("ascii")
-    if parsed.scheme not in {"http", "https"} or not _HOST.fullmatch(host) or parsed.userinfo:
-        return None
-    safe = str(parsed).replace("|", "%7C").replace("<", "%3C").replace(">", "%3E")
-    return safe if safe.isascii() and safe.isprintable() and len(escape(safe)) <= _LINK else None
+    safe = plain_link(url)
+    return safe if safe is not None and len(escape(safe)) <= _LINK else None
 
 
 def anchor(url: str, label: str) -> str:
