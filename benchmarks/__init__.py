@@ -1,0 +1,1 @@
+"""How fast the bot is, beside what it could be: each case runs it and its baselines in turn."""

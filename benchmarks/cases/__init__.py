@@ -1,0 +1,30 @@
+"""The cases, in the order of the table."""
+
+from typing import Final
+
+from benchmarks.cases import (
+    ack,
+    callback,
+    claim,
+    listeners,
+    long_run,
+    memory,
+    polling,
+    start,
+    throughput,
+    typeahead,
+)
+from benchmarks.measure import Case
+
+CASES: Final = (
+    Case("ack", ack.run),
+    Case("listeners", listeners.run),
+    Case("type-ahead", typeahead.run),
+    Case("callback", callback.run),
+    Case("throughput", throughput.run),
+    Case("claim", claim.run),
+    Case("polling", polling.run),
+    Case("memory", memory.run),
+    Case("start", start.run),
+    Case("long-run", long_run.run),
+)

@@ -1,0 +1,112 @@
+"""A submission of ``/video`` until it is acknowledged, the job being on disk by then.
+
+The bot has everything to do that a submission brings: create calls, cards and their edits, to fakes
+that answer at once. The no-op apps have nothing else to do. All get the same requests, each of them
+a form of its own, over connections that are kept.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.cases.parts import (
+    DEFAULT,
+    FASTEST,
+    bare_insert,
+    counted,
+    noop,
+    ours,
+    warmed,
+)
+from benchmarks.load import Taken, one_by_one
+from benchmarks.measure import Better, Row, Scale
+from benchmarks.payloads import Submissions
+
+_MS: Final = 1000.0
+# Until what a submission brings is done: in a closed loop the next one meets it.
+_REST: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """So many submissions over so many connections, and the figure of it that counts.
+
+    With 0 connections each submission comes after a rest.
+    """
+
+    what: str
+    number: int
+    at_once: int
+    figure: Callable[[Taken], float]
+    unit: str = "requests/s"
+    better: Better = Better.HIGHER
+
+    def row(self, own: list[float], against: str, base: list[float], goal: float | None) -> Row:
+        return Row("ack", self.what, self.unit, self.better, own, against, base, goal)
+
+
+def _rate(taken: Taken) -> float:
+    return taken.per_second
+
+
+def _middle(taken: Taken) -> float:
+    return taken.percentile(50) * _MS
+
+
+def _whole(taken: Taken) -> float:
+    return taken.seconds * _MS
+
+
+async def run(scale: Scale) -> Sequence[Row]:
+    """Measure one at a time, 32 at once, 256 at once, and a burst of 256."""
+    number = scale.of(2000, 500)
+    alone = _Load("one at a time, p50", scale.of(200, 50), 1, _middle, "ms", Better.LOWER)
+    rested = _Load("one after a rest of 50 ms, p50", 40, 0, _middle, "ms", Better.LOWER)
+    many = _Load("32 at once", number, 32, _rate)
+    most = _Load("256 at once", number, 256, _rate)
+    burst = _Load("burst of 256, until the last", 256, 256, _whole, "ms", Better.LOWER)
+    loads = [alone, many] if scale.small else [alone, rested, many, most, burst]
+    own: dict[_Load, list[float]] = {load: [] for load in loads}
+    fastest: dict[_Load, list[float]] = {load: [] for load in loads}
+    default: dict[_Load, list[float]] = {load: [] for load in loads}
+    inserts = []
+    for _ in range(scale.rounds):
+        async with noop("submission") as first, noop("submission", "default") as second:
+            for each, load in enumerate(loads):
+                own[load].append(await _ours(load))
+                fastest[load].append(await _figure(first.port, load, each))
+                default[load].append(await _figure(second.port, load, each))
+        inserts.append(await bare_insert(alone.number) * _MS)
+    rows = []
+    for load in loads:
+        if load in {alone, rested}:
+            goal = 1.5 if load == alone else None
+            durable = [sum(pair) for pair in zip(fastest[load], inserts, strict=True)]
+            rows.append(load.row(own[load], f"{FASTEST} + a bare durable insert", durable, goal))
+        goals = (0.8, 1.5) if load == many else (None, None)
+        rows.append(load.row(own[load], FASTEST, fastest[load], goals[0]))
+        rows.append(load.row(own[load], DEFAULT, default[load], goals[1]))
+    return rows
+
+
+async def _ours(load: _Load) -> float:
+    """Return the figure of the bot on a new database."""
+    async with ours() as bot:
+        figure = await _figure(bot.process.port, load)
+        # It has work left for a while.
+        await bot.process.kill()
+    return figure
+
+
+async def _figure(port: int, load: _Load, earlier: int = 0) -> float:
+    """Return the figure of a load; forms of ``earlier`` loads are not sent off once more."""
+    requests = Submissions(port).many(len(counted(load.number)), 1 + earlier * 10_000)
+    if not load.at_once:
+        rested = requests[: load.number]
+        return load.figure(await one_by_one(port, rested, _REST, good=_closes))
+    return load.figure(await warmed(port, requests, load.at_once, good=_closes))
+
+
+def _closes(body: bytes) -> bool:
+    """Return whether an answer closes the form: a form with mistakes has a body."""
+    return not body

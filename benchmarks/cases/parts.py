@@ -1,0 +1,126 @@
+"""What several cases need: the bot, the no-op app and the floor, each started anew."""
+
+import asyncio
+import contextlib
+import itertools
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Final, Literal
+
+from benchmarks.fakes import Outside, outside
+from benchmarks.load import Taken, closed_loop
+from benchmarks.process import Contestant, contestant
+
+Request = Callable[[int, int], bytes]
+"""What makes a request, from the port that it goes to and a number that tells it apart."""
+Mode = Literal["default", "before_response"]
+FASTEST: Final = "no-op, process_before_response"
+DEFAULT: Final = "no-op, Bolt's default"
+_WARM_UP: Final = 64
+# A request that comes again, signed in the same second, is answered from memory.
+_NUMBERS: Final = itertools.count(1)
+_QUIET: Final = 0.3
+# So many times two servers take turns.
+_PARTS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """The bot, running, and what it talks to."""
+
+    process: Contestant
+    outside: Outside
+
+
+@contextlib.asynccontextmanager
+async def ours(*arguments: object, database: Path | None = None) -> AsyncIterator[Ours]:
+    """Run the bot on a new database, or on ``database``, between fakes of its own.
+
+    ``arguments`` are those of ``benchmarks.contestants.ours``.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        file = database or Path(folder) / "bot.db"
+        async with outside() as both:
+            ports = ("--slack", both.slack.port, "--service", both.service.port)
+            async with contestant("ours", "--database", file, *ports, *arguments) as process:
+                yield Ours(process, both)
+
+
+@contextlib.asynccontextmanager
+async def noop(listener: str, mode: Mode = "before_response") -> AsyncIterator[Contestant]:
+    """Run a Bolt app with one listener that acknowledges and does nothing."""
+    async with contestant("noop", listener, "--mode", mode) as process:
+        yield process
+
+
+async def warmed(
+    port: int,
+    requests: Sequence[bytes],
+    at_once: int,
+    *,
+    good: Callable[[bytes], object] = lambda _: True,
+) -> Taken:
+    """Measure a closed loop; the first requests, of as many connections, are not counted."""
+    await closed_loop(port, requests[:_WARM_UP], at_once, good=good)
+    return await closed_loop(port, requests[_WARM_UP:], at_once, good=good)
+
+
+async def side_by_side(
+    ports: tuple[int, int],
+    request: Request,
+    number: int,
+    at_once: int,
+    *,
+    good: Callable[[bytes], object] = lambda _: True,
+) -> tuple[float, float]:
+    """Send so many requests to each of two servers, a part to one, a part to the other, in turn.
+
+    Returns what each of them answered in a second. It is for servers that rest after an answer:
+    what they do later would hold up the other one.
+    """
+    loads = [[request(port, next(_NUMBERS)) for _ in counted(number)] for port in ports]
+    for port, requests in zip(ports, loads, strict=True):
+        await closed_loop(port, requests[:_WARM_UP], at_once, good=good)
+    took = [0.0, 0.0]
+    part = -(-number // _PARTS)
+    for begin in range(_WARM_UP, _WARM_UP + number, part):
+        for each, port in enumerate(ports):
+            requests = loads[each][begin : begin + part]
+            took[each] += (await closed_loop(port, requests, at_once, good=good)).seconds
+    return number / took[0], number / took[1]
+
+
+async def quiet(outside: Outside) -> None:
+    """Return when the bot has nothing more to call for what came before."""
+    seen, now = -1, 0
+    while seen != now:
+        await asyncio.sleep(_QUIET)
+        seen, now = now, outside.slack.counts.total() + outside.service.counts.total()
+
+
+def counted(number: int) -> range:
+    """Return the numbers of so many requests, with those that warm up."""
+    return range(1, number + _WARM_UP + 1)
+
+
+def milliseconds() -> int:
+    """Return the present moment as databases have it."""
+    return round(time.time() * 1000)  # noqa: TID251 - the bot compares it with the machine's clock
+
+
+async def bare_insert(number: int) -> float:
+    """Return the median of the seconds that a durable insert takes of a process without more."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "bare.db"
+        async with contestant("floor", "insert", file, number) as process:
+            return seconds(process.said["seconds"])
+
+
+def seconds(said: object) -> float:
+    """Return the median of what the floor printed."""
+    assert isinstance(said, list)
+    return float(median(said))

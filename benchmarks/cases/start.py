@@ -1,0 +1,153 @@
+"""From the start of the process to its first answer, beside importing what any such bot needs.
+
+Both have been started before, so that their ``.pyc`` files are there.
+"""
+
+import asyncio
+import contextlib
+import shutil
+import sys
+import tempfile
+import time
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.cases.parts import milliseconds
+from benchmarks.databases import fill
+from benchmarks.fakes import Outside, outside
+from benchmarks.measure import Better, Row, Scale
+from benchmarks.payloads import SECRET, TOKEN
+from benchmarks.process import Died, started
+from bot.sandbox.http import free_port
+from bot.settings import environment
+
+_NAME: Final = "start"
+_GOAL: Final = 1.3
+_KILLED: Final = "after a kill"
+_IMPORTS: Final = """
+from slack_bolt.async_app import AsyncApp
+from aiohttp import web
+import pydantic, signal
+print("{}", flush=True)
+signal.pause()
+"""
+_LOOK_AGAIN: Final = 0.002
+_PATIENCE: Final = 60.0
+# What the killed one has done, so that there is a write-ahead log.
+_AT_WORK: Final = 1.0
+# So many milliseconds from one job's next read to that of another.
+_SPACING: Final = 6.0
+_GOOD: Final = b"HTTP/1.1 200"
+
+
+async def run(scale: Scale) -> Sequence[Row]:
+    """Start each in turn, a few times in each round."""
+    jobs = scale.of(100_000, 10_000)
+    imports: list[float] = []
+    ours: dict[str, list[float]] = {}
+    async with outside() as there:
+        there.service.status_of = lambda _: "generating"
+        with tempfile.TemporaryDirectory() as folder:
+            places = {
+                "no jobs": Path(folder, "empty"),
+                f"{jobs:,} open jobs": Path(folder, "full"),
+            }
+            if not scale.small:
+                places[f"{jobs:,} open jobs, {_KILLED}"] = Path(folder, "killed")
+            await _imported()
+            for what, place in places.items():
+                Path.mkdir(place)
+                running = 0 if what == "no jobs" else jobs
+                database = place / "bot.db"
+                await fill(database, running=running, due=milliseconds(), spacing=_SPACING)
+                await _answered(database, there)
+                if _KILLED in what:
+                    await _work_and_die(database, there)
+            for _ in range(1 if scale.small else 2 * scale.rounds):
+                imports.append(await _imported())
+                for what, place in places.items():
+                    ours.setdefault(what, []).append(await _of_a_copy(place, there))
+    return [
+        Row(
+            case=_NAME,
+            what=what,
+            unit="s",
+            better=Better.LOWER,
+            ours=seconds,
+            against="importing Bolt, aiohttp, pydantic",
+            baseline=imports,
+            goal=None if _KILLED in what else _GOAL,
+        )
+        for what, seconds in ours.items()
+    ]
+
+
+async def _imported() -> float:
+    """Return the seconds from starting Python to where all is imported."""
+    began = time.perf_counter()
+    async with started("-c", _IMPORTS):
+        return time.perf_counter() - began
+
+
+async def _of_a_copy(place: Path, there: Outside) -> float:
+    """Start on a copy of a folder with a database, and of the log that lies beside it."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(place, folder, dirs_exist_ok=True)
+        return await _answered(Path(folder) / "bot.db", there)
+
+
+async def _answered(database: Path, there: Outside) -> float:
+    """Return the seconds from starting the bot to its first answer; end it in good order."""
+    async with _serving(database, there) as (_, seconds):
+        return seconds
+
+
+async def _work_and_die(database: Path, there: Outside) -> None:
+    async with _serving(database, there) as (process, _):
+        await asyncio.sleep(_AT_WORK)
+        process.kill()
+
+
+@contextlib.asynccontextmanager
+async def _serving(database: Path, there: Outside) -> AsyncIterator[tuple[Process, float]]:
+    """Run ``python -m bot serve``, as a deployment does."""
+    port = free_port()
+    settings = {
+        "SLACK_BOT_TOKEN": TOKEN,
+        "SLACK_SIGNING_SECRET": SECRET,
+        "SLACK_API_URL": f"http://127.0.0.1:{there.slack.port}/api/",
+        "VIDEO_API_URL": f"http://127.0.0.1:{there.service.port}",
+        "VIDEO_API_KEY": "key-of-the-benchmarks",
+        "DATABASE_URL": f"sqlite:///{database}",
+        "HOST": "127.0.0.1",
+        "PORT": str(port),
+    }
+    began = time.perf_counter()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bot", "serve"), env=environment() | settings, stderr=DEVNULL
+    )
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            while not await _answers(port):
+                if process.returncode is not None:
+                    raise Died("the bot does not start")
+                await asyncio.sleep(_LOOK_AGAIN)
+        yield process, time.perf_counter() - began
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        await process.wait()
+
+
+async def _answers(port: int) -> bool:
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    answer = await reader.read()
+    writer.close()
+    return answer.startswith(_GOOD)

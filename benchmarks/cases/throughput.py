@@ -1,0 +1,142 @@
+"""Submissions through to closing replies, all in different channels, against the single-file bot.
+
+Both learn of the end in the same way: the service says "ready" at the first read and never calls
+back, and both read as soon as they can (no wait between reads, no pause between rounds). Both are
+measured warm.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from benchmarks.fakes import Call, Outside, outside
+from benchmarks.load import closed_loop
+from benchmarks.measure import Better, Row, Scale
+from benchmarks.payloads import SECRET, TOKEN, Submissions
+from benchmarks.process import Contestant, contestant
+
+_NAME: Final = "throughput"
+_GOALS: Final = {100: 3.0, 1000: 5.0}
+_SIZES: Final = (10, 30, 100, 300, 1000)
+# Beyond the bot's 2,048 connections; the single-file bot takes long for it: once is enough.
+_LARGEST: Final = 3000
+_CONNECTIONS: Final = 1000
+_WARM: Final = 50
+_PATIENCE: Final = 300.0
+_AT_ONCE: Final = '{"jitter": 0, "minutes": {"first": 0, "growth": 0, "longest": 0}}'
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What so many jobs took: jobs in a second, processor seconds and calls to Slack for each."""
+
+    speed: float
+    processor: float
+    calls: float
+
+
+async def run(scale: Scale) -> Sequence[Row]:
+    """Measure all sizes in each round, ours right before the single-file bot."""
+    sizes = (100,) if scale.small else _SIZES
+    ours: dict[int, list[_Taken]] = defaultdict(list)
+    theirs: dict[int, list[_Taken]] = defaultdict(list)
+    for a_round in range(scale.rounds):
+        last = () if scale.small or a_round else (_LARGEST,)
+        for size in (*sizes, *last):
+            ours[size].append(await _ours(size))
+            theirs[size].append(await _theirs(size))
+    rows = []
+    for size, own in ours.items():
+        row = partial(_row, ours=own, theirs=theirs[size])
+        goal = _GOALS.get(size)
+        rows.append(row(f"{size:,} at once", "jobs/s", "speed", goal=goal))
+        if goal is not None:
+            rows.append(row(f"{size:,}: processor time", "ms/job", "processor"))
+            rows.append(row(f"{size:,}: calls to Slack", "/job", "calls"))
+    return rows
+
+
+def _row(
+    what: str,
+    unit: str,
+    field: str,
+    *,
+    ours: Sequence[_Taken],
+    theirs: Sequence[_Taken],
+    goal: float | None = None,
+) -> Row:
+    return Row(
+        case=_NAME,
+        what=what,
+        unit=unit,
+        better=Better.HIGHER if field == "speed" else Better.LOWER,
+        ours=[getattr(each, field) for each in ours],
+        against="single-file bot",
+        baseline=[getattr(each, field) for each in theirs],
+        goal=goal,
+    )
+
+
+async def _ours(size: int) -> _Taken:
+    with tempfile.TemporaryDirectory() as folder:
+        async with outside() as there:
+            bot = contestant(
+                "ours",
+                *("--database", Path(folder) / "bot.db"),
+                *("--slack", there.slack.port, "--service", there.service.port),
+                *("--timings", _AT_ONCE),
+            )
+            return await _taken(bot, there, size)
+
+
+async def _theirs(size: int) -> _Taken:
+    with tempfile.TemporaryDirectory() as folder:
+        async with outside() as there:
+            bot = contestant(
+                "single_file",
+                *("--database", Path(folder) / "bot.db", "--pause", 0.001),
+                *("--token", TOKEN, "--signing-secret", SECRET),
+                *("--slack-url", f"http://127.0.0.1:{there.slack.port}/api/"),
+                *("--service-url", f"http://127.0.0.1:{there.service.port}", "--service-key", "k"),
+            )
+            return await _taken(bot, there, size)
+
+
+async def _taken(
+    started: AbstractAsyncContextManager[Contestant], there: Outside, size: int
+) -> _Taken:
+    async with started as bot:
+        forms = Submissions(bot.port)
+        await _through(bot, there, forms.many(_WARM))
+        before, calls = bot.processor(), there.slack.counts.total()
+        seconds = await _through(bot, there, forms.many(size, first=_WARM + 1))
+        return _Taken(
+            speed=size / seconds,
+            processor=1000 * (bot.processor() - before) / size,
+            calls=(there.slack.counts.total() - calls) / size,
+        )
+
+
+async def _through(bot: Contestant, there: Outside, forms: Sequence[bytes]) -> float:
+    """Send forms at once; return the seconds from the first to the last closing reply."""
+    replies, last, ended = 0, 0.0, asyncio.Event()
+
+    def seen(call: Call) -> None:
+        nonlocal replies, last
+        if call.what == "chat.postMessage" and call.in_thread:
+            replies, last = replies + 1, time.perf_counter()
+            if replies == len(forms):
+                ended.set()
+
+    there.slack.seen = seen
+    taken = await closed_loop(bot.port, forms, min(len(forms), _CONNECTIONS))
+    async with asyncio.timeout(_PATIENCE):
+        await ended.wait()
+    return last - taken.began

@@ -1,0 +1,98 @@
+"""The bot itself, as ``python -m bot serve`` runs it, between a Slack and a service of the harness.
+
+With ``--only SORT NAME`` it has one Bolt listener with one handler behind it, and no others.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from slack_bolt.async_app import AsyncApp
+
+from benchmarks.contestants import announce, asked_to_end
+from benchmarks.payloads import SECRET, TOKEN
+from bot import log
+from bot.app import running
+from bot.model import Patience, Timings
+from bot.sandbox.http import free_port
+from bot.settings import Settings
+from bot.slack.routes import Routes
+
+_T = TypeVar("_T", Timings, Patience)
+# The tables of handlers, in the order in which their listeners are put behind Bolt.
+_SORTS: Final = ("commands", "clicks", "submissions", "lookups")
+
+
+def changed(timings: _T, changes: Mapping[str, Any]) -> _T:
+    """Return waiting times with some of them changed: seconds, shares, and patiences as objects."""
+    new: dict[str, Any] = {}
+    for field in fields(timings):
+        if field.name in changes:
+            old, value = getattr(timings, field.name), changes[field.name]
+            if isinstance(old, Patience):
+                new[field.name] = changed(old, value)
+            else:
+                new[field.name] = timedelta(seconds=value) if isinstance(old, timedelta) else value
+    if unknown := changes.keys() - new.keys():
+        raise ValueError(f"there is no {unknown}")
+    return replace(timings, **new)
+
+
+def leave_one(sort: str, name: str) -> None:
+    """Have the bot know one handler and none besides."""
+    attach = Routes.attach
+
+    def attach_one(routes: Routes, app: AsyncApp) -> None:
+        attach(routes, app)
+        listeners = app._async_listeners  # noqa: SLF001 - Bolt has no way to take one back
+        assert len(listeners) == len(_SORTS), "another order of listeners than this one knows"
+        listeners[:] = [listeners[_SORTS.index(sort)]]
+        for each in _SORTS:
+            table = getattr(routes, each)
+            kept = {name: table[name]} if each == sort and name in table else {}
+            table.clear()
+            table.update(kept)
+
+    Routes.attach = attach_one  # type: ignore[assignment, method-assign]
+
+
+async def main() -> None:
+    """Run the bot until the process is asked to end."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--database", required=True)
+    parser.add_argument("--slack", type=int, required=True, help="port of the Web API")
+    parser.add_argument("--service", type=int, required=True, help="port of the video service")
+    parser.add_argument("--callbacks", action="store_true", help="the service can call back")
+    parser.add_argument("--timings", type=json.loads, default={}, help="those that differ: JSON")
+    parser.add_argument("--only", nargs=2, metavar=("SORT", "NAME"))
+    chosen = parser.parse_args()
+    if chosen.only:
+        leave_one(*chosen.only)
+    port = free_port()
+    settings = Settings.read(
+        {
+            "SLACK_BOT_TOKEN": TOKEN,
+            "SLACK_SIGNING_SECRET": SECRET,
+            "SLACK_API_URL": f"http://127.0.0.1:{chosen.slack}/api/",
+            "VIDEO_API_URL": f"http://127.0.0.1:{chosen.service}",
+            "VIDEO_API_KEY": "key-of-the-benchmarks",
+            "DATABASE_URL": f"sqlite:///{chosen.database}",
+            "HOST": "127.0.0.1",
+            "PORT": str(port),
+            **({"PUBLIC_URL": f"http://127.0.0.1:{port}"} if chosen.callbacks else {}),
+        }
+    )
+    log.configure(sys.stderr, logging.INFO, secrets=settings.secrets)
+    async with running(settings, timings=changed(Timings(), chosen.timings)) as bot:
+        announce(port=bot.port)
+        await asked_to_end()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,119 @@
+"""Databases as they are after a long time, written in one go."""
+
+import contextlib
+import json
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from benchmarks.fakes import FakeService
+from bot.database import migrate
+from bot.kinds.video import Video
+from bot.model import State, Verdict
+from bot.rows import packed
+
+_ID: Final = "REMOTE"
+# Knuth's multiplier: consecutive numbers become ids that are scattered, as random ones are.
+_JOB_ID: Final = "printf('%010x', n * 2654435761 % 1099511627776)"
+_AGO: Final = 600_000
+_FILL: Final = f"""
+CREATE TEMP TABLE numbers AS
+    WITH RECURSIVE counted (n) AS (SELECT :first UNION ALL SELECT n + 1 FROM counted LIMIT :number)
+    -- Where it stands in the table says nothing of when it is due.
+    SELECT n, row_number() OVER (ORDER BY n * 2654435761 % 4294967296) - 1 AS place FROM counted;
+
+INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state, due_at,
+                  attempts, remote_id, snapshot, started_at, read_at, ended_at)
+SELECT {_JOB_ID}, 'V-' || n, 'video',
+    '{{"replica_id": "r-anna-42", "script": "Welcome to the team, Kim!"}}',
+    'U' || (n % 1000), printf('C%08d', n), :created, :state,
+    CASE WHEN :ended IS NULL THEN :due + CAST(place * :spacing AS INTEGER) END,
+    1, 'v-' || n, replace(:snapshot, '{_ID}', 'v-' || n), :created, :created, :ended
+FROM numbers;
+
+INSERT INTO attempts (job_id, kind, token_hash, made_at, outcome, remote_id)
+SELECT {_JOB_ID}, 'video', lower(hex(randomblob(32))), :created, 'created', 'v-' || n FROM numbers;
+
+INSERT INTO deliveries (job_id, role, posting, channel, ts, wanted, shown)
+SELECT {_JOB_ID}, 'card', 'posted', printf('C%08d', n), '1700000000.' || n, 2, 2 FROM numbers;
+
+INSERT INTO deliveries (job_id, role, posting, channel, thread_ts, ts, wanted, shown)
+SELECT {_JOB_ID}, 'reply', 'posted', printf('C%08d', n), '1700000000.' || n,
+    '1700000001.' || n, 1, 1
+FROM numbers WHERE :ended IS NOT NULL;
+
+DROP TABLE numbers;
+"""  # noqa: S608 - constants
+
+
+async def fill(
+    path: Path,
+    *,
+    running: int,
+    ended: int = 0,
+    due: int,
+    spacing: float,
+    status: str = "generating",
+) -> None:
+    """Write a new database with so many running videos and so many that have ended.
+
+    Each is bound to the id ``v-NUMBER``, with what the fake service says of it in its snapshot, and
+    has its card, which says the newest. None of them is late, or was ever read by a callback.
+
+    Args:
+        path: a file that is not there yet.
+        running: how many run.
+        ended: how many have ended well, with their closing replies.
+        due: when the first one is due, in milliseconds since 1970.
+        spacing: milliseconds from each to the next one due, in an order of its own.
+        status: the service's word for those that run.
+    """
+    await migrate(path)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        # Nobody else has it, and nothing is lost if this dies.
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute("PRAGMA cache_size = -400000")
+        db.execute("BEGIN")
+        common = {"created": due - _AGO, "due": due, "spacing": spacing}
+        for number, first, state, word, at in (
+            (running, 1, State.RUNNING, status, None),
+            (ended, running + 1, State.SUCCEEDED, "ready", due),
+        ):
+            if number:
+                values = {"first": first, "number": number, "state": state.value, "ended": at}
+                values |= {"snapshot": _snapshot(word)}
+                for statement in filter(str.strip, _FILL.split(";")):
+                    db.execute(statement, {**common, **values})
+        db.execute("COMMIT")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def add_replicas(path: Path, number: int, now: int) -> None:
+    """Add so many trained replicas with names; ``now`` is when they were read, in milliseconds."""
+    first = ("Anna", "Ben", "Chloé", "Daniel", "Elif", "Farah", "Goran", "Hana", "Ivan", "Jun")
+    last = ("Abe", "Bauer", "Costa", "Dahl", "Evans", "Fischer", "Garcia", "Haas", "Ito", "Jones")
+    names = [f"{first[n % 10]} {last[n // 10 % 10]} {n:05d}" for n in range(number)]
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN")
+        db.executemany(
+            """
+            INSERT INTO replicas (id, name, sought, status, verdict, read_at, used_at)
+            VALUES (?, ?, ?, 'completed', 'succeeded', ?, ?)
+            """,
+            [
+                (f"r{n * 2654435761 % 4294967296:08x}", name, name.casefold(), now, now - n)
+                for n, name in enumerate(names)
+            ],
+        )
+        db.execute("COMMIT")
+
+
+def _snapshot(status: str) -> str:
+    """Return what the bot keeps of the fake service's answer to a read."""
+    service = FakeService()
+    service.status_of = lambda _: status
+    answer = json.loads(service.answer("GET", f"/v2/videos/{_ID}", b""))
+    read = Video().read(answer, _ID)
+    verdict = Verdict.SUCCEEDED if status == "ready" else Verdict.GOING
+    return packed(replace(read, verdict=verdict))
