@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from bot.datafile import StoreError, begin_log, beside, is_damage, is_trouble, opened, told
 from bot.model import Timings
@@ -27,6 +27,7 @@ __all__ = [
     "migrate",
     "moment_of",
     "ms_of",
+    "repeatable",
     "transaction",
 ]
 
@@ -48,7 +49,12 @@ class _Call:
     """A method's body on its way to the database's thread, and its answer on the way back."""
 
     body: Callable[[sqlite3.Connection], Any]
+    lasts: bool
     answer: asyncio.Future[Any]
+
+
+# What became of a call: its result, or why nothing of it was done.
+_Outcome: TypeAlias = tuple[_Call, Any, Exception | None]
 
 
 class Tables(Protocol):
@@ -73,7 +79,7 @@ def transaction(
     Raises:
         StoreError: nothing was done.
     """
-    return _owned(method, insists=False)
+    return _owned(method)
 
 
 def insistent(
@@ -90,14 +96,28 @@ def insistent(
     return _owned(method, insists=True)
 
 
+def repeatable(
+    method: Callable[Concatenate[_Tables, sqlite3.Connection, _P], _T],
+) -> Callable[Concatenate[_Tables, _P], Coroutine[Any, Any, _T]]:
+    """Run a method inside a transaction that a power cut may undo: it reads, or is done again then.
+
+    It outlives the process all the same, and is on the disk with the next change that has to be.
+
+    Raises:
+        StoreError: nothing was done.
+    """
+    return _owned(method, lasts=False)
+
+
 def _owned(
     method: Callable[Concatenate[_Tables, sqlite3.Connection, _P], _T],
     *,
-    insists: bool,
+    insists: bool = False,
+    lasts: bool = True,
 ) -> Callable[Concatenate[_Tables, _P], Coroutine[Any, Any, _T]]:
     async def call(self: _Tables, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
         return await self.database.transact(
-            lambda db: method(self, db, *args, **kwargs), insists=insists
+            lambda db: method(self, db, *args, **kwargs), insists=insists, lasts=lasts
         )
 
     functools.update_wrapper(call, method)
@@ -127,6 +147,7 @@ class Database:
         self._trouble: Trouble | None = None
         self._damaged = asyncio.Event()
         self._closed = False
+        self._syncs = True
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -149,16 +170,22 @@ class Database:
                 database._thread.shutdown()
 
     async def transact(
-        self, body: Callable[[sqlite3.Connection], _T], *, insists: bool = False
+        self,
+        body: Callable[[sqlite3.Connection], _T],
+        *,
+        insists: bool = False,
+        lasts: bool = True,
     ) -> _T:
         """Run ``body`` in a transaction and return its result once that is committed.
+
+        What ``lasts`` is on the disk by then, whatever happens to the machine.
 
         Raises:
             StoreError: nothing of it was done.
         """
         while not self._closed:
             answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-            self._queue.put_nowait(_Call(body, answer))
+            self._queue.put_nowait(_Call(body, lasts, answer))
             try:
                 return await answer
             except Trouble:
@@ -201,7 +228,7 @@ class Database:
 
     async def _commit(self, group: list[_Call]) -> None:
         """Run the bodies and tell the callers."""
-        results: list[tuple[_Call, Any, Exception | None]]
+        results: list[_Outcome]
         try:
             if self._damaged.is_set() and self._trouble is not None:
                 raise self._trouble
@@ -220,34 +247,51 @@ class Database:
             else:
                 call.answer.set_exception(failure)
 
-    def _run(self, group: list[_Call]) -> list[tuple[_Call, Any, Exception | None]]:
-        """Run the bodies in one transaction, each of them all or nothing."""
-        results: list[tuple[_Call, Any, Exception | None]] = []
+    def _run(self, group: list[_Call]) -> list[_Outcome]:
+        """Run the bodies in one transaction; where one fails, each in a transaction of its own."""
         self._see_to_files()
         before = self._db.total_changes
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            for call in group:
-                self._db.execute("SAVEPOINT one")
-                try:
-                    results.append((call, call.body(self._db), None))
-                except Exception as error:
-                    if is_trouble(error):
-                        raise
-                    # It is its caller's, not its neighbours'.
-                    results.append((call, None, _to_caller(error)))
-                    self._db.execute("ROLLBACK TO one")
-                self._db.execute("RELEASE one")
-            self._db.execute("COMMIT")
-        except sqlite3.Error:
-            with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
-                self._db.execute("ROLLBACK")
-            raise
+            results = self._committed(group)
+        except sqlite3.Error as error:
+            if is_trouble(error):
+                raise
+            results = list(map(self._alone, group))
+        except Exception:  # noqa: BLE001 - it is its caller's, not its neighbours'
+            results = list(map(self._alone, group))
         self._see_to_files()
         if self._trouble is not None and self._db.total_changes > before:
             _LOG.info("the database works again")
             self._trouble = None
         return results
+
+    def _alone(self, call: _Call) -> _Outcome:
+        try:
+            [result] = self._committed([call])
+        except Exception as error:
+            if is_trouble(error):
+                raise
+            return call, None, _to_caller(error)
+        return result
+
+    def _committed(self, group: list[_Call]) -> list[_Outcome]:
+        self._sync(wanted=any(call.lasts for call in group))
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            results: list[_Outcome] = [(call, call.body(self._db), None) for call in group]
+            self._db.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
+                self._db.execute("ROLLBACK")
+            raise
+        return results
+
+    def _sync(self, *, wanted: bool) -> None:
+        """Have a commit wait for the disk from now on, or not."""
+        if wanted is not self._syncs:
+            # No execute(): SQLite obeys where it compiles this, and that would happen only once.
+            self._db.executescript(f"PRAGMA synchronous = {'FULL' if wanted else 'NORMAL'}")
+            self._syncs = wanted
 
     def _see_to_files(self) -> None:
         """See that it is still the files at their paths that SQLite has open.

@@ -19,6 +19,7 @@ from bot.database import (
     insistent,
     moment_of,
     ms_of,
+    repeatable,
     transaction,
 )
 from bot.model import (
@@ -142,13 +143,13 @@ class Store:
         )
         return Submitted(job_of(new), new=True)
 
-    @transaction
+    @repeatable
     def job(self, db: sqlite3.Connection, job_id: str) -> Job | None:
         """Return the job with this id of ours."""
         row = first_row(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
         return job_of(row) if row else None
 
-    @transaction
+    @repeatable
     def job_of_remote(self, db: sqlite3.Connection, kind: str, remote_id: str) -> Job | None:
         """Return the job whose create call made ``remote_id``, if one of ours did."""
         row = first_row(
@@ -161,7 +162,7 @@ class Store:
         )
         return job_of(row) if row else None
 
-    @transaction
+    @repeatable
     def jobs_of(self, db: sqlite3.Connection, user: str, kind: str, limit: int) -> list[Job]:
         """Return a person's jobs of one kind, newest first."""
         rows = all_rows(
@@ -176,7 +177,7 @@ class Store:
 
     # ── Jobs ──────────────────────────────────────────────────────────────────────────────────
 
-    @transaction
+    @repeatable
     def claim_jobs(
         self,
         db: sqlite3.Connection,
@@ -210,7 +211,7 @@ class Store:
         )
         return [job_of(row) for row in rows]
 
-    @transaction
+    @repeatable
     def next_job_due(
         self, db: sqlite3.Connection, in_hand: Collection[str] = ()
     ) -> datetime | None:
@@ -304,7 +305,7 @@ class Store:
         )
         self._save(db, job, now if hinted else due_at, now)
 
-    @transaction
+    @repeatable
     def put_back(
         self, db: sqlite3.Connection, job: Job, now: datetime, due_at: datetime | None
     ) -> bool:
@@ -346,7 +347,7 @@ class Store:
         ended = replace(job, state=State.FAILED, failure=Failure.UNANSWERED)
         return self._end(db, ended, now, "state = 'unconfirmed' AND claim = :claim")
 
-    @transaction
+    @repeatable
     def hints(self, db: sqlite3.Connection, job: Job) -> list[Attempt]:
         """Return the job's attempts for which something named an id that nobody has checked."""
         rows = all_rows(
@@ -421,13 +422,13 @@ class Store:
         self.database.afterwards(self.jobs_due.set)
         return True
 
-    @transaction
+    @repeatable
     def wake(self, db: sqlite3.Connection, job: Job, now: datetime) -> None:
         """Have a running job read soon."""
         if job.state in _READ:
             self._wake(db, job.id, now)
 
-    @transaction
+    @repeatable
     def wake_waiting(self, db: sqlite3.Connection, replica_id: str, now: datetime) -> None:
         """Have the videos read that wait for a replica."""
         rows = all_rows(
@@ -507,7 +508,7 @@ class Store:
 
     # ── Deliveries ────────────────────────────────────────────────────────────────────────────
 
-    @transaction
+    @repeatable
     def claim_deliveries(
         self,
         db: sqlite3.Connection,
@@ -554,7 +555,7 @@ class Store:
             for row in claimed
         ]
 
-    @transaction
+    @repeatable
     def card(self, db: sqlite3.Connection, job: Job) -> Delivery:
         """Return the card of a job."""
         [row] = all_rows(
@@ -562,13 +563,13 @@ class Store:
         )
         return delivery_of(row)
 
-    @transaction
+    @repeatable
     def job_of_request(self, db: sqlite3.Connection, key: str) -> Job | None:
         """Return the job that a request made, if it came before."""
         row = first_row(db, "SELECT * FROM jobs WHERE request_key = :key", {"key": key})
         return job_of(row) if row else None
 
-    @transaction
+    @repeatable
     def next_delivery_due(
         self, db: sqlite3.Connection, in_hand: Collection[int] = ()
     ) -> datetime | None:

@@ -19,7 +19,8 @@ from bot.database import moment_of
 from bot.sandbox.faults import LateCommit
 from bot.sandbox.slack import Call
 from bot.sandbox.workspace import Happening, Message
-from tests.mortal import MortalWorld, Rows, mark_of
+from tests.disk import Rows
+from tests.mortal import MortalWorld, mark_of
 
 _CREATES: Final = {"create_video": "video", "create_replica": "replica"}
 _WORDS: Final = {"video": "script", "replica": "replica_name"}

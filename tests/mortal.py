@@ -3,11 +3,7 @@
 import asyncio
 import contextlib
 import json
-import os
-import sqlite3
-import tempfile
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -22,6 +18,7 @@ from bot.sandbox.clock import ManualClock
 from bot.sandbox.driver import Person
 from bot.sandbox.http import Server
 from bot.sandbox.video_service import Operation, Pace
+from tests.disk import Disk
 from tests.world import REPLICA, World
 
 Phase = Literal["before", "after"]
@@ -74,89 +71,6 @@ _MOMENTS: Final = {
     "conversations.history": "search",
     "conversations.replies": "search",
 }
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What a database's files hold: rows by id, and the bytes themselves."""
-
-    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    attempts: list[dict[str, Any]] = field(default_factory=list)
-    deliveries: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By ``<job>/<role>``, as the messages themselves are marked."""
-    raw: bytes = b""
-
-
-class Disk:
-    """The files of a database that is in use, as a power cut would leave them at this moment.
-
-    The file itself is opened once and stays open: closing it would take the locks of this whole
-    process from it.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._log = path.with_name(f"{path.name}-wal")
-        self._file: int | None = None
-
-    def watch(self) -> None:
-        """Begin to look at the file, which is there now."""
-        self._file = os.open(self._path, os.O_RDONLY)
-
-    def leave(self) -> None:
-        """Look no longer at a file that nobody uses."""
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
-
-    def left(self) -> tuple[bytes, bytes]:
-        """Return the bytes of the database and of its log."""
-        before, log = b"", b""
-        # Read twice: pages may be on their way from the log to the database.
-        while (now := self._content()) != before:
-            before, log = now, self._log.read_bytes() if self._log.exists() else b""
-        return now, log
-
-    def put_back(self, left: tuple[bytes, bytes]) -> None:
-        """Have the files be as they were left."""
-        for path, content in zip((self._path, self._log), left, strict=True):
-            path.write_bytes(content)
-
-    def rows(self) -> Rows:
-        """Return what a process would find that opened what is left now."""
-        left = self.left()
-        with _opened(left) as db:
-            return Rows(
-                {row["id"]: dict(row) for row in db.execute("SELECT * FROM jobs")},
-                [dict(row) for row in db.execute("SELECT * FROM attempts")],
-                {
-                    f"{row['job_id']}/{row['role']}": dict(row)
-                    for row in db.execute("SELECT * FROM deliveries")
-                },
-                b"".join(left),
-            )
-
-    def complaints(self) -> list[str]:
-        """Return what SQLite finds wrong with it."""
-        with _opened(self.left()) as db:
-            found = [row[0] for row in db.execute("PRAGMA integrity_check")]
-            found += [tuple(row) for row in db.execute("PRAGMA foreign_key_check")]
-        return [str(each) for each in found if each != "ok"]
-
-    def _content(self) -> bytes:
-        if self._file is None:
-            return self._path.read_bytes()
-        return os.pread(self._file, os.fstat(self._file).st_size, 0)
-
-
-@contextlib.contextmanager
-def _opened(left: tuple[bytes, bytes]) -> Any:  # noqa: ANN401 - a generator of a connection
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Disk(Path(folder) / "copy.db")
-        copy.put_back(left)
-        with contextlib.closing(sqlite3.connect(copy._path)) as db:
-            db.row_factory = sqlite3.Row
-            yield db
 
 
 class OwnClock:
@@ -287,7 +201,7 @@ class MortalWorld(World):
         self._running = self.bot_runs(callbacks=callbacks, **values)
         await self._running.__aenter__()
         self.slack.request_url = f"{self._relay_server.url}/slack/events"
-        self.disk.watch()
+        self.disk.watch(self.bot.store.database._db)
 
     async def _stop(self) -> None:
         await self._running.__aexit__(None, None, None)
@@ -295,7 +209,7 @@ class MortalWorld(World):
 
     def _die(self) -> None:
         """Keep what is on the disk: whatever the bot does from here on has not happened."""
-        self._left = self.disk.left()
+        self._left = self.disk.certain()
         self._heard = len(self.service.requests), len(self.slack.calls)
         self.is_dead, self.deadly = True, None
         self._died.set()

@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bot.database import StoreError
 from bot.model import Delivery, Job, Posting, Request, Role, State, Timings, token_hash
 from bot.store import Store, Submitted
+from tests.disk import Disk
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=10)
@@ -373,6 +374,51 @@ async def test_what_changes_while_a_card_is_on_its_way_is_shown_after_it(store: 
     [edit] = await store.claim_deliveries(NOW, 1)
     assert edit.job.late
     assert edit.delivery.wanted > edit.delivery.shown
+
+
+# ── Power cuts ────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_costs_money_or_was_promised_is_on_the_disk_before_anybody_hears_of_it(
+    store: Store, tmp_path: Path
+) -> None:
+    disk = Disk(tmp_path / "bot.db")
+    disk.watch(store.database._db)
+
+    def states() -> list[str]:
+        rows = disk.rows(after_power_cut=True)
+        jobs = [row["state"] for row in rows.jobs.values()]
+        return [*jobs, *(row["posting"] for row in rows.deliveries.values())]
+
+    await submit(store)
+    assert states() == ["queued", "owed"]
+    job = await claim(store)
+    attempt = await begin(store, job)
+    assert states() == ["creating", "owed"]
+    assert await store.created(made(job), attempt, now=NOW, due_at=NOW)
+    assert states() == ["running", "owed"]
+    [card] = await store.claim_deliveries(NOW, MANY)
+    assert await store.mark_sending(card.delivery, NOW)
+    assert states() == ["running", "sending"]
+    posted = replace(card.delivery, posting=Posting.POSTED, ts="1.0", shown=card.delivery.wanted)
+    assert await store.settle(posted, NOW, None)
+    assert states() == ["running", "posted"]
+    assert await store.end(replace(await claim(store), state=State.SUCCEEDED), NOW)
+    assert states() == ["succeeded", "posted", "owed"]
+    disk.leave()
+
+
+async def test_what_can_be_done_again_waits_for_no_disk(store: Store, tmp_path: Path) -> None:
+    disk = Disk(tmp_path / "bot.db")
+    disk.watch(store.database._db)
+    job = await running(store)
+    assert await store.put_back(replace(job, late=True), NOW, LATER)
+    assert not disk.rows(after_power_cut=True).jobs[job.id]["late"]
+    assert disk.rows().jobs[job.id]["late"], "it outlives the process"
+    assert await store.replicas.get("r-1") is None
+    await submit(store, "V2")
+    assert disk.rows(after_power_cut=True).jobs[job.id]["late"], "it goes with what lasts"
+    disk.leave()
 
 
 # ── Claims in any order ───────────────────────────────────────────────────────────────────────

@@ -1,0 +1,143 @@
+"""The files of a database that is in use: all that a killed process leaves, or a power cut."""
+
+import contextlib
+import os
+import sqlite3
+import struct
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+# https://sqlite.org/fileformat2.html#the_write_ahead_log
+_HEADER: Final = 32
+_FRAME: Final = struct.Struct(">II8s8s")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a database's files hold: rows by id, and the bytes themselves."""
+
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    attempts: list[dict[str, Any]] = field(default_factory=list)
+    deliveries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By ``<job>/<role>``, as the messages themselves are marked."""
+    raw: bytes = b""
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """How far a log is certain to be on the disk, and when the database was last written then."""
+
+    written: int = 0
+    salt: bytes = b""
+    end: int = _HEADER
+
+
+class Disk:
+    """The files of a database that is in use.
+
+    The file itself is opened once and stays open: closing it would take the locks of this whole
+    process from it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log = path.with_name(f"{path.name}-wal")
+        self._file: int | None = None
+        self._syncs, self._commits = True, False
+        self._certain = self._known = _Mark()
+
+    def watch(self, db: sqlite3.Connection) -> None:
+        """Begin to look at the file, which is there now, and at which of ``db``'s commits last."""
+        self._file = os.open(self._path, os.O_RDONLY)
+        self._certain = self._known = self._mark()
+        db.set_trace_callback(self._see)
+
+    def leave(self) -> None:
+        """Look no longer at a file that nobody uses."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+    def left(self) -> tuple[bytes, bytes]:
+        """Return the bytes of the database and of its log."""
+        before, log = b"", b""
+        # Read twice: pages may be on their way from the log to the database.
+        while (now := self._content()) != before:
+            before, log = now, self._log.read_bytes() if self._log.exists() else b""
+        return now, log
+
+    def certain(self) -> tuple[bytes, bytes]:
+        """Return what of it a power cut leaves: no commit that waited for no disk."""
+        self._see("")
+        now, log = self.left()
+        if self._path.stat().st_mtime_ns != self._certain.written:
+            return now, log  # SQLite waits for the disk before it moves anything from the log
+        return now, log[: self._certain.end if log[16:24] == self._certain.salt else 0]
+
+    def _see(self, statement: str) -> None:
+        """Look at a statement that begins: what was before it is done."""
+        if self._commits:
+            before, self._known = self._known, self._mark()
+            # SQLite waits for the disk only where it has written something.
+            if self._syncs and self._known != before:
+                self._certain = self._known
+        self._commits = statement == "COMMIT"
+        if statement.startswith("PRAGMA synchronous"):
+            self._syncs = statement.endswith("FULL")
+
+    def _mark(self) -> _Mark:
+        """Return how far the log goes now."""
+        with self._log.open("rb") as log:
+            header = log.read(_HEADER)
+            salt, page = header[16:24], int.from_bytes(header[8:12], "big")
+            at = end = self._known.end if salt == self._known.salt else _HEADER
+            while len(frame := os.pread(log.fileno(), _FRAME.size, at)) == _FRAME.size:
+                _, size_after_commit, its_salt, _ = _FRAME.unpack(frame)
+                if its_salt != salt:
+                    break  # it is left over from before the log began anew
+                at += _FRAME.size + page
+                end = at if size_after_commit else end
+        return _Mark(self._path.stat().st_mtime_ns, salt, end)
+
+    def put_back(self, left: tuple[bytes, bytes]) -> None:
+        """Have the files be as they were left."""
+        for path, content in zip((self._path, self._log), left, strict=True):
+            path.write_bytes(content)
+
+    def rows(self, *, after_power_cut: bool = False) -> Rows:
+        """Return what a process would find that opened what is left now."""
+        left = self.certain() if after_power_cut else self.left()
+        with _opened(left) as db:
+            return Rows(
+                {row["id"]: dict(row) for row in db.execute("SELECT * FROM jobs")},
+                [dict(row) for row in db.execute("SELECT * FROM attempts")],
+                {
+                    f"{row['job_id']}/{row['role']}": dict(row)
+                    for row in db.execute("SELECT * FROM deliveries")
+                },
+                b"".join(left),
+            )
+
+    def complaints(self) -> list[str]:
+        """Return what SQLite finds wrong with it."""
+        with _opened(self.left()) as db:
+            found = [row[0] for row in db.execute("PRAGMA integrity_check")]
+            found += [tuple(row) for row in db.execute("PRAGMA foreign_key_check")]
+        return [str(each) for each in found if each != "ok"]
+
+    def _content(self) -> bytes:
+        if self._file is None:
+            return self._path.read_bytes()
+        return os.pread(self._file, os.fstat(self._file).st_size, 0)
+
+
+@contextlib.contextmanager
+def _opened(left: tuple[bytes, bytes]) -> Any:  # noqa: ANN401 - a generator of a connection
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Disk(Path(folder) / "copy.db")
+        copy.put_back(left)
+        with contextlib.closing(sqlite3.connect(copy._path)) as db:
+            db.row_factory = sqlite3.Row
+            yield db
