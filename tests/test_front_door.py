@@ -8,11 +8,11 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
 import aiohttp
 import pytest
@@ -21,6 +21,7 @@ from bot.model import Timings
 from bot.sandbox.delivery import _signature, deliver, timestamp_of
 from bot.sandbox.faults import Answer as Fault
 from bot.sandbox.video_service import CallbackPlan
+from bot.web import _unwrapped
 from tests.processes import LiveWorld
 from tests.world import REPLICA, World
 
@@ -165,6 +166,35 @@ async def test_headers_that_steer_slacks_own_framework_are_not_for_strangers(
     }
     assert (await deliver(world.slack, command(world), headers=steering)).ok
     assert world.ana.modal is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a+b c%20d", "=3D=\r\n= \n", "100 % & more=less", "Żaneta 😀 \t", "payload={}", "\x00"],
+)
+@pytest.mark.parametrize("encoded", [quote, quote_plus])
+def test_what_somebody_typed_comes_out_of_the_form_letter_for_letter(
+    text: str, encoded: Callable[[str], str]
+) -> None:
+    payload = json.dumps({"value": text}, ensure_ascii=False) + text
+    assert _unwrapped(f"payload={encoded(payload)}".encode()).decode() == payload
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"command=%2Fvideo&text=payload%3D%7B",
+        b"payload=%7B%22a%22%3A1%7D&more=1",
+        b"payload=%7B%22a%22=3A1%7D",
+        b"payload=%7B%22a%22%3A1%7D\n",
+        b"payload=1",
+        b"%7B%22a%22%3A1%7D",
+        b'{"payload": 1}',
+    ],
+)
+def test_what_is_no_form_with_one_payload_is_left_as_it_is(body: bytes) -> None:
+    assert _unwrapped(body) == body
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])

@@ -122,6 +122,71 @@ async def test_the_state_stands_beside_the_name(world: World) -> None:
     assert f"Kim · {kim} · cannot be used" in await _texts(form)
 
 
+async def test_a_replica_that_matches_in_several_places_is_offered_once(world: World) -> None:
+    await _adds(world, "anna-1 Anna, Anna", "r-2 Ben", "anna-3 Hannah Anna")
+    form = await world.opens_form(world.ben)
+
+    assert await _ids(form, "ann") == ["anna-3", "anna-1", "ann"]
+
+
+async def test_what_is_offered_is_the_same_after_a_restart(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.bot_runs():
+        assert not await _ids(await world.opens_form(world.ana)), "it has been looked up before"
+        world.service.add_replica("r-1", "Anna", status="training")
+        await _adds(world, "r-1", "r-2 Bob", "r-3 Cleo", "r-4 Dora", "r-5 Elif")
+        for channel, replica_id in (("studio", "r-2"), ("studio", "r-4"), ("lobby", "r-5")):
+            await world.ana.command("/replica", f"default {replica_id}", channel)
+            await world.settles()
+        await _sends_off(world, world.ben, "r-1")
+        await world.settles()
+        world.service.fail("r-1", "Too dark.")
+        world.service.delete("r-3")
+        del world.service.replicas["r-5"]
+        await world.passes(minutes=11)
+        for gone in ("r-1", "r-3", "r-5"):
+            form = await _sends_off(world, world.ana, gone)
+            assert form.errors
+        await _adds(world, "r-5 Elif again")
+
+        before = await _offered(world)
+
+    async with world.bot_runs():
+        assert await _offered(world) == before
+    assert before == {
+        "studio": ["Dora · r-4", "Elif again · r-5", "Bob · r-2", "Anna · r-1 · cannot be used"],
+        "lobby": ["Elif again · r-5", "Dora · r-4", "Bob · r-2", "Anna · r-1 · cannot be used"],
+        "chosen": ["r-4", None],
+    }
+
+
+async def _offered(world: World) -> dict[str, list[str] | list[str | None]]:
+    """Return what there is to choose in two channels, and what is chosen beforehand there."""
+    await world.passes(seconds=1)
+    forms = [await world.opens_form(world.ana, channel=each) for each in ("studio", "lobby")]
+    studio, lobby = [await _texts(form) for form in forms]
+    chosen = [form.values["replica_id"] for form in forms]
+    return {"studio": studio, "lobby": lobby, "chosen": chosen}
+
+
+async def test_a_change_that_nobody_waits_for_any_more_is_offered_all_the_same(
+    world: World,
+) -> None:
+    await _adds(world, "r-1 Anna", "r-2 Bob")
+    form = await world.opens_form(world.ben)
+    assert await _ids(form) == ["r-2", "r-1"]
+
+    use = world.bot.store.replicas.use("r-1", world.clock.now())
+    using = asyncio.create_task(use)  # noqa: TID251 - awaited below
+    await asyncio.sleep(0)
+    using.cancel()
+    await asyncio.wait([using])
+    # The same question in the same second is the same request, and gets the same answer.
+    await world.passes(seconds=1)
+
+    assert await _ids(form) == ["r-1", "r-2"]
+
+
 async def test_odd_names_and_ids_of_the_service_do_not_break_the_picker(world: World) -> None:
     long = "r" * 150
     world.service.add_replica(long, "N\n<!channel> & " * 20)

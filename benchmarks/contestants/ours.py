@@ -26,7 +26,7 @@ from bot.slack.routes import Routes
 
 _T = TypeVar("_T", Timings, Patience)
 # The tables of handlers, in the order in which their listeners are put behind Bolt.
-_SORTS: Final = ("commands", "clicks", "submissions", "lookups")
+_SORTS: Final = ("lookups", "submissions", "commands", "clicks")
 
 
 def changed(timings: _T, changes: Mapping[str, Any]) -> _T:

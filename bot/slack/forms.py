@@ -117,8 +117,8 @@ async def send_off(
     A form that was sent off before, and was changed since, is not dropped: it opens once more.
     """
     view, place = submission.view, place_of(submission.view)
-    known = await desk.store.job_of_request(view.id)
-    if known is None and (failure := await desk.service.turned_away()) is not None:
+    failure = await desk.service.turned_away()
+    if failure is not None and await desk.store.job_of_request(view.id) is None:
         fields = [block["block_id"] for block in view.blocks if block.get("type") == "input"]
         return wrong({fields[0]: _TURNED_AWAY[failure]})
     channel = view.typed().get("where") or place["channel"]

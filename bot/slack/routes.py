@@ -1,16 +1,19 @@
 """From what Slack sends to who handles it: one Bolt listener per sort of request, and a table.
 
-A handler takes one payload and returns the body of the answer, or None for an empty one.
+A handler takes one payload and returns the body of the answer, or None for an empty one; one of
+lookups, which come with each letter that is typed, returns JSON that is ready.
 """
 
 import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel
-from slack_bolt.async_app import AsyncAck, AsyncApp
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.response import BoltResponse
 
 from bot.database import StoreError
 from bot.log import reference
@@ -18,9 +21,11 @@ from bot.slack.payloads import Click, Command, Garbled, Lookup, Submission, read
 
 _LOG: Final = logging.getLogger(__name__)
 _P = TypeVar("_P", bound=BaseModel)
+_H = TypeVar("_H")
 
 Answer: TypeAlias = dict[str, Any] | None
 Handler: TypeAlias = Callable[[_P], Awaitable[Answer]]
+LookupHandler: TypeAlias = Callable[[Lookup], Awaitable[str]]
 _EVERYTHING: Final = re.compile("")
 # What we do not know is not logged whole.
 _SHOWN: Final = 100
@@ -34,7 +39,7 @@ class Routes:
         self.commands: dict[str, Handler[Command]] = {}
         self.clicks: dict[str, Handler[Click]] = {}
         self.submissions: dict[str, Handler[Submission]] = {}
-        self.lookups: dict[str, Handler[Lookup]] = {}
+        self.lookups: dict[str, LookupHandler] = {}
         self._whisper = whisper
 
     def command(self, name: str, handler: Handler[Command]) -> None:
@@ -49,25 +54,25 @@ class Routes:
         """Have ``handler`` answer a form that is sent off."""
         _add(self.submissions, callback_id, handler)
 
-    def lookup(self, action_id: str, handler: Handler[Lookup]) -> None:
+    def lookup(self, action_id: str, handler: LookupHandler) -> None:
         """Have ``handler`` answer a type-ahead field."""
         _add(self.lookups, action_id, handler)
 
     def attach(self, app: AsyncApp) -> None:
-        """Put the tables behind Bolt, which tries its own listeners one by one."""
+        """Put the tables behind Bolt, which tries its own listeners one by one: often used first."""
+        app.options(_EVERYTHING)(self._on_lookup)
+        app.view(_EVERYTHING)(self._on_submission)
         app.command(_EVERYTHING)(self._on_command)
         app.action(_EVERYTHING)(self._on_click)
-        app.view(_EVERYTHING)(self._on_submission)
-        app.options(_EVERYTHING)(self._on_lookup)
 
-    async def _on_command(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+    async def _on_command(self, body: dict[str, Any]) -> BoltResponse:
         async def work() -> Answer:
             payload = read(Command, body)
             return await _handler(self.commands, payload.command)(payload)
 
-        await ack(await _guarded(work(), lambda told: {"text": told}))
+        return await _guarded(work(), lambda told: {"text": told})
 
-    async def _on_click(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+    async def _on_click(self, body: dict[str, Any]) -> BoltResponse:
         async def work() -> Answer:
             payload = read(Click, body)
             handler = self.clicks.get(payload.action_id)
@@ -78,24 +83,24 @@ class Routes:
                 self._whisper(url, told)
             return None
 
-        await ack(await _guarded(work(), tell))
+        return await _guarded(work(), tell)
 
-    async def _on_submission(self, ack: AsyncAck, body: dict[str, Any]) -> None:
+    async def _on_submission(self, body: dict[str, Any]) -> BoltResponse:
         async def work() -> Answer:
             payload = read(Submission, body)
             return await _handler(self.submissions, payload.view.callback_id)(payload)
 
-        await ack(await _guarded(work(), lambda told: _told_in_form(body, told)))
+        return await _guarded(work(), lambda told: _told_in_form(body, told))
 
-    async def _on_lookup(self, ack: AsyncAck, body: dict[str, Any]) -> None:
-        async def work() -> Answer:
+    async def _on_lookup(self, body: dict[str, Any]) -> BoltResponse:
+        async def work() -> str:
             payload = read(Lookup, body)
             return await _handler(self.lookups, payload.action_id)(payload)
 
-        await ack(await _guarded(work(), lambda _: {"options": []}))
+        return await _guarded(work(), lambda _: {"options": []})
 
 
-def _add(table: dict[str, Handler[_P]], name: str, handler: Handler[_P]) -> None:
+def _add(table: dict[str, _H], name: str, handler: _H) -> None:
     if name in table:
         raise ValueError(f"two handlers for {name}")
     table[name] = handler
@@ -105,7 +110,7 @@ class _Unknown(Exception):
     """Nobody handles this: the Slack app, or a form in it, is of another version than the bot."""
 
 
-def _handler(table: Mapping[str, Handler[_P]], name: str) -> Handler[_P]:
+def _handler(table: Mapping[str, _H], name: str) -> _H:
     if name not in table:
         raise _Unknown(name)
     return table[name]
@@ -126,11 +131,11 @@ def _told_in_form(body: dict[str, Any], told: str) -> Answer:
 
 
 async def _guarded(
-    work: Coroutine[Any, Any, Answer], tell: Callable[[str], Answer]
-) -> dict[str, Any] | str:
-    """Return the body of the answer; what nobody foresaw is told with a reference to the log."""
+    work: Coroutine[Any, Any, Answer | str], tell: Callable[[str], Answer]
+) -> BoltResponse:
+    """Return the answer; what nobody foresaw is told with a reference to the log."""
     try:
-        return await work or ""
+        return _answer(await work)
     except StoreError as error:
         code = reference()
         _LOG.error("not stored", extra={"reference": code, "reason": str(error)})
@@ -150,4 +155,8 @@ async def _guarded(
         code = reference()
         _LOG.exception("a request of Slack's failed", extra={"reference": code})
         told = "Something went wrong here, and nothing was started. Please try again."
-    return tell(f"{told} If it stays, give this to whoever runs the bot: {code}") or ""
+    return _answer(tell(f"{told} If it stays, give this to whoever runs the bot: {code}"))
+
+
+def _answer(body: Answer | str) -> BoltResponse:
+    return BoltResponse(status=HTTPStatus.OK, body=body or "")

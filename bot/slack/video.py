@@ -3,8 +3,10 @@
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
+
+from pydantic_core import to_json
 
 from bot.errors import OutsideError
 from bot.kinds import Invalid
@@ -39,6 +41,8 @@ _REPLICA: Final = "video_replica"
 _BACKGROUND: Final = "video_background"
 _KIND: Final = "video"
 _OPTIONS: Final = 100
+# So many options are kept as JSON: some 300 bytes each.
+_OFFERS: Final = 10_000
 # Two of them fit into a form's private metadata.
 _KEPT_LINK: Final = 1000
 
@@ -195,17 +199,15 @@ async def _on_background(desk: Desk, click: Click) -> Answer:
     return None
 
 
-async def _on_replica_query(desk: Desk, lookup: Lookup) -> Answer:
+async def _on_replica_query(desk: Desk, lookup: Lookup) -> str:
     query = lookup.value.strip()
     channel = place_of(lookup.view)["channel"] if lookup.view is not None else ""
     found = await desk.store.replicas.find(query, channel, _OPTIONS - 1)
-    # The service may name an id that no option can hold.
-    known = [replica for replica in found if is_replica_id(replica.id)]
-    options = [_option(replica) for replica in known]
-    if is_replica_id(query) and query not in {replica.id for replica in known}:
+    options = [_offer(replica) for replica in found]
+    if is_replica_id(query) and all(replica.id != query for replica in found):
         # Last: Enter takes the first, which is to be the one that was typed by its name.
-        options.append(option(f"Use id “{query}”", query))
-    return {"options": options}
+        options.append(json.dumps(option(f"Use id “{query}”", query)))
+    return f'{{"options": [{", ".join(filter(None, options))}]}}'
 
 
 async def _on_make_video(desk: Desk, click: Click) -> Answer:
@@ -319,6 +321,15 @@ def _background_field(chosen: str) -> Json:
         initial_option=options[chosen],
     )
     return field("background", "Background", buttons, reports=True)
+
+
+@lru_cache(maxsize=_OFFERS)
+def _offer(replica: KnownReplica) -> str:
+    """Return the option as JSON: people who type get the same ones again and again.
+
+    The service may name an id that no option can hold: then it is empty.
+    """
+    return to_json(_option(replica)).decode() if is_replica_id(replica.id) else ""
 
 
 def _option(replica: KnownReplica) -> Json:
