@@ -20,6 +20,7 @@ from bot.background import Background
 from bot.clock import Clock, SystemClock
 from bot.engine import Engine
 from bot.model import Job, Timings
+from bot.priority import PeopleFirst
 from bot.settings import Settings
 from bot.slack import jobs, replica, video
 from bot.slack.desk import Desk, Feature
@@ -36,7 +37,7 @@ _LOG: Final = logging.getLogger(__name__)
 # What the bot can do: a new kind of job is one more of these.
 FEATURES: Final = (video.FEATURE, replica.FEATURE)
 
-_SLOTS: Final = 32
+_SLOTS: Final = 64
 # Requests that are being answered when the process is asked to end get so long.
 _LAST_ANSWERS: Final = timedelta(seconds=3)
 
@@ -129,9 +130,10 @@ async def running(
             public_url=settings.public_url,
             nudge=messenger.nudge,
         )
+        people_first = PeopleFirst(timings)
         workers = (
-            Worker(engine, clock, timings, slots=_SLOTS),
-            Worker(messenger, clock, timings, slots=_SLOTS),
+            Worker(engine, clock, timings, people_first, slots=_SLOTS),
+            Worker(messenger, clock, timings, people_first, slots=_SLOTS),
         )
         routes = Routes(desk.whisper)
         for register in (jobs.register, *(feature.register for feature in features)):
@@ -143,6 +145,7 @@ async def running(
             kinds.values(),
             clock=clock,
             timings=timings,
+            people_first=people_first,
             last_answers=_LAST_ANSWERS,
             healthy=lambda: all(worker.healthy for worker in workers),
         )

@@ -27,6 +27,7 @@ from bot.model import (
     Delivery,
     Failure,
     Job,
+    Posting,
     Request,
     Role,
     State,
@@ -110,7 +111,7 @@ class Store:
         self.database.afterwards(self.jobs_due.set)
         self.database.afterwards(self.deliveries_due.set)
         values = {
-            "id": "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH)),
+            "id": "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH)),
             "request_key": request.key,
             "kind": request.kind,
             "params": json.dumps(dict(request.params)),
@@ -548,6 +549,8 @@ class Store:
             """,
             ids,
         )
+        # A post calls somebody: it goes before the edits of cards.
+        claimed.sort(key=lambda row: bool(row["posting"] == Posting.POSTED))
         its_job = {row["id"]: job_of(row) for row in jobs}
         its_card = {row["job_id"]: delivery_of(row) for row in cards}
         return [

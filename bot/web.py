@@ -27,6 +27,7 @@ from bot.database import StoreError
 from bot.kinds import Kind
 from bot.kinds.wire import text_of
 from bot.model import Timings, token_hash
+from bot.priority import PeopleFirst
 from bot.store import Store
 
 if sys.platform != "win32":
@@ -72,6 +73,7 @@ class FrontDoor:
         *,
         clock: Clock,
         timings: Timings,
+        people_first: PeopleFirst,
         last_answers: timedelta,
         healthy: Callable[[], bool],
     ) -> None:
@@ -81,6 +83,7 @@ class FrontDoor:
         self._id_fields = {kind.name: kind.id_field for kind in kinds}
         self._clock = clock
         self._timings = timings
+        self._people_first = people_first
         self._healthy = healthy
         self._answers: dict[tuple[str, str], tuple[datetime, asyncio.Future[_Reply]]] = {}
         self._ears = _Ears(self._application(), timings.arrive, last_answers)
@@ -119,7 +122,7 @@ class FrontDoor:
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
         # The signature does not cover headers, and there are some that steer Bolt.
         headers = {"Content-Type": request.headers.get("Content-Type", "")}
-        with self._ears.attend(request):
+        with self._ears.attend(request), self._people_first.answering():
             reply = await self._once((timestamp, signature), lambda: self._dispatch(body, headers))
         return reply.to_web()
 

@@ -10,6 +10,7 @@ from bot.clock import Clock
 from bot.database import StoreError, Trouble
 from bot.log import reference
 from bot.model import Timings
+from bot.priority import PeopleFirst
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -39,11 +40,21 @@ class Worker(Generic[_T]):
     out. A row that is in hand is not taken up once more, whatever the clock says of its lease.
     """
 
-    def __init__(self, work: Work[_T], clock: Clock, timings: Timings, *, slots: int) -> None:
+    def __init__(
+        self,
+        work: Work[_T],
+        clock: Clock,
+        timings: Timings,
+        people_first: PeopleFirst,
+        *,
+        slots: int,
+    ) -> None:
         self._work = work
         self._clock = clock
         self._timings = timings
+        self._people_first = people_first
         self._slots = slots
+        self._last_claim = float("-inf")
         self._steps: dict[asyncio.Task[None], _T] = {}
         self._parked = False
         self._stopping = False
@@ -56,7 +67,11 @@ class Worker(Generic[_T]):
     async def run(self) -> None:
         """Do what is due until ``stop``, then give what is under way some time to end."""
         async with asyncio.TaskGroup() as group:
-            while not self._stopping:
+            while True:
+                await self._turn()
+                self._work.due.clear()
+                if self._stopping:
+                    break
                 until = await self._begin(group)
                 self._parked = True
                 await self._clock.wait(self._work.due, until)
@@ -84,13 +99,13 @@ class Worker(Generic[_T]):
 
     async def _begin(self, group: asyncio.TaskGroup) -> datetime | None:
         """Begin what is due; return when to look again, or None for when something changes."""
-        self._work.due.clear()
         free = self._slots - len(self._steps)
         if not free:
             return None
         in_hand = tuple(self._steps.values())
         try:
             for item in await self._work.claim(free, in_hand):
+                self._last_claim = asyncio.get_running_loop().time()
                 step = group.create_task(self._guarded(item))
                 self._steps[step] = item
                 step.add_done_callback(self._finished)
@@ -101,6 +116,12 @@ class Worker(Generic[_T]):
             if not isinstance(error, Trouble):
                 _LOG.error("nothing could be claimed", extra={"reason": str(error)})
             return self._clock.now() + self._timings.retry
+
+    async def _turn(self) -> None:
+        """Return when it is time for the next claim."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(self._last_claim + self._timings.gather.total_seconds() - loop.time())
+        await self._people_first.turn()
 
     def _finished(self, step: asyncio.Task[None]) -> None:
         del self._steps[step]

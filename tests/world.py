@@ -1,11 +1,13 @@
 """A bot, a Slack and a video service that talk over real HTTP, under a clock that is pushed."""
 
 import contextlib
+import os
 import random
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bot.app import FEATURES, Bot, running
 from bot.clock import Clock
@@ -23,6 +25,10 @@ from tests.canary import Canary
 REPLICA = "r-anna-42"
 FOOTAGE = "https://storage.example.com/anna.mp4?X-Amz-Signature=4f00ta9e"
 
+_SHARED_MEMORY: Final = Path("/dev/shm")
+#: Where folders go that need no disk: None for where temporary folders go anyway.
+MEMORY: Final = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
+
 
 class World:
     """Everything there is. The bot is started and stopped with ``bot_runs``."""
@@ -34,6 +40,10 @@ class World:
         self.service = SandboxVideoService(self.clock)
         self.service.add_replica(REPLICA, "Anna")
         self.timings = timings or Timings(jitter=0, callback_answer=timedelta(0))
+        # These are told in real time, which few tests wait for.
+        self.pauses: Mapping[str, Any] = dict.fromkeys(
+            ("give_way", "breath", "gather"), timedelta(0)
+        )
         self.database = folder / "bot.db"
         self.ana = Person(self.slack, "ana")
         self.ben = Person(self.slack, "ben")
@@ -63,7 +73,7 @@ class World:
         async with running(
             Settings.read(values),
             clock=self.bot_clock,
-            timings=self.timings,
+            timings=replace(self.timings, **self.pauses),
             rng=random.Random(1),  # noqa: S311 - for jitter
             features=features,
         ) as self.bot:
