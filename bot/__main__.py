@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import errno
+import gc
 import io
 import logging
 import os
@@ -11,8 +12,8 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from bot import app, database, doctor, log
-from bot.database import StoreError
+from bot import database, log
+from bot.datafile import StoreError, look_ahead
 from bot.settings import Settings, SettingsError, environment
 
 _LAST_PORT: Final = 65_535
@@ -59,6 +60,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 async def _serve() -> int:
     settings = _settings()
+    ahead = asyncio.get_running_loop().run_in_executor(None, look_ahead, settings.database)
+    # The rest is imported while the database is looked over: both take a while. Nothing of it is
+    # garbage, which would be looked for again and again.
+    gc.disable()
+    from bot import app  # noqa: PLC0415
+
+    gc.freeze()
+    gc.enable()
+    await ahead
     await app.serve(settings)
     return 0
 
@@ -70,6 +80,8 @@ async def _migrate() -> int:
 
 
 async def _doctor() -> int:
+    from bot import doctor  # noqa: PLC0415 - nobody else needs it
+
     log.configure(sys.stderr, logging.CRITICAL)
     well = True
     async for finding in doctor.examine(environment()):

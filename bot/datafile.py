@@ -42,6 +42,8 @@ _TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 # How a write-ahead log begins, in either order of bytes
 # (https://sqlite.org/fileformat2.html#the_write_ahead_log).
 _WAL_HEADER: Final = 32
+# The files that were looked over ahead, as they were then.
+_well: Final[dict[Path, list[tuple[int, int, int]]]] = {}
 _WAL_ORDER: Final = {b"\x37\x7f\x06\x82": "<", b"\x37\x7f\x06\x83": ">"}
 
 
@@ -81,6 +83,14 @@ def told(path: Path, error: Exception) -> str:
     return f"{said} {_restore(path)}" if is_damage(error) else said
 
 
+def look_ahead(path: Path) -> None:
+    """Read all of a database before it is needed: ``look`` is spared it, if nothing changes."""
+    state = _state(path)
+    with contextlib.suppress(StoreError):
+        look(path)
+        _well[path] = state
+
+
 def look(path: Path) -> None:
     """Read all of a database that no bot has open, and change nothing.
 
@@ -89,6 +99,8 @@ def look(path: Path) -> None:
     Raises:
         StoreError: it is damaged, another program's, or another process has it.
     """
+    if _well.pop(path, None) == _state(path):
+        return
     wal = beside(path, "-wal")
     logged = _size(wal)
     if not _size(path):
@@ -217,6 +229,12 @@ def _code(error: Exception) -> int | None:
     """Return SQLite's primary result code."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
+
+
+def _state(path: Path) -> list[tuple[int, int, int]]:
+    """Return what changes with a database's files."""
+    files = (file for file in (path, beside(path, "-wal")) if file.exists())
+    return [(at.st_ino, at.st_size, at.st_mtime_ns) for at in (file.stat() for file in files)]
 
 
 def _size(path: Path) -> int:

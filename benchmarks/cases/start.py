@@ -1,5 +1,6 @@
 """From the start of the process to its first answer, beside importing what any such bot needs.
 
+Of pydantic that is its ``BaseModel``: the bare package loads nothing before a name of it is used.
 Both have been started before, so that their ``.pyc`` files are there.
 """
 
@@ -29,7 +30,8 @@ _KILLED: Final = "after a kill"
 _IMPORTS: Final = """
 from slack_bolt.async_app import AsyncApp
 from aiohttp import web
-import pydantic, signal
+from pydantic import BaseModel
+import signal
 print("{}", flush=True)
 signal.pause()
 """

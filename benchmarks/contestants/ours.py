@@ -5,6 +5,7 @@ With ``--only SORT NAME`` it has one Bolt listener with one handler behind it, a
 
 import argparse
 import asyncio
+import gc
 import json
 import logging
 import sys
@@ -89,6 +90,7 @@ async def main() -> None:
         }
     )
     log.configure(sys.stderr, logging.INFO, secrets=settings.secrets)
+    gc.freeze()  # as the command line does
     async with running(settings, timings=changed(Timings(), chosen.timings)) as bot:
         announce(port=bot.port)
         await asked_to_end()

@@ -59,7 +59,7 @@ class Routes:
         _add(self.lookups, action_id, handler)
 
     def attach(self, app: AsyncApp) -> None:
-        """Put the tables behind Bolt, which tries its own listeners one by one: often used first."""
+        """Put the tables behind Bolt, which tries its own listeners in turn: the busiest first."""
         app.options(_EVERYTHING)(self._on_lookup)
         app.view(_EVERYTHING)(self._on_submission)
         app.command(_EVERYTHING)(self._on_command)
