@@ -31,7 +31,7 @@ class Sweep:
         self._clock = clock
         self._timings = timings
         self._retention = retention
-        self._parked = False
+        self._parked = asyncio.Event()
 
     async def run(self) -> None:
         """Erase what is due, again and again, until cancelled."""
@@ -45,13 +45,12 @@ class Sweep:
                 _LOG.error("old scripts could not be erased", extra={"reason": str(error)})
             until = now + self._timings.sweep
             while self._clock.now() < until:
-                self._parked = True
+                self._parked.set()
                 await self._clock.wait(never, until)
-                self._parked = False
+                self._parked.clear()
 
     async def settled(self) -> bool:
         """Return when nothing is due or under way; say whether anything was."""
-        busy = not self._parked
-        while not self._parked:  # noqa: ASYNC110 - no event tells that it waits
-            await asyncio.sleep(0)
+        busy = not self._parked.is_set()
+        await self._parked.wait()
         return busy

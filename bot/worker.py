@@ -56,7 +56,7 @@ class Worker(Generic[_T]):
         self._slots = slots
         self._last_claim = float("-inf")
         self._steps: dict[asyncio.Task[None], _T] = {}
-        self._parked = False
+        self._parked = asyncio.Event()
         self._stopping = False
 
     @property
@@ -73,9 +73,9 @@ class Worker(Generic[_T]):
                 if self._stopping:
                     break
                 until = await self._begin(group)
-                self._parked = True
+                self._parked.set()
                 await self._clock.wait(self._work.due, until)
-                self._parked = False
+                self._parked.clear()
             if self._steps:
                 await asyncio.wait(self._steps, timeout=self._timings.stop.total_seconds())
             for step in self._steps:
@@ -90,10 +90,11 @@ class Worker(Generic[_T]):
     async def settled(self) -> bool:
         """Return when nothing is due or under way; say whether anything was."""
         busy = False
-        while self._steps or not self._parked:
+        while self._steps or not self._parked.is_set():
             busy = True
             if self._steps:
                 await asyncio.wait(self._steps)
+            await self._parked.wait()
             await asyncio.sleep(0)
         return busy
 

@@ -328,7 +328,7 @@ async def windows(browser: Browser) -> AsyncIterator[Windows]:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page_world(tmp_path: Path, browser: Browser) -> AsyncIterator[PageWorld]:
+async def page_world(memory: Path, browser: Browser) -> AsyncIterator[PageWorld]:
     """A world whose bot runs, with the page before it."""
-    async with PageWorld(tmp_path, browser).runs() as world:
+    async with PageWorld(memory, browser).runs() as world:
         yield world

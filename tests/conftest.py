@@ -1,5 +1,7 @@
 """Fixtures: a world in which the bot runs."""
 
+import os
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests import canary
-from tests.world import World
+from tests.world import MEMORY, World
 
 pytest_plugins = ["tests.browser"]
 
@@ -15,6 +17,11 @@ pytest_plugins = ["tests.browser"]
 settings.register_profile(
     "long", max_examples=500, stateful_step_count=40, deadline=None, print_blob=True
 )
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Have one more than there are cores: whatever waits in real time leaves one idle."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +32,16 @@ def _nothing_secret_is_logged() -> Iterator[None]:
 
 
 @pytest.fixture
-async def quiet_world(tmp_path: Path) -> AsyncIterator[World]:
+def memory() -> Iterator[Path]:
+    """A folder in memory: where the bot is not killed, nothing is gained by waiting for a disk."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+async def quiet_world(memory: Path) -> AsyncIterator[World]:
     """A world whose bot is not started yet."""
-    world = World(tmp_path)
+    world = World(memory)
     async with world.sandbox_runs():
         yield world
 

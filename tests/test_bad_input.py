@@ -408,17 +408,17 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 
 
 @pytest.fixture
-async def door(tmp_path: Path, logged: io.StringIO) -> AsyncIterator[Door]:
+async def door(memory: Path, logged: io.StringIO) -> AsyncIterator[Door]:
     """A bot as it always is."""
-    world = World(tmp_path)
+    world = World(memory)
     async with world.sandbox_runs(), world.bot_runs():
         yield Door(world, logged)
 
 
 @pytest.fixture
-async def hasty(tmp_path: Path, logged: io.StringIO) -> AsyncIterator[Door]:
+async def hasty(memory: Path, logged: io.StringIO) -> AsyncIterator[Door]:
     """A bot that has no patience with what does not come."""
-    world = World(tmp_path, Timings(jitter=0, arrive=_ARRIVES))
+    world = World(memory, Timings(jitter=0, arrive=_ARRIVES))
     async with world.sandbox_runs(), world.bot_runs():
         yield Door(world, logged)
 
@@ -620,9 +620,9 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(tmp_path: Path, logged: io.StringIO) -> AsyncIterator[Scene]:
+async def scene(memory: Path, logged: io.StringIO) -> AsyncIterator[Scene]:
     """Ana does not know whether her video was made; another one of hers, and one of Ben's, are."""
-    world = World(tmp_path, Timings(jitter=0))
+    world = World(memory, Timings(jitter=0))
     async with world.sandbox_runs(), world.bot_runs(callbacks=False):
         world.service.faults.next("create_video", Fault(500))
         doubtful = world.now(await world.asks(world.ana))
@@ -814,9 +814,9 @@ async def test_what_is_typed_into_a_form_is_sent_as_it_is_and_shown_harmlessly(
 
 
 @pytest.fixture
-async def uncalled(tmp_path: Path, logged: io.StringIO) -> AsyncIterator[Door]:
+async def uncalled(memory: Path, logged: io.StringIO) -> AsyncIterator[Door]:
     """A bot that nobody calls back, so that it asks people what it does not know."""
-    world = World(tmp_path)
+    world = World(memory)
     async with world.sandbox_runs(), world.bot_runs(callbacks=False):
         yield Door(world, logged)
 

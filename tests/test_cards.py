@@ -440,7 +440,8 @@ JOBS = st.builds(
 )
 many = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-_OURS = re.compile(rf"<(@{ANA}|#[CG]\w+|!date\^-?\d+\^[^<>|]*\|[^<>|]*|https?://[^<>|\s]+\|\w+)>")
+_LINK = r"https?://[^<>|\s]+\|[\w ]+"
+_OURS = re.compile(rf"<(@{ANA}|#[CG]\w+|!date\^-?\d+\^[^<>|]*\|[^<>|]*|{_LINK})>")
 
 
 def bare(text: str) -> str:

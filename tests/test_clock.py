@@ -71,9 +71,9 @@ class JumpyWorld(World):
 
 
 @pytest.fixture
-async def quiet(tmp_path: Path) -> AsyncIterator[JumpyWorld]:
+async def quiet(memory: Path) -> AsyncIterator[JumpyWorld]:
     """A world whose bot is not started yet."""
-    world = JumpyWorld(tmp_path)
+    world = JumpyWorld(memory)
     async with world.sandbox_runs():
         yield world
 

@@ -25,7 +25,7 @@ from bot.slack import errors
 from bot.slack.cards import CREATE_AGAIN, GIVE_UP, HAVE_ID
 from tests.judge import Judge, Told
 from tests.mortal import MortalWorld
-from tests.world import FOOTAGE, REPLICA
+from tests.world import FOOTAGE, MEMORY, REPLICA
 
 _T = TypeVar("_T")
 
@@ -37,8 +37,6 @@ _BUSY: Final = {"error": "Too many requests"}
 _SOON: Final = timedelta(seconds=10)
 _DAY: Final = timedelta(days=1)
 _HISTORY: Final = frozenset({"channels:history", "groups:history", "im:history"})
-# The power is cut by copying files: nothing is gained by a disk that is waited for.
-_MEMORY: Final = Path("/dev/shm")
 # So many forms are sent off in one example: more only make it longer.
 _MANY: Final = 5
 # Six hours of calm, so many times: longer than anybody's patience.
@@ -177,7 +175,8 @@ class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.folder = tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None)
+        # The power is cut by copying files: nothing is gained by a disk that is waited for.
+        self.folder = tempfile.TemporaryDirectory(dir=MEMORY)
         self.told = Told()
         self.forms: list[Form] = []
         self.shown: list[Message] = []
