@@ -537,18 +537,21 @@ class Store:
         )
         if not claimed:
             return []
-        ids = {"ids": json.dumps([row["job_id"] for row in claimed])}
         jobs = all_rows(
-            db, "SELECT * FROM jobs WHERE id IN (SELECT value FROM json_each(:ids))", ids
-        )
-        cards = all_rows(
             db,
-            """
-            SELECT * FROM deliveries
-            WHERE role = 'card' AND job_id IN (SELECT value FROM json_each(:ids))
-            """,
-            ids,
+            "SELECT * FROM jobs WHERE id IN (SELECT value FROM json_each(:ids))",
+            {"ids": json.dumps([row["job_id"] for row in claimed])},
         )
+        cards = [row for row in claimed if row["role"] == Role.CARD]
+        if replies := [row["job_id"] for row in claimed if row["role"] == Role.REPLY]:
+            cards += all_rows(
+                db,
+                """
+                SELECT * FROM deliveries
+                WHERE role = 'card' AND job_id IN (SELECT value FROM json_each(:ids))
+                """,
+                {"ids": json.dumps(replies)},
+            )
         # A post calls somebody: it goes before the edits of cards.
         claimed.sort(key=lambda row: bool(row["posting"] == Posting.POSTED))
         its_job = {row["id"]: job_of(row) for row in jobs}
@@ -764,15 +767,17 @@ class Store:
 
 
 def _usual(db: sqlite3.Connection, kind: str) -> int | None:
-    rows = all_rows(
+    # In one row: fetching each would cost a form that is sent off as much as all else here.
+    [row] = all_rows(
         db,
         """
-        SELECT ended_at - started_at AS took FROM jobs
-        WHERE kind = :kind AND state = 'succeeded' ORDER BY ended_at DESC LIMIT :limit
+        SELECT json_group_array(took) AS each FROM (
+            SELECT ended_at - started_at AS took FROM jobs
+            WHERE kind = :kind AND state = 'succeeded' ORDER BY ended_at DESC LIMIT :limit)
         """,
         {"kind": kind, "limit": _RECENT},
     )
-    took = [row["took"] for row in rows if row["took"] is not None]
+    took = [each for each in json.loads(row["each"]) if each is not None]
     return round(median(took)) if took else None
 
 

@@ -112,6 +112,7 @@ class Worker(Generic[_T]):
                 step.add_done_callback(self._finished)
             if len(self._steps) == self._slots:
                 return None
+            await asyncio.sleep(0)  # what they ask of the database goes first
             return await self._work.next_due(tuple(self._steps.values()))
         except StoreError as error:
             if not isinstance(error, Trouble):
