@@ -1,4 +1,4 @@
-"""The SQLite file: one connection, one thread, changes committed in groups, numbered migrations."""
+"""The SQLite file: one connection, one owner, changes committed in groups, numbered migrations."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ class Trouble(StoreError):
 
 @dataclass(slots=True)
 class _Call:
-    """A method's body on its way to the database's thread, and its answer on the way back."""
+    """A method's body on its way to the owner of the connection, and its answer on the way back."""
 
     body: Callable[[sqlite3.Connection], Any]
     lasts: bool
@@ -73,8 +73,8 @@ def transaction(
 ) -> Callable[Concatenate[_Tables, _P], Coroutine[Any, Any, _T]]:
     """Run a method inside a transaction; its caller hears of it once that is committed.
 
-    It runs in the database's thread, and touches nothing but the database and its arguments. A
-    caller that is cancelled gives up the answer, not the work.
+    A caller that is cancelled gives up the answer, not the work. Where a neighbour in its group
+    fails, a method is run once more: it changes nothing but the database.
 
     Raises:
         StoreError: nothing was done.
@@ -128,8 +128,9 @@ class Database:
     """An open file, its tables up to date, that nobody else has open.
 
     Whatever is asked of it goes through one queue and is committed in groups: nobody sees half a
-    change, and a caller that is cancelled gives up the answer, not the work. A group goes to the
-    database's own thread in one piece: going there costs more than what most methods do there.
+    change, and a caller that is cancelled gives up the answer, not the work. What a method asks of
+    SQLite is answered from memory in some microseconds, without a trip to a thread. Only a commit
+    waits for the disk, and does so in a thread.
 
     A disk that takes nothing is logged once, and tried with whatever comes next. In a file that is
     damaged nothing is tried any more: even what it says of who has paid for what may be wrong.
@@ -143,7 +144,6 @@ class Database:
         self._files = {file: file.stat() for file in (self._path, self._wal)}
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="database")
         self._queue: asyncio.Queue[_Call | None] = asyncio.Queue()
-        self._afterwards: set[Callable[[], None]] = set()
         self._trouble: Trouble | None = None
         self._damaged = asyncio.Event()
         self._closed = False
@@ -194,10 +194,6 @@ class Database:
             await asyncio.sleep(self._timings.retry.total_seconds())
         raise StoreError("the database is closed")
 
-    def afterwards(self, then: Callable[[], None]) -> None:
-        """Have ``then`` called once what is under way is committed; for the bodies of methods."""
-        self._afterwards.add(then)
-
     async def works(self) -> None:
         """Return if the database works; where it did not, that is found out by writing to it.
 
@@ -232,13 +228,10 @@ class Database:
         try:
             if self._damaged.is_set() and self._trouble is not None:
                 raise self._trouble
-            loop = asyncio.get_running_loop()
-            results = await loop.run_in_executor(self._thread, self._run, group)
+            results = await self._run(group)
         except (sqlite3.Error, OSError, Trouble) as error:
             trouble = self._note(error)
             results = [(call, None, trouble) for call in group]
-        while self._afterwards:
-            self._afterwards.pop()()
         for call, result, failure in results:
             if call.answer.done():
                 continue  # its caller was cancelled
@@ -247,39 +240,43 @@ class Database:
             else:
                 call.answer.set_exception(failure)
 
-    def _run(self, group: list[_Call]) -> list[_Outcome]:
+    async def _run(self, group: list[_Call]) -> list[_Outcome]:
         """Run the bodies in one transaction; where one fails, each in a transaction of its own."""
         self._see_to_files()
         before = self._db.total_changes
         try:
-            results = self._committed(group)
-        except sqlite3.Error as error:
+            results = await self._committed(group)
+        except Exception as error:
             if is_trouble(error):
                 raise
-            results = list(map(self._alone, group))
-        except Exception:  # noqa: BLE001 - it is its caller's, not its neighbours'
-            results = list(map(self._alone, group))
+            # It is its caller's, not its neighbours'.
+            results = [await self._alone(call) for call in group]
         self._see_to_files()
         if self._trouble is not None and self._db.total_changes > before:
             _LOG.info("the database works again")
             self._trouble = None
         return results
 
-    def _alone(self, call: _Call) -> _Outcome:
+    async def _alone(self, call: _Call) -> _Outcome:
         try:
-            [result] = self._committed([call])
+            [result] = await self._committed([call])
         except Exception as error:
             if is_trouble(error):
                 raise
             return call, None, _to_caller(error)
         return result
 
-    def _committed(self, group: list[_Call]) -> list[_Outcome]:
+    async def _committed(self, group: list[_Call]) -> list[_Outcome]:
         self._sync(wanted=any(call.lasts for call in group))
+        before = self._db.total_changes
         try:
             self._db.execute("BEGIN IMMEDIATE")
             results: list[_Outcome] = [(call, call.body(self._db), None) for call in group]
-            self._db.execute("COMMIT")
+            if self._db.total_changes == before:
+                self._db.execute("COMMIT")
+            else:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._thread, self._db.execute, "COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
                 self._db.execute("ROLLBACK")

@@ -108,8 +108,8 @@ class Store:
     @transaction
     def submit(self, db: sqlite3.Connection, request: Request, now: datetime) -> Submitted:
         """Store a job and owe its card, or find the job that this request made before."""
-        self.database.afterwards(self.jobs_due.set)
-        self.database.afterwards(self.deliveries_due.set)
+        self.jobs_due.set()
+        self.deliveries_due.set()
         values = {
             "id": "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH)),
             "request_key": request.key,
@@ -397,7 +397,7 @@ class Store:
         )
         if moved is not None:
             self._edit_card(db, job_id, now)
-            self.database.afterwards(self.jobs_due.set)
+            self.jobs_due.set()
         return moved is not None
 
     @transaction
@@ -420,7 +420,7 @@ class Store:
             """,
             {"job": job_id, "hint": hint},
         )
-        self.database.afterwards(self.jobs_due.set)
+        self.jobs_due.set()
         return True
 
     @repeatable
@@ -657,7 +657,7 @@ class Store:
                 """,
                 {"job": delivery.job_id, "now": ms_of(now)},
             )
-        self.database.afterwards(self.deliveries_due.set)
+        self.deliveries_due.set()
         return row is not None
 
     # ── Parts of the above ────────────────────────────────────────────────────────────────────
@@ -690,7 +690,7 @@ class Store:
         )
         if ended is None:
             return False
-        self.database.afterwards(self.jobs_due.set)
+        self.jobs_due.set()
         self._edit_card(db, job.id, now)
         db.execute(
             """
@@ -725,7 +725,7 @@ class Store:
             """,
             {**values_of(job), "due_at": ms_or_none(due_at)},
         )
-        self.database.afterwards(self.jobs_due.set)
+        self.jobs_due.set()
         if job_of(before).visible != job.visible:
             self._edit_card(db, job.id, now)
         return True
@@ -739,7 +739,7 @@ class Store:
             """,
             {"job": job_id, "now": ms_of(now)},
         )
-        self.database.afterwards(self.deliveries_due.set)
+        self.deliveries_due.set()
 
     def _wake(self, db: sqlite3.Connection, job_id: str, now: datetime) -> None:
         # The new claim number keeps whoever reads it now from putting it back to a later time.
@@ -757,7 +757,7 @@ class Store:
                 "spacing": span_of(self._timings.callback_spacing),
             },
         )
-        self.database.afterwards(self.jobs_due.set)
+        self.jobs_due.set()
 
     @transaction
     def _void_leases(self, db: sqlite3.Connection) -> None:
