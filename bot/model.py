@@ -330,7 +330,7 @@ class Timings:
     """What the headers of a request may take to come, and then its body."""
     callback_answer: timedelta = timedelta(milliseconds=50)
     """No callback is answered sooner, so that the wait does not tell whether its token is known."""
-    give_way: timedelta = timedelta(milliseconds=500)
+    give_way: timedelta = timedelta(seconds=1)
     """How long work in the background lets people go first who wait for an answer."""
     breath: timedelta = timedelta(milliseconds=3)
     """From an answer to the next work in the background: often another person comes at once."""
