@@ -219,5 +219,5 @@ def _bolt(client: AsyncWebClient, routes: Routes) -> AsyncApp:
         # Handlers answer for their own errors; what Bolt cannot read is the front door's to tell.
         raise error
 
-    routes.attach(bolt)
+    bolt.use(routes)
     return bolt

@@ -128,7 +128,7 @@ class Store:
                               created_at, state, due_at, usual)
             VALUES (:id, :request_key, :kind, :params, :user_id, :channel, :thread_ts,
                     :now, 'queued', :now, :usual)
-            ON CONFLICT (request_key) DO NOTHING RETURNING *
+            ON CONFLICT (request_key) DO NOTHING RETURNING id
             """,
             values,
         )
@@ -142,7 +142,17 @@ class Store:
             """,
             values,
         )
-        return Submitted(job_of(new), new=True)
+        job = Job(
+            id=new["id"],
+            kind=request.kind,
+            params=request.params,
+            user=request.user,
+            channel=request.channel,
+            thread_ts=request.thread_ts,
+            created_at=now,
+            due_at=now,
+        )
+        return Submitted(job, new=True)
 
     @repeatable
     def job(self, db: sqlite3.Connection, job_id: str) -> Job | None:

@@ -1,6 +1,6 @@
 """The bot itself, as ``python -m bot serve`` runs it, between a Slack and a service of the harness.
 
-With ``--only SORT NAME`` it has one Bolt listener with one handler behind it, and no others.
+With ``--only SORT NAME`` it has one handler, and no others.
 """
 
 import argparse
@@ -14,8 +14,6 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from slack_bolt.async_app import AsyncApp
-
 from benchmarks.contestants import announce, asked_to_end
 from benchmarks.payloads import SECRET, TOKEN
 from bot import log
@@ -26,7 +24,7 @@ from bot.settings import Settings
 from bot.slack.routes import Routes
 
 _T = TypeVar("_T", Timings, Patience)
-# The tables of handlers, in the order in which their listeners are put behind Bolt.
+# The tables of handlers.
 _SORTS: Final = ("lookups", "submissions", "commands", "clicks")
 
 
@@ -45,22 +43,13 @@ def changed(timings: _T, changes: Mapping[str, Any]) -> _T:
     return replace(timings, **new)
 
 
-def leave_one(sort: str, name: str) -> None:
+def leave_one(routes: Routes, sort: str, name: str) -> None:
     """Have the bot know one handler and none besides."""
-    attach = Routes.attach
-
-    def attach_one(routes: Routes, app: AsyncApp) -> None:
-        attach(routes, app)
-        listeners = app._async_listeners  # noqa: SLF001 - Bolt has no way to take one back
-        assert len(listeners) == len(_SORTS), "another order of listeners than this one knows"
-        listeners[:] = [listeners[_SORTS.index(sort)]]
-        for each in _SORTS:
-            table = getattr(routes, each)
-            kept = {name: table[name]} if each == sort and name in table else {}
-            table.clear()
-            table.update(kept)
-
-    Routes.attach = attach_one  # type: ignore[assignment, method-assign]
+    for each in _SORTS:
+        table = getattr(routes, each)
+        kept = {name: table[name]} if each == sort and name in table else {}
+        table.clear()
+        table.update(kept)
 
 
 async def main() -> None:
@@ -73,8 +62,6 @@ async def main() -> None:
     parser.add_argument("--timings", type=json.loads, default={}, help="those that differ: JSON")
     parser.add_argument("--only", nargs=2, metavar=("SORT", "NAME"))
     chosen = parser.parse_args()
-    if chosen.only:
-        leave_one(*chosen.only)
     port = free_port()
     settings = Settings.read(
         {
@@ -92,6 +79,8 @@ async def main() -> None:
     log.configure(sys.stderr, logging.INFO, secrets=settings.secrets)
     gc.freeze()  # as the command line does
     async with running(settings, timings=changed(Timings(), chosen.timings)) as bot:
+        if chosen.only:
+            leave_one(bot.routes, *chosen.only)
         announce(port=bot.port)
         await asked_to_end()
 

@@ -4,7 +4,7 @@ Shapes: https://docs.slack.dev/interactivity and https://docs.slack.dev/referenc
 """
 
 import re
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
@@ -85,6 +85,7 @@ class Click(_Payload):
 class View(_Payload):
     """A form as it stands on somebody's screen."""
 
+    kind: Literal["modal"] = Field(validation_alias="type")
     id: Id
     hash: Text = ""
     callback_id: Text = ""

@@ -1,18 +1,18 @@
-"""From what Slack sends to who handles it: one Bolt listener per sort of request, and a table.
+"""From what Slack sends to who handles it: one entrance behind Bolt, and a table for each sort.
 
 A handler takes one payload and returns the body of the answer, or None for an empty one; one of
 lookups, which come with each letter that is typed, returns JSON that is ready.
 """
 
 import logging
-import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias, TypeVar
 
 from pydantic import BaseModel
-from slack_bolt.async_app import AsyncApp
+from slack_bolt.middleware.async_middleware import AsyncMiddleware
+from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
 from bot.database import StoreError
@@ -26,13 +26,15 @@ _H = TypeVar("_H")
 Answer: TypeAlias = dict[str, Any] | None
 Handler: TypeAlias = Callable[[_P], Awaitable[Answer]]
 LookupHandler: TypeAlias = Callable[[Lookup], Awaitable[str]]
-_EVERYTHING: Final = re.compile("")
 # What we do not know is not logged whole.
 _SHOWN: Final = 100
 
 
-class Routes:
-    """The tables of handlers, by the id under which Slack reports each of them."""
+class Routes(AsyncMiddleware):
+    """The tables of handlers, by the id under which Slack reports each of them.
+
+    A middleware of Bolt's, not listeners: of those it tries one after the other.
+    """
 
     def __init__(self, whisper: Callable[[str, str], None]) -> None:
         """``whisper(response_url, text)`` tells the person alone, in the background."""
@@ -58,12 +60,25 @@ class Routes:
         """Have ``handler`` answer a type-ahead field."""
         _add(self.lookups, action_id, handler)
 
-    def attach(self, app: AsyncApp) -> None:
-        """Put the tables behind Bolt, which tries its own listeners in turn: the busiest first."""
-        app.options(_EVERYTHING)(self._on_lookup)
-        app.view(_EVERYTHING)(self._on_submission)
-        app.command(_EVERYTHING)(self._on_command)
-        app.action(_EVERYTHING)(self._on_click)
+    async def async_process(
+        self,
+        *,
+        req: AsyncBoltRequest,
+        resp: BoltResponse,  # noqa: ARG002 - Bolt's, which says nothing yet
+        next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - Bolt calls it by this name
+    ) -> BoltResponse:
+        """Answer what there are tables for; leave the rest to Bolt."""
+        match req.body:
+            case {"type": "block_suggestion"}:
+                return await self._on_lookup(req.body)
+            case {"type": "view_submission"}:
+                return await self._on_submission(req.body)
+            case {"type": "block_actions"}:
+                return await self._on_click(req.body)
+            case {"command": _}:
+                return await self._on_command(req.body)
+            case _:
+                return await next()
 
     async def _on_command(self, body: dict[str, Any]) -> BoltResponse:
         async def work() -> Answer:
