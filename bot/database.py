@@ -250,7 +250,14 @@ class Database:
             if is_trouble(error):
                 raise
             # It is its caller's, not its neighbours'.
-            results = [await self._alone(call) for call in group]
+            results = []
+            for call in group:
+                try:
+                    results.append(await self._alone(call))
+                except sqlite3.Error as trouble:
+                    # Those before it are committed: only the others may hear that they are not.
+                    noted = self._note(trouble)
+                    return results + [(each, None, noted) for each in group[len(results) :]]
         self._see_to_files()
         if self._trouble is not None and self._db.total_changes > before:
             _LOG.info("the database works again")

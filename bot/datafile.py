@@ -233,8 +233,12 @@ def _code(error: Exception) -> int | None:
 
 def _state(path: Path) -> list[tuple[int, int, int]]:
     """Return what changes with a database's files."""
-    files = (file for file in (path, beside(path, "-wal")) if file.exists())
-    return [(at.st_ino, at.st_size, at.st_mtime_ns) for at in (file.stat() for file in files)]
+    state = []
+    for file in (path, beside(path, "-wal")):
+        with contextlib.suppress(OSError):  # what is wrong with it is for ``opened`` to find
+            at = file.stat()
+            state.append((at.st_ino, at.st_size, at.st_mtime_ns))
+    return state
 
 
 def _size(path: Path) -> int:

@@ -54,6 +54,7 @@ class Replicas:
     def __init__(self, database: Database) -> None:
         self.database = database
         self._kept: _Kept | None = None
+        self._doubts = 0
 
     async def find(self, query: str, channel: str, limit: int) -> list[KnownReplica]:
         """Return those with ``query`` in name or id: the channel's default, then the last used.
@@ -86,9 +87,12 @@ class Replicas:
         await self._change(self._set_default(channel, replica_id), _Kept.choose)
 
     async def _all(self) -> "_Kept":
-        if self._kept is None:
-            self._kept = _Kept(*await self._read())
-        return self._kept
+        while (kept := self._kept) is None:
+            doubts = self._doubts
+            kept = _Kept(*await self._read())
+            if doubts == self._doubts:
+                self._kept = kept
+        return kept
 
     async def _change(
         self, change: Coroutine[Any, Any, _T], keep: Callable[["_Kept", _T], None]
@@ -97,7 +101,9 @@ class Replicas:
             changed = await change
         except BaseException:
             # It may be done or not: a caller that is cancelled gives up the answer, not the work.
+            # What is being read at this moment may be older than it.
             self._kept = None
+            self._doubts += 1
             raise
         if self._kept is not None:
             keep(self._kept, changed)

@@ -587,3 +587,44 @@ async def test_the_database_of_another_program_is_refused_and_left_as_it_was(
         async with Store.open(path, TIMINGS):
             pass
     assert path.read_bytes() == before
+
+
+# ── Neighbours in a group ─────────────────────────────────────────────────────────────────────
+
+
+async def test_whoever_hears_that_nothing_was_done_has_nothing_in_the_table(store: Store) -> None:
+    def fails(_: sqlite3.Connection) -> None:
+        raise ValueError
+
+    def finds_the_disk_full(_: sqlite3.Connection) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    first, failed, refused = await asyncio.gather(
+        submit(store),
+        store.database.transact(fails),
+        store.database.transact(finds_the_disk_full),
+        return_exceptions=True,
+    )
+    assert isinstance(failed, ValueError)
+    assert isinstance(refused, StoreError)
+    assert isinstance(first, Submitted)
+    assert await store.job(first.job.id) is not None
+
+
+async def test_what_is_kept_of_replicas_is_what_stands_in_the_table(tmp_path: Path) -> None:
+    async with Store.open(tmp_path / "replicas.db", TIMINGS) as store:
+        await store.replicas.use("r-1", NOW)
+    async with Store.open(tmp_path / "replicas.db", TIMINGS) as store:
+        # A first read waits for a commit; a change comes after it, and its caller goes.
+        committing = asyncio.create_task(store.replicas.use("r-2", NOW))  # noqa: TID251 - awaited
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        reading = asyncio.create_task(store.replicas.find("", "C1", 9))  # noqa: TID251 - likewise
+        await asyncio.sleep(0)
+        changing = asyncio.create_task(store.replicas.forget("r-1"))  # noqa: TID251 - likewise
+        await asyncio.sleep(0)
+        changing.cancel()
+        await asyncio.gather(committing, reading, changing, return_exceptions=True)
+        assert [each.id for each in await store.replicas.find("", "C1", 9)] == ["r-2"]
