@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Final
 
-from pydantic_core import to_json
-
 from bot.errors import OutsideError
 from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, MAX_SCRIPT, Video, is_replica_id, parse
@@ -329,7 +327,7 @@ def _offer(replica: KnownReplica) -> str:
 
     The service may name an id that no option can hold: then it is empty.
     """
-    return to_json(_option(replica)).decode() if is_replica_id(replica.id) else ""
+    return json.dumps(_option(replica)) if is_replica_id(replica.id) else ""
 
 
 def _option(replica: KnownReplica) -> Json:
