@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from bot.model import Timings
-from bot.sandbox.faults import Answer, Fault, Reset
+from bot.sandbox.faults import Answer, Fault, LateCommit, Reset
 from bot.sandbox.workspace import Message
 from tests.world import REPLICA, World
 
@@ -510,3 +510,13 @@ async def test_a_nudge_that_does_not_arrive_does_no_harm(world: World, fault: Fa
     await world.ana.click(card, "Give up")
     await world.settles()
     assert len(world.replies(card)) == 1
+
+
+async def test_an_edit_that_slack_does_late_does_not_undo_the_next_one(world: World) -> None:
+    world.slack.faults.next("chat.update", LateCommit(timedelta(seconds=10)))
+    await world.asks(world.ana)
+    [video_id] = world.service.videos
+    world.service.finish(video_id)
+    await world.passes(minutes=5)
+    [card] = world.slack.messages("studio")
+    assert "Ready" in card.text

@@ -294,8 +294,13 @@ class Messenger:
                 )
         except Refused as error:
             await self._edit_turned_down(delivery, error)
+        except Uncertain as error:
+            # It may be sent again, but not at once: Slack may do this one late, after the next.
+            _LOG.info("an edit got no usable answer", extra=_about(delivery, error))
+            now = self._clock.now()
+            waiting = replace(delivery, failures=delivery.failures + 1)
+            await self._store.settle(waiting, now, now + self._timings.post_hold)
         except OutsideError as error:
-            # An edit may be sent again however it went.
             waiting = replace(delivery, failures=delivery.failures + 1)
             await self._wait(waiting, error, method)
         else:
