@@ -1,6 +1,7 @@
 """The command line as a person uses it: in a process of its own."""
 
 import asyncio
+import contextlib
 import re
 import sys
 from dataclasses import dataclass
@@ -96,6 +97,20 @@ async def test_a_port_that_is_taken_is_told_in_a_sentence(world: World, tmp_path
     assert ended.code == 1
     assert ended.err.startswith("The bot cannot listen")
     assert "Traceback" not in ended.err
+
+
+async def test_a_database_that_cannot_be_opened_is_told_in_a_sentence(
+    world: World, tmp_path: Path
+) -> None:
+    for name, told in (("x" * 300, "cannot be opened"), ("letter.txt", "is not a database")):
+        with contextlib.suppress(OSError):
+            (tmp_path / name).write_text("Dear reader, " * 1000)
+        environ = world.environment(str(free_port()))
+        environ["DATABASE_URL"] = f"sqlite:///{tmp_path / name}"
+        ended = await bot("serve", environ=environ, folder=tmp_path)
+        assert ended.code == 1
+        assert told in ended.err
+        assert "Traceback" not in ended.err
 
 
 async def test_an_empty_command_line_shows_what_there_is(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ from typing import Any, Final, Protocol
 import aiohttp
 import pytest
 
-from bot import database, doctor
+from bot import database, datafile, doctor
 from bot.database import StoreError
-from bot.model import Request, State
+from bot.model import Posting, Request, Role, State
 from bot.sandbox.driver import TROUBLE, Person
 from bot.sandbox.modal import Modal
 from bot.store import Store
@@ -712,6 +712,19 @@ async def test_a_damaged_database_is_told_with_what_to_do_and_left_as_it_is(
     assert "Traceback" not in (tmp_path / "bot.log").read_text()
 
 
+@pytest.mark.parametrize("damage", DAMAGES)
+async def test_damage_is_found_that_came_after_a_look_ahead(
+    damage: Callable[[Path], None], tmp_path: Path
+) -> None:
+    path = tmp_path / "bot.db"
+    await database.migrate(path)
+    many_jobs(path, 100)
+    datafile.look_ahead(path)
+    damage(path)
+    with pytest.raises(StoreError):
+        datafile.look(path)
+
+
 async def test_the_doctor_finds_damage_too(quiet_world: World) -> None:
     path = quiet_world.database
     await database.migrate(path)
@@ -838,6 +851,42 @@ async def test_jobs_of_an_older_version_outlive_a_start_that_is_killed_at_any_st
         with contextlib.closing(sqlite3.connect(path)) as db:
             assert db.execute("SELECT count(*), count(waits_for) FROM jobs").fetchone() == (3, 0)
             assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def test_a_reply_of_an_older_version_waits_for_its_card_without_a_time(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "bot.db"
+    await database.migrate(path)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        # As the version before left it: claims looked at the card of each reply that was due.
+        db.execute("DELETE FROM migrations WHERE name = '0004_waiting_replies'")
+        db.execute("DROP INDEX jobs_claimed")
+        db.execute("DROP INDEX deliveries_claimed")
+        for job, posting in (("j1", "sending"), ("j2", "posted"), ("j3", "lost")):
+            db.execute(
+                "INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at,"
+                " state, ended_at) VALUES (?, ?, 'video', '{}', 'U1', 'C1', 1, 'failed', 1)",
+                (job, job),
+            )
+            db.executemany(
+                "INSERT INTO deliveries (job_id, role, posting, channel, due_at, claim)"
+                " VALUES (?, ?, ?, 'C1', 5, 1)",
+                [(job, "card", posting), (job, "reply", "owed")],
+            )
+        db.commit()
+    now = datetime(2026, 3, 2, tzinfo=UTC)
+    async with Store.open(path, QUICK) as store:
+        due = {
+            (each.delivery.job_id, each.delivery.role): each.delivery
+            for each in await store.claim_deliveries(now, 20)
+        }
+        assert ("j1", Role.REPLY) not in due
+        assert {("j2", Role.REPLY), ("j3", Role.REPLY)} <= due.keys()
+        posted = replace(due["j1", Role.CARD], posting=Posting.POSTED, ts="1.0", shown=1)
+        assert await store.settle(posted, now, None)
+        [reply] = await store.claim_deliveries(now, 20)
+        assert (reply.delivery.job_id, reply.delivery.role) == ("j1", Role.REPLY)
 
 
 # ── A disk that does not last ─────────────────────────────────────────────────────────────────
