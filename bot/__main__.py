@@ -92,7 +92,7 @@ async def _doctor() -> int:
 
 async def _demo(chosen: argparse.Namespace) -> int:
     # Only here: what serves in earnest never loads the sandbox.
-    from bot.sandbox.demo import play, show  # noqa: PLC0415
+    from sandbox.demo import play, show  # noqa: PLC0415
 
     log.configure(sys.stderr, logging.ERROR)
     if isinstance(sys.stdout, io.TextIOWrapper):

@@ -19,7 +19,7 @@ from bot import video_service
 from bot.background import Background
 from bot.clock import Clock, SystemClock
 from bot.engine import Engine
-from bot.model import Job, Timings
+from bot.model import Job
 from bot.priority import PeopleFirst
 from bot.settings import Settings
 from bot.slack import jobs, replica, video
@@ -28,6 +28,7 @@ from bot.slack.messenger import Messenger
 from bot.slack.routes import Routes
 from bot.store import Outgoing, Store
 from bot.sweep import Sweep
+from bot.timings import Timings
 from bot.video_service import VideoService
 from bot.web import FrontDoor
 from bot.worker import Worker
@@ -80,7 +81,7 @@ async def running(
     rng: random.Random | None = None,
     features: Sequence[Feature] = FEATURES,
 ) -> AsyncIterator[Bot]:
-    """Start the bot and stop it at the end, in little more than ``timings.stop``.
+    """Start the bot and stop it at the end, in little more than ``timings.stop_timeout``.
 
     It begins nothing more, gives its last answers, ends what is in hand, and closes its memory.
 
@@ -161,7 +162,7 @@ async def running(
             for task in tasks[len(workers) :]:
                 task.cancel()
             await door.closes()
-            await background.stop(timings.stop - _LAST_ANSWERS)
+            await background.stop(timings.stop_timeout - _LAST_ANSWERS)
             await asyncio.wait(tasks)
 
 
@@ -189,7 +190,7 @@ def _slack_client(
         token=settings.slack_bot_token.get_secret_value(),
         base_url=settings.slack_api_url,
         session=session,
-        timeout=max(1, round(timings.call.total_seconds())),
+        timeout=max(1, round(timings.call_timeout.total_seconds())),
         # By default it sends again after a dropped connection: a message would be posted twice.
         retry_handlers=[],
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from bot.datafile import StoreError, begin_log, beside, is_damage, is_trouble, opened, told
-from bot.model import Timings
+from bot.timings import Timings
 
 __all__ = [
     "Database",
@@ -157,7 +157,7 @@ class Database:
         Raises:
             StoreError: it cannot be opened or written, it is damaged, or another process has it.
         """
-        async with opened(path, timings.lock) as connection:
+        async with opened(path, timings.lock_timeout) as connection:
             await asyncio.to_thread(_migrate, connection, path)
             database = cls(connection, path, timings)
             owner = asyncio.create_task(database._own())  # noqa: TID251 - awaited below
@@ -191,7 +191,7 @@ class Database:
             except Trouble:
                 if not insists or self._damaged.is_set():
                     raise
-            await asyncio.sleep(self._timings.retry.total_seconds())
+            await asyncio.sleep(self._timings.retry_interval.total_seconds())
         raise StoreError("the database is closed")
 
     async def works(self) -> None:
@@ -358,7 +358,7 @@ async def migrate(path: Path) -> list[str]:
     Raises:
         StoreError: it cannot be opened or written, it is damaged, or another process has it.
     """
-    async with opened(path, Timings().lock) as db:
+    async with opened(path, Timings().lock_timeout) as db:
         return await asyncio.to_thread(_migrate, db, path)
 
 

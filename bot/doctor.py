@@ -14,9 +14,9 @@ from bot import video_service
 from bot.clock import SystemClock
 from bot.datafile import InUseError, StoreError, look
 from bot.errors import OutsideError, Refused
-from bot.model import Timings
 from bot.settings import Settings, SettingsError
 from bot.slack.errors import translated
+from bot.timings import Timings
 from bot.video_service import VideoService
 
 _SCOPES: Final = {"commands", "chat:write"}
@@ -84,7 +84,7 @@ async def _slack(settings: Settings, timings: Timings) -> AsyncIterator[Finding]
             retry_handlers=[],
         )
         try:
-            async with translated(timings.call):
+            async with translated(timings.call_timeout):
                 answer = await client.auth_test()
         except Refused as error:
             told = (

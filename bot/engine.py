@@ -12,20 +12,9 @@ from typing import Final
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.kinds import Kind, Unreadable
-from bot.model import (
-    Attempt,
-    Failure,
-    Job,
-    Patience,
-    Snapshot,
-    State,
-    Timings,
-    Verdict,
-    lateness,
-    token_hash,
-    until_next_read,
-)
+from bot.model import Attempt, Failure, Job, Snapshot, State, Verdict, token_hash
 from bot.store import Store
+from bot.timings import PollSchedule, Timings, lateness, until_next_read
 from bot.video_service import FAILURES, UNKNOWN_ID, VideoService
 
 # The kind whose results others use.
@@ -71,11 +60,11 @@ class Engine:
     async def claim(self, limit: int, in_hand: Collection[Job] = ()) -> Sequence[Job]:
         """Lease up to ``limit`` jobs that are due, and not in hand."""
         ids = [job.id for job in in_hand]
-        return await self._store.claim_jobs(self._clock.now(), limit, ids)
+        return await self._store.jobs.claim(self._clock.now(), limit, ids)
 
     async def next_due(self, in_hand: Collection[Job] = ()) -> datetime | None:
         """Return when the next job is due that is not in hand."""
-        return await self._store.next_job_due([job.id for job in in_hand])
+        return await self._store.jobs.next_due([job.id for job in in_hand])
 
     async def step(self, job: Job) -> None:
         """Take a claimed job one step further."""
@@ -102,7 +91,7 @@ class Engine:
             await self._wait_for_service(job, error, called=False)
             return
         token = secrets.token_urlsafe(32)
-        attempt = await self._store.begin_attempt(job, token_hash(token), self._clock.now())
+        attempt = await self._store.jobs.begin_attempt(job, token_hash(token), self._clock.now())
         if attempt is None:
             return
         body = kind.body(job.params)
@@ -131,10 +120,10 @@ class Engine:
             started_at=now,
             failures=0,
         )
-        due_at = now + self._jittered(self._patience(job).first)
+        due_at = now + self._jittered(self._patience(job).first_interval)
         # Before it is stored: where that fails for good, a person finds its id here.
         _LOG.info("created", extra=_about(running))
-        if not await self._store.created(running, attempt, now=now, due_at=due_at):
+        if not await self._store.jobs.record_created(running, attempt, now=now, due_at=due_at):
             _LOG.warning("what a create call made could not be bound to it", extra=_about(job))
             await self._leave_open(job)
             return
@@ -165,9 +154,11 @@ class Engine:
         waiting = replace(job, state=State.QUEUED, failures=job.failures + 1)
         due_at = now + self._back_off(waiting, error)
         if called:
-            await self._store.not_created(waiting, outcome="unavailable", now=now, due_at=due_at)
+            await self._store.jobs.record_not_created(
+                waiting, outcome="unavailable", now=now, due_at=due_at
+            )
         else:
-            await self._store.put_back(waiting, now, due_at)
+            await self._store.jobs.release(waiting, now, due_at)
 
     # ── Not knowing whether it was created ────────────────────────────────────────────────────
 
@@ -179,14 +170,16 @@ class Engine:
     async def _leave_open(self, job: Job) -> None:
         """Wait for a callback to clear things up; without an address for it none will come."""
         now = self._clock.now()
-        due_at = now if self._public_url is None else now + self._timings.heal
+        due_at = now if self._public_url is None else now + self._timings.reconcile_within
         unconfirmed = replace(job, state=State.UNCONFIRMED, failures=0)
-        await self._store.not_created(unconfirmed, outcome="uncertain", now=now, due_at=due_at)
+        await self._store.jobs.record_not_created(
+            unconfirmed, outcome="uncertain", now=now, due_at=due_at
+        )
 
     async def _ask(self, job: Job) -> None:
         """Look at what callbacks named; else ask the person, ask again, and in the end give up."""
         now = self._clock.now()
-        look_again = self._timings.longest
+        look_again = self._timings.max_wait
         try:
             if await self._heal(job):
                 return
@@ -194,16 +187,16 @@ class Engine:
             job = replace(job, failures=job.failures + 1)
             look_again = self._back_off(job, error)
         asked_at = job.asked_at or now
-        if job.asked > 1 and now >= asked_at + self._timings.give_up:
-            if await self._store.lapse(job, now):
+        if job.asked > 1 and now >= asked_at + self._timings.close_after:
+            if await self._store.jobs.expire(job, now):
                 _LOG.info("ended", extra=_about(job))
             return
-        asks = not job.asked or (job.asked == 1 and now >= asked_at + self._timings.ask_again)
+        asks = not job.asked or (job.asked == 1 and now >= asked_at + self._timings.ask_again_after)
         if asks:
             job, asked_at = replace(job, asked=job.asked + 1, asked_at=now), now
-        wait = self._timings.ask_again if job.asked == 1 else self._timings.give_up
+        wait = self._timings.ask_again_after if job.asked == 1 else self._timings.close_after
         due_at = min(asked_at + wait, now + look_again)
-        if await self._store.put_back(job, now, due_at) and asks:
+        if await self._store.jobs.release(job, now, due_at) and asks:
             await self._nudge(job)
 
     async def _heal(self, job: Job) -> bool:
@@ -214,8 +207,8 @@ class Engine:
         """
         kind = self._kinds[job.kind]
         unread: OutsideError | None = None
-        for attempt in await self._store.hints(job):
-            remote_id = attempt.hint or ""
+        for attempt in await self._store.jobs.candidates(job):
+            remote_id = attempt.candidate_id or ""
             try:
                 snapshot = await self._fetch(kind, remote_id)
             except Unreadable as error:
@@ -223,22 +216,22 @@ class Engine:
                 continue
             except OutsideError as error:
                 if isinstance(error, Refused) and error.code in UNKNOWN_ID:
-                    await self._store.drop_hint(attempt)
+                    await self._store.jobs.drop_candidate(attempt)
                 else:
                     unread = error
                 continue
             now = self._clock.now()
-            vouched = attempt.vouched and not kind.tells(snapshot)
+            vouched = attempt.user_supplied and not kind.tells(snapshot)
             if vouched or kind.matches(job.params, snapshot):
-                if await self._store.adopt(_with(job, attempt, snapshot), attempt, now):
+                if await self._store.jobs.adopt(_with(job, attempt, snapshot), attempt, now):
                     await self._learn(kind, snapshot)
                     _LOG.info("found what a create call made", extra=_about(job))
                     return True
-                current = await self._store.job(job.id)
+                current = await self._store.jobs.fetch(job.id)
                 if current is None or current.claim != job.claim:
                     return True  # somebody else has it now, and the hint with it
             _LOG.warning("a named id is not what was asked for", extra=_about(job))
-            await self._store.drop_hint(attempt)
+            await self._store.jobs.drop_candidate(attempt)
         if unread is not None:
             raise unread
         return False
@@ -248,10 +241,10 @@ class Engine:
         now = self._clock.now()
         try:
             if not await self._heal(job):
-                await self._store.put_back(job, now, None)
+                await self._store.jobs.release(job, now, None)
         except OutsideError as error:
             waiting = replace(job, failures=job.failures + 1)
-            await self._store.put_back(waiting, now, now + self._back_off(waiting, error))
+            await self._store.jobs.release(waiting, now, now + self._back_off(waiting, error))
 
     # ── Reading ───────────────────────────────────────────────────────────────────────────────
 
@@ -275,7 +268,7 @@ class Engine:
                     replace(
                         job,
                         state=State.FAILED,
-                        failure=Failure.BROKEN,
+                        failure=Failure.SERVICE_FAILED,
                         reason=snapshot.reason,
                         snapshot=snapshot,
                     )
@@ -309,7 +302,7 @@ class Engine:
             now = self._clock.now()
             await self._store.replicas.learn(snapshot, now)
             if snapshot.verdict is not Verdict.GOING:
-                await self._store.wake_waiting(snapshot.remote_id, now)
+                await self._store.jobs.wake_waiting(snapshot.remote_id, now)
 
     async def _trains(self, kind: Kind, job: Job) -> str | None:
         """Return the id of the job's replica while that is still in training."""
@@ -320,7 +313,7 @@ class Engine:
         known = await self._store.replicas.get(replica_id)
         if known is None or known.verdict in {Verdict.SUCCEEDED, Verdict.FAILED}:
             return None
-        fresh = self._clock.now() - self._timings.hours.first
+        fresh = self._clock.now() - self._timings.hours.first_interval
         if known.read_at is not None and fresh < known.read_at <= self._clock.now():
             return replica_id if self._in_training(known.status) else None
         try:
@@ -337,22 +330,22 @@ class Engine:
     async def _wait_for_replica(self, job: Job, replica_id: str) -> None:
         """Leave a video alone while its replica trains: its own time begins after that."""
         now, patience = self._clock.now(), self._timings.hours
-        if now - job.created_at >= patience.end:
-            await self._end(replace(job, state=State.FAILED, failure=Failure.ENDLESS))
+        if now - job.created_at >= patience.give_up_after:
+            await self._end(replace(job, state=State.FAILED, failure=Failure.TIMED_OUT))
             return
         waiting = replace(
             job, state=State.RUNNING, late=False, waits_for=replica_id, started_at=now, read_at=now
         )
         since = replace(waiting, started_at=job.created_at)
         wait = until_next_read(since, self._timings, patience, now)
-        await self._store.put_back(waiting, now, now + self._jittered(wait))
+        await self._store.jobs.release(waiting, now, now + self._jittered(wait))
 
     async def _go_without(self, job: Job, error: OutsideError | Unreadable) -> None:
         """Go on without a read. An id that the service does not know may be too new for it."""
         if isinstance(error, Refused) and error.code in UNKNOWN_ID:
             if job.late:
                 await self._end(
-                    replace(job, state=State.FAILED, failure=Failure.FORGOTTEN, reason=error.reason)
+                    replace(job, state=State.FAILED, failure=Failure.NOT_FOUND, reason=error.reason)
                 )
             else:
                 await self._wait(job)
@@ -362,13 +355,13 @@ class Engine:
 
     async def _wait(self, job: Job, at_least: timedelta = timedelta(0)) -> None:
         now, patience = self._clock.now(), self._patience(job)
-        if now - (job.started_at or job.created_at) >= patience.end:
-            await self._end(replace(job, state=State.FAILED, failure=Failure.ENDLESS))
+        if now - (job.started_at or job.created_at) >= patience.give_up_after:
+            await self._end(replace(job, state=State.FAILED, failure=Failure.TIMED_OUT))
             return
         state, late = lateness(job, patience, now)
         going = replace(job, state=state, late=late, read_at=now)
         wait = max(until_next_read(going, self._timings, patience, now), at_least)
-        await self._store.put_back(going, now, now + self._jittered(wait))
+        await self._store.jobs.release(going, now, now + self._jittered(wait))
 
     def _notice(self, kind: Kind, snapshot: Snapshot) -> None:
         status = snapshot.status.casefold()
@@ -383,10 +376,10 @@ class Engine:
     # ── Parts of the above ────────────────────────────────────────────────────────────────────
 
     async def _end(self, job: Job) -> None:
-        if await self._store.end(job, self._clock.now()):
+        if await self._store.jobs.finish(job, self._clock.now()):
             _LOG.info("ended", extra=_about(job))
 
-    def _patience(self, job: Job) -> Patience:
+    def _patience(self, job: Job) -> PollSchedule:
         hours = job.waits_for is not None or self._kinds[job.kind].takes == "hours"
         return self._timings.hours if hours else self._timings.minutes
 
@@ -409,7 +402,7 @@ def _with(job: Job, attempt: Attempt, snapshot: Snapshot) -> Job:
             started_at=attempt.made_at,
             failures=0,
         )
-    return replace(job, strays=(*job.strays, snapshot.remote_id), failures=0)
+    return replace(job, orphaned_ids=(*job.orphaned_ids, snapshot.remote_id), failures=0)
 
 
 def _about(job: Job, error: Exception | None = None) -> dict[str, str]:

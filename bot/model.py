@@ -1,7 +1,6 @@
-"""What the bot knows of jobs and messages: values, states and waiting times; no effects."""
+"""What the bot knows of jobs and messages: values and states, no effects."""
 
 import hashlib
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -37,21 +36,21 @@ class State(StrEnum):
 class Failure(StrEnum):
     """Why a job failed: the words for it are chosen where they are shown."""
 
-    BROKEN = "broken"
+    SERVICE_FAILED = "broken"
     """The service began and says that it did not work out."""
     REFUSED = "refused"
     """The service turned the request down."""
-    KEY = "key"
+    KEY_REJECTED = "key"
     """The service turns our key away."""
-    CREDIT = "credit"
+    OUT_OF_CREDIT = "credit"
     """The service's account is out of credit."""
     UNREACHABLE = "unreachable"
     """The service could not be reached in time; nothing was created."""
-    FORGOTTEN = "forgotten"
+    NOT_FOUND = "forgotten"
     """The service no longer knows what it made."""
-    ENDLESS = "endless"
+    TIMED_OUT = "endless"
     """The service never came to an end."""
-    GIVEN_UP = "given_up"
+    CANCELLED = "given_up"
     """It is unknown whether it was created, and a person gave up on it."""
     UNANSWERED = "unanswered"
     """It is unknown whether it was created, and nobody answered the question."""
@@ -125,7 +124,7 @@ class Job:
     """What the service said about the failure, in its own words."""
     late: bool = False
     """Past its soft deadline: the card says that it takes longer than usual."""
-    usual: timedelta | None = None
+    typical_duration: timedelta | None = None
     """How long such jobs took lately, where that is known."""
     started_at: datetime | None = None
     """When its id was received."""
@@ -136,7 +135,7 @@ class Job:
     """When the person was last asked whether it was created, or answered."""
     asked: int = 0
     """How many times the person was asked and has not answered."""
-    strays: tuple[str, ...] = ()
+    orphaned_ids: tuple[str, ...] = ()
     """Ids of what earlier create calls turned out to have made after all."""
     waits_for: str | None = None
     """The replica in training without which the service does not begin."""
@@ -164,7 +163,7 @@ class Job:
             self.reason,
             self.late,
             self.asked,
-            self.strays,
+            self.orphaned_ids,
             self.remote_id,
             self.unreachable,
             self.waits_for,
@@ -176,16 +175,16 @@ class Job:
 class Attempt:
     """One create call that may have cost money, and what is known of it.
 
-    ``hint`` is an id that a callback with this attempt's token named, or that a person ``vouched``
-    for, and that nobody has checked.
+    ``candidate_id`` is an id that a callback with this attempt's token named, or that is
+    ``user_supplied``; nobody has checked it.
     """
 
     id: int
     job_id: str
     remote_id: str | None
     made_at: datetime
-    hint: str | None
-    vouched: bool = False
+    candidate_id: str | None
+    user_supplied: bool = False
 
 
 class Role(StrEnum):
@@ -197,22 +196,22 @@ class Role(StrEnum):
     """Says how it ended, in the thread: posted once."""
 
 
-class Posting(StrEnum):
+class DeliveryState(StrEnum):
     """How far a message is on its way to Slack."""
 
-    OWED = "owed"
+    PENDING = "owed"
     SENDING = "sending"
     """A post is under way, or was when the process died."""
     UNCERTAIN = "uncertain"
     """A post got no usable answer: look for it before posting again."""
     POSTED = "posted"
-    LOST = "lost"
+    UNDELIVERABLE = "lost"
     """Slack takes it nowhere, not even as a direct message."""
 
     @property
     def settled(self) -> bool:
         """Whether it is known where the message is, or that it is nowhere."""
-        return self in {Posting.POSTED, Posting.LOST}
+        return self in {DeliveryState.POSTED, DeliveryState.UNDELIVERABLE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,15 +221,15 @@ class Delivery:
     id: int
     job_id: str
     role: Role
-    posting: Posting
+    state: DeliveryState
     channel: str
     thread_ts: str | None
     ts: str | None
     """Slack's id of the message in its channel, once it is known."""
-    wanted: int
+    version: int
     """Grows whenever the message should say something new."""
-    shown: int
-    """What of ``wanted`` the message says."""
+    shown_version: int
+    """What of ``version`` the message says."""
     due_at: datetime | None
     claim: int
     failures: int = 0
@@ -238,146 +237,10 @@ class Delivery:
     """How often it was refused for no reason that we know, or by the person themselves."""
     direct: bool = False
     """It goes to the requester as a direct message, because the channel would not take it."""
-    plain: bool = False
+    text_only: bool = False
     """It goes as text alone, because Slack would not take its blocks."""
     sent_at: datetime | None = None
     """When the last post was begun."""
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How often a running job is read, and when it is late."""
-
-    first: timedelta
-    """From the create call to the first read, and the shortest time between two."""
-    growth: float
-    """The time between two reads, as a share of the job's age."""
-    longest: timedelta
-    soft: timedelta
-    """Then the card says that it takes longer than usual."""
-    hard: timedelta
-    """Then it is overdue: read rarely, with a button to read it now."""
-    rare: timedelta
-    """Between two reads of an overdue job."""
-    end: timedelta
-    """Then it has failed: nobody waits any longer."""
-
-
-_MINUTES: Final = Patience(
-    first=timedelta(seconds=10),
-    growth=0.15,
-    longest=timedelta(minutes=2),
-    soft=timedelta(minutes=15),
-    hard=timedelta(hours=3),
-    rare=timedelta(hours=1),
-    end=timedelta(days=14),
-)
-_HOURS: Final = Patience(
-    first=timedelta(minutes=2),
-    growth=0.05,
-    longest=timedelta(minutes=10),
-    soft=timedelta(hours=8),
-    hard=timedelta(days=3),
-    rare=timedelta(hours=1),
-    end=timedelta(days=30),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """All the waiting times there are: the demo and the tests run the same code with others.
-
-    No wait is longer than ``longest``: a row that seems to be due later is due now, so that a clock
-    set back parks nothing. A lease outlives every call, so that no two workers call for one row.
-    """
-
-    minutes: Patience = _MINUTES
-    """For work that takes minutes."""
-    hours: Patience = _HOURS
-    """For work that takes hours."""
-    longest: timedelta = timedelta(hours=1)
-    jitter: float = 0.1
-    """Up to this share is added to each wait, so that jobs do not march in step."""
-
-    call: timedelta = timedelta(seconds=30)
-    """The whole of one call to the outside, its last byte included."""
-    lease: timedelta = timedelta(minutes=2)
-    retry: timedelta = timedelta(seconds=2)
-    """The first wait after the other side was out of reach; it doubles."""
-    retry_longest: timedelta = timedelta(minutes=5)
-    create_within: timedelta = timedelta(days=1)
-    """A job that could not be created by then has failed."""
-
-    heal: timedelta = timedelta(minutes=15)
-    """How long a callback may take to name what an unanswered create call made."""
-    ask_again: timedelta = timedelta(days=1)
-    give_up: timedelta = timedelta(days=6)
-    """From asking again to the end of the job."""
-    callback_spacing: timedelta = timedelta(seconds=2)
-    """Between two reads of one job that callbacks ask for."""
-
-    recheck_key: timedelta = timedelta(seconds=30)
-    """Between two looks at whether a refused service key works again."""
-    recheck_credit: timedelta = timedelta(minutes=10)
-    """From "out of credit" to the one create call that tries again."""
-
-    post_hold: timedelta = timedelta(seconds=30)
-    """From a post without an answer to the look whether it is there."""
-    pause: timedelta = timedelta(minutes=1)
-    """From a refusal for the whole workspace to the next try."""
-
-    arrive: timedelta = timedelta(seconds=10)
-    """What the headers of a request may take to come, and then its body."""
-    callback_answer: timedelta = timedelta(milliseconds=50)
-    """No callback is answered sooner, so that the wait does not tell whether its token is known."""
-    give_way: timedelta = timedelta(seconds=1)
-    """How long work in the background lets people go first who wait for an answer."""
-    breath: timedelta = timedelta(milliseconds=3)
-    """From an answer to the next work in the background: often another person comes at once."""
-    gather: timedelta = timedelta(milliseconds=10)
-    """Between two claims: what becomes due meanwhile is claimed in one go."""
-    open_view: timedelta = timedelta(seconds=2)
-    """What opening a form may take: Slack waits three seconds for our answer."""
-    form_check: timedelta = timedelta(seconds=1.5)
-    """What a look at the service may take while somebody waits for a form to close."""
-    replica_fresh: timedelta = timedelta(minutes=10)
-    """For so long a form believes what is known of a replica."""
-    stop: timedelta = timedelta(seconds=5)
-    """What work under way may take when the process is asked to end."""
-    sweep: timedelta = timedelta(hours=1)
-    """Between two looks for scripts and links that are old enough to erase."""
-    lock: timedelta = timedelta(seconds=10)
-    """How long a start waits for another process to let go of the database."""
-
-    def jittered(self, wait: timedelta, rng: random.Random) -> timedelta:
-        """Return ``wait`` and a little more, but never beyond ``longest``."""
-        return min(wait * (1 + self.jitter * rng.random()), self.longest)
-
-    def back_off(self, failures: int) -> timedelta:
-        """Return the wait after the ``failures``-th call in a row that found nobody."""
-        return min(self.retry * float(2 ** min(failures - 1, 16)), self.retry_longest)
-
-
-def until_next_read(job: Job, timings: Timings, patience: Patience, now: datetime) -> timedelta:
-    """Return how long to leave a running job alone, before jitter.
-
-    It grows with the job's age. After a callback it starts anew from seconds: what was announced
-    may be readable only a moment later. A clock that was set back makes nobody impatient.
-    """
-    wait = patience.rare
-    if job.state is not State.OVERDUE:
-        age = abs(now - (job.started_at or job.created_at))
-        wait = min(max(patience.first, age * patience.growth), patience.longest)
-    if job.woken_at is not None:
-        wait = min(wait, max(timings.callback_spacing, abs(now - job.woken_at)))
-    return wait
-
-
-def lateness(job: Job, patience: Patience, now: datetime) -> tuple[State, bool]:
-    """Return the state of a job that is still going, and whether it is late."""
-    age = now - (job.started_at or job.created_at)
-    state = State.OVERDUE if age >= patience.hard else State.RUNNING
-    return state, age >= patience.soft
 
 
 def token_hash(token: str) -> str:

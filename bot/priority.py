@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 
-from bot.model import Timings
+from bot.timings import Timings
 
 
 class PeopleFirst:

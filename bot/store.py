@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Final
 
 from bot.database import (
@@ -22,17 +23,7 @@ from bot.database import (
     repeatable,
     transaction,
 )
-from bot.model import (
-    Attempt,
-    Delivery,
-    Failure,
-    Job,
-    Posting,
-    Request,
-    Role,
-    State,
-    Timings,
-)
+from bot.model import Attempt, Delivery, DeliveryState, Failure, Job, Request, Role, State
 from bot.replicas import Replicas
 from bot.rows import (
     attempt_of,
@@ -44,6 +35,7 @@ from bot.rows import (
     span_of,
     values_of,
 )
+from bot.timings import Timings
 
 # Without letters and digits that look alike, so that an id can be read out and typed.
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
@@ -89,6 +81,38 @@ class Store:
         self.database = database
         self.replicas = Replicas(database)
         self._timings = timings
+        self.jobs = SimpleNamespace(
+            submit=self.submit,
+            fetch=self.job,
+            fetch_by_remote_id=self.job_of_remote,
+            fetch_by_request=self.job_of_request,
+            list_for_user=self.jobs_of,
+            claim=self.claim_jobs,
+            next_due=self.next_job_due,
+            begin_attempt=self.begin_attempt,
+            record_created=self.created,
+            record_not_created=self.not_created,
+            release=self.put_back,
+            finish=self.end,
+            cancel=self.give_up,
+            expire=self.lapse,
+            candidates=self.hints,
+            drop_candidate=self.drop_hint,
+            adopt=self.adopt,
+            create_again=self.create_again,
+            add_candidate=self.take_hint,
+            wake=self.wake,
+            wake_waiting=self.wake_waiting,
+            record_callback=self.call_back,
+            erase=self.erase,
+        )
+        self.deliveries = SimpleNamespace(
+            claim=self.claim_deliveries,
+            fetch_card=self.card,
+            next_due=self.next_delivery_due,
+            mark_sending=self.mark_sending,
+            release=self.settle,
+        )
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -346,7 +370,7 @@ class Store:
         row = first_row(db, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
         if row is None:
             return False
-        ended = replace(job_of(row), state=State.FAILED, failure=Failure.GIVEN_UP)
+        ended = replace(job_of(row), state=State.FAILED, failure=Failure.CANCELLED)
         return self._end(db, ended, now, "state = 'unconfirmed'")
 
     @transaction
@@ -376,7 +400,7 @@ class Store:
         """Forget a hint that named something else."""
         db.execute(
             "UPDATE attempts SET hint = NULL WHERE id = :id AND hint = :hint",
-            {"id": attempt.id, "hint": attempt.hint},
+            {"id": attempt.id, "hint": attempt.candidate_id},
         )
 
     @transaction
@@ -385,12 +409,12 @@ class Store:
 
         Returns False, and changes nothing, where another attempt has the id or the job moved on.
         """
-        assert attempt.hint is not None  # noqa: S101 - what was checked is the hint
-        if not _is_free(db, job.kind, attempt.hint, attempt.id):
+        assert attempt.candidate_id is not None  # noqa: S101 - what was checked is the hint
+        if not _is_free(db, job.kind, attempt.candidate_id, attempt.id):
             return False
         if not self._save(db, job, None if job.state.ended else now, now):
             return False
-        _bind(db, attempt.id, attempt.hint)
+        _bind(db, attempt.id, attempt.candidate_id)
         return True
 
     @transaction
@@ -563,7 +587,7 @@ class Store:
                 {"ids": json.dumps(replies)},
             )
         # A post calls somebody: it goes before the edits of cards.
-        claimed.sort(key=lambda row: bool(row["posting"] == Posting.POSTED))
+        claimed.sort(key=lambda row: bool(row["posting"] == DeliveryState.POSTED))
         its_job = {row["id"]: job_of(row) for row in jobs}
         its_card = {row["job_id"]: delivery_of(row) for row in cards}
         return [
@@ -646,20 +670,20 @@ class Store:
             {
                 "id": delivery.id,
                 "claim": delivery.claim,
-                "posting": delivery.posting.value,
+                "posting": delivery.state.value,
                 "channel": delivery.channel,
                 "thread_ts": delivery.thread_ts,
                 "ts": delivery.ts,
-                "shown": delivery.shown,
+                "shown": delivery.shown_version,
                 "failures": delivery.failures,
                 "refusals": delivery.refusals,
                 "direct": int(delivery.direct),
-                "plain": int(delivery.plain),
+                "plain": int(delivery.text_only),
                 "due_at": ms_or_none(due_at),
                 "now": ms_of(now),
             },
         )
-        if row is not None and delivery.role is Role.CARD and delivery.posting.settled:
+        if row is not None and delivery.role is Role.CARD and delivery.state.settled:
             db.execute(
                 """
                 UPDATE deliveries SET due_at = :now
@@ -679,7 +703,7 @@ class Store:
             "now": ms_of(now),
             "lease": ms_of(now + self._timings.lease),
             # Nothing is put that far ahead: the clock was set back since.
-            "parked": ms_of(now + self._timings.longest + self._timings.lease),
+            "parked": ms_of(now + self._timings.max_wait + self._timings.lease),
             "limit": limit,
             "in_hand": json.dumps(list(in_hand)),
         }

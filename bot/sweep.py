@@ -9,8 +9,8 @@ from typing import Final
 from bot.clock import Clock
 from bot.database import StoreError
 from bot.kinds import Kind
-from bot.model import Timings
 from bot.store import Store
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -39,11 +39,11 @@ class Sweep:
         while True:
             now = self._clock.now()
             try:
-                while erased := await self._store.erase(now - self._retention, self._kept):
+                while erased := await self._store.jobs.erase(now - self._retention, self._kept):
                     _LOG.info("erased old scripts and links", extra={"jobs": erased})
             except StoreError as error:
                 _LOG.error("old scripts could not be erased", extra={"reason": str(error)})
-            until = now + self._timings.sweep
+            until = now + self._timings.sweep_interval
             while self._clock.now() < until:
                 self._parked.set()
                 await self._clock.wait(never, until)

@@ -22,7 +22,8 @@ import aiohttp
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.links import without_keys
-from bot.model import Failure, Timings
+from bot.model import Failure
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_BODY: Final = 1024 * 1024
@@ -58,7 +59,7 @@ class VideoService:
         # Whoever has no connection by half of the time, from the pool or a new one, has sent
         # nothing: that can be told only before the time for the whole call is up, which _call sees
         # to. Nothing else has a limit: none per read would hold back a body that drips.
-        self._limits = aiohttp.ClientTimeout(connect=timings.call.total_seconds() / 2)
+        self._limits = aiohttp.ClientTimeout(connect=timings.call_timeout.total_seconds() / 2)
         self._clients = clients
         self._clock = clock
         self._timings = timings
@@ -100,7 +101,7 @@ class VideoService:
         except Uncertain as error:
             raise Unavailable(error.reason) from error
         except Refused as error:
-            if _failure_of(error) is Failure.KEY:
+            if _failure_of(error) is Failure.KEY_REJECTED:
                 self._close_on(error)
             else:
                 self._know_us()
@@ -119,7 +120,7 @@ class VideoService:
         wait = self._look_again - self._clock.now()
         # Nobody is turned away for longer because the clock was set back.
         due = not timedelta(0) < wait <= self._timings.recheck_credit
-        if _failure_of(self._closed) is Failure.CREDIT:
+        if _failure_of(self._closed) is Failure.OUT_OF_CREDIT:
             return None if due else self._closed
         if due:
             await self._look_at_key()
@@ -142,14 +143,14 @@ class VideoService:
         """Ask whether the service knows us again; a person may be waiting for the answer."""
         self._look_again = self._clock.now() + self._timings.recheck_key
         with suppress(OutsideError, TimeoutError):
-            async with asyncio.timeout(self._timings.form_check.total_seconds()):
+            async with asyncio.timeout(self._timings.check_timeout.total_seconds()):
                 await self.check()
 
     def _close_on(self, error: Refused) -> None:
         failure = _failure_of(error)
         if failure is None:
             return
-        key = failure is Failure.KEY
+        key = failure is Failure.KEY_REJECTED
         wait = self._timings.recheck_key if key else self._timings.recheck_credit
         self._look_again = self._clock.now() + wait
         if self._closed is None:
@@ -158,7 +159,7 @@ class VideoService:
 
     def _know_us(self) -> None:
         """Note that the service let our key pass."""
-        if self._closed is not None and _failure_of(self._closed) is Failure.KEY:
+        if self._closed is not None and _failure_of(self._closed) is Failure.KEY_REJECTED:
             self._open()
 
     def _open(self) -> None:
@@ -168,7 +169,7 @@ class VideoService:
 
     async def _call(self, method: str, path: str, body: dict[str, str] | None = None) -> Any:  # noqa: ANN401
         try:
-            async with asyncio.timeout(self._timings.call.total_seconds()):
+            async with asyncio.timeout(self._timings.call_timeout.total_seconds()):
                 return await self._exchange(method, path, body)
         except TimeoutError as error:
             raise Uncertain("The video service did not answer in time.") from error
@@ -212,7 +213,7 @@ def _failure_of(error: Refused) -> Failure | None:
 
 UNKNOWN_ID: Final = frozenset({"400", "404", "410"})
 """The HTTP statuses of a read that say that there is nothing with its id: 400 was seen for that."""
-FAILURES: Final = {"401": Failure.KEY, "402": Failure.CREDIT}
+FAILURES: Final = {"401": Failure.KEY_REJECTED, "402": Failure.OUT_OF_CREDIT}
 """The HTTP statuses that say that no create call will be taken, whatever it asks for."""
 
 

@@ -26,9 +26,10 @@ from bot.clock import Clock
 from bot.database import StoreError
 from bot.kinds import Kind
 from bot.kinds.wire import text_of
-from bot.model import Timings, token_hash
+from bot.model import token_hash
 from bot.priority import PeopleFirst
 from bot.store import Store
+from bot.timings import Timings
 
 if sys.platform != "win32":
     import resource
@@ -86,7 +87,7 @@ class FrontDoor:
         self._people_first = people_first
         self._healthy = healthy
         self._answers: dict[tuple[str, str], tuple[datetime, asyncio.Future[_Reply]]] = {}
-        self._ears = _Ears(self._application(), timings.arrive, last_answers)
+        self._ears = _Ears(self._application(), timings.receive_timeout, last_answers)
 
     async def opens(self, host: str, port: int) -> int:
         """Begin to listen; return the port, which the system chooses where ``port`` is 0.
@@ -191,7 +192,7 @@ class FrontDoor:
         with self._ears.attend(request):
             answer = web.Response(text="ok")
             try:
-                await self._store.call_back(
+                await self._store.jobs.record_callback(
                     token_hash(request.match_info["token"]), named, self._clock.now()
                 )
             except StoreError as error:

@@ -9,8 +9,8 @@ from typing import Final, Generic, Protocol, TypeVar
 from bot.clock import Clock
 from bot.database import StoreError, Trouble
 from bot.log import reference
-from bot.model import Timings
 from bot.priority import PeopleFirst
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -77,7 +77,7 @@ class Worker(Generic[_T]):
                 await self._clock.wait(self._work.due, until)
                 self._parked.clear()
             if self._steps:
-                await asyncio.wait(self._steps, timeout=self._timings.stop.total_seconds())
+                await asyncio.wait(self._steps, timeout=self._timings.stop_timeout.total_seconds())
             for step in self._steps:
                 # Its row is marked: the next process takes it up from what it had come to.
                 step.cancel()
@@ -117,12 +117,14 @@ class Worker(Generic[_T]):
         except StoreError as error:
             if not isinstance(error, Trouble):
                 _LOG.error("nothing could be claimed", extra={"reason": str(error)})
-            return self._clock.now() + self._timings.retry
+            return self._clock.now() + self._timings.retry_interval
 
     async def _turn(self) -> None:
         """Return when it is time for the next claim."""
         loop = asyncio.get_running_loop()
-        await asyncio.sleep(self._last_claim + self._timings.gather.total_seconds() - loop.time())
+        await asyncio.sleep(
+            self._last_claim + self._timings.claim_interval.total_seconds() - loop.time()
+        )
         await self._people_first.turn()
 
     def _finished(self, step: asyncio.Task[None]) -> None:

@@ -28,10 +28,10 @@ from playwright.async_api import (
 )
 from playwright.async_api import Page as Tab
 
-from bot.model import Timings
-from bot.sandbox.demo import APP
-from bot.sandbox.page.server import Page
 from bot.settings import environment
+from bot.timings import Timings
+from sandbox.demo import APP
+from sandbox.page.server import Page
 from tests.world import REPLICA, World
 
 #: Set where a browser has to be there: then its want fails the tests that it would skip elsewhere.

@@ -19,9 +19,9 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from bot.log import _QUIETED
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.video_service import SandboxVideoService
-from bot.sandbox.workspace import Happening
+from sandbox.slack import SandboxSlack
+from sandbox.video_service import SandboxVideoService
+from sandbox.workspace import Happening
 
 # Shorter ones stand in other texts by accident.
 _SHORTEST_QUERY: Final = 6

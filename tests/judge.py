@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from bot.database import moment_of
-from bot.sandbox.faults import LateCommit
-from bot.sandbox.slack import Call
-from bot.sandbox.workspace import Happening, Message
+from sandbox.faults import LateCommit
+from sandbox.slack import Call
+from sandbox.workspace import Happening, Message
 from tests.disk import Rows
 from tests.mortal import MortalWorld, mark_of
 
@@ -201,7 +201,7 @@ class Judge:
 
     def _judge_waits(self, now: Rows) -> None:
         """What is open is due at some moment; at rest, nothing that could be done is left."""
-        clock, longest = self._world.clock.now(), self._world.timings.longest
+        clock, longest = self._world.clock.now(), self._world.timings.max_wait
         for id_, job in now.jobs.items():
             due = moment_of(job["due_at"])
             if job["ended_at"] is None:
@@ -349,7 +349,7 @@ class _Ear(logging.Handler):
         self._formatter = logging.Formatter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and not record.name.startswith("bot.sandbox"):
+        if record.exc_info and not record.name.startswith("sandbox"):
             self._wrong.append(self._formatter.format(record))
 
 

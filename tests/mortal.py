@@ -12,52 +12,52 @@ import aiohttp
 from aiohttp import web
 
 from bot.app import Bot
-from bot.model import Patience, Timings
-from bot.sandbox.block_kit import Json
-from bot.sandbox.clock import ManualClock
-from bot.sandbox.driver import Person
-from bot.sandbox.http import Server
-from bot.sandbox.video_service import Operation, Pace
+from bot.timings import PollSchedule, Timings
+from sandbox.block_kit import Json
+from sandbox.clock import ManualClock
+from sandbox.driver import Person
+from sandbox.http import Server
+from sandbox.video_service import Operation, Pace
 from tests.disk import Disk
 from tests.world import REPLICA, World
 
 Phase = Literal["before", "after"]
 
 # A clock that is a day ahead for a while makes nobody lose patience; nor does it take two weeks.
-_MINUTES: Final = Patience(
-    first=timedelta(seconds=20),
+_MINUTES: Final = PollSchedule(
+    first_interval=timedelta(seconds=20),
     growth=1,
-    longest=timedelta(minutes=20),
-    soft=timedelta(minutes=15),
-    hard=timedelta(hours=3),
-    rare=timedelta(hours=5),
-    end=timedelta(days=2),
+    max_interval=timedelta(minutes=20),
+    late_after=timedelta(minutes=15),
+    overdue_after=timedelta(hours=3),
+    overdue_interval=timedelta(hours=5),
+    give_up_after=timedelta(days=2),
 )
-_HOURS: Final = Patience(
-    first=timedelta(minutes=5),
+_HOURS: Final = PollSchedule(
+    first_interval=timedelta(minutes=5),
     growth=1,
-    longest=timedelta(minutes=50),
-    soft=timedelta(hours=8),
-    hard=timedelta(days=1),
-    rare=timedelta(hours=5),
-    end=timedelta(days=3),
+    max_interval=timedelta(minutes=50),
+    late_after=timedelta(hours=8),
+    overdue_after=timedelta(days=1),
+    overdue_interval=timedelta(hours=5),
+    give_up_after=timedelta(days=3),
 )
 TIMINGS: Final = Timings(
     minutes=_MINUTES,
     hours=_HOURS,
-    longest=timedelta(hours=6),
+    max_wait=timedelta(hours=6),
     jitter=0,
     # In real time, as these are measured: what hangs takes so long.
-    call=timedelta(seconds=0.3),
-    open_view=timedelta(seconds=0.3),
-    form_check=timedelta(seconds=0.3),
-    stop=timedelta(seconds=0.3),
+    call_timeout=timedelta(seconds=0.3),
+    view_timeout=timedelta(seconds=0.3),
+    check_timeout=timedelta(seconds=0.3),
+    stop_timeout=timedelta(seconds=0.3),
     callback_answer=timedelta(0),
-    retry_longest=timedelta(minutes=20),
+    max_retry_interval=timedelta(minutes=20),
     pause=timedelta(minutes=20),
     create_within=timedelta(days=2),
-    give_up=timedelta(days=2),
-    sweep=timedelta(hours=6),
+    close_after=timedelta(days=2),
+    sweep_interval=timedelta(hours=6),
 )
 PACE: Final = Pace(timedelta(seconds=10), timedelta(minutes=1), timedelta(minutes=40), 2)
 

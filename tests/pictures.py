@@ -14,7 +14,7 @@ from typing import Final
 
 from playwright.async_api import Browser, expect
 
-from bot.sandbox.driver import Person
+from sandbox.driver import Person
 from tests.browser import PageWorld, Window, browser_runs
 from tests.world import REPLICA
 

@@ -19,7 +19,15 @@ from typing import Final
 _ROOT: Final = Path(__file__).parent.parent
 _LIST: Final = Path(__file__).with_suffix(".toml")
 # What the tests that are named need of the tree.
-_NEEDED: Final = ("bot", "tests", "pyproject.toml", "manifest.yml", "README.md", ".env.example")
+_NEEDED: Final = (
+    "bot",
+    "sandbox",
+    "tests",
+    "pyproject.toml",
+    "manifest.yml",
+    "README.md",
+    ".env.example",
+)
 _AT_ONCE: Final = 2
 # In seconds: so long the tests of one bug may take, and so long all of them without any.
 _LIMIT: Final = 30.0

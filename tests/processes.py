@@ -20,39 +20,39 @@ from bot import log
 from bot.app import serve
 from bot.clock import SystemClock
 from bot.database import StoreError
-from bot.model import Patience, Timings
-from bot.sandbox.block_kit import Json
-from bot.sandbox.driver import Modal, Person
-from bot.sandbox.http import Server
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.video_service import Operation, Pace, SandboxVideoService
-from bot.sandbox.workspace import Message
 from bot.settings import Settings
+from bot.timings import PollSchedule, Timings
+from sandbox.block_kit import Json
+from sandbox.driver import Modal, Person
+from sandbox.http import Server
+from sandbox.slack import SandboxSlack
+from sandbox.video_service import Operation, Pace, SandboxVideoService
+from sandbox.workspace import Message
 from tests.canary import Canary
 from tests.world import REPLICA
 
 Phase = Literal["before", "after"]
 Watcher = Callable[[str, str], Awaitable[None]]
 
-_PATIENCE: Final = Patience(
-    first=timedelta(milliseconds=30),
+_PATIENCE: Final = PollSchedule(
+    first_interval=timedelta(milliseconds=30),
     growth=0,
-    longest=timedelta(milliseconds=30),
-    soft=timedelta(hours=1),
-    hard=timedelta(hours=1),
-    rare=timedelta(hours=1),
-    end=timedelta(hours=1),
+    max_interval=timedelta(milliseconds=30),
+    late_after=timedelta(hours=1),
+    overdue_after=timedelta(hours=1),
+    overdue_interval=timedelta(hours=1),
+    give_up_after=timedelta(hours=1),
 )
 QUICK: Final = Timings(
     minutes=_PATIENCE,
     jitter=0,
-    retry=timedelta(milliseconds=50),
-    retry_longest=timedelta(milliseconds=200),
+    retry_interval=timedelta(milliseconds=50),
+    max_retry_interval=timedelta(milliseconds=200),
     post_hold=timedelta(milliseconds=50),
     callback_spacing=timedelta(milliseconds=30),
     callback_answer=timedelta(0),
-    stop=timedelta(milliseconds=500),
-    lock=timedelta(milliseconds=300),
+    stop_timeout=timedelta(milliseconds=500),
+    lock_timeout=timedelta(milliseconds=300),
 )
 """Waits that a test can live through: only healing by a callback may take as long as ever."""
 

@@ -25,13 +25,13 @@ from urllib.parse import urlencode
 import pytest
 
 from bot import log
-from bot.model import Timings
-from bot.sandbox.block_kit import Json
-from bot.sandbox.delivery import deliver, encoded, find_button, interact, interaction, pressed
-from bot.sandbox.driver import Modal
-from bot.sandbox.faults import Answer as Fault
-from bot.sandbox.video_service import CallbackPlan, Pace
-from bot.sandbox.workspace import Message
+from bot.timings import Timings
+from sandbox.block_kit import Json
+from sandbox.delivery import deliver, encoded, find_button, interact, interaction, pressed
+from sandbox.driver import Modal
+from sandbox.faults import Answer as Fault
+from sandbox.video_service import CallbackPlan, Pace
+from sandbox.workspace import Message
 from tests.canary import _secrets
 from tests.world import FOOTAGE, REPLICA, World
 
@@ -418,7 +418,7 @@ async def door(memory: Path, logged: io.StringIO) -> AsyncIterator[Door]:
 @pytest.fixture
 async def hasty(memory: Path, logged: io.StringIO) -> AsyncIterator[Door]:
     """A bot that has no patience with what does not come."""
-    world = World(memory, Timings(jitter=0, arrive=_ARRIVES))
+    world = World(memory, Timings(jitter=0, receive_timeout=_ARRIVES))
     async with world.sandbox_runs(), world.bot_runs():
         yield Door(world, logged)
 

@@ -13,10 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.app import FEATURES
-from bot.model import Delivery, Failure, Job, Posting, Role, Snapshot, State, Verdict
-from bot.sandbox import mrkdwn
-from bot.sandbox.block_kit import judge_message
-from bot.sandbox.faults import Answer
+from bot.model import Delivery, DeliveryState, Failure, Job, Role, Snapshot, State, Verdict
 from bot.slack.blocks import (
     TEXT,
     Message,
@@ -40,6 +37,9 @@ from bot.slack.cards import (
     reply,
 )
 from bot.slack.jobs import _standing, _status
+from sandbox import mrkdwn
+from sandbox.block_kit import judge_message
+from sandbox.faults import Answer
 from tests.world import REPLICA, World
 
 ANA, BEN = "U0ANA", "U0BEN"
@@ -116,7 +116,7 @@ def test_a_card_names_who_asked_only_once_it_is_posted_so_that_it_pings_nobody()
 
 def test_a_running_card_says_how_long_such_videos_take() -> None:
     snapshot = Snapshot("v1", "generating", Verdict.GOING)
-    job = going(State.RUNNING, snapshot=snapshot, usual=timedelta(minutes=3, seconds=10))
+    job = going(State.RUNNING, snapshot=snapshot, typical_duration=timedelta(minutes=3, seconds=10))
     assert card(job, FACE).text == (
         f"Video for <@{ANA}>: :hourglass_flowing_sand: In the making. The video service is making "
         "it. The answer comes into this thread.\nVideo: “Greeting”\n"
@@ -148,7 +148,7 @@ def test_a_ready_card_can_be_watched() -> None:
 
 
 def test_a_failed_card_says_why_and_offers_to_try_again() -> None:
-    message = card(failed(Failure.BROKEN, "Too <loud> & long"), FACE)
+    message = card(failed(Failure.SERVICE_FAILED, "Too <loud> & long"), FACE)
     assert message.text == (
         f"Video for <@{ANA}>: :x: Failed. The video service could not make this video. "
         "*Edit and retry* opens the form with all that was typed. The video service says:\n"
@@ -167,7 +167,7 @@ def test_the_closing_reply_of_a_video_has_its_links_and_its_script() -> None:
 
 
 def test_the_closing_reply_of_a_failure_says_what_to_do() -> None:
-    message = reply(failed(Failure.CREDIT, "No credit"), FACE)
+    message = reply(failed(Failure.OUT_OF_CREDIT, "No credit"), FACE)
     assert message.text == (
         f"<@{ANA}> your video “Greeting” could not be made.\n"
         "The video service's account is out of credit; nothing was made. Please tell whoever "
@@ -177,7 +177,7 @@ def test_the_closing_reply_of_a_failure_says_what_to_do() -> None:
 
 
 def test_a_failure_without_a_reason_says_so() -> None:
-    text = reply(failed(Failure.BROKEN, " \n"), FACE).text
+    text = reply(failed(Failure.SERVICE_FAILED, " \n"), FACE).text
     assert text.endswith(
         "The video service could not make this video. It did not say why. *Edit and retry* opens "
         "the form with all that was typed."
@@ -200,7 +200,7 @@ def test_a_video_without_a_link_says_how_to_ask_for_it() -> None:
     ],
 )
 def test_a_video_that_turns_up_late_is_told_on_the_card(strays: tuple[str], said: str) -> None:
-    message = card(succeeded(strays=strays), FACE)
+    message = card(succeeded(orphaned_ids=strays), FACE)
     assert said in message.text
     assert said in json.dumps(message.blocks)
 
@@ -242,7 +242,9 @@ def test_every_state_has_words(state: State) -> None:
 
 def test_a_message_that_is_owed_says_what_its_role_is() -> None:
     job = succeeded()
-    owed = Delivery(1, job.id, Role.CARD, Posting.OWED, job.channel, None, None, 1, 0, None, 0)
+    owed = Delivery(
+        1, job.id, Role.CARD, DeliveryState.PENDING, job.channel, None, None, 1, 0, None, 0
+    )
     assert compose(owed, job, FACES) == card(job, FACE, posted=False)
     assert compose(replace(owed, ts="1.0"), job, FACES) == card(job, FACE)
     assert compose(replace(owed, role=Role.REPLY), job, FACES) == reply(job, FACE)
@@ -324,7 +326,7 @@ def test_only_what_the_service_says_of_the_footage_is_explained(failure: Failure
         TRAINING, state=State.FAILED, failure=failure, reason="The file could not be reached"
     )
     explained = "Usually that means" in reply(job, REPLICA_FACE).text
-    assert explained == (failure is Failure.BROKEN)
+    assert explained == (failure is Failure.SERVICE_FAILED)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +342,7 @@ def test_only_what_the_service_says_of_the_footage_is_explained(failure: Failure
     ],
 )
 def test_a_sentence_that_means_something_else_is_left_unexplained(reason: str) -> None:
-    job = replace(TRAINING, state=State.FAILED, failure=Failure.BROKEN, reason=reason)
+    job = replace(TRAINING, state=State.FAILED, failure=Failure.SERVICE_FAILED, reason=reason)
     assert "Usually that means" not in reply(job, REPLICA_FACE).text
 
 
@@ -430,9 +432,9 @@ JOBS = st.builds(
     failure=st.none() | st.sampled_from(Failure),
     reason=PEOPLE,
     late=st.booleans(),
-    usual=st.none() | st.timedeltas(timedelta(0), timedelta(days=400)),
+    typical_duration=st.none() | st.timedeltas(timedelta(0), timedelta(days=400)),
     asked=st.integers(0, 3),
-    strays=st.lists(PEOPLE, max_size=60).map(tuple),
+    orphaned_ids=st.lists(PEOPLE, max_size=60).map(tuple),
     waits_for=st.none() | PEOPLE,
     started_at=st.none() | WHEN,
     ended_at=st.none() | WHEN,
@@ -505,7 +507,9 @@ def test_a_card_asks_for_decisions_only_while_there_is_something_to_decide(job: 
 
 @pytest.mark.parametrize("state", State)
 def test_a_link_is_shown_only_when_the_video_is_ready(state: State) -> None:
-    job = going(state, snapshot=replace(READY, verdict=Verdict.GOING), failure=Failure.BROKEN)
+    job = going(
+        state, snapshot=replace(READY, verdict=Verdict.GOING), failure=Failure.SERVICE_FAILED
+    )
     said = [card(job, FACE), reply(job, FACE)]
     for message in said:
         shown = message.text + json.dumps(message.blocks)

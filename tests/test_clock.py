@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bot.clock import Clock
-from bot.sandbox.driver import Person
-from bot.sandbox.faults import Answer, Reset
-from bot.sandbox.video_service import RateLimit
-from bot.sandbox.workspace import Message
+from sandbox.driver import Person
+from sandbox.faults import Answer, Reset
+from sandbox.video_service import RateLimit
+from sandbox.workspace import Message
 from tests.world import REPLICA, World
 
 DAY, NONE = timedelta(days=1), timedelta(0)

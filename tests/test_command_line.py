@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bot import doctor
-from bot.sandbox.faults import Answer
-from bot.sandbox.http import free_port
+from sandbox.faults import Answer
+from sandbox.http import free_port
 from tests.world import World
 
 _ROOT = Path(__file__).parents[1]

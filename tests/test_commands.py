@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.sandbox.driver import ClientRefusal, Person
-from bot.sandbox.faults import Answer, Reset
-from bot.sandbox.video_service import CallbackPlan, Fate
-from bot.sandbox.workspace import Message
 from bot.slack import errors
+from sandbox.driver import ClientRefusal, Person
+from sandbox.faults import Answer, Reset
+from sandbox.video_service import CallbackPlan, Fate
+from sandbox.workspace import Message
 from tests.world import REPLICA, World
 
 DOCUMENTED = tomllib.loads(

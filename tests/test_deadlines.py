@@ -6,16 +6,16 @@ from itertools import pairwise
 
 import pytest
 
-from bot.model import Timings
-from bot.sandbox.faults import Answer
-from bot.sandbox.video_service import CallbackPlan, Fate, RateLimit
-from bot.sandbox.workspace import Message
+from bot.timings import Timings
+from sandbox.faults import Answer
+from sandbox.video_service import CallbackPlan, Fate, RateLimit
+from sandbox.workspace import Message
 from tests.world import World
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 # The end of all patience is two weeks away; a day shows the same.
-ONE_DAY = Timings(jitter=0, minutes=replace(Timings().minutes, end=24 * HOUR))
+ONE_DAY = Timings(jitter=0, minutes=replace(Timings().minutes, give_up_after=24 * HOUR))
 
 
 async def _never_ends(world: World) -> Message:
@@ -122,7 +122,7 @@ async def test_a_video_whose_service_never_comes_back_is_closed_in_the_end(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    world.timings = replace(ONE_DAY, retry_longest=HOUR)
+    world.timings = replace(ONE_DAY, max_retry_interval=HOUR)
     async with world.bot_runs():
         card = await _never_ends(world)
         world.service.down = True

@@ -14,10 +14,10 @@ import pytest
 from aiohttp import web
 
 from bot import database
-from bot.sandbox.driver import TROUBLE
-from bot.sandbox.faults import Hang
-from bot.sandbox.video_service import CallbackPlan
-from bot.sandbox.workspace import Message
+from sandbox.driver import TROUBLE
+from sandbox.faults import Hang
+from sandbox.video_service import CallbackPlan
+from sandbox.workspace import Message
 from tests.processes import LiveWorld
 
 
@@ -192,7 +192,7 @@ async def test_a_callback_that_came_before_the_answer_heals_what_died_with_the_b
 
 
 def reads_first_after(live: LiveWorld, wait: timedelta) -> None:
-    patience = replace(live.timings.minutes, first=wait, longest=wait)
+    patience = replace(live.timings.minutes, first_interval=wait, max_interval=wait)
     live.timings = replace(live.timings, minutes=patience)
 
 
@@ -318,7 +318,7 @@ async def test_being_asked_to_end_waits_for_nobody_for_long_and_loses_nothing(
 ) -> None:
     loop = asyncio.get_running_loop()
     world = LiveWorld(tmp_path)
-    world.timings = replace(world.timings, stop=timedelta(seconds=2.5))
+    world.timings = replace(world.timings, stop_timeout=timedelta(seconds=2.5))
     async with world.runs() as live:
         live.service.faults.next("create_video", Hang(done=True))
         live.slack.faults.next("chat.postMessage", Hang(done=True))

@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from bot.model import Timings
-from bot.sandbox.faults import Answer, Fault, LateCommit, Reset
-from bot.sandbox.workspace import Message
+from bot.timings import Timings
+from sandbox.faults import Answer, Fault, LateCommit, Reset
+from sandbox.workspace import Message
 from tests.world import REPLICA, World
 
 HISTORY = {"channels:history", "groups:history", "im:history"}
@@ -173,7 +173,7 @@ async def test_a_bot_that_is_cut_off_in_the_middle_of_a_post_does_not_post_twice
     quiet_world: World, message: int
 ) -> None:
     world = quiet_world
-    world.timings = Timings(jitter=0, stop=timedelta(0))
+    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
     posted, never = asyncio.Event(), asyncio.Event()
 
     async def hold_back(when: str, method: str, _: object) -> None:

@@ -17,11 +17,11 @@ from urllib.parse import quote, quote_plus, urlencode, urlsplit
 import aiohttp
 import pytest
 
-from bot.model import Timings
-from bot.sandbox.delivery import _signature, deliver, timestamp_of
-from bot.sandbox.faults import Answer as Fault
-from bot.sandbox.video_service import CallbackPlan
+from bot.timings import Timings
 from bot.web import _unwrapped
+from sandbox.delivery import _signature, deliver, timestamp_of
+from sandbox.faults import Answer as Fault
+from sandbox.video_service import CallbackPlan
 from tests.processes import LiveWorld
 from tests.world import REPLICA, World
 
@@ -400,7 +400,7 @@ async def test_a_flood_of_connections_that_are_only_begun_stops_no_good_request(
 
 
 async def test_a_connection_over_which_nothing_comes_is_closed(tmp_path: Path) -> None:
-    world = World(tmp_path, Timings(jitter=0, arrive=timedelta(seconds=0.2)))
+    world = World(tmp_path, Timings(jitter=0, receive_timeout=timedelta(seconds=0.2)))
     async with world.sandbox_runs(), world.bot_runs():
         reader, writer = await asyncio.open_connection("127.0.0.1", world.bot.port)
         used, other = await asyncio.open_connection("127.0.0.1", world.bot.port)

@@ -19,12 +19,12 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from bot.app import FEATURES
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Failure, Job, Snapshot, State, Verdict
-from bot.sandbox.faults import Answer
 from bot.settings import Settings
 from bot.slack import errors
 from bot.slack.cards import card, reply
 from bot.slack.errors import FATES, LATER, UNCERTAIN, Fate, translated
 from bot.slack.jobs import _standing
+from sandbox.faults import Answer
 from tests.world import World
 
 KINDS = {feature.kind.name: feature.kind for feature in FEATURES}

@@ -15,14 +15,14 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from bot.sandbox.block_kit import Json
-from bot.sandbox.driver import ClientRefusal, Modal, Person
-from bot.sandbox.faults import Answer, Drip, Fault, Hang, LateCommit, Reset, Truncated
-from bot.sandbox.form import elements
-from bot.sandbox.video_service import CallbackPlan, Fate, RateLimit
-from bot.sandbox.workspace import Happening, Message
 from bot.slack import errors
 from bot.slack.cards import CREATE_AGAIN, GIVE_UP, HAVE_ID
+from sandbox.block_kit import Json
+from sandbox.driver import ClientRefusal, Modal, Person
+from sandbox.faults import Answer, Drip, Fault, Hang, LateCommit, Reset, Truncated
+from sandbox.form import elements
+from sandbox.video_service import CallbackPlan, Fate, RateLimit
+from sandbox.workspace import Happening, Message
 from tests.judge import Judge, Told
 from tests.mortal import MortalWorld
 from tests.world import FOOTAGE, MEMORY, REPLICA
@@ -269,7 +269,9 @@ class Life(RuleBasedStateMachine):
         if doubtful := [id_ for id_, job in jobs.items() if job["state"] == "unconfirmed"]:
             job = _one(doubtful, which)
             if not jobs[job]["asked"]:
-                self._does(self.world.passes(seconds=self.world.timings.heal.seconds + 1))
+                self._does(
+                    self.world.passes(seconds=self.world.timings.reconcile_within.seconds + 1)
+                )
                 self._looks()
             self._answers(self.people[who], job, answer)
             if answer == HAVE_ID and self.forms[-1].is_on_top:
@@ -538,7 +540,7 @@ class Creating(Life):
             self._does(call_back())
 
 
-class Posting(Life):
+class DeliveryState(Life):
     """And Slack has its days."""
 
     @rule(who=_WHO, kind=_KIND, place=_PLACE, outcome=st.sampled_from(sorted(_LOST)))
@@ -561,7 +563,7 @@ class Posting(Life):
         slack.channel("studio").is_archived = mood == "archived"
 
 
-class Everything(Creating, Posting):
+class Everything(Creating, DeliveryState):
     """All of it at once."""
 
 
@@ -601,6 +603,6 @@ def _tests(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> A
 #: Nobody pays twice, and nobody is left without an answer.
 TestCreating = _tests(Creating, 20, 25)
 #: Every message arrives, once.
-TestPosting = _tests(Posting, 20, 25)
+TestPosting = _tests(DeliveryState, 20, 25)
 #: And all of it at once.
 TestEverything = _tests(Everything, 20, 25)

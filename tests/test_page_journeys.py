@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Locator, expect
 
-from bot.sandbox.faults import Reset
-from bot.sandbox.http import free_port
-from bot.sandbox.video_service import CallbackPlan, Fate, Pace
+from sandbox.faults import Reset
+from sandbox.http import free_port
+from sandbox.video_service import CallbackPlan, Fate, Pace
 from tests.browser import PageWorld, Window, Windows, patiently
 from tests.world import FOOTAGE, REPLICA
 

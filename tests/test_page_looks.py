@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 from playwright.async_api import Locator, expect
 
-from bot.sandbox.faults import Reset
-from bot.sandbox.video_service import CallbackPlan, Fate
-from bot.sandbox.workspace import Message
+from sandbox.faults import Reset
+from sandbox.video_service import CallbackPlan, Fate
+from sandbox.workspace import Message
 from tests.browser import MILLISECONDS, PHONE, PageWorld, Window, patiently
 from tests.world import REPLICA
 

@@ -6,10 +6,10 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Locator, expect
 
-from bot.sandbox.block_kit import Json
-from bot.sandbox.page.server import Page
-from bot.sandbox.video_service import Fate
-from bot.sandbox.workspace import Message
+from sandbox.block_kit import Json
+from sandbox.page.server import Page
+from sandbox.video_service import Fate
+from sandbox.workspace import Message
 from tests.browser import GONE, PageWorld, Window, patiently
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

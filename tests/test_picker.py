@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from bot.model import Timings
-from bot.sandbox.driver import Modal, Person
-from bot.sandbox.faults import Answer, Drip, Fault, Hang, Reset
-from bot.sandbox.video_service import Fate
+from bot.timings import Timings
+from sandbox.driver import Modal, Person
+from sandbox.faults import Answer, Drip, Fault, Hang, Reset
+from sandbox.video_service import Fate
 from tests.world import REPLICA, World
 
 
@@ -295,7 +295,7 @@ async def test_a_service_that_is_slow_or_down_keeps_no_form_from_being_sent_off(
     quiet_world: World, fault: Fault
 ) -> None:
     world = quiet_world
-    world.timings = replace(Timings(jitter=0), form_check=timedelta(seconds=0.1))
+    world.timings = replace(Timings(jitter=0), check_timeout=timedelta(seconds=0.1))
     world.service.faults.next("read_replica", fault)
     async with world.bot_runs():
         form = await _sends_off(world, world.ana, REPLICA)

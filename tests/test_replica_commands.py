@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from bot.sandbox.driver import Modal, Person
-from bot.sandbox.faults import Answer
-from bot.sandbox.video_service import Fate, Pace, TrainingFailure
-from bot.sandbox.workspace import Message
+from sandbox.driver import Modal, Person
+from sandbox.faults import Answer
+from sandbox.video_service import Fate, Pace, TrainingFailure
+from sandbox.workspace import Message
 from tests.world import FOOTAGE, REPLICA, World
 
 

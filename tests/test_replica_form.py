@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from bot.sandbox.driver import ClientRefusal, Modal
-from bot.sandbox.faults import Answer
+from sandbox.driver import ClientRefusal, Modal
+from sandbox.faults import Answer
 from tests.world import FOOTAGE, World
 
 CONSENT = "https://storage.example.com/consent.mp4"

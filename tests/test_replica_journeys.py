@@ -8,17 +8,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bot.model import Timings
-from bot.sandbox.driver import Modal
-from bot.sandbox.faults import Answer, Fault, Reset, Truncated
-from bot.sandbox.video_service import MISSING, CallbackPlan, Fate, Pace, TrainingFailure
-from bot.sandbox.workspace import Message
+from bot.timings import Timings
+from sandbox.driver import Modal
+from sandbox.faults import Answer, Fault, Reset, Truncated
+from sandbox.video_service import MISSING, CallbackPlan, Fate, Pace, TrainingFailure
+from sandbox.workspace import Message
 from tests.world import FOOTAGE, REPLICA, World
 
 HOUR = timedelta(hours=1)
 SILENT = CallbackPlan(times=0)
 # Days pass quicker where a training is looked at once an hour; when it is late stays the same.
-HOURLY = Timings(jitter=0, hours=replace(Timings().hours, first=HOUR, longest=HOUR))
+HOURLY = Timings(jitter=0, hours=replace(Timings().hours, first_interval=HOUR, max_interval=HOUR))
 
 
 @pytest.fixture
@@ -353,7 +353,7 @@ async def test_a_service_that_was_out_of_reach_says_nothing_about_the_footage(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    world.timings = Timings(jitter=0, retry_longest=HOUR, create_within=5 * HOUR)
+    world.timings = Timings(jitter=0, max_retry_interval=HOUR, create_within=5 * HOUR)
     async with world.bot_runs():
         await world.service.stop()
         card = await world.trains(world.ana)
@@ -624,7 +624,7 @@ async def test_a_service_that_is_away_makes_no_video_overdue_that_waits_for_its_
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    world.timings = replace(HOURLY, retry_longest=HOUR)
+    world.timings = replace(HOURLY, max_retry_interval=HOUR)
     slow = Fate(pace=Pace(training=timedelta(days=1)))
     async with world.bot_runs(callbacks=False):
         _, video = await _asks_one_in_training(world, slow)
@@ -660,7 +660,7 @@ async def test_a_video_does_not_wait_for_ever_for_a_training_that_never_ends(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    patience = replace(HOURLY.hours, hard=12 * HOUR, end=24 * HOUR)
+    patience = replace(HOURLY.hours, overdue_after=12 * HOUR, give_up_after=24 * HOUR)
     world.timings = replace(HOURLY, hours=patience)
     world.service.add_replica("r-elsewhere", "Else", status="training")
     async with world.bot_runs():

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from bot.sandbox.video_service import Fate
+from sandbox.video_service import Fate
 from tests.world import REPLICA, World
 
 SECRETS = ("A secret script.", "Secret name", "secret.mp4", "Secretly too dark.", "/watch/")

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from bot.sandbox.block_kit import judge_message, judge_options, judge_view
+from sandbox.block_kit import judge_message, judge_options, judge_view
 
 Json = dict[str, Any]
 

@@ -19,16 +19,16 @@ import yaml
 from aiohttp import web
 
 from bot.__main__ import main
-from bot.sandbox import tour
-from bot.sandbox.block_kit import Json
-from bot.sandbox.clock import ManualClock, TrailingClock
-from bot.sandbox.demo import APP
-from bot.sandbox.faults import Answer
-from bot.sandbox.http import Server, free_port
-from bot.sandbox.page.server import Page
-from bot.sandbox.watch import captions
-from bot.sandbox.wire import LENGTH, MASK, Wire
-from bot.sandbox.workspace import Message
+from sandbox import tour
+from sandbox.block_kit import Json
+from sandbox.clock import ManualClock, TrailingClock
+from sandbox.demo import APP
+from sandbox.faults import Answer
+from sandbox.http import Server, free_port
+from sandbox.page.server import Page
+from sandbox.watch import captions
+from sandbox.wire import LENGTH, MASK, Wire
+from sandbox.workspace import Message
 from tests.world import FOOTAGE, REPLICA, World
 
 ROOT = Path(__file__).parents[1]
@@ -1395,7 +1395,7 @@ def test_a_port_that_is_none_is_told_in_a_sentence(
 async def test_what_serves_in_earnest_never_loads_the_sandbox(tmp_path: Path) -> None:
     found = (
         "import sys, bot.__main__, bot.app, bot.doctor;"
-        "print([name for name in sys.modules if name.startswith('bot.sandbox')])"
+        "print([name for name in sys.modules if name.startswith('sandbox')])"
     )
     assert await run(tmp_path, "-c", found) == (0, "[]\n")
     assert "--keep" not in (await run(tmp_path, "-m", "bot", "serve", "--help"))[1]

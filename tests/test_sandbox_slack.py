@@ -16,14 +16,14 @@ from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from bot.sandbox.clock import ManualClock
-from bot.sandbox.driver import TROUBLE, AppMistake, ClientRefusal, Modal, Person, deliver
-from bot.sandbox.faults import Answer, LateCommit, Reset
-from bot.sandbox.http import Server
-from bot.sandbox.mrkdwn import as_plain
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.transcript import Narrator, render, render_view
-from bot.sandbox.workspace import Happening, Message
+from sandbox.clock import ManualClock
+from sandbox.driver import TROUBLE, AppMistake, ClientRefusal, Modal, Person, deliver
+from sandbox.faults import Answer, LateCommit, Reset
+from sandbox.http import Server
+from sandbox.mrkdwn import as_plain
+from sandbox.slack import SandboxSlack
+from sandbox.transcript import Narrator, render, render_view
+from sandbox.workspace import Happening, Message
 
 Json = dict[str, Any]
 
@@ -1129,7 +1129,7 @@ def test_markup_is_read_as_plain_text(written: str, read: str, clock: ManualCloc
 async def test_an_answer_that_takes_longer_than_three_seconds_is_none(
     ana: Person, bot: Bot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.sandbox.delivery._PATIENCE", timedelta(seconds=0.05))
+    monkeypatch.setattr("sandbox.delivery._PATIENCE", timedelta(seconds=0.05))
     never = asyncio.Event()
 
     async def react(_: Json) -> None:

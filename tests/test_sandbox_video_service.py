@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 
 from bot.clock import SystemClock
-from bot.sandbox.clock import ManualClock
-from bot.sandbox.faults import Answer, Drip, Fault, Hang, LateCommit, Reset, Truncated
-from bot.sandbox.http import Agenda, Server
-from bot.sandbox.video_service import (
+from sandbox.clock import ManualClock
+from sandbox.faults import Answer, Drip, Fault, Hang, LateCommit, Reset, Truncated
+from sandbox.http import Agenda, Server
+from sandbox.video_service import (
     MISSING,
     CallbackPlan,
     Fate,

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from bot.sandbox.block_kit import Json
-from bot.sandbox.faults import Answer
-from bot.sandbox.video_service import CallbackPlan, Fate
+from sandbox.block_kit import Json
+from sandbox.faults import Answer
+from sandbox.video_service import CallbackPlan, Fate
 from tests import canary
 from tests.canary import COLUMNS, Canary, Sort
 from tests.world import REPLICA, World

@@ -27,10 +27,10 @@ import pytest
 
 from bot import database, datafile, doctor
 from bot.database import StoreError
-from bot.model import Posting, Request, Role, State
-from bot.sandbox.driver import TROUBLE, Person
-from bot.sandbox.modal import Modal
+from bot.model import DeliveryState, Request, Role, State
 from bot.store import Store
+from sandbox.driver import TROUBLE, Person
+from sandbox.modal import Modal
 from tests.processes import QUICK, BotProcess, LiveWorld
 from tests.world import REPLICA, World
 
@@ -312,24 +312,24 @@ async def test_a_bot_whose_disk_takes_nothing_waits_at_rest_and_ends_when_it_is_
 async def test_what_is_written_down_twice_counts_once(tmp_path: Path) -> None:
     now = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
     async with Store.open(tmp_path / "bot.db", QUICK) as store:
-        await store.submit(Request("V1", "video", {}, "U1", "C1"), now)
-        [job] = await store.claim_jobs(now, 1)
-        attempt = await store.begin_attempt(job, "token", now)
+        await store.jobs.submit(Request("V1", "video", {}, "U1", "C1"), now)
+        [job] = await store.jobs.claim(now, 1)
+        attempt = await store.jobs.begin_attempt(job, "token", now)
         assert attempt is not None
         running = replace(job, state=State.RUNNING, remote_id="v-1", started_at=now)
         for _ in range(2):
-            assert await store.created(running, attempt, now=now, due_at=now)
+            assert await store.jobs.record_created(running, attempt, now=now, due_at=now)
 
 
 async def test_what_could_not_be_written_down_until_the_end_is_told(tmp_path: Path) -> None:
     path, now = tmp_path / "bot.db", datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
     async with Store.open(path, QUICK) as store:
-        await store.submit(Request("V1", "video", {}, "U1", "C1"), now)
-        [card] = await store.claim_deliveries(now, 1)
+        await store.jobs.submit(Request("V1", "video", {}, "U1", "C1"), now)
+        [card] = await store.deliveries.claim(now, 1)
         move_file(tmp_path)
-        settling = asyncio.create_task(store.settle(card.delivery, now, now))  # noqa: TID251 - awaited
+        settling = asyncio.create_task(store.deliveries.release(card.delivery, now, now))  # noqa: TID251 - awaited
         with pytest.raises(StoreError, match="is no longer where it was"):
-            await store.next_delivery_due()
+            await store.deliveries.next_due()
         assert not settling.done()
     with pytest.raises(StoreError, match="the database is closed"):
         await settling
@@ -472,7 +472,7 @@ async def test_while_the_bot_runs_nobody_else_can_lock_read_or_copy_its_database
 
 async def test_a_database_that_is_in_use_for_a_moment_is_waited_for(live: LiveWorld) -> None:
     assert await live.bot.stops() == 0
-    live.timings = replace(live.timings, lock=timedelta(seconds=10))
+    live.timings = replace(live.timings, lock_timeout=timedelta(seconds=10))
     with contextlib.closing(sqlite3.connect(live.database)) as db:
         # An open shell that has read something is enough.
         db.execute("SELECT count(*) FROM jobs").fetchone()
@@ -879,13 +879,13 @@ async def test_a_reply_of_an_older_version_waits_for_its_card_without_a_time(
     async with Store.open(path, QUICK) as store:
         due = {
             (each.delivery.job_id, each.delivery.role): each.delivery
-            for each in await store.claim_deliveries(now, 20)
+            for each in await store.deliveries.claim(now, 20)
         }
         assert ("j1", Role.REPLY) not in due
         assert {("j2", Role.REPLY), ("j3", Role.REPLY)} <= due.keys()
-        posted = replace(due["j1", Role.CARD], posting=Posting.POSTED, ts="1.0", shown=1)
-        assert await store.settle(posted, now, None)
-        [reply] = await store.claim_deliveries(now, 20)
+        posted = replace(due["j1", Role.CARD], state=DeliveryState.POSTED, ts="1.0", shown=1)
+        assert await store.deliveries.release(posted, now, None)
+        [reply] = await store.deliveries.claim(now, 20)
         assert (reply.delivery.job_id, reply.delivery.role) == ("j1", Role.REPLY)
 
 

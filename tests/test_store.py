@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bot.database import StoreError
-from bot.model import Delivery, Job, Posting, Request, Role, State, Timings, token_hash
+from bot.model import Delivery, DeliveryState, Job, Request, Role, State, token_hash
 from bot.store import Store, Submitted
+from bot.timings import Timings
 from tests.disk import Disk
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -34,16 +35,16 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 async def submit(store: Store, key: str = "V1", script: str = "Hello") -> Submitted:
     request = Request(key, "video", {"script": script, "replica_id": "r-1"}, "U1", "C1")
-    return await store.submit(request, NOW)
+    return await store.jobs.submit(request, NOW)
 
 
 async def claim(store: Store) -> Job:
-    [job] = await store.claim_jobs(NOW, MANY)
+    [job] = await store.jobs.claim(NOW, MANY)
     return job
 
 
 async def begin(store: Store, job: Job, key: str = "token") -> int:
-    attempt = await store.begin_attempt(job, token_hash(key), NOW)
+    attempt = await store.jobs.begin_attempt(job, token_hash(key), NOW)
     assert attempt is not None
     return attempt
 
@@ -56,21 +57,23 @@ async def running(store: Store) -> Job:
     """Return a job that the service has, claimed to be read; its callback's token is "token"."""
     await submit(store)
     job = await claim(store)
-    assert await store.created(made(job), await begin(store, job), now=NOW, due_at=NOW)
+    assert await store.jobs.record_created(made(job), await begin(store, job), now=NOW, due_at=NOW)
     return await claim(store)
 
 
 async def now_is(store: Store, job: Job) -> Job:
-    found = await store.job(job.id)
+    found = await store.jobs.fetch(job.id)
     assert found is not None
     return found
 
 
 async def post_card(store: Store) -> Delivery:
-    [card] = await store.claim_deliveries(NOW, MANY)
-    posted = replace(card.delivery, posting=Posting.POSTED, ts="1.0", shown=card.delivery.wanted)
-    assert await store.mark_sending(card.delivery, NOW)
-    assert await store.settle(posted, NOW, None)
+    [card] = await store.deliveries.claim(NOW, MANY)
+    posted = replace(
+        card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
+    )
+    assert await store.deliveries.mark_sending(card.delivery, NOW)
+    assert await store.deliveries.release(posted, NOW, None)
     return posted
 
 
@@ -81,8 +84,8 @@ async def test_many_submissions_with_one_key_are_one_job(store: Store) -> None:
     told = await asyncio.gather(*(submit(store) for _ in range(MANY)))
     assert [each.new for each in told].count(True) == 1
     assert len({each.job.id for each in told}) == 1
-    assert len(await store.claim_jobs(NOW, MANY)) == 1
-    assert len(await store.claim_deliveries(NOW, MANY)) == 1
+    assert len(await store.jobs.claim(NOW, MANY)) == 1
+    assert len(await store.deliveries.claim(NOW, MANY)) == 1
 
 
 async def test_a_submission_that_comes_again_finds_what_was_asked_first(store: Store) -> None:
@@ -102,7 +105,7 @@ async def test_a_change_that_fails_halfway_is_undone_and_its_neighbours_are_kept
 
     before, failed, after = await asyncio.gather(
         submit(store, "V3"),
-        store.begin_attempt(second, token_hash("taken"), NOW),
+        store.jobs.begin_attempt(second, token_hash("taken"), NOW),
         submit(store, "V4"),
         return_exceptions=True,
     )
@@ -110,7 +113,7 @@ async def test_a_change_that_fails_halfway_is_undone_and_its_neighbours_are_kept
     assert isinstance(failed, StoreError)
     assert (await now_is(store, second)).state is State.QUEUED
     assert (await now_is(store, second)).attempts == 0
-    stored = {job.id for job in await store.claim_jobs(NOW, MANY)}
+    stored = {job.id for job in await store.jobs.claim(NOW, MANY)}
     assert stored == {each.job.id for each in (before, after) if isinstance(each, Submitted)}
     assert len(stored) == 2
 
@@ -122,8 +125,8 @@ async def test_what_a_cancelled_caller_asked_for_is_there_as_a_whole_or_not_at_a
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(number / 10_000):
                 await submit(store, f"V{number}")
-    jobs = {job.id for job in await store.claim_jobs(NOW, MANY)}
-    assert jobs == {card.job.id for card in await store.claim_deliveries(NOW, MANY)}
+    jobs = {job.id for job in await store.jobs.claim(NOW, MANY)}
+    assert jobs == {card.job.id for card in await store.deliveries.claim(NOW, MANY)}
     told = await asyncio.gather(*(submit(store, f"V{number}") for number in range(MANY)))
     assert {each.job.id for each in told if not each.new} == jobs
 
@@ -185,7 +188,7 @@ async def test_nothing_is_promised_while_the_file_is_elsewhere(tmp_path: Path) -
 async def test_a_job_is_claimed_by_one_of_many(store: Store) -> None:
     for number in range(MANY):
         await submit(store, f"V{number}")
-    claims = await asyncio.gather(*(store.claim_jobs(NOW, 3) for _ in range(MANY)))
+    claims = await asyncio.gather(*(store.jobs.claim(NOW, 3) for _ in range(MANY)))
     claimed = [job.id for jobs in claims for job in jobs]
     assert len(claimed) == len(set(claimed)) == MANY
 
@@ -193,7 +196,7 @@ async def test_a_job_is_claimed_by_one_of_many(store: Store) -> None:
 async def test_a_delivery_is_claimed_by_one_of_many(store: Store) -> None:
     for number in range(MANY):
         await submit(store, f"V{number}")
-    claims = await asyncio.gather(*(store.claim_deliveries(NOW, 3) for _ in range(MANY)))
+    claims = await asyncio.gather(*(store.deliveries.claim(NOW, 3) for _ in range(MANY)))
     claimed = [each.delivery.id for deliveries in claims for each in deliveries]
     assert len(claimed) == len(set(claimed)) == MANY
 
@@ -202,65 +205,65 @@ async def test_what_was_claimed_is_left_alone_until_its_lease_is_over(store: Sto
     await submit(store)
     job = await claim(store)
     over = NOW + TIMINGS.lease
-    assert await store.claim_jobs(over - timedelta(milliseconds=1), 1) == []
-    [again] = await store.claim_jobs(over, 1)
+    assert await store.jobs.claim(over - timedelta(milliseconds=1), 1) == []
+    [again] = await store.jobs.claim(over, 1)
     assert (again.id, again.claim) == (job.id, job.claim + 1)
 
 
 async def test_whoever_lost_a_lease_creates_nothing(store: Store) -> None:
     await submit(store)
     late = await claim(store)
-    [job] = await store.claim_jobs(NOW + TIMINGS.lease, 1)
-    assert await store.begin_attempt(late, token_hash("late"), NOW) is None
-    assert await store.begin_attempt(job, token_hash("in time"), NOW) is not None
+    [job] = await store.jobs.claim(NOW + TIMINGS.lease, 1)
+    assert await store.jobs.begin_attempt(late, token_hash("late"), NOW) is None
+    assert await store.jobs.begin_attempt(job, token_hash("in time"), NOW) is not None
 
 
 async def test_a_job_is_not_put_back_under_an_old_claim_number(store: Store) -> None:
     late = await running(store)
-    [job] = await store.claim_jobs(NOW + TIMINGS.lease, 1)
-    assert not await store.put_back(replace(late, late=True), NOW, LATER)
+    [job] = await store.jobs.claim(NOW + TIMINGS.lease, 1)
+    assert not await store.jobs.release(replace(late, late=True), NOW, LATER)
     assert await now_is(store, job) == job
-    assert await store.put_back(job, NOW, LATER)
+    assert await store.jobs.release(job, NOW, LATER)
 
 
 async def test_a_delivery_is_not_settled_or_sent_under_an_old_claim_number(store: Store) -> None:
     await submit(store)
-    [late] = await store.claim_deliveries(NOW, 1)
-    [card] = await store.claim_deliveries(NOW + TIMINGS.lease, 1)
-    posted = replace(late.delivery, posting=Posting.POSTED, ts="1.0")
-    assert not await store.mark_sending(late.delivery, NOW)
-    assert not await store.settle(posted, NOW, None)
-    assert await store.mark_sending(card.delivery, NOW)
+    [late] = await store.deliveries.claim(NOW, 1)
+    [card] = await store.deliveries.claim(NOW + TIMINGS.lease, 1)
+    posted = replace(late.delivery, state=DeliveryState.POSTED, ts="1.0")
+    assert not await store.deliveries.mark_sending(late.delivery, NOW)
+    assert not await store.deliveries.release(posted, NOW, None)
+    assert await store.deliveries.mark_sending(card.delivery, NOW)
 
 
 async def test_leases_do_not_outlive_their_process(tmp_path: Path) -> None:
     async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
         await submit(store)
         job = await claim(store)
-        [card] = await store.claim_deliveries(NOW, 1)
+        [card] = await store.deliveries.claim(NOW, 1)
     async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
         assert (await claim(store)).id == job.id
-        [again] = await store.claim_deliveries(NOW, 1)
+        [again] = await store.deliveries.claim(NOW, 1)
         assert again.delivery.id == card.delivery.id
 
 
 async def test_what_waits_for_its_time_still_waits_after_a_start(tmp_path: Path) -> None:
     async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
-        assert await store.put_back(await running(store), NOW, LATER)
+        assert await store.jobs.release(await running(store), NOW, LATER)
     async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
-        assert await store.claim_jobs(NOW, 1) == []
-        assert len(await store.claim_jobs(LATER, 1)) == 1
+        assert await store.jobs.claim(NOW, 1) == []
+        assert len(await store.jobs.claim(LATER, 1)) == 1
 
 
 async def test_a_clock_that_was_set_back_parks_nothing(store: Store) -> None:
-    assert await store.put_back(await running(store), NOW, LATER)
-    [card] = await store.claim_deliveries(NOW, 1)
-    assert await store.settle(card.delivery, NOW, LATER)
+    assert await store.jobs.release(await running(store), NOW, LATER)
+    [card] = await store.deliveries.claim(NOW, 1)
+    assert await store.deliveries.release(card.delivery, NOW, LATER)
     # Half an hour ahead is a wait like any other; a day is none that anybody chose.
-    assert await store.claim_jobs(NOW - timedelta(minutes=20), 1) == []
-    assert await store.claim_deliveries(NOW - timedelta(minutes=20), 1) == []
-    assert len(await store.claim_jobs(NOW - DAY, 1)) == 1
-    assert len(await store.claim_deliveries(NOW - DAY, 1)) == 1
+    assert await store.jobs.claim(NOW - timedelta(minutes=20), 1) == []
+    assert await store.deliveries.claim(NOW - timedelta(minutes=20), 1) == []
+    assert len(await store.jobs.claim(NOW - DAY, 1)) == 1
+    assert len(await store.deliveries.claim(NOW - DAY, 1)) == 1
 
 
 # ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
@@ -268,36 +271,36 @@ async def test_a_clock_that_was_set_back_parks_nothing(store: Store) -> None:
 
 async def test_a_callback_during_a_read_is_not_overwritten_by_it(store: Store) -> None:
     job = await running(store)
-    await store.call_back(token_hash("token"), {}, NOW)
-    assert not await store.put_back(job, NOW, LATER)
-    [again] = await store.claim_jobs(NOW + TIMINGS.callback_spacing, 1)
+    await store.jobs.record_callback(token_hash("token"), {}, NOW)
+    assert not await store.jobs.release(job, NOW, LATER)
+    [again] = await store.jobs.claim(NOW + TIMINGS.callback_spacing, 1)
     assert again.woken_at == NOW
 
 
 async def test_a_callback_during_a_read_asks_for_no_second_one_at_once(store: Store) -> None:
     await running(store)
-    await store.call_back(token_hash("token"), {}, NOW)
-    await store.call_back(token_hash("token"), {}, NOW)
-    assert await store.claim_jobs(NOW, MANY) == []
+    await store.jobs.record_callback(token_hash("token"), {}, NOW)
+    await store.jobs.record_callback(token_hash("token"), {}, NOW)
+    assert await store.jobs.claim(NOW, MANY) == []
 
 
 async def test_callbacks_in_a_row_have_a_job_read_every_two_seconds(store: Store) -> None:
     job = await running(store)
-    assert await store.put_back(replace(job, read_at=NOW), NOW, LATER)
+    assert await store.jobs.release(replace(job, read_at=NOW), NOW, LATER)
     soon = NOW + timedelta(milliseconds=100)
-    await store.call_back(token_hash("token"), {}, soon)
-    assert await store.claim_jobs(soon, 1) == []
-    assert len(await store.claim_jobs(NOW + TIMINGS.callback_spacing, 1)) == 1
+    await store.jobs.record_callback(token_hash("token"), {}, soon)
+    assert await store.jobs.claim(soon, 1) == []
+    assert len(await store.jobs.claim(NOW + TIMINGS.callback_spacing, 1)) == 1
 
 
 async def test_a_callback_leaves_a_job_alone_that_is_being_created(store: Store) -> None:
     await submit(store)
     job = await claim(store)
     attempt = await begin(store, job)
-    await store.call_back(token_hash("token"), {"video": "v-1"}, NOW)
-    assert await store.claim_jobs(NOW, 1) == []
+    await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
+    assert await store.jobs.claim(NOW, 1) == []
     # It is made up for as soon as the create call has its answer.
-    assert await store.created(made(job), attempt, now=NOW, due_at=LATER)
+    assert await store.jobs.record_created(made(job), attempt, now=NOW, due_at=LATER)
     assert (await claim(store)).remote_id == "v-1"
 
 
@@ -307,15 +310,15 @@ async def test_a_callback_while_a_cut_off_create_is_taken_up_is_heeded_at_once(
     await submit(store)
     job = await claim(store)
     await begin(store, job)
-    await store.call_back(token_hash("token"), {"video": "v-1"}, NOW)
+    await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
     doubtful = replace(job, state=State.UNCONFIRMED)
-    await store.not_created(doubtful, outcome="uncertain", now=NOW, due_at=LATER)
+    await store.jobs.record_not_created(doubtful, outcome="uncertain", now=NOW, due_at=LATER)
     assert (await claim(store)).state is State.UNCONFIRMED
 
 
 async def test_a_callback_with_an_unknown_token_changes_nothing(store: Store) -> None:
     job = await running(store)
-    await store.call_back(token_hash("another"), {"video": "v-1"}, NOW)
+    await store.jobs.record_callback(token_hash("another"), {"video": "v-1"}, NOW)
     assert await now_is(store, job) == job
 
 
@@ -324,7 +327,7 @@ async def test_what_the_service_made_belongs_to_one_attempt(store: Store) -> Non
     await submit(store, "V2")
     other = await claim(store)
     attempt = await begin(store, other, "another token")
-    assert not await store.created(made(other, "v-1"), attempt, now=NOW, due_at=NOW)
+    assert not await store.jobs.record_created(made(other, "v-1"), attempt, now=NOW, due_at=NOW)
     assert (await now_is(store, other)).remote_id is None
     assert (await now_is(store, other)).state is State.CREATING
 
@@ -336,44 +339,48 @@ async def test_a_job_ends_once_however_many_end_it(store: Store) -> None:
     job = await running(store)
     await post_card(store)
     ends = [State.SUCCEEDED, State.FAILED] * 5
-    won = await asyncio.gather(*(store.end(replace(job, state=end), NOW) for end in ends))
+    won = await asyncio.gather(*(store.jobs.finish(replace(job, state=end), NOW) for end in ends))
     assert won.count(True) == 1
     assert (await now_is(store, job)).state is ends[won.index(True)]
-    owed = [each.delivery.role for each in await store.claim_deliveries(NOW, MANY)]
+    owed = [each.delivery.role for each in await store.deliveries.claim(NOW, MANY)]
     assert sorted(owed) == [Role.CARD, Role.REPLY]
-    assert await store.next_job_due() is None
+    assert await store.jobs.next_due() is None
 
 
 async def test_an_ended_job_is_not_put_back_to_an_open_state(store: Store) -> None:
     job = await running(store)
-    assert await store.end(replace(job, state=State.SUCCEEDED), NOW)
+    assert await store.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
     ended = await now_is(store, job)
-    assert not await store.put_back(job, NOW, LATER)
-    assert not await store.put_back(replace(job, claim=ended.claim), NOW, LATER)
+    assert not await store.jobs.release(job, NOW, LATER)
+    assert not await store.jobs.release(replace(job, claim=ended.claim), NOW, LATER)
     assert await now_is(store, job) == ended
 
 
 async def test_a_reply_waits_for_its_card(store: Store) -> None:
     job = await running(store)
-    assert await store.end(replace(job, state=State.SUCCEEDED), NOW)
-    [card] = await store.claim_deliveries(NOW, MANY)
+    assert await store.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
+    [card] = await store.deliveries.claim(NOW, MANY)
     assert card.delivery.role is Role.CARD
-    assert await store.next_delivery_due() == NOW + TIMINGS.lease
-    posted = replace(card.delivery, posting=Posting.POSTED, ts="1.0", shown=card.delivery.wanted)
-    assert await store.settle(posted, NOW, None)
-    [reply] = await store.claim_deliveries(NOW, MANY)
+    assert await store.deliveries.next_due() == NOW + TIMINGS.lease
+    posted = replace(
+        card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
+    )
+    assert await store.deliveries.release(posted, NOW, None)
+    [reply] = await store.deliveries.claim(NOW, MANY)
     assert (reply.delivery.role, reply.card.ts) == (Role.REPLY, "1.0")
 
 
 async def test_what_changes_while_a_card_is_on_its_way_is_shown_after_it(store: Store) -> None:
     job = await running(store)
-    [card] = await store.claim_deliveries(NOW, 1)
-    assert await store.put_back(replace(job, late=True), NOW, LATER)
-    posted = replace(card.delivery, posting=Posting.POSTED, ts="1.0", shown=card.delivery.wanted)
-    assert await store.settle(posted, NOW, None)
-    [edit] = await store.claim_deliveries(NOW, 1)
+    [card] = await store.deliveries.claim(NOW, 1)
+    assert await store.jobs.release(replace(job, late=True), NOW, LATER)
+    posted = replace(
+        card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
+    )
+    assert await store.deliveries.release(posted, NOW, None)
+    [edit] = await store.deliveries.claim(NOW, 1)
     assert edit.job.late
-    assert edit.delivery.wanted > edit.delivery.shown
+    assert edit.delivery.version > edit.delivery.shown_version
 
 
 # ── Power cuts ────────────────────────────────────────────────────────────────────────────────
@@ -395,15 +402,17 @@ async def test_what_costs_money_or_was_promised_is_on_the_disk_before_anybody_he
     job = await claim(store)
     attempt = await begin(store, job)
     assert states() == ["creating", "owed"]
-    assert await store.created(made(job), attempt, now=NOW, due_at=NOW)
+    assert await store.jobs.record_created(made(job), attempt, now=NOW, due_at=NOW)
     assert states() == ["running", "owed"]
-    [card] = await store.claim_deliveries(NOW, MANY)
-    assert await store.mark_sending(card.delivery, NOW)
+    [card] = await store.deliveries.claim(NOW, MANY)
+    assert await store.deliveries.mark_sending(card.delivery, NOW)
     assert states() == ["running", "sending"]
-    posted = replace(card.delivery, posting=Posting.POSTED, ts="1.0", shown=card.delivery.wanted)
-    assert await store.settle(posted, NOW, None)
+    posted = replace(
+        card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
+    )
+    assert await store.deliveries.release(posted, NOW, None)
     assert states() == ["running", "posted"]
-    assert await store.end(replace(await claim(store), state=State.SUCCEEDED), NOW)
+    assert await store.jobs.finish(replace(await claim(store), state=State.SUCCEEDED), NOW)
     assert states() == ["succeeded", "posted", "owed"]
     disk.leave()
 
@@ -412,7 +421,7 @@ async def test_what_can_be_done_again_waits_for_no_disk(store: Store, tmp_path: 
     disk = Disk(tmp_path / "bot.db")
     disk.watch(store.database._db)
     job = await running(store)
-    assert await store.put_back(replace(job, late=True), NOW, LATER)
+    assert await store.jobs.release(replace(job, late=True), NOW, LATER)
     assert not disk.rows(after_power_cut=True).jobs[job.id]["late"]
     assert disk.rows().jobs[job.id]["late"], "it outlives the process"
     assert await store.replicas.get("r-1") is None
@@ -453,14 +462,14 @@ class Claims(RuleBasedStateMachine):
     @rule()
     def submit(self) -> None:
         request = Request(f"V{len(self.due)}", "video", {"script": "Hello"}, "U1", "C1")
-        job = self.runner.run(self.store.submit(request, self.now)).job
+        job = self.runner.run(self.store.jobs.submit(request, self.now)).job
         self.due[job.id] = self.now
         self.number[job.id] = 0
 
     @rule(limit=st.integers(1, 3), other=st.integers(1, 3))
     def claim(self, limit: int, other: int) -> None:
         async def both() -> list[list[Job]]:
-            claims = (self.store.claim_jobs(self.now, most) for most in (limit, other))
+            claims = (self.store.jobs.claim(self.now, most) for most in (limit, other))
             return await asyncio.gather(*claims)
 
         ready = {id_ for id_, due in self.due.items() if due and due <= self.now}
@@ -484,7 +493,7 @@ class Claims(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(self.claims))
         until = self.now + timedelta(minutes=minutes)
         read = replace(job, state=State.RUNNING)
-        done = self.runner.run(self.store.put_back(read, self.now, until))
+        done = self.runner.run(self.store.jobs.release(read, self.now, until))
         assert done == (self.number[job.id] == job.claim and self.due[job.id] is not None)
         if done:
             self.due[job.id] = until
@@ -494,9 +503,9 @@ class Claims(RuleBasedStateMachine):
     @rule(data=st.data())
     def wake(self, data: st.DataObject) -> None:
         claimed = data.draw(st.sampled_from(self.claims))
-        job = self.runner.run(self.store.job(claimed.id))
+        job = self.runner.run(self.store.jobs.fetch(claimed.id))
         assert job is not None
-        self.runner.run(self.store.wake(job, self.now))
+        self.runner.run(self.store.jobs.wake(job, self.now))
         if job.state is State.RUNNING:
             self.number[job.id] += 1
             read, spacing = self.read[job.id], TIMINGS.callback_spacing
@@ -508,7 +517,7 @@ class Claims(RuleBasedStateMachine):
     def end(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from(self.claims))
         ended = replace(job, state=State.SUCCEEDED)
-        won = self.runner.run(self.store.end(ended, self.now))
+        won = self.runner.run(self.store.jobs.finish(ended, self.now))
         assert won == (self.due[job.id] is not None)
         if won:
             self.number[job.id] += 1
@@ -521,7 +530,7 @@ class Claims(RuleBasedStateMachine):
     @invariant()
     def each_row_is_as_was_foretold(self) -> None:
         for id_, due in self.due.items():
-            job = self.runner.run(self.store.job(id_))
+            job = self.runner.run(self.store.jobs.fetch(id_))
             assert job is not None
             assert (job.due_at, job.claim) == (due, self.number[id_])
             assert job.state.ended == (due is None)
@@ -539,7 +548,7 @@ async def unconfirmed(store: Store) -> Job:
     job = await claim(store)
     await begin(store, job)
     doubtful = replace(job, state=State.UNCONFIRMED)
-    await store.not_created(doubtful, outcome="uncertain", now=NOW, due_at=NOW)
+    await store.jobs.record_not_created(doubtful, outcome="uncertain", now=NOW, due_at=NOW)
     return await claim(store)
 
 
@@ -547,31 +556,31 @@ async def test_an_id_that_a_person_gives_moves_nothing_that_was_settled_meanwhil
     store: Store,
 ) -> None:
     job = await unconfirmed(store)
-    assert await store.create_again(job.id, NOW)
-    assert not await store.take_hint(job.id, "v-1", NOW)
+    assert await store.jobs.create_again(job.id, NOW)
+    assert not await store.jobs.add_candidate(job.id, "v-1", NOW)
     assert (await now_is(store, job)).state is State.QUEUED
 
 
 async def test_an_id_that_a_person_gives_creates_nothing(store: Store) -> None:
     job = await unconfirmed(store)
-    assert await store.take_hint(job.id, "v-1", NOW)
+    assert await store.jobs.add_candidate(job.id, "v-1", NOW)
     assert (await now_is(store, job)).state is State.UNCONFIRMED
-    [hint] = await store.hints(job)
-    assert (hint.hint, hint.vouched) == ("v-1", True)
+    [hint] = await store.jobs.candidates(job)
+    assert (hint.candidate_id, hint.user_supplied) == ("v-1", True)
 
 
 async def test_a_question_does_not_lapse_once_it_was_answered(store: Store) -> None:
     job = await unconfirmed(store)
-    assert await store.create_again(job.id, NOW)
-    assert not await store.lapse(job, NOW)
+    assert await store.jobs.create_again(job.id, NOW)
+    assert not await store.jobs.expire(job, NOW)
     assert (await now_is(store, job)).ended_at is None
 
 
 async def test_a_hint_that_nobody_has_checked_is_looked_at_after_the_end(store: Store) -> None:
     job = await unconfirmed(store)
-    await store.call_back(token_hash("token"), {"video": "v-1"}, NOW)
+    await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
     store.jobs_due.clear()
-    assert await store.give_up(job.id, NOW)
+    assert await store.jobs.cancel(job.id, NOW)
     assert store.jobs_due.is_set()
     assert (await claim(store)).state is State.FAILED
 
@@ -610,7 +619,7 @@ async def test_whoever_hears_that_nothing_was_done_has_nothing_in_the_table(stor
     assert isinstance(failed, ValueError)
     assert isinstance(refused, StoreError)
     assert isinstance(first, Submitted)
-    assert await store.job(first.job.id) is not None
+    assert await store.jobs.fetch(first.job.id) is not None
 
 
 async def test_what_is_kept_of_replicas_is_what_stands_in_the_table(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bot.app import FEATURES
-from bot.sandbox.faults import Reset
-from bot.sandbox.video_service import CallbackPlan, Fate
-from bot.sandbox.workspace import Message
+from sandbox.faults import Reset
+from sandbox.video_service import CallbackPlan, Fate
+from sandbox.workspace import Message
 from tests import third_kind
 from tests.world import REPLICA, World
 

@@ -8,11 +8,11 @@ from urllib.parse import urlsplit
 import pytest
 from aiohttp import web
 
-from bot.model import Timings
-from bot.sandbox.driver import Modal
-from bot.sandbox.faults import Answer, Drip, Fault, LateCommit, Reset, Truncated
-from bot.sandbox.video_service import CallbackPlan, Fate
-from bot.sandbox.workspace import Message
+from bot.timings import Timings
+from sandbox.driver import Modal
+from sandbox.faults import Answer, Drip, Fault, LateCommit, Reset, Truncated
+from sandbox.video_service import CallbackPlan, Fate
+from sandbox.workspace import Message
 from tests.world import REPLICA, World
 
 AGAIN = "Create again (may cost twice)"
@@ -98,7 +98,7 @@ async def test_a_create_answer_that_never_ends_is_not_waited_for_for_ever(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    world.timings = Timings(jitter=0, call=timedelta(seconds=0.2))
+    world.timings = Timings(jitter=0, call_timeout=timedelta(seconds=0.2))
     world.service.faults.next("create_video", Drip(done=True))
     async with world.bot_runs():
         card = await world.asks(world.ana)
@@ -250,7 +250,7 @@ async def test_a_create_call_that_the_end_of_the_process_cut_off_is_not_sent_aga
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    world.timings = Timings(jitter=0, stop=timedelta(0))
+    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
     world.service.callback_plan = CallbackPlan(after=timedelta(minutes=1))
     async with world.bot_runs() as bot:
         port, address = str(bot.port), f"http://127.0.0.1:{bot.port}"
@@ -458,7 +458,7 @@ async def test_a_service_that_is_out_of_reach_after_create_again_is_waited_for_a
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    world.timings = Timings(jitter=0, retry_longest=timedelta(hours=1))
+    world.timings = Timings(jitter=0, max_retry_interval=timedelta(hours=1))
     async with world.bot_runs():
         asking = await _is_asked(world, made=False)
         await world.passes(days=3)
@@ -568,7 +568,7 @@ async def test_a_question_that_nobody_answers_creates_nothing_and_ends_the_job(
 ) -> None:
     world = quiet_world
     quarter = timedelta(minutes=15)
-    world.timings = Timings(jitter=0, ask_again=quarter, give_up=2 * quarter)
+    world.timings = Timings(jitter=0, ask_again_after=quarter, close_after=2 * quarter)
     async with world.bot_runs():
         asking = await _is_asked(world, made=False)
         await world.passes(minutes=20)
@@ -583,7 +583,7 @@ async def test_a_question_that_nobody_answers_creates_nothing_and_ends_the_job(
 
 async def test_a_create_call_is_written_down_before_it_goes_out(quiet_world: World) -> None:
     world = quiet_world
-    world.timings = Timings(jitter=0, stop=timedelta(0))
+    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
     async with world.bot_runs(callbacks=False):
         form = await world.opens_form(world.ana)
         await _until_created(world, form)

@@ -9,10 +9,10 @@ import pytest
 
 from bot.kinds import Invalid
 from bot.kinds.video import parse
-from bot.sandbox.block_kit import Json
-from bot.sandbox.driver import Modal
-from bot.sandbox.faults import Answer, Reset
-from bot.sandbox.workspace import Happening
+from sandbox.block_kit import Json
+from sandbox.driver import Modal
+from sandbox.faults import Answer, Reset
+from sandbox.workspace import Happening
 from tests.world import REPLICA, World
 
 PAGE = "https://www.example.com/background?colour=blue&size=2#top"

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bot.model import Timings
-from bot.sandbox.faults import Answer, Fault
-from bot.sandbox.video_service import MISSING, CallbackPlan, Fate, RateLimit
+from bot.timings import Timings
+from sandbox.faults import Answer, Fault
+from sandbox.video_service import MISSING, CallbackPlan, Fate, RateLimit
 from tests.world import REPLICA, World
 
 HOUR = timedelta(hours=1)
@@ -22,7 +22,7 @@ HOUR = timedelta(hours=1)
 async def unread_world(quiet_world: World) -> AsyncIterator[World]:
     """A world whose bot reads a video only once an hour, unless a callback wakes it."""
     usual = Timings(jitter=0)
-    patience = replace(usual.minutes, first=HOUR, longest=HOUR)
+    patience = replace(usual.minutes, first_interval=HOUR, max_interval=HOUR)
     quiet_world.timings = replace(usual, minutes=patience)
     async with quiet_world.bot_runs():
         yield quiet_world
@@ -353,7 +353,7 @@ async def test_a_service_that_is_away_for_a_day_is_waited_for_no_longer(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    world.timings = Timings(jitter=0, retry_longest=HOUR)
+    world.timings = Timings(jitter=0, max_retry_interval=HOUR)
     async with world.bot_runs():
         await world.service.stop()
         card = await world.asks(world.ana)

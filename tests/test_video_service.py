@@ -18,18 +18,19 @@ import pytest
 from aiohttp import client_exceptions, web
 
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
-from bot.model import Failure, Timings
-from bot.sandbox.clock import ManualClock
-from bot.sandbox.faults import Answer, Drip, Fault, Hang, LateCommit, Reset, Truncated
-from bot.sandbox.http import Server
-from bot.sandbox.video_service import SandboxVideoService
+from bot.model import Failure
+from bot.timings import Timings
 from bot.video_service import Clients, VideoService, _translated, connect
+from sandbox.clock import ManualClock
+from sandbox.faults import Answer, Drip, Fault, Hang, LateCommit, Reset, Truncated
+from sandbox.http import Server
+from sandbox.video_service import SandboxVideoService
 
 KEY = "sandbox-key"
 VIDEOS, REPLICAS = "/v2/videos", "/v2/replicas"
 BODY = {"replica_id": "r-anna", "script": "Hello."}
 MIB = 1024 * 1024
-TIMINGS = Timings(call=timedelta(seconds=0.3), form_check=timedelta(seconds=0.2))
+TIMINGS = Timings(call_timeout=timedelta(seconds=0.3), check_timeout=timedelta(seconds=0.2))
 
 
 @pytest.fixture
@@ -572,7 +573,7 @@ async def test_a_refused_key_stops_creates_without_a_call(
         error = await failed_create(service)
         assert isinstance(error, Refused)
         assert (error.code, error.reason) == ("401", "Invalid API key")
-        assert await service.turned_away() is Failure.KEY
+        assert await service.turned_away() is Failure.KEY_REJECTED
     assert len(sandbox.requests) == 1
 
 
@@ -592,7 +593,7 @@ async def test_a_refused_key_is_looked_at_again_by_a_read_at_most_twice_a_minute
     await failed_create(service)
     await clock.advance(timedelta(seconds=30))
     for _ in range(3):
-        assert await service.turned_away() is Failure.KEY
+        assert await service.turned_away() is Failure.KEY_REJECTED
     assert [each.operation for each in sandbox.requests] == ["create_video", "read_video"]
     sandbox.key_revoked = False
     await clock.advance(timedelta(seconds=30))
@@ -618,8 +619,8 @@ async def test_a_look_at_the_key_does_not_keep_a_person_waiting(
     await failed_create(service)
     await clock.advance(timedelta(seconds=30))
     sandbox.faults.next("read_video", Hang())
-    async with asyncio.timeout(TIMINGS.call.total_seconds() - 0.02):
-        assert await service.turned_away() is Failure.KEY
+    async with asyncio.timeout(TIMINGS.call_timeout.total_seconds() - 0.02):
+        assert await service.turned_away() is Failure.KEY_REJECTED
 
 
 async def test_without_credit_one_create_tries_again_after_ten_minutes(
@@ -628,7 +629,7 @@ async def test_without_credit_one_create_tries_again_after_ten_minutes(
     sandbox.out_of_credit = True
     await failed_create(service)
     await clock.advance(timedelta(minutes=9))
-    assert await service.turned_away() is Failure.CREDIT
+    assert await service.turned_away() is Failure.OUT_OF_CREDIT
     assert isinstance(await failed_create(service), Refused)
     assert len(sandbox.requests) == 1
 
@@ -637,7 +638,7 @@ async def test_without_credit_one_create_tries_again_after_ten_minutes(
     errors = await asyncio.gather(failed_create(service), failed_create(service))
     assert {type(error) for error in errors} == {Refused}
     assert len(sandbox.requests) == 2
-    assert await service.turned_away() is Failure.CREDIT
+    assert await service.turned_away() is Failure.OUT_OF_CREDIT
 
     sandbox.out_of_credit = False
     await clock.advance(timedelta(minutes=10))
@@ -654,7 +655,7 @@ async def test_a_try_without_an_answer_does_not_mean_that_there_is_credit(
     await clock.advance(timedelta(minutes=10))
     sandbox.faults.next("create_video", Answer(429))
     assert isinstance(await failed_create(service), Unavailable)
-    assert await service.turned_away() is Failure.CREDIT
+    assert await service.turned_away() is Failure.OUT_OF_CREDIT
 
 
 async def test_reads_go_on_without_credit_and_say_nothing_of_it(
@@ -663,7 +664,7 @@ async def test_reads_go_on_without_credit_and_say_nothing_of_it(
     sandbox.out_of_credit = True
     await failed_create(service)
     assert (await service.read(REPLICAS, "r-anna"))["status"] == "completed"
-    assert await service.turned_away() is Failure.CREDIT
+    assert await service.turned_away() is Failure.OUT_OF_CREDIT
 
 
 async def test_a_check_passes_where_the_service_knows_us_and_says_what_is_wrong_elsewhere(

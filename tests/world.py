@@ -11,15 +11,15 @@ from typing import Any, Final
 
 from bot.app import FEATURES, Bot, running
 from bot.clock import Clock
-from bot.model import Timings
-from bot.sandbox.clock import ManualClock
-from bot.sandbox.driver import Modal, Person
-from bot.sandbox.http import free_port
-from bot.sandbox.slack import Call, SandboxSlack
-from bot.sandbox.video_service import Operation, Request, SandboxVideoService
-from bot.sandbox.workspace import Message
 from bot.settings import Settings
 from bot.slack.desk import Feature
+from bot.timings import Timings
+from sandbox.clock import ManualClock
+from sandbox.driver import Modal, Person
+from sandbox.http import free_port
+from sandbox.slack import Call, SandboxSlack
+from sandbox.video_service import Operation, Request, SandboxVideoService
+from sandbox.workspace import Message
 from tests.canary import Canary
 
 REPLICA = "r-anna-42"
@@ -42,7 +42,7 @@ class World:
         self.timings = timings or Timings(jitter=0, callback_answer=timedelta(0))
         # These are told in real time, which few tests wait for.
         self.pauses: Mapping[str, Any] = dict.fromkeys(
-            ("give_way", "breath", "gather"), timedelta(0)
+            ("give_way", "breath", "claim_interval"), timedelta(0)
         )
         self.database = folder / "bot.db"
         self.ana = Person(self.slack, "ana")

@@ -18,8 +18,8 @@ from typing import Final
 from benchmarks.cases.parts import milliseconds
 from benchmarks.databases import fill
 from benchmarks.measure import Better, Row, Scale
-from bot.model import Timings
 from bot.store import Store
+from bot.timings import Timings
 
 _MS: Final = 1000.0
 _CLAIM: Final = 100
@@ -45,7 +45,7 @@ class _Open:
         passed = timedelta(milliseconds=(place + 1) * _CLAIM - 1)
         now = self.begin + cycle * _TIMINGS.lease + passed
         began = time.perf_counter()
-        claimed = await self.store.claim_jobs(now, _CLAIM)
+        claimed = await self.store.jobs.claim(now, _CLAIM)
         self.took.append(time.perf_counter() - began)
         self.claims += 1
         assert len(claimed) == _CLAIM

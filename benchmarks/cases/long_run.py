@@ -32,7 +32,7 @@ _HANDLES: Final = 1.05
 _LATENCY: Final = 1.5
 _WARM: Final = 0.2
 _QUARTERS: Final = 4
-_TIMINGS: Final = json.dumps({"minutes": {"first": 1, "growth": 0, "longest": 1}})
+_TIMINGS: Final = json.dumps({"minutes": {"first_interval": 1, "growth": 0, "max_interval": 1}})
 # So long the service works on a video; of some it tells, and others are found by reading.
 _MAKING: Final = 2.5
 _SILENT: Final = 3

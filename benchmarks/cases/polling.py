@@ -60,7 +60,7 @@ async def _watched(number: int, interval: float) -> tuple[float, float]:
 
     The first read counts from when it was due; what was not read by the end, up to the end.
     """
-    patience = {"first": interval, "growth": 0, "longest": interval}
+    patience = {"first_interval": interval, "growth": 0, "max_interval": interval}
     timings = json.dumps({"jitter": 0, "minutes": patience})
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "bot.db"

@@ -21,8 +21,8 @@ from benchmarks.fakes import Outside, outside
 from benchmarks.measure import Better, Row, Scale
 from benchmarks.payloads import SECRET, TOKEN
 from benchmarks.process import Died, started
-from bot.sandbox.http import free_port
 from bot.settings import environment
+from sandbox.http import free_port
 
 _NAME: Final = "start"
 _GOAL: Final = 1.3

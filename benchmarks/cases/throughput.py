@@ -31,7 +31,7 @@ _LARGEST: Final = 3000
 _CONNECTIONS: Final = 1000
 _WARM: Final = 50
 _PATIENCE: Final = 300.0
-_AT_ONCE: Final = '{"jitter": 0, "minutes": {"first": 0, "growth": 0, "longest": 0}}'
+_AT_ONCE: Final = '{"jitter": 0, "minutes": {"first_interval": 0, "growth": 0, "max_interval": 0}}'
 
 
 @dataclass(frozen=True, slots=True)

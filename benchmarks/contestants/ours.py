@@ -18,12 +18,12 @@ from benchmarks.contestants import announce, asked_to_end
 from benchmarks.payloads import SECRET, TOKEN
 from bot import log
 from bot.app import running
-from bot.model import Patience, Timings
-from bot.sandbox.http import free_port
 from bot.settings import Settings
 from bot.slack.routes import Routes
+from bot.timings import PollSchedule, Timings
+from sandbox.http import free_port
 
-_T = TypeVar("_T", Timings, Patience)
+_T = TypeVar("_T", Timings, PollSchedule)
 # The tables of handlers.
 _SORTS: Final = ("lookups", "submissions", "commands", "clicks")
 
@@ -34,7 +34,7 @@ def changed(timings: _T, changes: Mapping[str, Any]) -> _T:
     for field in fields(timings):
         if field.name in changes:
             old, value = getattr(timings, field.name), changes[field.name]
-            if isinstance(old, Patience):
+            if isinstance(old, PollSchedule):
                 new[field.name] = changed(old, value)
             else:
                 new[field.name] = timedelta(seconds=value) if isinstance(old, timedelta) else value

@@ -34,7 +34,7 @@ from bot.slack.blocks import (
 )
 
 _REASON: Final = 500
-_GIVEN_UP: Final = frozenset({Failure.GIVEN_UP, Failure.UNANSWERED})
+_GIVEN_UP: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 _FACTS: Final = 500
 _ID: Final = 100
 _STRAYS: Final = 5
@@ -224,8 +224,8 @@ def _since(job: Job, face: Face) -> str:
         asked += f" · began {ago(job.started_at)}"
     if job.ended_at is not None:
         return f"{asked}, ended {date(job.ended_at)}"
-    if job.usual is not None and job.state is not State.UNCONFIRMED:
-        asked += f" · such {face.noun}s take about {span(job.usual)}"
+    if job.typical_duration is not None and job.state is not State.UNCONFIRMED:
+        asked += f" · such {face.noun}s take about {span(job.typical_duration)}"
     return asked
 
 
@@ -243,7 +243,7 @@ def _said(job: Job) -> str:
 
 def _strays(job: Job, face: Face) -> str:
     """Return what to know of earlier create calls that made something after all."""
-    noun, ids = face.noun, [cut(id_, _ID) for id_ in job.strays[-_STRAYS:]]
+    noun, ids = face.noun, [cut(id_, _ID) for id_ in job.orphaned_ids[-_STRAYS:]]
     match ids:
         case []:
             return ""
@@ -310,10 +310,12 @@ def elsewhere(message: Message, job: Job) -> Message:
 def _meaning(job: Job, face: Face) -> str:
     """Return what a failure means and what to do next. What the service said stands below it."""
     parts = [_happened(job, face)]
-    if job.failure in {Failure.BROKEN, Failure.REFUSED} and not _said(job):
+    if job.failure in {Failure.SERVICE_FAILED, Failure.REFUSED} and not _said(job):
         parts.append("It did not say why.")
     if not job.erased:
-        fixed = "After that, " if job.failure in {Failure.KEY, Failure.CREDIT} else ""
+        fixed = (
+            "After that, " if job.failure in {Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT} else ""
+        )
         parts.append(f"{fixed}*Edit and retry* opens the form with all that was typed.")
     parts.append(face.advice(job))
     if _said(job):
@@ -324,16 +326,16 @@ def _meaning(job: Job, face: Face) -> str:
 def _happened(job: Job, face: Face) -> str:
     noun = face.noun
     match job.failure:
-        case Failure.BROKEN | None:
+        case Failure.SERVICE_FAILED | None:
             return f"The video service could not make this {noun}."
         case Failure.REFUSED:
             return "The video service turned the request down; nothing was made."
-        case Failure.KEY:
+        case Failure.KEY_REJECTED:
             return (
                 "The video service does not accept this bot's key; nothing was made. Please tell "
                 "whoever runs the bot: it needs a working key."
             )
-        case Failure.CREDIT:
+        case Failure.OUT_OF_CREDIT:
             return (
                 "The video service's account is out of credit; nothing was made. Please tell "
                 "whoever looks after that account."
@@ -343,14 +345,14 @@ def _happened(job: Job, face: Face) -> str:
                 "The video service could not be reached for too long, so I stopped trying; "
                 "nothing was made."
             )
-        case Failure.FORGOTTEN:
+        case Failure.NOT_FOUND:
             return f"The video service no longer knows this {noun}: it may have been deleted there."
-        case Failure.ENDLESS:
+        case Failure.TIMED_OUT:
             return (
                 f"The video service never came to an end with this {noun}, so I stopped looking. "
                 f"`/{noun} status {job.id}` still asks it."
             )
-        case Failure.GIVEN_UP:
+        case Failure.CANCELLED:
             return (
                 f"Whether the video service made this {noun} is not known. If it turns up, its "
                 "card will say so."

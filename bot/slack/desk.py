@@ -11,12 +11,13 @@ from slack_sdk.webhook.async_client import AsyncWebhookClient
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind
-from bot.model import Job, Timings
+from bot.model import Job
 from bot.slack.blocks import Json, Message
 from bot.slack.cards import Face, Faces
 from bot.slack.errors import FATES, Fate, translated
 from bot.slack.routes import Routes
 from bot.store import Store
+from bot.timings import Timings
 from bot.video_service import VideoService
 
 
@@ -49,7 +50,7 @@ class Desk:
     async def open_form(self, trigger_id: str, view: Json) -> str | None:
         """Open a form; return None, or a sentence for the person where Slack did not open it."""
         try:
-            async with translated(self.timings.open_view):
+            async with translated(self.timings.view_timeout):
                 await self.client.views_open(trigger_id=trigger_id, view=view)
         except Refused as error:
             match FATES.get(error.code):
@@ -76,7 +77,7 @@ class Desk:
             message = Message(message, ())
         webhook = AsyncWebhookClient(response_url, session=self.session, retry_handlers=[])
         try:
-            async with translated(self.timings.call):
+            async with translated(self.timings.call_timeout):
                 await webhook.send(
                     text=message.text,
                     blocks=message.blocks or None,

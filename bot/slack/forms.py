@@ -20,11 +20,11 @@ _NOTE: Final = "note"
 # A person's id would have it posted to somebody else, as a direct message.
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 _TURNED_AWAY: Final = {
-    Failure.KEY: (
+    Failure.KEY_REJECTED: (
         "The video service does not accept this bot's key at the moment, so nothing can be made. "
         "Please tell whoever runs the bot. What you typed stays here."
     ),
-    Failure.CREDIT: (
+    Failure.OUT_OF_CREDIT: (
         "The video service's account is out of credit, so nothing can be made. Please tell "
         "whoever looks after it. What you typed stays here."
     ),
@@ -118,7 +118,7 @@ async def send_off(
     """
     view, place = submission.view, place_of(submission.view)
     failure = await desk.service.turned_away()
-    if failure is not None and await desk.store.job_of_request(view.id) is None:
+    if failure is not None and await desk.store.jobs.fetch_by_request(view.id) is None:
         fields = [block["block_id"] for block in view.blocks if block.get("type") == "input"]
         return wrong({fields[0]: _TURNED_AWAY[failure]})
     channel = view.typed().get("where") or place["channel"]
@@ -132,7 +132,7 @@ async def send_off(
         channel=channel,
         thread_ts=place.get("thread_ts") if channel == place["channel"] else None,
     )
-    job = (await desk.store.submit(request, desk.clock.now())).job
+    job = (await desk.store.jobs.submit(request, desk.clock.now())).job
     if (job.params, job.channel) != (params, channel):
         noun = desk.faces[kind].noun
         note = (

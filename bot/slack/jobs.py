@@ -86,7 +86,7 @@ def register(routes: Routes, desk: Desk) -> None:
 async def listing(desk: Desk, command: Command, kind: str) -> Answer:
     """Return a person's jobs of a kind, newest first, for their eyes only."""
     face = desk.faces[kind]
-    jobs = await desk.store.jobs_of(command.user, kind, _LISTED)
+    jobs = await desk.store.jobs.list_for_user(command.user, kind, _LISTED)
     if not jobs:
         return {"text": f"You have not asked for a {face.noun} yet: `{command.command}` begins."}
     heading = f"Your {face.noun}s, newest first:"
@@ -125,7 +125,9 @@ async def status(desk: Desk, command: Command, kind_name: str, wanted: str) -> A
     wanted = wanted.strip("`#")
     if not wanted or len(wanted) > _LONGEST_ID or not wanted.isprintable():
         return {"text": f"That is no id: `{command.command} list` shows yours."}
-    job = await desk.store.job(wanted) or await desk.store.job_of_remote(kind.name, wanted)
+    job = await desk.store.jobs.fetch(wanted) or await desk.store.jobs.fetch_by_remote_id(
+        kind.name, wanted
+    )
     if job is not None and job.kind != kind.name:
         other = desk.faces[job.kind].noun
         return {"text": f"That is a {other}: `/{other} status {job.id}` shows it."}
@@ -162,7 +164,7 @@ async def _asked(desk: Desk, command: Command, kind: Kind, job: Job | None, want
     if kind.name == "replica" and (job is not None or await desk.store.replicas.get(remote_id)):
         await desk.store.replicas.learn(snapshot, desk.clock.now())
     if job is not None:
-        await desk.store.wake(job, desk.clock.now())
+        await desk.store.jobs.wake(job, desk.clock.now())
     return _status(face, job, snapshot, command.user)
 
 
@@ -260,7 +262,7 @@ def _private(message: Message) -> Answer:
 
 async def pressed(desk: Desk, click: Click) -> Job | None:
     """Return the job whose button a person pressed, if they may; tell them if not."""
-    job = await desk.store.job(click.value)
+    job = await desk.store.jobs.fetch(click.value)
     told = None
     if job is None:
         told = UNKNOWN
@@ -282,7 +284,7 @@ async def _check_again(desk: Desk, click: Click) -> Answer:
     if (job := await pressed(desk, click)) is not None:
         told = _SETTLED
         if not job.state.ended:
-            await desk.store.wake(job, desk.clock.now())
+            await desk.store.jobs.wake(job, desk.clock.now())
             told = "I am looking: if anything has changed, the card will show it."
         tell(desk, click, told)
     return None
@@ -290,14 +292,14 @@ async def _check_again(desk: Desk, click: Click) -> Answer:
 
 async def _create_again(desk: Desk, click: Click) -> Answer:
     job = await pressed(desk, click)
-    if job is not None and not await desk.store.create_again(job.id, desk.clock.now()):
+    if job is not None and not await desk.store.jobs.create_again(job.id, desk.clock.now()):
         tell(desk, click, _SETTLED)
     return None
 
 
 async def _give_up(desk: Desk, click: Click) -> Answer:
     job = await pressed(desk, click)
-    if job is not None and not await desk.store.give_up(job.id, desk.clock.now()):
+    if job is not None and not await desk.store.jobs.cancel(job.id, desk.clock.now()):
         tell(desk, click, _SETTLED)
     return None
 
@@ -312,7 +314,7 @@ async def _ask_for_id(desk: Desk, click: Click) -> Answer:
 
 
 async def _take_id(desk: Desk, submission: Submission) -> Answer:
-    job = await desk.store.job(submission.view.remembers(_Question).job)
+    job = await desk.store.jobs.fetch(submission.view.remembers(_Question).job)
     given = submission.view.typed().get(_ID, "").strip()
     if job is None or not desk.may_press(submission.user, job):
         return _wrong("This one is not yours to decide about.")
@@ -320,7 +322,7 @@ async def _take_id(desk: Desk, submission: Submission) -> Answer:
         return _wrong("An id is one word, as the video service shows it.")
     if wrong := await _mismatch(desk, job, given):
         return _wrong(wrong)
-    if not await desk.store.take_hint(job.id, given, desk.clock.now()):
+    if not await desk.store.jobs.add_candidate(job.id, given, desk.clock.now()):
         return _wrong("It has been settled meanwhile: please look at its card.")
     return None
 
@@ -328,11 +330,11 @@ async def _take_id(desk: Desk, submission: Submission) -> Answer:
 async def _mismatch(desk: Desk, job: Job, given: str) -> str | None:
     """Return why ``given`` cannot be what the job asked for; None where it may be."""
     kind, noun = desk.kinds[job.kind], desk.faces[job.kind].noun
-    owner = await desk.store.job_of_remote(kind.name, given)
+    owner = await desk.store.jobs.fetch_by_remote_id(kind.name, given)
     if owner is not None:
         return f"That {noun} belongs to another request, No. {owner.id}."
     try:
-        async with asyncio.timeout(desk.timings.form_check.total_seconds()):
+        async with asyncio.timeout(desk.timings.check_timeout.total_seconds()):
             snapshot = kind.read(await desk.service.read(kind.path, given), given)
     except Refused as error:
         return f"The video service does not know it. It says: {cut(error.reason, 200)}"

@@ -18,11 +18,12 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
-from bot.model import Delivery, Job, Posting, Role, Timings
+from bot.model import Delivery, DeliveryState, Job, Role
 from bot.slack.blocks import Message
 from bot.slack.cards import Faces, compose, elsewhere
 from bot.slack.errors import FATES, Fate, translated
 from bot.store import Outgoing, Store
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _EVENT: Final = "job_message"
@@ -109,39 +110,39 @@ class Messenger:
         if self._is_ahead(self._paused_until):
             return ()
         ids = [each.delivery.id for each in in_hand]
-        return await self._store.claim_deliveries(self._clock.now(), limit, ids)
+        return await self._store.deliveries.claim(self._clock.now(), limit, ids)
 
     async def next_due(self, in_hand: Collection[Outgoing] = ()) -> datetime | None:
         """Return when the next delivery is due that is not in hand."""
-        due = await self._store.next_delivery_due([each.delivery.id for each in in_hand])
+        due = await self._store.deliveries.next_due([each.delivery.id for each in in_hand])
         if due is None or self._paused_until is None or not self._is_ahead(self._paused_until):
             return due
         return max(due, self._paused_until)
 
     async def step(self, outgoing: Outgoing) -> None:
         """Take a claimed delivery one step further."""
-        match outgoing.delivery.posting:
-            case Posting.OWED:
+        match outgoing.delivery.state:
+            case DeliveryState.PENDING:
                 await self._post(outgoing)
-            case Posting.SENDING:
+            case DeliveryState.SENDING:
                 await self._doubt(outgoing.delivery)
-            case Posting.UNCERTAIN:
+            case DeliveryState.UNCERTAIN:
                 await self._look(outgoing)
-            case Posting.POSTED:
+            case DeliveryState.POSTED:
                 await self._edit(outgoing)
-            case Posting.LOST:
-                await self._store.settle(outgoing.delivery, self._clock.now(), None)
+            case DeliveryState.UNDELIVERABLE:
+                await self._store.deliveries.release(outgoing.delivery, self._clock.now(), None)
 
     async def nudge(self, job: Job) -> None:
         """Tell a person, visibly to nobody else, that a card has a question for them."""
         noun = self._faces[job.kind].noun
-        card = await self._store.card(job)
+        card = await self._store.deliveries.fetch_card(job)
         text = (
             f"I do not know whether the {noun} that you asked for was made, and need your answer: "
             f"please look at its card here (No. {job.id})."
         )
         try:
-            async with translated(self._timings.call):
+            async with translated(self._timings.call_timeout):
                 await self._client.chat_postEphemeral(
                     channel=card.channel, user=job.user, text=text
                 )
@@ -154,7 +155,7 @@ class Messenger:
         delivery = _placed(outgoing)
         method, now = self._client.chat_postMessage, self._clock.now()
         if (until := self._hold(method, delivery)) is not None:
-            await self._store.settle(delivery, now, until)
+            await self._store.deliveries.release(delivery, now, until)
             return
         # A method that stays out of order does not keep the answer back: the id serves to post.
         if delivery.channel == outgoing.job.user and delivery.failures < _OPENINGS:
@@ -163,16 +164,16 @@ class Messenger:
             except OutsideError as error:
                 await self._wait(delivery, error, self._client.conversations_open)
                 return
-        if not await self._store.mark_sending(delivery, self._clock.now()):
+        if not await self._store.deliveries.mark_sending(delivery, self._clock.now()):
             return
         message = self._message(outgoing.job, delivery)
         try:
-            async with translated(self._timings.call):
+            async with translated(self._timings.call_timeout):
                 answer = await method(
                     channel=delivery.channel,
                     thread_ts=delivery.thread_ts,
                     text=message.text,
-                    blocks=None if delivery.plain else message.blocks,
+                    blocks=None if delivery.text_only else message.blocks,
                     metadata={
                         "event_type": _EVENT,
                         "event_payload": {"message": _mark(delivery)},
@@ -192,13 +193,13 @@ class Messenger:
             self._resume()
             posted = replace(
                 delivery,
-                posting=Posting.POSTED,
+                state=DeliveryState.POSTED,
                 channel=there.channel,
                 ts=there.ts,
-                shown=delivery.wanted,
+                shown_version=delivery.version,
                 failures=0,
             )
-            await self._store.settle(posted, self._clock.now(), None)
+            await self._store.deliveries.release(posted, self._clock.now(), None)
 
     async def _conversation(self, delivery: Delivery) -> str:
         """Return where direct messages to a person stand, so that one can be looked for there.
@@ -209,7 +210,7 @@ class Messenger:
             Unavailable, Uncertain: Slack did not say; asking again does no harm.
         """
         try:
-            async with translated(self._timings.call):
+            async with translated(self._timings.call_timeout):
                 answer = await self._client.conversations_open(users=delivery.channel)
                 opened = answer["channel"]["id"]
         except Refused as error:
@@ -223,8 +224,8 @@ class Messenger:
 
     async def _doubt(self, delivery: Delivery) -> None:
         now = self._clock.now()
-        doubtful = replace(delivery, posting=Posting.UNCERTAIN)
-        await self._store.settle(doubtful, now, now + self._timings.post_hold)
+        doubtful = replace(delivery, state=DeliveryState.UNCERTAIN)
+        await self._store.deliveries.release(doubtful, now, now + self._timings.post_hold)
 
     async def _look(self, outgoing: Outgoing) -> None:
         """Look for a message whose post got no answer; post it again if it is not there."""
@@ -233,7 +234,9 @@ class Messenger:
             ts = await self._find(delivery, outgoing.job)
         except Refused as error:
             if FATES.get(error.code) is Fate.PAUSE and error.code not in _BLIND:
-                await self._store.settle(delivery, self._clock.now(), self._pause(error))
+                await self._store.deliveries.release(
+                    delivery, self._clock.now(), self._pause(error)
+                )
                 return
             _LOG.info("a message cannot be looked for", extra=_about(delivery, error))
             ts = None
@@ -242,13 +245,15 @@ class Messenger:
             await self._wait(waiting, error, self._client.conversations_history)
             return
         if ts is None:
-            owed = replace(delivery, posting=Posting.OWED)
-            await self._store.settle(owed, self._clock.now(), self._clock.now())
+            owed = replace(delivery, state=DeliveryState.PENDING)
+            await self._store.deliveries.release(owed, self._clock.now(), self._clock.now())
             return
         # What it said is not known: a card is edited to be sure, a reply is never edited.
-        shown = delivery.wanted if delivery.role is Role.REPLY else 0
-        found = replace(delivery, posting=Posting.POSTED, ts=ts, shown=shown, failures=0)
-        await self._store.settle(found, self._clock.now(), None)
+        shown = delivery.version if delivery.role is Role.REPLY else 0
+        found = replace(
+            delivery, state=DeliveryState.POSTED, ts=ts, shown_version=shown, failures=0
+        )
+        await self._store.deliveries.release(found, self._clock.now(), None)
 
     async def _find(self, delivery: Delivery, job: Job) -> str | None:
         if not delivery.channel.startswith(("C", "G", "D")) or delivery.sent_at is None:
@@ -266,7 +271,7 @@ class Messenger:
             method = self._client.conversations_replies
             arguments["ts"] = delivery.thread_ts
         for _ in range(_PAGES):
-            async with translated(self._timings.call):
+            async with translated(self._timings.call_timeout):
                 page = _Page.model_validate((await method(**arguments)).data)
             for message in page.messages or ():
                 if message.mark == _mark(delivery):
@@ -281,16 +286,16 @@ class Messenger:
     async def _edit(self, outgoing: Outgoing) -> None:
         delivery, method = outgoing.delivery, self._client.chat_update
         if (until := self._hold(method, delivery)) is not None:
-            await self._store.settle(delivery, self._clock.now(), until)
+            await self._store.deliveries.release(delivery, self._clock.now(), until)
             return
         message = self._message(outgoing.job, delivery)
         try:
-            async with translated(self._timings.call):
+            async with translated(self._timings.call_timeout):
                 await method(
                     channel=delivery.channel,
                     ts=delivery.ts or "",
                     text=message.text,
-                    blocks=[] if delivery.plain else message.blocks,
+                    blocks=[] if delivery.text_only else message.blocks,
                 )
         except Refused as error:
             await self._edit_turned_down(delivery, error)
@@ -299,68 +304,76 @@ class Messenger:
             _LOG.info("an edit got no usable answer", extra=_about(delivery, error))
             now = self._clock.now()
             waiting = replace(delivery, failures=delivery.failures + 1)
-            await self._store.settle(waiting, now, now + self._timings.post_hold)
+            await self._store.deliveries.release(waiting, now, now + self._timings.post_hold)
         except OutsideError as error:
             waiting = replace(delivery, failures=delivery.failures + 1)
             await self._wait(waiting, error, method)
         else:
             self._resume()
-            edited = replace(delivery, shown=delivery.wanted, failures=0)
-            await self._store.settle(edited, self._clock.now(), None)
+            edited = replace(delivery, shown_version=delivery.version, failures=0)
+            await self._store.deliveries.release(edited, self._clock.now(), None)
 
     async def _edit_turned_down(self, delivery: Delivery, error: Refused) -> None:
         fate, now = FATES.get(error.code), self._clock.now()
         if fate is Fate.PAUSE:
-            await self._store.settle(delivery, now, self._pause(error))
-        elif fate is Fate.REWRITE and not delivery.plain:
+            await self._store.deliveries.release(delivery, now, self._pause(error))
+        elif fate is Fate.REWRITE and not delivery.text_only:
             _LOG.error("Slack refuses the blocks of a card", extra=_about(delivery, error))
-            await self._store.settle(replace(delivery, plain=True), now, now)
+            await self._store.deliveries.release(replace(delivery, text_only=True), now, now)
         else:
             _LOG.info("a card can no longer be edited", extra=_about(delivery, error))
-            await self._store.settle(replace(delivery, shown=delivery.wanted), now, None)
+            await self._store.deliveries.release(
+                replace(delivery, shown_version=delivery.version), now, None
+            )
 
     # ── Refusals and waits ────────────────────────────────────────────────────────────────────
 
     async def _turned_down(self, delivery: Delivery, job: Job, error: Refused) -> None:
         fate, now = FATES.get(error.code), self._clock.now()
-        owed = replace(delivery, posting=Posting.OWED, failures=0)
+        owed = replace(delivery, state=DeliveryState.PENDING, failures=0)
         if fate is Fate.PAUSE:
-            await self._store.settle(owed, now, self._pause(error))
+            await self._store.deliveries.release(owed, now, self._pause(error))
             return
         owed = replace(owed, refusals=delivery.refusals + 1)
         if fate is None and owed.refusals < _PATIENCE:
             _LOG.error("Slack refuses a message for an unknown reason", extra=_about(owed, error))
-            await self._store.settle(owed, now, now + self._timings.back_off(owed.refusals))
+            await self._store.deliveries.release(
+                owed, now, now + self._timings.back_off(owed.refusals)
+            )
             return
-        if fate is Fate.REWRITE and not delivery.plain:
+        if fate is Fate.REWRITE and not delivery.text_only:
             _LOG.error("Slack refuses the blocks of a message", extra=_about(owed, error))
-            await self._store.settle(replace(owed, plain=True), now, now)
+            await self._store.deliveries.release(replace(owed, text_only=True), now, now)
         elif not delivery.direct:
             _LOG.info("a channel takes no message", extra=_about(owed, error))
             direct = replace(owed, direct=True, channel=job.user, thread_ts=None, refusals=0)
-            await self._store.settle(direct, now, now)
+            await self._store.deliveries.release(direct, now, now)
         elif owed.refusals < _PATIENCE:
             _LOG.warning("a person takes no message", extra=_about(owed, error))
             again = replace(owed, channel=job.user, thread_ts=None)
-            await self._store.settle(again, now, now + self._timings.back_off(owed.refusals))
+            await self._store.deliveries.release(
+                again, now, now + self._timings.back_off(owed.refusals)
+            )
         else:
             _LOG.error("a message could be posted nowhere", extra=_about(owed, error))
-            await self._store.settle(replace(owed, posting=Posting.LOST), now, None)
+            await self._store.deliveries.release(
+                replace(owed, state=DeliveryState.UNDELIVERABLE), now, None
+            )
 
     async def _wait(self, delivery: Delivery, error: OutsideError, method: _Call) -> None:
         """Put a delivery back; where Slack asks to wait, hold back what would hear the same."""
         now = self._clock.now()
         asked_for = error.retry_after if isinstance(error, Unavailable) else None
-        if delivery.posting is Posting.OWED:
+        if delivery.state is DeliveryState.PENDING:
             delivery = replace(delivery, failures=delivery.failures + 1)
         wait = min(
-            asked_for or self._timings.back_off(max(1, delivery.failures)), self._timings.longest
+            asked_for or self._timings.back_off(max(1, delivery.failures)), self._timings.max_wait
         )
         until = now + self._timings.jittered(wait, self._rng)
         if asked_for is not None:
             self._held = {key: at for key, at in self._held.items() if at > now}
             self._held[_key(method, delivery)] = now + wait
-        await self._store.settle(delivery, now, until)
+        await self._store.deliveries.release(delivery, now, until)
 
     def _hold(self, method: _Call, delivery: Delivery) -> datetime | None:
         until = self._held.get(_key(method, delivery))
@@ -369,7 +382,7 @@ class Messenger:
     def _is_ahead(self, until: datetime | None) -> bool:
         """Return whether to wait until then; not where the clock was set back since."""
         now = self._clock.now()
-        return until is not None and now < until <= now + self._timings.longest
+        return until is not None and now < until <= now + self._timings.max_wait
 
     def _pause(self, error: Refused) -> datetime:
         if self._paused_until is None:

@@ -69,10 +69,10 @@ async def why_not(desk: Desk, replica_id: str) -> str | None:
     if (
         known is None
         or known.read_at is None
-        or abs(now - known.read_at) > desk.timings.replica_fresh
+        or abs(now - known.read_at) > desk.timings.replica_max_age
     ):
         try:
-            known = await look_up(desk, replica_id, desk.timings.form_check)
+            known = await look_up(desk, replica_id, desk.timings.check_timeout)
         except Refused as error:
             if error.code not in UNKNOWN_ID:
                 return None

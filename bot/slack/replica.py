@@ -169,7 +169,7 @@ class ReplicaFace:
 
     def advice(self, job: Job) -> str:
         """Return what the service's sentence about a failed training usually means."""
-        if job.failure is not Failure.BROKEN:
+        if job.failure is not Failure.SERVICE_FAILED:
             return ""  # the reason is not about the footage
         said = job.reason.casefold()
         told = next((told for pattern, told in _ADVICE if pattern.search(said)), "")
@@ -261,7 +261,7 @@ async def _find(desk: Desk, replica_id: str) -> KnownReplica | str:
     if not is_replica_id(replica_id):
         return "That is no id: it is one word of letters and digits, as the service shows it."
     try:
-        found = await look_up(desk, replica_id, desk.timings.call)
+        found = await look_up(desk, replica_id, desk.timings.call_timeout)
     except Refused as error:
         if error.code not in UNKNOWN_ID:
             return (

@@ -189,7 +189,7 @@ async def _on_background(desk: Desk, click: Click) -> Answer:
     place["links"] = {at: url for at, url in links.items() if len(json.dumps(url)) <= _KEPT_LINK}
     changed = await _form(desk, {**place["links"], **fields}, place, note=note_of(view))
     try:
-        async with translated(desk.timings.open_view):
+        async with translated(desk.timings.view_timeout):
             await desk.client.views_update(view_id=view.id, hash=view.hash, view=changed)
     except OutsideError as error:
         # Changed again meanwhile, or closed; a field that is missing is shown on submission.

@@ -49,7 +49,7 @@ def main() -> int:
         flush=True,
     )
     # A late commit that the bot is killed at is no news for whoever reads the table.
-    logging.getLogger("bot.sandbox").setLevel(logging.CRITICAL)
+    logging.getLogger("sandbox").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     began = time.monotonic()
     findings = asyncio.run(_run(drawn, rng, folder, jobs=chosen.jobs, may_look=not chosen.blind))

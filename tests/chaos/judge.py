@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.sandbox.workspace import Message
+from sandbox.workspace import Message
 from tests.chaos.people import Ask, mark_in
 from tests.chaos.stage import Stage
 

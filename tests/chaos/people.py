@@ -11,10 +11,10 @@ from typing import Final, Literal
 
 import aiohttp
 
-from bot.sandbox.driver import Modal, Person
-from bot.sandbox.form import ClientRefusal
-from bot.sandbox.workspace import Message
 from bot.slack.cards import CREATE_AGAIN, GIVE_UP, HAVE_ID
+from sandbox.driver import Modal, Person
+from sandbox.form import ClientRefusal
+from sandbox.workspace import Message
 from tests.chaos.stage import Stage
 from tests.world import FOOTAGE, REPLICA
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from bot.sandbox.faults import (
+from sandbox.faults import (
     Answer,
     Drip,
     Fault,
@@ -17,7 +17,7 @@ from bot.sandbox.faults import (
     Reset,
     Truncated,
 )
-from bot.sandbox.video_service import CallbackPlan, Ending, Fate
+from sandbox.video_service import CallbackPlan, Ending, Fate
 
 _HTML: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
 _HUGE: Final = '{"x": "' + "x" * 3_000_000 + '"}'

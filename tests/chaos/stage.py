@@ -12,43 +12,43 @@ import aiohttp
 from aiohttp import web
 
 from bot.clock import SystemClock
-from bot.model import Patience, Timings
-from bot.sandbox.block_kit import Json
-from bot.sandbox.http import Server
-from bot.sandbox.slack import DEFAULT_SCOPES, SandboxSlack
-from bot.sandbox.video_service import Operation, Pace, SandboxVideoService
-from bot.sandbox.workspace import Happening, Message
+from bot.timings import PollSchedule, Timings
+from sandbox.block_kit import Json
+from sandbox.http import Server
+from sandbox.slack import DEFAULT_SCOPES, SandboxSlack
+from sandbox.video_service import Operation, Pace, SandboxVideoService
+from sandbox.workspace import Happening, Message
 from tests.chaos.plan import Kill, Plan, Planned
 from tests.processes import BotProcess, Phase
 from tests.world import REPLICA
 
-_PATIENCE: Final = Patience(
-    first=timedelta(milliseconds=150),
+_PATIENCE: Final = PollSchedule(
+    first_interval=timedelta(milliseconds=150),
     growth=0.2,
-    longest=timedelta(milliseconds=600),
-    soft=timedelta(seconds=4),
-    hard=timedelta(seconds=8),
-    rare=timedelta(seconds=1),
-    end=timedelta(seconds=15),
+    max_interval=timedelta(milliseconds=600),
+    late_after=timedelta(seconds=4),
+    overdue_after=timedelta(seconds=8),
+    overdue_interval=timedelta(seconds=1),
+    give_up_after=timedelta(seconds=15),
 )
 TIMINGS: Final = Timings(
     minutes=_PATIENCE,
     hours=_PATIENCE,
-    longest=timedelta(seconds=10),
-    call=timedelta(milliseconds=700),
+    max_wait=timedelta(seconds=10),
+    call_timeout=timedelta(milliseconds=700),
     lease=timedelta(seconds=3),
-    retry=timedelta(milliseconds=100),
-    retry_longest=timedelta(milliseconds=800),
-    heal=timedelta(seconds=2),
-    ask_again=timedelta(seconds=3),
-    give_up=timedelta(seconds=3),
+    retry_interval=timedelta(milliseconds=100),
+    max_retry_interval=timedelta(milliseconds=800),
+    reconcile_within=timedelta(seconds=2),
+    ask_again_after=timedelta(seconds=3),
+    close_after=timedelta(seconds=3),
     callback_spacing=timedelta(milliseconds=100),
     recheck_key=timedelta(milliseconds=200),
     recheck_credit=timedelta(milliseconds=500),
     post_hold=timedelta(milliseconds=500),
     pause=timedelta(milliseconds=500),
-    replica_fresh=timedelta(seconds=2),
-    stop=timedelta(seconds=2),
+    replica_max_age=timedelta(seconds=2),
+    stop_timeout=timedelta(seconds=2),
 )
 """The bot's own waits, so short that a run of a minute holds a week of them."""
 

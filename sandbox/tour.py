@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
-from bot.sandbox.clock import TrailingClock
-from bot.sandbox.driver import Person
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.video_service import Fate, SandboxVideoService
-from bot.sandbox.workspace import Happening, Message
+from sandbox.clock import TrailingClock
+from sandbox.driver import Person
+from sandbox.slack import SandboxSlack
+from sandbox.video_service import Fate, SandboxVideoService
+from sandbox.workspace import Happening, Message
 
 #: How long ago it begins.
 AGO: Final = timedelta(minutes=12)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from bot.sandbox.block_kit import Json, judge_view
-from bot.sandbox.delivery import (
+from sandbox.block_kit import Json, judge_view
+from sandbox.delivery import (
     Answer,
     AppMistake,
     deed,
@@ -23,9 +23,9 @@ from bot.sandbox.delivery import (
     timestamp_of,
     told,
 )
-from bot.sandbox.form import ClientRefusal, Field, field_of
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.workspace import Channel, SlackError, View
+from sandbox.form import ClientRefusal, Field, field_of
+from sandbox.slack import SandboxSlack
+from sandbox.workspace import Channel, SlackError, View
 
 #: What a modal shows when the app did not answer a submission in time, or not with 200.
 TROUBLE: Final = "We had some trouble connecting. Try again?"

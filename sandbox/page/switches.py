@@ -6,11 +6,11 @@ from typing import Final, Literal
 
 from pydantic import Field
 
-from bot.sandbox.block_kit import Json
-from bot.sandbox.faults import Answer, Fault, Hang, Reset
-from bot.sandbox.page.deeds import Asked, failed
-from bot.sandbox.slack import RESPONSE_URL, SandboxSlack
-from bot.sandbox.video_service import Fate, RateLimit, SandboxVideoService
+from sandbox.block_kit import Json
+from sandbox.faults import Answer, Fault, Hang, Reset
+from sandbox.page.deeds import Asked, failed
+from sandbox.slack import RESPONSE_URL, SandboxSlack
+from sandbox.video_service import Fate, RateLimit, SandboxVideoService
 
 Side = Literal["service", "slack"]
 

@@ -14,61 +14,61 @@ from typing import Final, TextIO
 
 from bot.app import running
 from bot.clock import Clock, SystemClock
-from bot.model import Patience, Timings
-from bot.sandbox import tour
-from bot.sandbox.clock import TrailingClock
-from bot.sandbox.driver import Person
-from bot.sandbox.http import free_port
-from bot.sandbox.page.server import PORT, Page
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.transcript import Narrator
-from bot.sandbox.video_service import CallbackPlan, Fate, Pace, SandboxVideoService
-from bot.sandbox.workspace import App, Happening, Message, SlashCommand
 from bot.settings import Settings
+from bot.timings import PollSchedule, Timings
+from sandbox import tour
+from sandbox.clock import TrailingClock
+from sandbox.driver import Person
+from sandbox.http import free_port
+from sandbox.page.server import PORT, Page
+from sandbox.slack import SandboxSlack
+from sandbox.transcript import Narrator
+from sandbox.video_service import CallbackPlan, Fate, Pace, SandboxVideoService
+from sandbox.workspace import App, Happening, Message, SlashCommand
 
-_PATIENCE: Final = Patience(
-    first=timedelta(seconds=1),
+_PATIENCE: Final = PollSchedule(
+    first_interval=timedelta(seconds=1),
     growth=0.2,
-    longest=timedelta(seconds=2),
-    soft=timedelta(seconds=20),
-    hard=timedelta(minutes=1),
-    rare=timedelta(seconds=5),
-    end=timedelta(hours=1),
+    max_interval=timedelta(seconds=2),
+    late_after=timedelta(seconds=20),
+    overdue_after=timedelta(minutes=1),
+    overdue_interval=timedelta(seconds=5),
+    give_up_after=timedelta(hours=1),
 )
 TIMINGS: Final = Timings(
     minutes=_PATIENCE,
     hours=_PATIENCE,
-    retry=timedelta(milliseconds=200),
-    heal=timedelta(seconds=8),
+    retry_interval=timedelta(milliseconds=200),
+    reconcile_within=timedelta(seconds=8),
     post_hold=timedelta(seconds=2),
     callback_spacing=timedelta(milliseconds=200),
 )
 # The sandbox keeps the same time: a person does something about as often as a job is looked at.
-_BREATH: Final = _PATIENCE.first
+_BREATH: Final = _PATIENCE.first_interval
 _PACE: Final = Pace(
-    queued=_PATIENCE.first,
-    generating=2 * _PATIENCE.first,
-    training=3 * _PATIENCE.first,
+    queued=_PATIENCE.first_interval,
+    generating=2 * _PATIENCE.first_interval,
+    training=3 * _PATIENCE.first_interval,
     training_steps=3,
 )
-_ENOUGH: Final = _PATIENCE.hard
+_ENOUGH: Final = _PATIENCE.overdue_after
 
 # On the page a person watches: long enough to see how things move, short enough to wait for.
-_PAGE_PATIENCE: Final = Patience(
-    first=timedelta(seconds=1),
+_PAGE_PATIENCE: Final = PollSchedule(
+    first_interval=timedelta(seconds=1),
     growth=0.1,
-    longest=timedelta(seconds=2),
-    soft=timedelta(minutes=1),
-    hard=timedelta(minutes=3),
-    rare=timedelta(seconds=5),
-    end=timedelta(hours=1),
+    max_interval=timedelta(seconds=2),
+    late_after=timedelta(minutes=1),
+    overdue_after=timedelta(minutes=3),
+    overdue_interval=timedelta(seconds=5),
+    give_up_after=timedelta(hours=1),
 )
 _PAGE_TIMINGS: Final = Timings(
     minutes=_PAGE_PATIENCE,
     hours=_PAGE_PATIENCE,
-    call=timedelta(seconds=10),
-    retry=timedelta(milliseconds=500),
-    heal=timedelta(seconds=10),
+    call_timeout=timedelta(seconds=10),
+    retry_interval=timedelta(milliseconds=500),
+    reconcile_within=timedelta(seconds=10),
     recheck_key=timedelta(seconds=5),
     recheck_credit=timedelta(seconds=10),
     post_hold=timedelta(seconds=3),

@@ -9,8 +9,8 @@ from typing import Final, Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from bot.clock import Clock
-from bot.sandbox import form, mrkdwn
-from bot.sandbox.block_kit import Json
+from sandbox import form, mrkdwn
+from sandbox.block_kit import Json
 
 Kind: TypeAlias = Literal[
     "posted",

@@ -13,16 +13,16 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 from pydantic import BaseModel, ValidationError
 
-from bot.sandbox.block_kit import Json
-from bot.sandbox.http import POLICY, Server
-from bot.sandbox.page import deeds, panel, sight, switches
-from bot.sandbox.page.deeds import Deeds
-from bot.sandbox.page.journal import Event, Journal
-from bot.sandbox.page.switches import Switches
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.video_service import SandboxVideoService
-from bot.sandbox.wire import Exchange
-from bot.sandbox.workspace import User
+from sandbox.block_kit import Json
+from sandbox.http import POLICY, Server
+from sandbox.page import deeds, panel, sight, switches
+from sandbox.page.deeds import Deeds
+from sandbox.page.journal import Event, Journal
+from sandbox.page.switches import Switches
+from sandbox.slack import SandboxSlack
+from sandbox.video_service import SandboxVideoService
+from sandbox.wire import Exchange
+from sandbox.workspace import User
 
 PORT: Final = 8765
 _STATIC: Final = Path(__file__).parent / "static"

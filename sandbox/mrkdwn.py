@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, tzinfo
 from typing import Final
 
-from bot.sandbox.block_kit import Json
+from sandbox.block_kit import Json
 
 _NOTIFYING: Final = re.compile(
     r"<@([UW]\w+)(?:\|[^>]*)?>|<(!(?:channel|here|everyone))(?:\|[^>]*)?>|<!subteam\^(S\w+)[^>]*>"

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
-from bot.sandbox.block_kit import Json
-from bot.sandbox.driver import TROUBLE, Answer, AppMistake, ClientRefusal, Modal, Person
-from bot.sandbox.form import Gone
-from bot.sandbox.page import sight
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.workspace import Message
+from sandbox.block_kit import Json
+from sandbox.driver import TROUBLE, Answer, AppMistake, ClientRefusal, Modal, Person
+from sandbox.form import Gone
+from sandbox.page import sight
+from sandbox.slack import SandboxSlack
+from sandbox.workspace import Message
 
 _LOG: Final = logging.getLogger(__name__)
 _COMMAND: Final = re.compile(r"(/\S*)\s*(.*)", re.DOTALL)

@@ -14,11 +14,11 @@ from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 
-from bot.sandbox.block_kit import Json, judge_options
-from bot.sandbox.form import ClientRefusal, Field, Gone, elements
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.wire import NO_ANSWER
-from bot.sandbox.workspace import APP, TEAM, Channel, User
+from sandbox.block_kit import Json, judge_options
+from sandbox.form import ClientRefusal, Field, Gone, elements
+from sandbox.slack import SandboxSlack
+from sandbox.wire import NO_ANSWER
+from sandbox.workspace import APP, TEAM, Channel, User
 
 TOKEN: Final = "verification-token"
 _FORM: Final = "application/x-www-form-urlencoded"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from bot.sandbox.block_kit import Json
+from sandbox.block_kit import Json
 
 _LENGTH: Final = 5_000
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Any, Final, TypeAlias
 
-from bot.sandbox.block_kit import Json
+from sandbox.block_kit import Json
 
 Values: TypeAlias = dict[str, dict[str, Json]]
 

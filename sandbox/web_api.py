@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from bot.sandbox.block_kit import TEXT_LIMIT, Json, judge_message, judge_view
-from bot.sandbox.workspace import (
+from sandbox.block_kit import TEXT_LIMIT, Json, judge_message, judge_view
+from sandbox.workspace import (
     BOT,
     TEAM,
     Channel,

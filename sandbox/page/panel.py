@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from bot.sandbox.block_kit import Json
-from bot.sandbox.faults import Fault
-from bot.sandbox.page.switches import AUTH_ERRORS, FATES, FAULTS, OPERATIONS, TIMES, Side, fault
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.video_service import (
+from sandbox.block_kit import Json
+from sandbox.faults import Fault
+from sandbox.page.switches import AUTH_ERRORS, FATES, FAULTS, OPERATIONS, TIMES, Side, fault
+from sandbox.slack import SandboxSlack
+from sandbox.video_service import (
     Fate,
     Replica,
     SandboxVideoService,

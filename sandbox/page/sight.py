@@ -3,10 +3,10 @@
 import copy
 from collections.abc import Callable
 
-from bot.sandbox.block_kit import Json
-from bot.sandbox.page.journal import Journal
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.workspace import APP, TEAM, Channel, Happening, Message, User, View
+from sandbox.block_kit import Json
+from sandbox.page.journal import Journal
+from sandbox.slack import SandboxSlack
+from sandbox.workspace import APP, TEAM, Channel, Happening, Message, User, View
 
 
 def snapshot(slack: SandboxSlack, reader: User) -> Json:

@@ -8,9 +8,9 @@ import json
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
-from bot.sandbox import mrkdwn
-from bot.sandbox.block_kit import Json
-from bot.sandbox.delivery import (
+from sandbox import mrkdwn
+from sandbox.block_kit import Json
+from sandbox.delivery import (
     TOKEN,
     Answer,
     AppMistake,
@@ -27,10 +27,10 @@ from bot.sandbox.delivery import (
     pressed,
     told,
 )
-from bot.sandbox.form import ClientRefusal, Values, field_of, state_of
-from bot.sandbox.modal import TROUBLE, Modal
-from bot.sandbox.slack import SandboxSlack
-from bot.sandbox.workspace import APP, TEAM, Channel, Message, SlackError
+from sandbox.form import ClientRefusal, Values, field_of, state_of
+from sandbox.modal import TROUBLE, Modal
+from sandbox.slack import SandboxSlack
+from sandbox.workspace import APP, TEAM, Channel, Message, SlackError
 
 __all__ = [
     "TROUBLE",

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from datetime import UTC, timedelta, tzinfo
 from typing import Final, TextIO
 
-from bot.sandbox import mrkdwn
-from bot.sandbox.block_kit import Json
-from bot.sandbox.form import Field, elements
-from bot.sandbox.workspace import Happening, Message, User, View, Workspace
+from sandbox import mrkdwn
+from sandbox.block_kit import Json
+from sandbox.form import Field, elements
+from sandbox.workspace import Happening, Message, User, View, Workspace
 
 _INDENT: Final = "    "
 _EMPTY: Final = "________"

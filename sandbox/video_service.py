@@ -19,11 +19,11 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from bot.clock import Clock
-from bot.sandbox import watch
-from bot.sandbox.clock import ManualClock
-from bot.sandbox.faults import Faults, respond
-from bot.sandbox.http import Agenda, Server
-from bot.sandbox.wire import NO_ANSWER, Wire
+from sandbox import watch
+from sandbox.clock import ManualClock
+from sandbox.faults import Faults, respond
+from sandbox.http import Agenda, Server
+from sandbox.wire import NO_ANSWER, Wire
 
 Operation = Literal["create_video", "read_video", "create_replica", "read_replica"]
 Ending = Literal["success", "error", "deleted", "never"]

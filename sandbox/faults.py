@@ -13,7 +13,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from bot.sandbox.http import Agenda
+from sandbox.http import Agenda
 
 # How often a request that hangs looks whether its client is still there, and how often a dripping
 # answer sends a byte: in real time, as clients measure their time limits.

@@ -14,13 +14,13 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from bot.clock import Clock
-from bot.sandbox import web_api
-from bot.sandbox.block_kit import Json
-from bot.sandbox.clock import ManualClock
-from bot.sandbox.faults import Fault, Faults, respond
-from bot.sandbox.http import Agenda, Server
-from bot.sandbox.wire import Wire
-from bot.sandbox.workspace import Message, SlackError, Workspace
+from sandbox import web_api
+from sandbox.block_kit import Json
+from sandbox.clock import ManualClock
+from sandbox.faults import Fault, Faults, respond
+from sandbox.http import Agenda, Server
+from sandbox.wire import Wire
+from sandbox.workspace import Message, SlackError, Workspace
 
 Hook: TypeAlias = Callable[[Literal["before", "after"], str, Json], Awaitable[None]]
 

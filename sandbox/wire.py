@@ -16,7 +16,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from bot.clock import Clock
-from bot.sandbox.block_kit import Json
+from sandbox.block_kit import Json
 
 Side: TypeAlias = Literal["slack", "bot", "service"]
 

@@ -1,0 +1,197 @@
+"""How long things take at most and how often they are tried, grouped by who uses them.
+
+``Timings`` has all of them. The sandbox and the tests run the same code with other values.
+"""
+
+import random
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from bot.model import Job, State
+
+
+@dataclass(frozen=True, slots=True)
+class PollSchedule:
+    """How often a running job is read, and when it is late."""
+
+    first_interval: timedelta
+    """From the create call to the first read, and the shortest time between two reads."""
+    growth: float
+    """The time between two reads, as a share of the job's age."""
+    max_interval: timedelta
+    late_after: timedelta
+    """Then the card says that it takes longer than usual."""
+    overdue_after: timedelta
+    """Then it is overdue: read rarely, with a button to read it now."""
+    overdue_interval: timedelta
+    """Between two reads of an overdue job."""
+    give_up_after: timedelta
+    """Then it has failed."""
+
+
+_MINUTES: Final = PollSchedule(
+    first_interval=timedelta(seconds=10),
+    growth=0.15,
+    max_interval=timedelta(minutes=2),
+    late_after=timedelta(minutes=15),
+    overdue_after=timedelta(hours=3),
+    overdue_interval=timedelta(hours=1),
+    give_up_after=timedelta(days=14),
+)
+_HOURS: Final = PollSchedule(
+    first_interval=timedelta(minutes=2),
+    growth=0.05,
+    max_interval=timedelta(minutes=10),
+    late_after=timedelta(hours=8),
+    overdue_after=timedelta(days=3),
+    overdue_interval=timedelta(hours=1),
+    give_up_after=timedelta(days=30),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallTimings:
+    """For every call to the outside."""
+
+    call_timeout: timedelta = timedelta(seconds=30)
+    """The whole of one call, its last byte included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkTimings:
+    """For rows of work: leases, waits and retries.
+
+    No wait is longer than ``max_wait``: a row that is due later than that was parked by a clock
+    that has been set back since. A lease outlives every call, so that no two workers call for one
+    row.
+    """
+
+    max_wait: timedelta = timedelta(hours=1)
+    jitter: float = 0.1
+    """Up to this share is added to each wait, so that jobs do not march in step."""
+    lease: timedelta = timedelta(minutes=2)
+    retry_interval: timedelta = timedelta(seconds=2)
+    """The first wait after the other side was out of reach; it doubles."""
+    max_retry_interval: timedelta = timedelta(minutes=5)
+    claim_interval: timedelta = timedelta(milliseconds=10)
+    """Between two claims: what becomes due meanwhile is claimed in one go."""
+    stop_timeout: timedelta = timedelta(seconds=5)
+    """What work under way may take when the process is asked to end."""
+
+    def jittered(self, wait: timedelta, rng: random.Random) -> timedelta:
+        """Return ``wait`` and a little more, but never beyond ``max_wait``."""
+        return min(wait * (1 + self.jitter * rng.random()), self.max_wait)
+
+    def back_off(self, failures: int) -> timedelta:
+        """Return the wait after the ``failures``-th call in a row that found nobody."""
+        wait = self.retry_interval * float(2 ** min(failures - 1, 16))
+        return min(wait, self.max_retry_interval)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreTimings(WorkTimings):
+    """For the database."""
+
+    callback_spacing: timedelta = timedelta(seconds=2)
+    """Between two reads of one job that callbacks ask for."""
+    lock_timeout: timedelta = timedelta(seconds=10)
+    """How long a start waits for another process to close the database."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineTimings(WorkTimings):
+    """For what becomes of a job."""
+
+    minutes: PollSchedule = _MINUTES
+    """For work that takes minutes."""
+    hours: PollSchedule = _HOURS
+    """For work that takes hours."""
+    callback_spacing: timedelta = timedelta(seconds=2)
+    create_within: timedelta = timedelta(days=1)
+    """A job that could not be created by then has failed."""
+    reconcile_within: timedelta = timedelta(minutes=15)
+    """How long a callback may take to name what an unanswered create call made."""
+    ask_again_after: timedelta = timedelta(days=1)
+    close_after: timedelta = timedelta(days=6)
+    """From asking again to the end of a job whose question nobody answered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceTimings(CallTimings):
+    """For the video service's client."""
+
+    recheck_key: timedelta = timedelta(seconds=30)
+    """Between two looks at whether a refused service key works again."""
+    recheck_credit: timedelta = timedelta(minutes=10)
+    """From "out of credit" to the one create call that tries again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeliveryTimings(WorkTimings, CallTimings):
+    """For messages to Slack."""
+
+    post_hold: timedelta = timedelta(seconds=30)
+    """From a post without an answer to the look whether it is there."""
+    pause: timedelta = timedelta(minutes=1)
+    """From a refusal for the whole workspace to the next try."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormTimings(CallTimings):
+    """For answers that a person waits for."""
+
+    view_timeout: timedelta = timedelta(seconds=2)
+    """What opening a form may take: Slack waits three seconds for our answer."""
+    check_timeout: timedelta = timedelta(seconds=1.5)
+    """What a look at the service may take while somebody waits for a form to close."""
+    replica_max_age: timedelta = timedelta(minutes=10)
+    """For this long a form believes what is known of a replica."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebTimings:
+    """For requests from outside."""
+
+    receive_timeout: timedelta = timedelta(seconds=10)
+    """What the headers of a request may take to arrive, and then its body."""
+    callback_answer: timedelta = timedelta(milliseconds=50)
+    """No callback is answered sooner, so that the wait does not tell whether its token is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timings(
+    StoreTimings, EngineTimings, ServiceTimings, DeliveryTimings, FormTimings, WebTimings
+):
+    """All of them."""
+
+    give_way: timedelta = timedelta(seconds=1)
+    """How long work in the background lets people go first who wait for an answer."""
+    breath: timedelta = timedelta(milliseconds=3)
+    """From an answer to the next work in the background: often another person comes at once."""
+    sweep_interval: timedelta = timedelta(hours=1)
+    """Between two looks for scripts and links that are old enough to erase."""
+
+
+def until_next_read(
+    job: Job, timings: EngineTimings, schedule: PollSchedule, now: datetime
+) -> timedelta:
+    """Return how long to leave a running job alone, before jitter.
+
+    It grows with the job's age. After a callback it starts anew from seconds: what was announced
+    may be readable only a moment later. A clock that was set back makes no interval shorter.
+    """
+    wait = schedule.overdue_interval
+    if job.state is not State.OVERDUE:
+        age = abs(now - (job.started_at or job.created_at))
+        wait = min(max(schedule.first_interval, age * schedule.growth), schedule.max_interval)
+    if job.woken_at is not None:
+        wait = min(wait, max(timings.callback_spacing, abs(now - job.woken_at)))
+    return wait
+
+
+def lateness(job: Job, schedule: PollSchedule, now: datetime) -> tuple[State, bool]:
+    """Return the state of a job that is still going, and whether it is late."""
+    age = now - (job.started_at or job.created_at)
+    state = State.OVERDUE if age >= schedule.overdue_after else State.RUNNING
+    return state, age >= schedule.late_after
