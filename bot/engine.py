@@ -17,15 +17,10 @@ from bot.store import Store
 from bot.timings import PollSchedule, Timings, lateness, until_next_read
 from bot.video_service import FAILURES, UNKNOWN_ID, VideoService
 
-# The kind whose results others use.
-REPLICA: Final = "replica"
-
 _LOG: Final = logging.getLogger(__name__)
 _SHOWN: Final = 100
 # So many unknown words are told of: a service that has ever new ones fills no log.
 _ODD_WORDS: Final = 100
-# A video that the service has not begun with: it may wait for its replica.
-_NOT_BEGUN: Final = "queued"
 
 
 class Engine:
@@ -127,11 +122,10 @@ class Engine:
             _LOG.warning("what a create call made could not be bound to it", extra=_about(job))
             await self._leave_open(job)
             return
-        if replica := kind.replica(job.params):
-            await self._store.replicas.use(replica, now)
-        if kind.name == REPLICA:
-            named = {"replica_name": job.params.get("replica_name", "")}
-            await self._learn(kind, replace(snapshot, facts=named))
+        if used := kind.uses(job.params):
+            await self._store.replicas.use(used[1], now)
+        # Until its first read it is known by what was asked for.
+        await self._learn(kind, replace(snapshot, facts=job.params))
 
     async def _end_refused(self, job: Job, error: Refused) -> None:
         failed = replace(
@@ -221,7 +215,7 @@ class Engine:
                     unread = error
                 continue
             now = self._clock.now()
-            vouched = attempt.user_supplied and not kind.tells(snapshot)
+            vouched = attempt.user_supplied and not kind.can_compare(snapshot)
             if vouched or kind.matches(job.params, snapshot):
                 if await self._store.jobs.adopt(_with(job, attempt, snapshot), attempt, now):
                     await self._learn(kind, snapshot)
@@ -297,8 +291,8 @@ class Engine:
         return snapshot
 
     async def _learn(self, kind: Kind, snapshot: Snapshot) -> None:
-        """Offer what was read if it is a replica, and go on with what waits for it."""
-        if kind.name == REPLICA:
+        """Offer what was read where others can use it, and go on with what waits for it."""
+        if kind.catalogued:
             now = self._clock.now()
             await self._store.replicas.learn(snapshot, now)
             if snapshot.verdict is not Verdict.GOING:
@@ -306,26 +300,22 @@ class Engine:
 
     async def _trains(self, kind: Kind, job: Job) -> str | None:
         """Return the id of the job's replica while that is still in training."""
-        replica_id = kind.replica(job.params)
-        status = job.snapshot.status.casefold() if job.snapshot is not None else ""
-        if replica_id is None or status != _NOT_BEGUN:
+        used = kind.uses(job.params)
+        if used is None or job.snapshot is None or not kind.is_waiting(job.snapshot):
             return None
+        used_kind, replica_id = self._kinds[used[0]], used[1]
         known = await self._store.replicas.get(replica_id)
         if known is None or known.verdict in {Verdict.SUCCEEDED, Verdict.FAILED}:
             return None
         fresh = self._clock.now() - self._timings.hours.first_interval
         if known.read_at is not None and fresh < known.read_at <= self._clock.now():
-            return replica_id if self._in_training(known.status) else None
+            return replica_id if _in_progress(used_kind, known.status) else None
         try:
-            snapshot = await self._look(self._kinds[REPLICA], replica_id)
+            snapshot = await self._look(used_kind, replica_id)
         except (OutsideError, Unreadable) as error:
             gone = isinstance(error, Refused) and error.code in UNKNOWN_ID
-            return replica_id if self._in_training(known.status) and not gone else None
-        return replica_id if self._in_training(snapshot.status) else None
-
-    def _in_training(self, status: str) -> bool:
-        """Return whether a replica's word means that. An unknown one holds no video back."""
-        return status.casefold() in self._kinds[REPLICA].going
+            return replica_id if _in_progress(used_kind, known.status) and not gone else None
+        return replica_id if _in_progress(used_kind, snapshot.status) else None
 
     async def _wait_for_replica(self, job: Job, replica_id: str) -> None:
         """Leave a video alone while its replica trains: its own time begins after that."""
@@ -366,7 +356,7 @@ class Engine:
     def _notice(self, kind: Kind, snapshot: Snapshot) -> None:
         status = snapshot.status.casefold()
         word = (kind.name, status[:_SHOWN])
-        new = status not in kind.going and word not in self._odd_words
+        new = status not in kind.in_progress and word not in self._odd_words
         if new and len(self._odd_words) < _ODD_WORDS:
             self._odd_words.add(word)
             _LOG.warning(
@@ -380,7 +370,7 @@ class Engine:
             _LOG.info("ended", extra=_about(job))
 
     def _patience(self, job: Job) -> PollSchedule:
-        hours = job.waits_for is not None or self._kinds[job.kind].takes == "hours"
+        hours = job.waits_for is not None or self._kinds[job.kind].schedule == "hours"
         return self._timings.hours if hours else self._timings.minutes
 
     def _jittered(self, wait: timedelta) -> timedelta:
@@ -403,6 +393,11 @@ def _with(job: Job, attempt: Attempt, snapshot: Snapshot) -> Job:
             failures=0,
         )
     return replace(job, orphaned_ids=(*job.orphaned_ids, snapshot.remote_id), failures=0)
+
+
+def _in_progress(kind: Kind, status: str) -> bool:
+    """Return whether a status means that. An unknown one holds no job back."""
+    return status.casefold() in kind.in_progress
 
 
 def _about(job: Job, error: Exception | None = None) -> dict[str, str]:

@@ -27,7 +27,7 @@ class Sweep:
         retention: timedelta,
     ) -> None:
         self._store = store
-        self._kept = {kind.name: kind.kept for kind in kinds}
+        self._kept = {kind.name: kind.kept_params for kind in kinds}
         self._clock = clock
         self._timings = timings
         self._retention = retention

@@ -264,8 +264,8 @@ def test_any_other_word_means_that_it_goes_on(kind: Kind, word: str) -> None:
 @each_kind
 def test_every_word_that_was_seen_while_work_goes_on_is_known(kind: Kind) -> None:
     seen = {"video": {"queued", "generating"}, "replica": {"training", "started"}}
-    assert seen[kind.name] <= kind.going
-    for word in kind.going:
+    assert seen[kind.name] <= kind.in_progress
+    for word in kind.in_progress:
         assert kind.read({"status": word}, "x1").verdict is Verdict.GOING
 
 
@@ -391,8 +391,20 @@ def test_what_says_nothing_of_itself_matches_nothing(kind: Kind) -> None:
 
 
 def test_a_video_uses_a_replica_and_a_replica_none() -> None:
-    assert VIDEO.replica({"replica_id": "r1"}) == "r1"
-    assert REPLICA.replica({"replica_id": "r1"}) is None
+    assert VIDEO.uses({"replica_id": "r1"}) == ("replica", "r1")
+    assert REPLICA.uses({"replica_id": "r1"}) is None
+
+
+def test_what_a_kind_uses_is_of_a_kind_whose_results_are_offered() -> None:
+    used = VIDEO.uses({"replica_id": "r1"})
+    assert used is not None
+    assert [kind.name for kind in KINDS if kind.catalogued] == [used[0]]
+
+
+def test_only_a_queued_video_is_waiting() -> None:
+    assert VIDEO.is_waiting(VIDEO.read({"status": "Queued"}, "v1"))
+    assert not VIDEO.is_waiting(VIDEO.read({"status": "generating"}, "v1"))
+    assert not REPLICA.is_waiting(REPLICA.read({"status": "queued"}, "r1"))
 
 
 # Times

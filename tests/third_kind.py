@@ -40,9 +40,10 @@ class Trailer:
     name: Final = "trailer"
     path: Final = "/v2/videos"
     id_field: Final = "video_id"
-    takes: Literal["minutes", "hours"] = "minutes"
-    going = frozenset({"queued", "generating"})
-    kept = frozenset({"video_name"})
+    schedule: Literal["minutes", "hours"] = "minutes"
+    in_progress = frozenset({"queued", "generating"})
+    kept_params = frozenset({"video_name"})
+    catalogued: Final = False
 
     def body(self, params: Mapping[str, str]) -> dict[str, str]:
         return {**params, "replica_id": REPLICA, "script": "Coming soon."}
@@ -65,11 +66,14 @@ class Trailer:
     def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:
         return snapshot.facts.get("video_name") == params["video_name"]
 
-    def tells(self, snapshot: Snapshot) -> bool:
+    def can_compare(self, snapshot: Snapshot) -> bool:
         return "video_name" in snapshot.facts
 
-    def replica(self, params: Mapping[str, str]) -> str | None:  # noqa: ARG002 - it uses none
+    def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:  # noqa: ARG002 - nothing
         return None
+
+    def is_waiting(self, snapshot: Snapshot) -> bool:  # noqa: ARG002 - for nothing
+        return False
 
 
 # ── How it shows itself ───────────────────────────────────────────────────────────────────────

@@ -1,4 +1,4 @@
-"""The sorts of work that the service does: one module each, all of the shape of ``Kind``."""
+"""The kinds of jobs: one module each, all of the shape of ``Kind``."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Protocol
@@ -7,11 +7,11 @@ from bot.model import Snapshot
 
 
 class Unreadable(ValueError):
-    """An answer of the service does not say what the interface document promises."""
+    """An answer of the service lacks what the interface document promises."""
 
 
 class Invalid(ValueError):
-    """A form has mistakes: a sentence for each field that says what would be right."""
+    """A form has mistakes: ``errors`` has a sentence for each field that says what to do."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("the form has mistakes")
@@ -19,54 +19,70 @@ class Invalid(ValueError):
 
 
 class Kind(Protocol):
-    """What the engine needs to know of a sort of work."""
+    """What the rest of the bot needs to know about a kind of job.
+
+    Nothing else names one: a new kind is a module here and one in ``bot/slack``.
+    """
 
     @property
     def name(self) -> str:
-        """What it is called in the database and in words: "video"."""
+        """Its name in the database and in sentences: "video"."""
 
     @property
     def path(self) -> str:
-        """Where it is created, and below which it is read: "/v2/videos"."""
+        """The path that it is created at and read below: "/v2/videos"."""
 
     @property
     def id_field(self) -> str:
-        """The field that holds its id, in answers and in callbacks: "video_id"."""
+        """The field with its id in answers and callbacks: "video_id"."""
 
     @property
-    def takes(self) -> Literal["minutes", "hours"]:
-        """How long it usually takes."""
+    def schedule(self) -> Literal["minutes", "hours"]:
+        """The poll schedule: by how long such work usually takes."""
 
     @property
-    def going(self) -> frozenset[str]:
-        """Words of the service for work that goes on: any other unknown word is logged once."""
+    def in_progress(self) -> frozenset[str]:
+        """The service's known words for unfinished work, in lower case.
+
+        A word that is neither here nor final also means unfinished, and is logged once.
+        """
 
     @property
-    def kept(self) -> frozenset[str]:
-        """The parameters that are not erased after the retention time: no words, no links."""
+    def kept_params(self) -> frozenset[str]:
+        """The parameters that outlive the retention time: no text by people, no links."""
+
+    @property
+    def catalogued(self) -> bool:
+        """Whether other jobs can use what it makes: then a picker offers it."""
 
     def body(self, params: Mapping[str, str]) -> dict[str, str]:
         """Return the body of the create call, without the callback address."""
 
     def created(self, answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
-        """Return what the answer to a create call says.
+        """Return the snapshot in the answer to a create call.
 
         Raises:
-            Unreadable: it does not name an id.
+            Unreadable: it has no id.
         """
 
     def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
-        """Return what the answer to a read of ``remote_id`` says.
+        """Return the snapshot in the answer to a read of ``remote_id``.
 
         Raises:
-            Unreadable: it says nothing that can be used.
+            Unreadable: it has no status, or is about something else.
         """
 
     def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:
-        """Return whether ``snapshot`` can be what a create call with ``params`` made."""
+        """Return whether a create call with ``params`` can have made ``snapshot``."""
 
-    def tells(self, snapshot: Snapshot) -> bool:
-        """Return whether ``snapshot`` says anything by which ``matches`` could tell."""
+    def can_compare(self, snapshot: Snapshot) -> bool:
+        """Return whether ``snapshot`` has a field that ``matches`` compares."""
 
-    def replica(self, params: Mapping[str, str]) -> str | None:
-        """Return the id of the replica that a create call with ``params`` uses, if any."""
+    def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:
+        """Return what a job with ``params`` needs, as (name of its kind, remote id), if anything.
+
+        The service begins such a job only once that is finished.
+        """
+
+    def is_waiting(self, snapshot: Snapshot) -> bool:
+        """Return whether the service has not begun, so that it may wait for what the job uses."""

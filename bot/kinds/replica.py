@@ -76,9 +76,10 @@ class Replica:
     name: Final = "replica"
     path: Final = "/v2/replicas"
     id_field: Final = "replica_id"
-    takes: Literal["minutes", "hours"] = "hours"
-    going = frozenset({"training", "started", "queued"})
-    kept = frozenset({"replica_name"})
+    schedule: Literal["minutes", "hours"] = "hours"
+    in_progress = frozenset({"training", "started", "queued"})
+    kept_params = frozenset({"replica_name"})
+    catalogued: Final = True
 
     def body(self, params: Mapping[str, str]) -> dict[str, str]:
         """Return the body of the create call: parameters have the service's own names."""
@@ -112,10 +113,14 @@ class Replica:
         name = snapshot.facts.get("replica_name")
         return name is not None and name == params.get("replica_name")
 
-    def tells(self, snapshot: Snapshot) -> bool:
-        """Return whether it says its name."""
+    def can_compare(self, snapshot: Snapshot) -> bool:
+        """Return whether the name is there."""
         return "replica_name" in snapshot.facts
 
-    def replica(self, params: Mapping[str, str]) -> str | None:  # noqa: ARG002 - it makes one
-        """Return None: it uses none."""
+    def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:  # noqa: ARG002
+        """Return None: a training needs nothing that the service made."""
         return None
+
+    def is_waiting(self, snapshot: Snapshot) -> bool:  # noqa: ARG002
+        """Return False: a training waits for nothing."""
+        return False

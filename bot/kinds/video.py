@@ -11,6 +11,7 @@ from bot.kinds.wire import Answer, Id, Text, text_of
 from bot.links import BadLink, check_link, without_keys
 from bot.model import Snapshot, Verdict
 
+_QUEUED: Final = "queued"
 _READY: Final = frozenset({"ready", "completed", "done", "succeeded", "success", "finished"})
 _BROKEN: Final = frozenset({"error", "failed", "deleted", "cancelled", "canceled", "rejected"})
 BACKGROUNDS: Final = ("background_url", "background_source_url")
@@ -110,9 +111,10 @@ class Video:
     name: Final = "video"
     path: Final = "/v2/videos"
     id_field: Final = "video_id"
-    takes: Literal["minutes", "hours"] = "minutes"
-    going = frozenset({"queued", "generating", "processing", "started"})
-    kept = frozenset({"replica_id"})
+    schedule: Literal["minutes", "hours"] = "minutes"
+    in_progress = frozenset({"queued", "generating", "processing", "started"})
+    kept_params = frozenset({"replica_id"})
+    catalogued: Final = False
 
     def body(self, params: Mapping[str, str]) -> dict[str, str]:
         """Return the body of the create call: parameters have the service's own names."""
@@ -151,10 +153,15 @@ class Video:
         name = snapshot.facts.get("video_name")
         return name is not None and name == params.get("video_name")
 
-    def tells(self, snapshot: Snapshot) -> bool:
-        """Return whether it says its script or its name."""
+    def can_compare(self, snapshot: Snapshot) -> bool:
+        """Return whether the script or the name is there."""
         return not snapshot.facts.keys().isdisjoint({"script", "video_name"})
 
-    def replica(self, params: Mapping[str, str]) -> str | None:
-        """Return the id of the replica that speaks."""
-        return params.get("replica_id")
+    def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:
+        """Return the replica that speaks."""
+        replica_id = params.get("replica_id")
+        return ("replica", replica_id) if replica_id else None
+
+    def is_waiting(self, snapshot: Snapshot) -> bool:
+        """Return whether it is "queued": that may last for as long as its replica trains."""
+        return snapshot.status.casefold() == _QUEUED

@@ -340,7 +340,7 @@ async def _mismatch(desk: Desk, job: Job, given: str) -> str | None:
         return f"The video service does not know it. It says: {cut(error.reason, 200)}"
     except (OutsideError, Unreadable, TimeoutError):
         return None  # it is looked at again before it is believed
-    if kind.tells(snapshot) and not kind.matches(job.params, snapshot):
+    if kind.can_compare(snapshot) and not kind.matches(job.params, snapshot):
         return f"That {noun} says something else than what was asked for here."
     return None
 

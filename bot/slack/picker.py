@@ -12,7 +12,6 @@ from bot.slack.blocks import cut, one_line
 from bot.slack.desk import Desk
 from bot.video_service import UNKNOWN_ID
 
-_REPLICA: Final = "replica"
 _NAME: Final = 36
 _ID: Final = 20
 _STANDING: Final = {Verdict.GOING: "in training", Verdict.FAILED: "cannot be used"}
@@ -40,7 +39,7 @@ async def look_up(desk: Desk, replica_id: str, within: timedelta) -> KnownReplic
         Refused: the service does not know it, or does not know us.
         Unavailable: the service cannot be asked now.
     """
-    kind = desk.kinds[_REPLICA]
+    [kind] = [each for each in desk.kinds.values() if each.catalogued]
     try:
         async with asyncio.timeout(within.total_seconds()):
             answer = await desk.service.read(kind.path, replica_id)
