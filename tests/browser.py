@@ -281,7 +281,7 @@ class PageWorld(World):
     @contextlib.asynccontextmanager
     async def runs(self) -> AsyncIterator["PageWorld"]:
         """Start everything and end it; the browser may have found nothing to complain of."""
-        async with self.sandbox_runs(), self.bot_runs():
+        async with self.running_sandbox(), self.running_bot():
             await self.page.start(0)
             try:
                 yield self

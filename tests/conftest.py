@@ -42,12 +42,12 @@ def memory() -> Iterator[Path]:
 async def quiet_world(memory: Path) -> AsyncIterator[World]:
     """A world whose bot is not started yet."""
     world = World(memory)
-    async with world.sandbox_runs():
+    async with world.running_sandbox():
         yield world
 
 
 @pytest.fixture
 async def world(quiet_world: World) -> AsyncIterator[World]:
     """A world whose bot runs, with callbacks and polling."""
-    async with quiet_world.bot_runs():
+    async with quiet_world.running_bot():
         yield quiet_world

@@ -139,7 +139,7 @@ class MortalWorld(World):
 
     async def begin(self, *, callbacks: bool) -> None:
         """Start everything."""
-        await self._everything.enter_async_context(self.sandbox_runs())
+        await self._everything.enter_async_context(self.running_sandbox())
         await self._make_others()
         self.service.on_request, self.slack.on_request = self._on_service, self._on_slack
         await self._relay_server.start()
@@ -198,7 +198,7 @@ class MortalWorld(World):
         }
         if callbacks:
             values["PUBLIC_URL"] = self._relay_server.url
-        self._running = self.bot_runs(callbacks=callbacks, **values)
+        self._running = self.running_bot(callbacks=callbacks, **values)
         await self._running.__aenter__()
         self.slack.request_url = f"{self._relay_server.url}/slack/events"
         self.disk.watch(self.bot.store.database._db)

@@ -49,8 +49,8 @@ async def _play(folder: Path, browser: Browser) -> None:
         await _take(ana, "form")
         await ana.presses("Cancel")
 
-        await world.asks(world.ben, {"script": _NUMBERS})
-        await world.passes(seconds=50)
+        await world.request_video(world.ben, {"script": _NUMBERS})
+        await world.advance(seconds=50)
         await ana.tab.clock.set_fixed_time(world.clock.now())
         jobs = await ana.looks_behind("Jobs")
         await expect(jobs.get_by_role("listitem").filter(has_text=_NUMBERS)).to_be_visible()
@@ -63,13 +63,13 @@ async def _is_asked_for(world: PageWorld) -> None:
     ana, ben, cleo = world.ana, world.ben, Person(world.slack, "cleo")
     await ana.command("/replica", f"add {REPLICA}", "lobby")
     ben.say("Kim starts today. Who says welcome?")
-    await world.passes(minutes=2)
-    await world.asks(ana, {"script": _WELCOME, "video_name": _NAME})
-    await world.passes(minutes=4)
+    await world.advance(minutes=2)
+    await world.request_video(ana, {"script": _WELCOME, "video_name": _NAME})
+    await world.advance(minutes=4)
     cleo.say("Lovely, @ana! :tada: May I have a replica of you in spring?")
-    await world.passes(minutes=3)
-    await world.trains(ana, {"replica_name": "Anna in spring"})
-    await world.passes(hours=1, minutes=20)
+    await world.advance(minutes=3)
+    await world.request_replica(ana, {"replica_name": "Anna in spring"})
+    await world.advance(hours=1, minutes=20)
 
 
 async def _has_a_mistake(window: Window) -> None:

@@ -226,7 +226,7 @@ class LiveWorld:
                 f"it did not happen; what did: {self.moments}\n{seen}\n{log}"
             ) from None
 
-    async def asks(self, script: str = "Hello, world.") -> Modal:
+    async def request_video(self, script: str = "Hello, world.") -> Modal:
         """Have Ana ask for a video, and return the form; it stays open if no answer came."""
         await self.ana.command("/video")
         form = self.ana.modal
@@ -255,7 +255,7 @@ class LiveWorld:
         posts = [call for call in self.slack.calls if call.method == "chat.postMessage"]
         return len([call for call in posts if call.ok])
 
-    def creates(self, script: str = "") -> int:
+    def created_count(self, script: str = "") -> int:
         """Return how many videos with these words the service has made."""
         return len([video for video in self.service.videos.values() if script in video.script])
 

@@ -329,7 +329,7 @@ class Door:
 
     async def is_calm(self, told: str = "") -> None:
         """Check that the bot works, and has logged nothing that it should not."""
-        await self.world.settles()
+        await self.world.settle()
         self.logs_nothing_odd(told)
         assert (await self.send("GET", "/healthz", {}, b"")).body == "ok"
         good = await deliver(self.world.slack, command(self.world, "help"))
@@ -349,7 +349,10 @@ class Door:
 
     def _effects(self) -> tuple[int, ...]:
         """Return how much the service was asked to make, and how much was posted."""
-        creates = [*self.world.asked("create_video"), *self.world.asked("create_replica")]
+        creates = [
+            *self.world.requests_for("create_video"),
+            *self.world.requests_for("create_replica"),
+        ]
         return (len(creates), len(self.world.posts()))
 
 
@@ -411,7 +414,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 async def door(memory: Path, logged: io.StringIO) -> AsyncIterator[Door]:
     """A bot as it always is."""
     world = World(memory)
-    async with world.sandbox_runs(), world.bot_runs():
+    async with world.running_sandbox(), world.running_bot():
         yield Door(world, logged)
 
 
@@ -419,7 +422,7 @@ async def door(memory: Path, logged: io.StringIO) -> AsyncIterator[Door]:
 async def hasty(memory: Path, logged: io.StringIO) -> AsyncIterator[Door]:
     """A bot that has no patience with what does not come."""
     world = World(memory, Timings(jitter=0, receive_timeout=_ARRIVES))
-    async with world.sandbox_runs(), world.bot_runs():
+    async with world.running_sandbox(), world.running_bot():
         yield Door(world, logged)
 
 
@@ -527,9 +530,9 @@ async def callbacks(door: Door) -> "Callbacks":
     """A video of Ana's and one of Ben's that are being made, and the token of the first."""
     world = door.world
     world.service.callback_plan = CallbackPlan(times=0)
-    await world.asks(world.ana)
-    await world.asks(world.ben, {"script": "Quite another thing."})
-    await world.passes(seconds=30)
+    await world.request_video(world.ana)
+    await world.request_video(world.ben, {"script": "Quite another thing."})
+    await world.advance(seconds=30)
     known, other = world.service.videos.values()
     assert known.callback_url is not None
     door = Door(world, door._log)
@@ -569,10 +572,10 @@ async def test_a_callback_that_says_anything_gets_the_same_answer_and_is_not_bel
                 assert (known.status, known.body) == (200, "ok")
                 assert without_date(known) == without_date(unknown)
             await door.is_as_ever(known.head)
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
     # Each of them is told once, as it is, to whom it belongs.
     assert len(world.posts()) == 4
-    assert world.creates() == 2
+    assert world.created_count() == 2
     for card in [message for message in world.posts() if message.thread_ts is None]:
         [reply] = world.replies(card)
         assert "is ready" in reply.text
@@ -595,7 +598,7 @@ async def test_a_token_that_nobody_was_given_opens_nothing(
         "capitals": token.upper(),
         "hash": hashlib.sha256(token.encode()).hexdigest(),
     }
-    reads = len(door.world.asked("read_video"))
+    reads = len(door.world.requests_for("read_video"))
     for case in TOKENS:
         with subtests.test(case.name):
             tried = case.token + case.unit * case.times
@@ -604,7 +607,7 @@ async def test_a_token_that_nobody_was_given_opens_nothing(
             answer = await door.send("POST", f"/callbacks/{tried}", {}, body)
             assert answer.status == case.status, answer
             await door.is_as_ever()
-            assert len(door.world.asked("read_video")) == reads
+            assert len(door.world.requests_for("read_video")) == reads
 
 
 # ── Payloads ──────────────────────────────────────────────────────────────────────────────────
@@ -623,13 +626,13 @@ class Scene:
 async def scene(memory: Path, logged: io.StringIO) -> AsyncIterator[Scene]:
     """Ana does not know whether her video was made; another one of hers, and one of Ben's, are."""
     world = World(memory, Timings(jitter=0))
-    async with world.sandbox_runs(), world.bot_runs(callbacks=False):
+    async with world.running_sandbox(), world.running_bot(callbacks=False):
         world.service.faults.next("create_video", Fault(500))
-        doubtful = world.now(await world.asks(world.ana))
-        other = await world.asks(world.ana, {"script": "Another one."})
-        bens = await world.asks(world.ben, {"script": "Quite another thing."})
+        doubtful = world.now(await world.request_video(world.ana))
+        other = await world.request_video(world.ana, {"script": "Another one."})
+        bens = await world.request_video(world.ben, {"script": "Quite another thing."})
         await world.ana.click(doubtful, "I have its id")
-        await world.passes(seconds=30)
+        await world.advance(seconds=30)
         words = {
             "ben": world.ben.user.id,
             "anas": job_of(doubtful),
@@ -669,10 +672,10 @@ async def bases(world: World, doubtful: Message) -> Mapping[str, Callable[[], Js
     id_form = ana.modal
     assert id_form is not None
     await id_form._enter(id_form._field("remote_id"), "v-mine")
-    form = await world.opens_form(ana)
+    form = await world.open_form(ana)
     await form._enter(form._field("replica_id"), REPLICA)
     await form._enter(form._field("script"), "Hello, world.")
-    training = await world.opens_form(ana, command="/replica")
+    training = await world.open_form(ana, command="/replica")
     await training._enter(training._field("train_video_url"), FOOTAGE)
     await training._enter(training._field("agreed"), ["yes"])
 
@@ -748,7 +751,7 @@ async def test_the_same_payload_with_nothing_wrong_has_its_effect(scene: Scene, 
     world = scene.door.world
     calls = len(world.slack.calls)
     answer = await deliver(world.slack, encoded(scene.bases[of]()))
-    await world.settles()
+    await world.settle()
     assert answer.ok
     if of == "query":
         assert "Anna" in answer.body
@@ -790,16 +793,18 @@ async def test_what_is_typed_into_a_form_is_sent_as_it_is_and_shown_harmlessly(
     for case in TYPED:
         with subtests.test(case.name):
             what = "replica" if "replica_name" in case.fields else "video"
-            asks = world.trains if what == "replica" else world.asks
+            asks = world.request_replica if what == "replica" else world.request_video
             cards.append(await asks(world.ana, case.fields))
-            sent = world.asked("create_replica" if what == "replica" else "create_video")[-1].body
+            sent = world.requests_for("create_replica" if what == "replica" else "create_video")[
+                -1
+            ].body
             assert isinstance(sent, dict)
             assert {name: sent[name] for name in case.fields} == {
                 name: text.strip() for name, text in case.fields.items()
             }
             await world.ana.command(f"/{what}", f"status {job_of(cards[-1])}")
             await world.ana.command(f"/{what}", "list")
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
     for case, card in zip(TYPED, cards, strict=True):
         with subtests.test(case.name):
             [reply] = world.replies(card)
@@ -817,7 +822,7 @@ async def test_what_is_typed_into_a_form_is_sent_as_it_is_and_shown_harmlessly(
 async def uncalled(memory: Path, logged: io.StringIO) -> AsyncIterator[Door]:
     """A bot that nobody calls back, so that it asks people what it does not know."""
     world = World(memory)
-    async with world.sandbox_runs(), world.bot_runs(callbacks=False):
+    async with world.running_sandbox(), world.running_bot(callbacks=False):
         yield Door(world, logged)
 
 
@@ -836,7 +841,7 @@ class Asker:
         sent = interaction(self.world.slack, ana, "view_submission", studio)
         answer = await interact(self.world.slack, {**sent, "view": view})
         assert (answer.status, answer.body) == (200, "")
-        await self.world.settles()
+        await self.world.settle()
         new = self.world.slack.messages("studio")[before:]
         return new[0] if new else Message("", "", "", "")
 
@@ -845,7 +850,7 @@ class Asker:
 async def asker(uncalled: Door) -> Asker:
     """Ana, at the form."""
     world = uncalled.world
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form._enter(form._field("replica_id"), REPLICA)
     await form._enter(form._field("script"), "Hello, world.")
     return Asker(world, form)
@@ -858,17 +863,17 @@ async def test_whatever_a_create_call_is_answered_it_is_made_once_or_asked_about
     for case in CREATES:
         with subtests.test(case.name):
             world.service.faults.next("create_video", case.fault(world))
-            creates = len(world.asked("create_video"))
+            creates = len(world.requests_for("create_video"))
             card = await asker.asks()
             if case.comes == "again":
                 assert not world.replies(card)
-                await world.passes(seconds=5)
+                await world.advance(seconds=5)
                 creates += 1
-            assert len(world.asked("create_video")) == creates + 1
+            assert len(world.requests_for("create_video")) == creates + 1
             assert outcome(world, card) == case.comes.replace("again", "made")
             if case.comes == "asks":
                 await world.ana.click(world.now(card), "Give up")
-                await world.settles()
+                await world.settle()
                 assert len(world.replies(card)) == 1
             harmless(world, card)
             door.logs_nothing_odd()
@@ -884,10 +889,10 @@ async def test_whatever_a_read_is_answered_the_video_is_told_once_as_it_is(
         # Each is read for the first time at a moment of its own, and meets its answer then.
         cards.append(await asker.asks())
         world.service.faults.next("read_video", case.fault(world))
-        await world.passes(seconds=0.1)
-    assert not world.asked("read_video")
-    await world.passes(seconds=10)
-    read = [request.path.rpartition("/")[2] for request in world.asked("read_video")]
+        await world.advance(seconds=0.1)
+    assert not world.requests_for("read_video")
+    await world.advance(seconds=10)
+    read = [request.path.rpartition("/")[2] for request in world.requests_for("read_video")]
     assert read == list(world.service.videos), "each of them once, and nothing else"
     await door.is_calm()
     for case, card, video in zip(READS, cards, read, strict=True):
@@ -898,7 +903,7 @@ async def test_whatever_a_read_is_answered_the_video_is_told_once_as_it_is(
             if case.comes == "going":
                 world.service.finish(video)
     await door.is_calm()
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     for case, card in zip(READS, cards, strict=True):
         with subtests.test(case.name):
             assert outcome(world, card) == case.comes.replace("going", "ready")
@@ -939,9 +944,9 @@ async def test_whatever_slack_answers_to_a_post_or_an_edit_the_message_is_there_
             world.slack.faults.next("chat.postMessage", Fault(503, b""))
         world.slack.faults.next(case.method, case.fault(world))
         await asker.asks(case.name)
-        await world.passes(seconds=0.1)
+        await world.advance(seconds=0.1)
         door.logs_nothing_odd()
-    await world.passes(minutes=15)
+    await world.advance(minutes=15)
     for case in [*searches, *others]:
         with subtests.test(case.name):
             about = [message for message in world.posts() if f"“{case.name}”" in message.text]

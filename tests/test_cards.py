@@ -528,23 +528,23 @@ async def test_any_words_go_through_the_form_the_card_the_reply_and_the_list(
     world: World, words: str
 ) -> None:
     values = {"script": words[:3000], "video_name": words[:100]}
-    card = await world.asks(world.ana, values)
-    await world.passes(minutes=5)
+    card = await world.request_video(world.ana, values)
+    await world.advance(minutes=5)
     [reply] = world.replies(card)
     assert world.now(card).pings == reply.pings == {world.ana.user.id}
-    await world.opens_form(world.ana, words[:2900])
+    await world.open_form(world.ana, words[:2900])
     listed = await world.ana.command("/video", "list")
     assert listed.message is not None
     assert listed.message.pings == frozenset()
     await world.ana.command("/video", "status 1")
-    await world.settles()
-    assert world.creates() == 1
+    await world.settle()
+    assert world.created_count() == 1
 
 
 async def test_a_failed_job_with_any_words_comes_back_into_the_form(world: World) -> None:
     world.service.faults.next("create_video", Answer(422, {"error": "No."}))
     values = {"script": "&" * 2999 + "x", "video_name": "<!channel>"}
-    card = await world.asks(world.ana, values)
+    card = await world.request_video(world.ana, values)
     answer = await world.ana.click(world.now(card), "Edit and retry")
     assert answer.ok
     assert world.ana.modal is not None

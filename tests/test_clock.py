@@ -46,7 +46,7 @@ class JumpyWorld(World):
 
     async def is_asked(self, person: Person, script: str) -> None:
         """Have somebody ask for a video, without waiting for what comes of it."""
-        form = await self.opens_form(person)
+        form = await self.open_form(person)
         await form.submit({"replica_id": REPLICA, "script": script})
         assert not form.is_open
 
@@ -67,14 +67,16 @@ class JumpyWorld(World):
             assert "Ready" in self.card(script).text
             assert len(self.replies(self.card(script))) == 1
         assert len(self.posts()) == 2 * len(scripts)
-        assert len([each for each in self.asked("create_video") if each.done]) == len(scripts)
+        assert len([each for each in self.requests_for("create_video") if each.done]) == len(
+            scripts
+        )
 
 
 @pytest.fixture
 async def quiet(memory: Path) -> AsyncIterator[JumpyWorld]:
     """A world whose bot is not started yet."""
     world = JumpyWorld(memory)
-    async with world.sandbox_runs():
+    async with world.running_sandbox():
         yield world
 
 
@@ -108,15 +110,15 @@ async def test_a_call_that_is_under_way_when_the_clock_jumps_is_not_made_once_mo
     world.slack.on_request = hold
     world.service.on_request = hold
     armed = False
-    async with world.bot_runs():
+    async with world.running_bot():
         await world.is_asked(world.ben, BEN)
-        await world.settles()
+        await world.settle()
         armed = True
         await world.is_asked(world.ana, ANA)
         if call in {"read_video", "reply"}:
-            await world.settles()
+            await world.settle()
             world.service.finish(world.video(ANA))
-        settling = asyncio.create_task(world.settles())  # noqa: TID251 - awaited below
+        settling = asyncio.create_task(world.settle())  # noqa: TID251 - awaited below
         await reached.wait()
         world.wrong.off = jump
         # What becomes of another video shows that both workers have seen the new time.
@@ -125,10 +127,10 @@ async def test_a_call_that_is_under_way_when_the_clock_jumps_is_not_made_once_mo
             await told.wait()
         goes_on.set()
         await settling
-        await world.passes(minutes=10)
+        await world.advance(minutes=10)
 
     world.tells_once(ANA, BEN)
-    assert world.whispers(world.ana) == []
+    assert world.ephemerals(world.ana) == []
 
 
 # ── While nothing is under way ────────────────────────────────────────────────────────────────
@@ -140,30 +142,30 @@ async def queued(world: JumpyWorld) -> None:
     soon, later = world.clock.now() + timedelta(minutes=1), timedelta(minutes=30)
     world.service.rate_limited = RateLimit(soon, retry_after=later)
     await world.is_asked(world.ana, ANA)
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
 
 
 async def running(world: JumpyWorld) -> None:
     await world.is_asked(world.ana, ANA)
-    await world.passes(seconds=30)
+    await world.advance(seconds=30)
 
 
 async def unconfirmed(world: JumpyWorld) -> None:
     world.service.faults.next("create_video", Reset(done=True))
     await world.is_asked(world.ana, ANA)
-    await world.passes(seconds=30)
+    await world.advance(seconds=30)
 
 
 async def card_held_back(world: JumpyWorld) -> None:
     world.slack.faults.next("chat.postMessage", Answer(429, "", {"Retry-After": "90"}))
     await world.is_asked(world.ana, ANA)
-    await world.passes(seconds=30)
+    await world.advance(seconds=30)
 
 
 async def card_in_doubt(world: JumpyWorld) -> None:
     world.slack.faults.next("chat.postMessage", Reset(done=True))
     await world.is_asked(world.ana, ANA)
-    await world.passes(seconds=10)
+    await world.advance(seconds=10)
 
 
 async def card_held_back_and_then_in_doubt(world: JumpyWorld) -> None:
@@ -171,7 +173,7 @@ async def card_held_back_and_then_in_doubt(world: JumpyWorld) -> None:
     limited = Answer(429, "", {"Retry-After": "90"})
     world.slack.faults.next("chat.postMessage", limited, Reset(done=True))
     await world.is_asked(world.ana, ANA)
-    await world.passes(seconds=30)
+    await world.advance(seconds=30)
 
 
 @pytest.mark.parametrize(
@@ -192,11 +194,11 @@ async def test_what_waits_when_the_clock_jumps_goes_on_within_minutes_and_once(
     step: Step, jumps: list[timedelta], quiet: JumpyWorld
 ) -> None:
     world = quiet
-    async with world.bot_runs():
+    async with world.running_bot():
         await step(world)
         for world.wrong.off in jumps:
-            await world.passes(minutes=1)
-        await world.passes(minutes=7)
+            await world.advance(minutes=1)
+        await world.advance(minutes=7)
 
     world.tells_once(ANA)
 
@@ -206,14 +208,14 @@ async def test_a_clock_that_jumps_while_nobody_knows_what_was_created_creates_no
     jump: timedelta, quiet: JumpyWorld
 ) -> None:
     world = quiet
-    async with world.bot_runs(callbacks=False):
+    async with world.running_bot(callbacks=False):
         world.service.faults.next("create_video", Reset(done=True))
         await world.is_asked(world.ana, ANA)
         for world.wrong.off in (jump, NONE, jump, NONE):
-            await world.passes(minutes=5)
+            await world.advance(minutes=5)
 
     card = world.card(ANA)
     assert "Your answer is needed" in card.text
     assert world.replies(card) == [], "nobody gave up on it"
-    assert world.creates() == 1
-    assert len(world.asked("create_video")) == 1
+    assert world.created_count() == 1
+    assert len(world.requests_for("create_video")) == 1

@@ -36,11 +36,11 @@ async def _says(person: Person, text: str) -> Message:
 
 async def _status(world: World, person: Person, wanted: str) -> str:
     """Ask for a status and return what the person is told in the end."""
-    before = len(world.whispers(person))
+    before = len(world.ephemerals(person))
     answer = await person.command("/video", f"status {wanted}")
     assert answer.ok
-    await world.settles()
-    [told] = world.whispers(person)[before:]
+    await world.settle()
+    [told] = world.ephemerals(person)[before:]
     return told
 
 
@@ -61,7 +61,7 @@ async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
 
 
 async def test_the_list_of_somebody_who_asked_for_nothing_says_how_to_begin(world: World) -> None:
-    await world.asks(world.ben)
+    await world.request_video(world.ben)
 
     told = await _says(world.ana, "list")
 
@@ -71,9 +71,9 @@ async def test_the_list_of_somebody_who_asked_for_nothing_says_how_to_begin(worl
 async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world: World) -> None:
     world.service.next_video(Fate(), Fate(end="error", reason="No."), Fate(end="never"))
     for name in ("First", "Second", "Third"):
-        await world.asks(world.ana, {"video_name": f"{name} <b>"})
-        await world.passes(minutes=5)
-    await world.asks(world.ben, {"video_name": "Not mine"})
+        await world.request_video(world.ana, {"video_name": f"{name} <b>"})
+        await world.advance(minutes=5)
+    await world.request_video(world.ben, {"video_name": "Not mine"})
     told = await _says(world.ana, "list")
 
     lines = told.text.splitlines()[1:]
@@ -90,7 +90,7 @@ async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world
     "text", ["list of things to do", "help is on its way", "status", "status of the project"]
 )
 async def test_a_sentence_that_begins_like_a_command_is_a_script(world: World, text: str) -> None:
-    form = await world.opens_form(world.ana, text)
+    form = await world.open_form(world.ana, text)
 
     assert form.values["script"] == text
 
@@ -99,9 +99,9 @@ async def test_a_sentence_that_begins_like_a_command_is_a_script(world: World, t
 
 
 async def test_the_status_of_my_video_is_what_the_service_says_now(world: World) -> None:
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
     [video_id] = world.service.videos
-    await world.passes(seconds=15)
+    await world.advance(seconds=15)
 
     for wanted in (_number(card), f"`{_number(card)}`", video_id):
         told = await _status(world, world.ana, wanted)
@@ -111,7 +111,7 @@ async def test_the_status_of_my_video_is_what_the_service_says_now(world: World)
         assert "Script: Hello, world." in told
         assert "/watch/" not in told, "the link is there already, and leads nowhere yet"
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     told = await _status(world, world.ana, video_id)
     assert "Video service says: ready" in told
     assert f"/watch/{video_id}" in told
@@ -122,20 +122,20 @@ async def test_asking_for_the_status_of_a_video_that_just_got_ready_brings_the_a
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    async with world.bot_runs(callbacks=False):
-        card = await world.asks(world.ana)
+    async with world.running_bot(callbacks=False):
+        card = await world.request_video(world.ana)
         [video_id] = world.service.videos
-        await world.passes(seconds=45)
+        await world.advance(seconds=45)
         world.service.finish(video_id)
         await _status(world, world.ben, _number(card))
-        await world.settles()
+        await world.settle()
 
     assert len(world.replies(card)) == 1
 
 
 async def test_others_see_the_state_and_the_link_but_not_the_script(world: World) -> None:
-    card = await world.asks(world.ana, {"video_name": "Greeting"})
-    await world.passes(minutes=5)
+    card = await world.request_video(world.ana, {"video_name": "Greeting"})
+    await world.advance(minutes=5)
 
     told = await _status(world, world.ben, _number(card))
 
@@ -146,7 +146,7 @@ async def test_others_see_the_state_and_the_link_but_not_the_script(world: World
 
 async def test_the_status_of_a_failed_video_says_why(world: World) -> None:
     world.service.faults.next("create_video", Answer(422, {"error": "Bad <words>"}))
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
     told = await _status(world, world.ana, _number(card))
 
@@ -163,7 +163,7 @@ async def test_the_status_of_a_video_made_elsewhere_is_what_the_service_says(
         headers={"x-api-key": "sandbox-key"},
     ) as answer:
         made = str((await answer.json())["video_id"])
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     told = await _status(world, world.ana, made)
 
@@ -178,9 +178,9 @@ async def test_a_video_that_nobody_could_confirm_yet_does_not_give_its_script_aw
 ) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.next("create_video", Reset(done=True))
-    await world.asks(world.ana, {"script": "A secret script."})
+    await world.request_video(world.ana, {"script": "A secret script."})
     [made] = world.service.videos
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     told = await _status(world, world.ben, made)
 
@@ -205,12 +205,12 @@ async def test_an_id_that_nobody_knows_is_told_with_the_services_words(
 async def test_an_odd_id_never_reaches_anything_else(world: World, wanted: str) -> None:
     await _status(world, world.ana, wanted)
 
-    assert not world.asked("read_replica")
+    assert not world.requests_for("read_replica")
 
 
 async def test_while_the_service_is_down_status_says_what_was_known_last(world: World) -> None:
-    card = await world.asks(world.ana)
-    await world.passes(seconds=15)
+    card = await world.request_video(world.ana)
+    await world.advance(seconds=15)
     world.service.down = True
 
     told = await _status(world, world.ana, _number(card))
@@ -228,11 +228,11 @@ async def test_while_the_service_is_down_status_says_what_was_known_last(world: 
 async def _fails(world: World) -> Message:
     """Have a video of Ana's fail that had everything filled in, and return its closing reply."""
     world.service.next_video(Fate(end="error", reason="Too dark."))
-    form = await world.opens_form(world.ana, "A secret script.")
+    form = await world.open_form(world.ana, "A secret script.")
     await form.choose("background", "background_url")
     values = {"replica_id": REPLICA, "video_name": "Kept", "where": "lobby"}
     await form.submit(values | {"background_url": "https://example.com/secret"})
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     [card] = world.slack.messages("lobby")
     [reply] = world.replies(card)
     return reply
@@ -255,7 +255,7 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(world: Worl
     }
     await form.submit({"script": "A brighter script."})
     assert not form.is_open
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     assert [video.script for video in world.service.videos.values()] == [
         "A secret script.",
         "A brighter script.",
@@ -278,7 +278,7 @@ async def test_what_somebody_typed_is_not_shown_to_an_admin_who_retries(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    async with world.bot_runs(ADMIN_USERS=world.ben.user.id):
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
         reply = await _fails(world)
         await world.ben.click(reply, "Edit and retry")
 
@@ -294,45 +294,45 @@ async def test_other_peoples_buttons_do_nothing_and_say_so_kindly(world: World) 
     posted = world.posts()
 
     await world.ben.click(reply, "Edit and retry")
-    await world.settles()
+    await world.settle()
 
-    [told] = world.whispers(world.ben, "lobby")
+    [told] = world.ephemerals(world.ben, "lobby")
     assert f"<@{world.ana.user.id}>'s" in told
     assert world.ben.modal is None
-    assert not world.whispers(world.ana, "lobby")
+    assert not world.ephemerals(world.ana, "lobby")
     assert world.posts() == posted
 
 
 @pytest.mark.parametrize("button", ["I have its id", "Create again (may cost twice)", "Give up"])
 async def test_only_who_asked_decides_about_an_unclear_video(world: World, button: str) -> None:
     world.service.faults.next("create_video", Reset())
-    card = await world.asks(world.ana)
-    await world.passes(minutes=16)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=16)
     asking = world.now(card)
 
     await world.ben.click(asking, button)
-    await world.settles()
+    await world.settle()
 
-    [told] = world.whispers(world.ben)
+    [told] = world.ephemerals(world.ben)
     assert "only they and admins" in told
     assert world.ben.modal is None
     assert world.now(card) == asking
     assert world.posts() == [asking]
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
 
 
 async def test_an_admin_may_press_every_button(quiet_world: World) -> None:
     world = quiet_world
     world.service.faults.next("create_video", Reset())
-    async with world.bot_runs(ADMIN_USERS=world.ben.user.id):
-        card = await world.asks(world.ana)
-        await world.passes(minutes=16)
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+        card = await world.request_video(world.ana)
+        await world.advance(minutes=16)
         await world.ben.click(world.now(card), "Give up")
-        await world.settles()
+        await world.settle()
 
     [reply] = world.replies(card)
     assert reply.pings == {world.ana.user.id}
-    assert not world.whispers(world.ben)
+    assert not world.ephemerals(world.ben)
 
 
 @pytest.mark.parametrize("button", ["I have its id", "Create again (may cost twice)", "Give up"])
@@ -341,57 +341,57 @@ async def test_a_question_that_was_settled_meanwhile_is_told_to_whoever_still_se
 ) -> None:
     world.service.callback_plan = CallbackPlan(after=timedelta(minutes=20))
     world.service.faults.next("create_video", Reset(done=True))
-    card = await world.asks(world.ana)
-    await world.passes(minutes=16)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=16)
     stale = world.now(card)
-    asked_before = len(world.whispers(world.ana))
-    await world.passes(minutes=10)
+    asked_before = len(world.ephemerals(world.ana))
+    await world.advance(minutes=10)
     settled = world.posts()
     assert len(settled) == 2
 
     await world.ana.click(stale, button)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
-    [told] = world.whispers(world.ana)[asked_before:]
+    [told] = world.ephemerals(world.ana)[asked_before:]
     assert "settled meanwhile" in told
     assert world.posts() == settled
     assert world.ana.modal is None
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
 
 
 async def test_check_again_on_an_old_screen_says_that_it_is_settled(world: World) -> None:
     world.service.next_video(Fate(end="never"))
-    card = await world.asks(world.ana)
-    await world.passes(hours=4)
+    card = await world.request_video(world.ana)
+    await world.advance(hours=4)
     stale = world.now(card)
     [video_id] = world.service.videos
     world.service.finish(video_id)
-    await world.passes(hours=1)
+    await world.advance(hours=1)
     settled = world.posts()
-    reads = len(world.asked("read_video"))
+    reads = len(world.requests_for("read_video"))
 
     await world.ana.click(stale, "Check again")
-    await world.settles()
+    await world.settle()
 
-    [told] = world.whispers(world.ana)
+    [told] = world.ephemerals(world.ana)
     assert "settled meanwhile" in told
-    assert len(world.asked("read_video")) == reads
+    assert len(world.requests_for("read_video")) == reads
     assert world.posts() == settled
     with pytest.raises(ClientRefusal):
         await world.ana.click(world.now(card), "Check again")
 
 
 async def test_buttons_with_a_link_are_answered_and_change_nothing(world: World) -> None:
-    card = await world.asks(world.ana)
-    await world.passes(minutes=5)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=5)
     posted = world.posts()
 
     answer = await world.ben.click(world.now(card), "Watch")
-    await world.settles()
+    await world.settle()
 
     assert answer.ok
     assert world.posts() == posted
-    assert not world.whispers(world.ben)
+    assert not world.ephemerals(world.ben)
 
 
 @pytest.mark.parametrize("code", DOCUMENTED["views.open"].split())
@@ -413,7 +413,7 @@ async def test_whatever_slack_says_to_a_form_the_person_hears_what_to_do(
 async def test_whatever_slack_says_to_a_changed_form_it_can_still_be_sent(
     world: World, code: str
 ) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     world.slack.faults.next("views.update", Answer(200, {"ok": False, "error": code}))
 
     assert (await form.choose("background", "background_url")).ok
@@ -431,7 +431,7 @@ async def test_a_retry_whose_form_cannot_open_is_told_kindly(world: World) -> No
     world.slack.faults.next("views.open", Answer(200, late))
 
     await world.ana.click(reply, "Edit and retry")
-    await world.settles()
+    await world.settle()
 
-    [told] = world.whispers(world.ana, "lobby")
+    [told] = world.ephemerals(world.ana, "lobby")
     assert "once more?" in told

@@ -20,23 +20,23 @@ ONE_DAY = Timings(jitter=0, minutes=replace(Timings().minutes, give_up_after=24 
 
 async def _never_ends(world: World) -> Message:
     world.service.next_video(Fate(end="never"))
-    return await world.asks(world.ana)
+    return await world.request_video(world.ana)
 
 
 def _gaps(world: World) -> list[timedelta]:
     """Return the times between two reads."""
-    return [later.at - earlier.at for earlier, later in pairwise(world.asked("read_video"))]
+    return [later.at - earlier.at for earlier, later in pairwise(world.requests_for("read_video"))]
 
 
 async def test_a_video_that_takes_longer_than_usual_says_so_on_its_card_once(world: World) -> None:
     card = await _never_ends(world)
-    await world.passes(minutes=14)
+    await world.advance(minutes=14)
     assert "longer than usual" not in world.now(card).text
 
-    await world.passes(minutes=4)
+    await world.advance(minutes=4)
     late = world.now(card)
     assert "It takes longer than usual" in late.text
-    await world.passes(hours=2)
+    await world.advance(hours=2)
 
     assert world.now(card) == late, "it was not edited again"
     assert world.posts() == [late]
@@ -45,7 +45,7 @@ async def test_a_video_that_takes_longer_than_usual_says_so_on_its_card_once(wor
 async def test_a_video_is_read_less_often_the_older_it_is(world: World) -> None:
     await _never_ends(world)
 
-    await world.passes(hours=2)
+    await world.advance(hours=2)
 
     gaps = _gaps(world)
     assert gaps == sorted(gaps)
@@ -58,18 +58,18 @@ async def test_an_overdue_video_is_read_once_an_hour_and_offers_a_look_at_once(
     world: World,
 ) -> None:
     card = await _never_ends(world)
-    await world.passes(hours=3, minutes=5)
+    await world.advance(hours=3, minutes=5)
     overdue = world.now(card)
     assert "Overdue" in overdue.text
-    before = len(world.asked("read_video"))
-    await world.passes(hours=4)
-    assert len(world.asked("read_video")) - before == 4
+    before = len(world.requests_for("read_video"))
+    await world.advance(hours=4)
+    assert len(world.requests_for("read_video")) - before == 4
 
     await world.ana.click(overdue, "Check again")
-    await world.settles()
+    await world.settle()
 
-    assert len(world.asked("read_video")) - before == 5
-    [told] = world.whispers(world.ana)
+    assert len(world.requests_for("read_video")) - before == 5
+    [told] = world.ephemerals(world.ana)
     assert "I am looking" in told
     assert world.posts() == [overdue]
 
@@ -77,12 +77,12 @@ async def test_an_overdue_video_is_read_once_an_hour_and_offers_a_look_at_once(
 async def test_check_again_finds_that_it_is_ready_meanwhile(world: World) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
     card = await _never_ends(world)
-    await world.passes(hours=3, minutes=5)
+    await world.advance(hours=3, minutes=5)
     [video_id] = world.service.videos
     world.service.finish(video_id)
 
     await world.ana.click(world.now(card), "Check again")
-    await world.settles()
+    await world.settle()
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
@@ -91,10 +91,10 @@ async def test_check_again_finds_that_it_is_ready_meanwhile(world: World) -> Non
 
 async def test_an_overdue_video_that_gets_ready_is_told_at_its_callback(world: World) -> None:
     card = await _never_ends(world)
-    await world.passes(hours=6)
+    await world.advance(hours=6)
     [video_id] = world.service.videos
     world.service.finish(video_id)
-    await world.settles()
+    await world.settle()
 
     assert len(world.replies(card)) == 1
 
@@ -102,20 +102,20 @@ async def test_an_overdue_video_that_gets_ready_is_told_at_its_callback(world: W
 async def test_a_video_that_never_ends_is_closed_in_the_end(quiet_world: World) -> None:
     world = quiet_world
     world.timings = ONE_DAY
-    async with world.bot_runs():
+    async with world.running_bot():
         card = await _never_ends(world)
-        await world.passes(hours=23)
+        await world.advance(hours=23)
         assert not world.replies(card)
 
-        await world.passes(hours=2)
+        await world.advance(hours=2)
 
         [reply] = world.replies(card)
         assert "never came to an end" in reply.text
         assert "Failed" in world.now(card).text
         assert world.posts() == [world.now(card), reply]
-        reads = len(world.asked("read_video"))
-        await world.passes(days=1)
-        assert len(world.asked("read_video")) == reads
+        reads = len(world.requests_for("read_video"))
+        await world.advance(days=1)
+        assert len(world.requests_for("read_video")) == reads
 
 
 async def test_a_video_whose_service_never_comes_back_is_closed_in_the_end(
@@ -123,45 +123,45 @@ async def test_a_video_whose_service_never_comes_back_is_closed_in_the_end(
 ) -> None:
     world = quiet_world
     world.timings = replace(ONE_DAY, max_retry_interval=HOUR)
-    async with world.bot_runs():
+    async with world.running_bot():
         card = await _never_ends(world)
         world.service.down = True
-        await world.passes(minutes=2)
+        await world.advance(minutes=2)
         assert "cannot be asked" in world.now(card).text
-        await world.passes(days=1, hours=2)
+        await world.advance(days=1, hours=2)
 
     assert len(world.replies(card)) == 1
 
 
 async def test_a_read_waits_as_long_as_the_service_asks(world: World) -> None:
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
     world.service.callback_plan = CallbackPlan(times=0)
     began = world.clock.now()
     wait = timedelta(minutes=7)
     world.service.rate_limited = RateLimit(began + wait, retry_after=wait)
 
-    await world.passes(minutes=6)
+    await world.advance(minutes=6)
     # The callback is a reason to look in between, and hears the same.
-    reads = len(world.asked("read_video"))
+    reads = len(world.requests_for("read_video"))
     assert reads <= 2
     assert not world.replies(card)
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     assert len(world.replies(card)) == 1
-    assert len(world.asked("read_video")) == reads + 1
+    assert len(world.requests_for("read_video")) == reads + 1
 
 
 async def test_a_service_that_is_down_for_a_while_delays_the_answer_and_nothing_else(
     world: World,
 ) -> None:
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
     world.service.down = True
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
     assert "cannot be asked" in world.now(card).text
     assert world.posts() == [world.now(card)]
 
     world.service.down = False
-    await world.passes(minutes=6)
+    await world.advance(minutes=6)
 
     assert len(world.replies(card)) == 1
 
@@ -172,19 +172,19 @@ async def test_an_id_that_the_service_does_not_know_yet_is_asked_for_again(
 ) -> None:
     unknown = Answer(code, {"error": "Invalid video_id"})
     world.service.faults.next("read_video", unknown, unknown, unknown)
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
 
 
 async def test_a_video_that_the_service_forgot_is_told_as_gone(world: World) -> None:
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
     world.service.faults.always("read_video", Answer(404, {"error": "Not <here>"}))
 
-    await world.passes(minutes=30)
+    await world.advance(minutes=30)
 
     [reply] = world.replies(card)
     assert "no longer knows this video" in reply.text
@@ -194,13 +194,13 @@ async def test_a_video_that_the_service_forgot_is_told_as_gone(world: World) -> 
 async def test_a_key_that_is_revoked_while_a_video_is_made_delays_its_answer(
     world: World,
 ) -> None:
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
     world.service.key_revoked = True
-    await world.passes(minutes=30)
+    await world.advance(minutes=30)
     assert not world.replies(card)
 
     world.service.key_revoked = False
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
@@ -208,15 +208,15 @@ async def test_a_key_that_is_revoked_while_a_video_is_made_delays_its_answer(
 
 async def test_a_clock_that_is_set_back_a_day_parks_nothing(quiet_world: World) -> None:
     world = quiet_world
-    async with world.bot_runs(callbacks=False):
-        card = await world.asks(world.ana)
-        await world.passes(seconds=30)
+    async with world.running_bot(callbacks=False):
+        card = await world.request_video(world.ana)
+        await world.advance(seconds=30)
         world.clock.set(world.clock.now() - timedelta(days=1))
         # What is asked for now wakes the bot: a clock that is pushed rings no alarm by itself.
-        other = await world.asks(world.ben)
+        other = await world.request_video(world.ben)
         for video_id in world.service.videos:
             world.service.finish(video_id)
-        await world.passes(minutes=3)
+        await world.advance(minutes=3)
 
     assert len(world.replies(card)) == 1
     assert len(world.replies(other)) == 1

@@ -68,11 +68,11 @@ async def test_a_video_is_told_once_wherever_the_bot_dies(
 ) -> None:
     live.deadly = f"{phase} {step}"
     first_let_it_be_made(live, "before card", "after card")
-    await live.asks()
+    await live.request_video()
     await live.restarts()
     reply = await told_once(live)
     assert "Hello, world." in reply.text
-    assert live.creates() == 1
+    assert live.created_count() == 1
 
 
 @pytest.mark.parametrize("step", ["read", "last read"])
@@ -81,11 +81,11 @@ async def test_polling_alone_goes_on_where_a_dead_bot_left_off(
     phase: str, step: str, polling: LiveWorld
 ) -> None:
     polling.deadly = f"{phase} {step}"
-    await polling.asks()
+    await polling.request_video()
     await polling.restarts()
     await told_once(polling)
     assert polling.service.callbacks == []
-    assert polling.creates() == 1
+    assert polling.created_count() == 1
 
 
 @pytest.mark.parametrize("step", ["last read", "last edit", "reply"])
@@ -95,11 +95,11 @@ async def test_a_failure_is_told_once_wherever_the_bot_dies(
 ) -> None:
     live.end_video = partial(live.service.fail, reason="The face is hidden")
     live.deadly = f"{phase} {step}"
-    await live.asks()
+    await live.request_video()
     await live.restarts()
     reply = await told_once(live, "Failed")
     assert "The face is hidden" in reply.text
-    assert live.creates() == 1
+    assert live.created_count() == 1
 
 
 @pytest.mark.parametrize("post", ["card", "reply"])
@@ -109,7 +109,7 @@ async def test_a_bot_that_dies_again_while_it_looks_for_its_post_posts_it_once(
 ) -> None:
     live.deadly = f"after {post}"
     first_let_it_be_made(live, "after card")
-    await live.asks()
+    await live.request_video()
     await live.until(lambda: not live.deadly)
     live.deadly = f"{phase} search"
     await live.starts()
@@ -125,7 +125,7 @@ async def test_a_create_call_that_was_cut_off_is_asked_about_and_never_sent_agai
     phase: str, polling: LiveWorld
 ) -> None:
     polling.deadly = f"{phase} create"
-    await polling.asks()
+    await polling.request_video()
     await polling.restarts()
     await polling.until(lambda: polling.says("Your answer is needed"))
     assert polling.moments.count("before create") == 1
@@ -137,21 +137,21 @@ async def test_a_create_call_that_never_arrived_is_sent_again_when_the_person_sa
     polling: LiveWorld,
 ) -> None:
     polling.deadly = "before create"
-    await polling.asks()
+    await polling.request_video()
     await polling.restarts()
     await polling.until(lambda: polling.says("Your answer is needed"))
     card = polling.card()
     assert card is not None
     await polling.ana.click(card, "Create again (may cost twice)")
     await told_once(polling)
-    assert polling.creates() == 1
+    assert polling.created_count() == 1
 
 
 async def test_a_create_call_whose_answer_died_with_the_bot_goes_on_with_the_id_from_the_person(
     polling: LiveWorld,
 ) -> None:
     polling.deadly = "after create"
-    await polling.asks()
+    await polling.request_video()
     await polling.restarts()
     await polling.until(lambda: polling.says("Your answer is needed"))
     card, [video_id] = polling.card(), polling.service.videos
@@ -160,20 +160,20 @@ async def test_a_create_call_whose_answer_died_with_the_bot_goes_on_with_the_id_
     assert polling.ana.modal is not None
     await polling.ana.modal.submit({"remote_id": video_id})
     await told_once(polling)
-    assert polling.creates() == 1
+    assert polling.created_count() == 1
 
 
 async def test_a_callback_heals_a_create_call_whose_answer_died_with_the_bot(
     live: LiveWorld,
 ) -> None:
     live.deadly = "after create"
-    await live.asks()
+    await live.request_video()
     await live.restarts()
     await live.until(lambda: live.says("Checking"))
     [video_id] = live.service.videos
     live.service.finish(video_id)
     await told_once(live)
-    assert live.creates() == 1
+    assert live.created_count() == 1
 
 
 async def test_a_callback_that_came_before_the_answer_heals_what_died_with_the_bot(
@@ -181,10 +181,10 @@ async def test_a_callback_that_came_before_the_answer_heals_what_died_with_the_b
 ) -> None:
     live.service.callback_plan = CallbackPlan(early=True)
     live.deadly = "after create"
-    await live.asks()
+    await live.request_video()
     await live.restarts()
     await told_once(live)
-    assert live.creates() == 1
+    assert live.created_count() == 1
     assert len(live.service.callbacks) == 1
 
 
@@ -210,7 +210,7 @@ async def test_a_callback_that_was_answered_is_not_forgotten_with_the_bot(
 ) -> None:
     live = rarely_reading
     live.deadly = "after callback"
-    await live.asks()
+    await live.request_video()
     await live.until(lambda: live.says("In the making"))
     [video_id] = live.service.videos
     live.service.finish(video_id)
@@ -225,7 +225,7 @@ async def test_a_callback_that_meets_a_dead_bot_is_made_up_for_by_polling(
     reads_first_after(world, timedelta(milliseconds=400))
     async with world.runs() as live:
         live.deadly = "before callback"
-        await live.asks()
+        await live.request_video()
         await live.until(lambda: live.says("In the making"))
         [video_id] = live.service.videos
         live.service.finish(video_id)
@@ -240,7 +240,7 @@ async def test_a_callback_that_meets_a_dead_bot_is_made_up_for_by_polling(
 async def test_a_form_that_closed_is_a_job_even_if_the_bot_dies_the_next_moment(
     live: LiveWorld,
 ) -> None:
-    form = await live.asks()
+    form = await live.request_video()
     assert await live.bot.dies() < 0
     assert not form.is_open
     await live.starts()
@@ -253,13 +253,13 @@ async def test_a_form_without_an_answer_is_sent_again_and_makes_one_video(
 ) -> None:
     live.deadly = f"{phase} submission"
     first_let_it_be_made(live, "after submission")
-    form = await live.asks()
+    form = await live.request_video()
     assert form.notice == TROUBLE
     await live.restarts()
     await form.submit()
     assert not form.is_open
     await told_once(live)
-    assert live.creates() == 1
+    assert live.created_count() == 1
 
 
 # ── Many at once ──────────────────────────────────────────────────────────────────────────────
@@ -291,7 +291,7 @@ async def test_ten_videos_that_the_bot_dies_with_at_ten_steps_all_end(live: Live
 
     live.watcher = hold
     for script in TEN:
-        await live.asks(script)
+        await live.request_video(script)
     await live.until(lambda: held == TEN.keys())
     await live.bot.dies()
     dead.set()
@@ -305,7 +305,7 @@ async def test_ten_videos_that_the_bot_dies_with_at_ten_steps_all_end(live: Live
 
     assert await live.bot.stops() == 0
     assert live.replies(unknown) == []
-    assert [live.creates(script) for script in TEN] == [int(s != unknown) for s in TEN]
+    assert [live.created_count(script) for script in TEN] == [int(s != unknown) for s in TEN]
     assert [len(live.replies(script)) for script in known] == [1] * 9
     assert live.posts() == 10 + 9
 
@@ -322,7 +322,7 @@ async def test_being_asked_to_end_waits_for_nobody_for_long_and_loses_nothing(
     async with world.runs() as live:
         live.service.faults.next("create_video", Hang(done=True))
         live.slack.faults.next("chat.postMessage", Hang(done=True))
-        await live.asks()
+        await live.request_video()
         await live.until(lambda: {"after card", "after create"} <= set(live.moments))
         half_sent = await half_a_request(live)
         begun = loop.time()
@@ -336,7 +336,7 @@ async def test_being_asked_to_end_waits_for_nobody_for_long_and_loses_nothing(
         [video_id] = live.service.videos
         live.service.finish(video_id)
         await told_once(live)
-        assert live.creates() == 1
+        assert live.created_count() == 1
 
 
 async def half_a_request(live: LiveWorld) -> asyncio.StreamWriter:
@@ -356,7 +356,7 @@ async def test_a_second_bot_on_a_database_says_so_and_ends_and_the_first_goes_on
     second = live.begins()
     assert "in use by another process: only one bot may run on a database" in await second.says()
     assert await second.ends() == 1
-    await live.asks()
+    await live.request_video()
     await told_once(live)
 
 
@@ -401,5 +401,5 @@ async def test_a_migration_that_was_cut_off_is_done_again_from_its_beginning(
     child.kill()
     await asyncio.to_thread(child.join)
     async with world.runs() as live:
-        await live.asks()
+        await live.request_video()
         await told_once(live)

@@ -29,10 +29,10 @@ def _refusal(code: str) -> Answer:
 
 
 async def _submits(world: World, channel: str = "studio") -> None:
-    form = await world.opens_form(world.ana, channel=channel)
+    form = await world.open_form(world.ana, channel=channel)
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
     assert not form.is_open
-    await world.settles()
+    await world.settle()
 
 
 def _card_and_reply(world: World, channel: str = "studio") -> tuple[Message, Message]:
@@ -54,10 +54,10 @@ async def test_a_card_whose_posting_got_no_answer_is_looked_for_before_it_is_pos
 ) -> None:
     world.slack.faults.next("chat.postMessage", fault)
     await _submits(world)
-    await world.passes(seconds=29)
+    await world.advance(seconds=29)
     assert len(world.calls("chat.postMessage")) == 1, "it waits before it looks"
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     _card_and_reply(world)
 
@@ -69,10 +69,10 @@ async def test_without_the_history_scopes_a_card_that_did_not_arrive_is_posted_a
     world.slack.scopes -= HISTORY
     world.slack.faults.next("chat.postMessage", fault)
     await _submits(world)
-    await world.passes(seconds=29)
+    await world.advance(seconds=29)
     assert not world.posts()
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     _card_and_reply(world)
 
@@ -83,10 +83,10 @@ async def test_without_the_history_scopes_a_card_whose_answer_was_lost_is_posted
     world.slack.scopes -= HISTORY
     world.slack.faults.next("chat.postMessage", Reset(done=True))
     await _submits(world)
-    await world.passes(seconds=29)
+    await world.advance(seconds=29)
     assert len(world.posts()) == 1
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     first, second = world.slack.messages("studio")
     assert not world.replies(first)
@@ -101,7 +101,7 @@ async def test_a_reply_whose_posting_got_no_answer_is_there_once(
     await _submits(world)
     world.slack.faults.next("chat.postMessage", fault)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     _card_and_reply(world)
     assert "a step failed" not in caplog.messages, "nothing came that nobody foresaw"
@@ -113,18 +113,18 @@ async def test_a_lost_message_is_found_among_many_others(world: World) -> None:
     for number in range(450):
         world.ben.say(f"Message {number}")
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert len(world.posts()) == 2
     assert len(world.calls("conversations.history")) == 3
 
 
 async def test_somebody_elses_message_is_not_taken_for_the_lost_one(world: World) -> None:
-    other = await world.asks(world.ben, {"script": "Hello."})
+    other = await world.request_video(world.ben, {"script": "Hello."})
     world.slack.faults.next("chat.postMessage", Reset())
     await _submits(world)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     cards = world.slack.messages("studio")
     assert [len(world.replies(card)) for card in cards] == [1, 1]
@@ -136,7 +136,7 @@ async def test_looking_for_a_message_is_tried_again_while_slack_is_down(world: W
     world.slack.faults.next("conversations.history", Reset(), Answer(503, "<html>Down</html>"))
     await _submits(world)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     _card_and_reply(world)
 
@@ -147,10 +147,10 @@ async def test_a_message_that_cannot_be_looked_for_while_the_token_is_revoked_is
     world.slack.faults.next("chat.postMessage", Reset(done=True))
     await _submits(world)
     world.slack.auth_error = "token_revoked"
-    await world.passes(minutes=3)
+    await world.advance(minutes=3)
 
     world.slack.auth_error = None
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     _card_and_reply(world)
 
@@ -159,11 +159,11 @@ async def test_a_bot_that_ends_in_the_middle_of_a_post_finds_it_after_its_next_s
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    async with world.bot_runs():
+    async with world.running_bot():
         world.slack.faults.next("chat.postMessage", Reset(done=True))
         await _submits(world)
-    async with world.bot_runs():
-        await world.passes(minutes=5)
+    async with world.running_bot():
+        await world.advance(minutes=5)
 
     _card_and_reply(world)
 
@@ -181,13 +181,13 @@ async def test_a_bot_that_is_cut_off_in_the_middle_of_a_post_does_not_post_twice
             posted.set()
             await never.wait()
 
-    async with world.bot_runs(callbacks=False):
-        form = await world.opens_form(world.ana)
+    async with world.running_bot(callbacks=False):
+        form = await world.open_form(world.ana)
         if message == 1:
             world.slack.on_request = hold_back
         await form.submit({"replica_id": REPLICA, "script": "Hello."})
         if message == 2:
-            await world.passes(seconds=5)
+            await world.advance(seconds=5)
             world.slack.on_request = hold_back
             [video_id] = world.service.videos
             world.service.finish(video_id)
@@ -199,8 +199,8 @@ async def test_a_bot_that_is_cut_off_in_the_middle_of_a_post_does_not_post_twice
             await asyncio.sleep(0)
     world.slack.on_request = None
 
-    async with world.bot_runs(callbacks=False):
-        await world.passes(minutes=5)
+    async with world.running_bot(callbacks=False):
+        await world.advance(minutes=5)
 
     _card_and_reply(world)
 
@@ -214,12 +214,12 @@ async def test_a_post_that_slack_holds_back_waits_as_long_as_it_asks(world: Worl
     world.slack.faults.next("chat.postMessage", limit)
     await _submits(world)
     await _submits(world)
-    await world.passes(seconds=19)
+    await world.advance(seconds=19)
     assert len(world.calls("chat.postMessage")) == 1, "the second knows of it"
     await _submits(world, "lobby")
     assert len(world.slack.messages("lobby")) == 1, "another channel is not held back"
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert world.calls("chat.postMessage")[2].at - began == timedelta(seconds=20)
     for card in [*world.slack.messages("studio"), *world.slack.messages("lobby")]:
@@ -232,7 +232,7 @@ async def test_a_channel_with_more_posts_than_slack_takes_gets_all_of_them(world
     for _ in range(12):
         await _submits(world)
 
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     cards = world.slack.messages("studio")
     assert [len(world.replies(card)) for card in cards] == [1] * 12
@@ -244,7 +244,7 @@ async def test_a_limit_that_comes_as_a_success_is_waited_for_too(world: World, c
     world.slack.faults.next("chat.postMessage", _refusal(code), _refusal(code))
     await _submits(world)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     _card_and_reply(world)
 
@@ -258,7 +258,7 @@ async def test_a_clock_that_is_set_back_does_not_hold_messages_back_for_a_day(
     world.clock.set(world.clock.now() - timedelta(days=1))
 
     await _submits(world)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert len(world.slack.messages("studio")) == 2
 
@@ -275,7 +275,7 @@ async def test_a_reply_that_its_channel_does_not_take_comes_as_a_direct_message(
     await _submits(world)
     world.slack.faults.next("chat.postMessage", _refusal(code))
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [card] = world.slack.messages("studio")
     [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
@@ -289,12 +289,12 @@ async def test_a_channel_that_is_archived_meanwhile_loses_nothing(world: World) 
     await _submits(world)
     world.slack.channel("studio").is_archived = True
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
     assert "is ready" in reply.text
     calls = len(world.slack.calls)
-    await world.passes(days=1)
+    await world.advance(days=1)
     assert len(world.slack.calls) == calls, "it has come to rest"
 
 
@@ -305,7 +305,7 @@ async def test_a_direct_message_whose_posting_got_no_answer_is_there_once(
     await _submits(world)
     world.slack.faults.next("chat.postMessage", _refusal("is_archived"), fault)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
     assert "is ready" in reply.text
@@ -320,7 +320,7 @@ async def test_a_direct_message_arrives_even_if_its_conversation_cannot_be_opene
     world.slack.faults.next("chat.postMessage", _refusal("is_archived"))
     world.slack.faults.next("conversations.open", fault)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
     assert "is ready" in reply.text
@@ -331,7 +331,7 @@ async def test_a_direct_message_that_is_refused_at_first_is_tried_again(world: W
     refusals = [_refusal("is_archived"), *[_refusal("channel_not_found")] * 3]
     world.slack.faults.next("chat.postMessage", *refusals)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
     assert "is ready" in reply.text
@@ -346,7 +346,7 @@ async def test_waits_do_not_use_up_the_tries_of_a_direct_message(
     refusals = [_refusal("is_archived"), *[waits] * 7, _refusal("channel_not_found")]
     world.slack.faults.next("chat.postMessage", *refusals)
 
-    await world.passes(hours=2)
+    await world.advance(hours=2)
 
     [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
     assert "is ready" in reply.text
@@ -362,7 +362,7 @@ async def test_a_conversation_that_can_never_be_opened_keeps_no_answer_back(
     world.slack.faults.next("chat.postMessage", _refusal("is_archived"))
     world.slack.faults.always("conversations.open", Answer(200, said))
 
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     [reply] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
     assert "is ready" in reply.text
@@ -373,7 +373,7 @@ async def test_a_message_that_goes_nowhere_is_given_up_and_the_job_still_ends(
 ) -> None:
     world.slack.faults.always("chat.postMessage", _refusal("channel_not_found"))
     await _submits(world)
-    await world.passes(days=1)
+    await world.advance(days=1)
 
     assert not world.posts()
     assert any("posted nowhere" in record.message for record in caplog.records)
@@ -386,17 +386,17 @@ async def test_a_message_that_goes_nowhere_is_given_up_and_the_job_still_ends(
 async def test_while_the_workspace_takes_nothing_everything_is_kept(
     world: World, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     world.slack.auth_error = code
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.passes(hours=1)
+    await world.advance(hours=1)
     assert not world.posts()
     assert len(world.calls("chat.postMessage")) <= 61
     told = [each for each in caplog.records if "takes nothing from this app" in each.message]
     assert len(told) == 1
 
     world.slack.auth_error = None
-    await world.passes(minutes=3)
+    await world.advance(minutes=3)
 
     _card_and_reply(world)
 
@@ -409,7 +409,7 @@ async def test_a_message_whose_blocks_are_refused_goes_as_text(world: World, cod
     assert card.blocks == []
     assert "No. " in card.text
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     card, reply = _card_and_reply(world)
     assert card.blocks == []
@@ -422,7 +422,7 @@ async def test_a_code_that_nobody_knows_is_tried_again_before_the_message_goes_e
     world.slack.faults.next("chat.postMessage", *[_refusal("moon_phase_wrong")] * 3)
     await _submits(world)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     _card_and_reply(world)
 
@@ -445,7 +445,7 @@ async def test_an_edit_that_fails_is_made_again_until_it_is_in(world: World, fau
     await _submits(world)
     world.slack.faults.next("chat.update", fault, fault)
 
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     _card_and_reply(world)
 
@@ -456,7 +456,7 @@ async def test_edits_that_wait_collapse_into_the_newest(world: World) -> None:
     limit = Answer(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "600"})
     world.slack.faults.next("chat.update", limit)
 
-    await world.passes(minutes=20)
+    await world.advance(minutes=20)
 
     assert len(world.calls("chat.update")) - before == 2
     _card_and_reply(world)
@@ -467,13 +467,13 @@ async def test_a_card_that_was_deleted_does_not_keep_the_answer_back(world: Worl
     [card] = world.slack.messages("studio")
     world.slack.delete(card)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.posts()
     assert reply.channel == world.slack.dm(world.ana.user.id).id
     assert "is ready" in reply.text
     calls = len(world.slack.calls)
-    await world.passes(days=1)
+    await world.advance(days=1)
     assert len(world.slack.calls) == calls
 
 
@@ -484,7 +484,7 @@ async def test_a_card_that_cannot_be_edited_any_more_does_not_keep_the_answer_ba
     await _submits(world)
     world.slack.faults.always("chat.update", _refusal(code))
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [card] = world.slack.messages("studio")
     assert len(world.replies(card)) == 1
@@ -502,21 +502,21 @@ async def test_a_nudge_that_does_not_arrive_does_no_harm(world: World, fault: Fa
     await _submits(world)
     world.slack.faults.always("chat.postEphemeral", fault)
 
-    await world.passes(minutes=20)
+    await world.advance(minutes=20)
 
     [card] = world.slack.messages("studio")
     assert "Your answer is needed" in card.text
-    assert not world.whispers(world.ana)
+    assert not world.ephemerals(world.ana)
     await world.ana.click(card, "Give up")
-    await world.settles()
+    await world.settle()
     assert len(world.replies(card)) == 1
 
 
 async def test_an_edit_that_slack_does_late_does_not_undo_the_next_one(world: World) -> None:
     world.slack.faults.next("chat.update", LateCommit(timedelta(seconds=10)))
-    await world.asks(world.ana)
+    await world.request_video(world.ana)
     [video_id] = world.service.videos
     world.service.finish(video_id)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     [card] = world.slack.messages("studio")
     assert "Ready" in card.text

@@ -92,7 +92,7 @@ async def test_a_signed_command_is_answered(world: World) -> None:
 async def test_a_known_form_with_nonsense_in_it_is_told_under_a_field_with_a_reference(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     calls = len(world.slack.calls)
     for metadata in ("", "{broken", '{"version": 2}'):
         view = {**form.view.payload(), "private_metadata": metadata}
@@ -113,7 +113,7 @@ async def test_a_request_that_is_replayed_gets_the_same_answer_and_changes_nothi
 ) -> None:
     body = command(world, text="list")
     first = await deliver(world.slack, body)
-    await world.asks(world.ana)
+    await world.request_video(world.ana)
     again = await deliver(world.slack, body)
     assert "not asked for a video yet" in first.body
     assert (again.status, again.body) == (first.status, first.body)
@@ -135,12 +135,12 @@ async def test_a_replay_with_other_headers_is_still_a_replay(world: World) -> No
 
 
 async def test_a_submission_that_is_replayed_makes_one_video(world: World) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     values = {"replica_id": REPLICA, "script": "Hello, world."}
     await form.submit(values, clicks=5)
     await form.resubmit(5)
-    await world.passes(minutes=10)
-    assert world.creates() == 1
+    await world.advance(minutes=10)
+    assert world.created_count() == 1
     assert len(world.posts()) == 2
     assert {answer.status for answer in await form.resubmit(2)} == {401}  # too old by now
 
@@ -150,8 +150,8 @@ async def test_what_is_remembered_against_replays_outlives_the_signature(world: 
     ahead = world.clock.now() + timedelta(minutes=4)
     body, stamp = command(world, text="list"), str(int(ahead.timestamp()))
     first = await deliver(world.slack, body, timestamp=stamp)
-    await world.asks(world.ana)
-    await world.passes(minutes=8)
+    await world.request_video(world.ana)
+    await world.advance(minutes=8)
     again = await deliver(world.slack, body, timestamp=stamp)
     assert (again.status, again.body) == (first.status, first.body)
 
@@ -216,15 +216,15 @@ async def test_it_is_not_ready_once_its_database_is_gone(
 
 
 async def test_a_form_is_not_closed_where_its_job_could_not_be_kept(world: World) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.suggest("replica_id", REPLICA)
     world.database.unlink()
     await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
     assert form.is_open
     assert "could not be saved" in " ".join(form.errors.values())
-    await world.settles()
+    await world.settle()
     assert world.posts() == []
-    assert world.creates() == 0
+    assert world.created_count() == 0
 
 
 # ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
@@ -233,7 +233,7 @@ async def test_a_form_is_not_closed_where_its_job_could_not_be_kept(world: World
 async def callback_path(world: World) -> str:
     """Ask for a video and return where the service was told to call back."""
     world.service.callback_plan = CallbackPlan(times=0)
-    await world.asks(world.ana)
+    await world.request_video(world.ana)
     [video] = world.service.videos.values()
     assert video.callback_url is not None
     return video.callback_url.removeprefix(f"http://127.0.0.1:{world.bot.port}")
@@ -248,7 +248,7 @@ async def answer_to(
 
 def reads_at(world: World) -> list[datetime]:
     """Return when the video was read."""
-    return [request.at for request in world.asked("read_video")]
+    return [request.at for request in world.requests_for("read_video")]
 
 
 async def call_back(
@@ -263,13 +263,13 @@ async def test_a_thousand_callbacks_make_a_read_each_two_seconds_and_one_after_t
     world: World, client: aiohttp.ClientSession
 ) -> None:
     path = await callback_path(world)
-    await world.passes(seconds=30)
+    await world.advance(seconds=30)
     before = len(reads_at(world))
     for _ in range(10):
         await call_back(client, path, 100)
-        await world.passes(seconds=1)
+        await world.advance(seconds=1)
     last = world.clock.now() - timedelta(seconds=1)
-    await world.passes(seconds=5)
+    await world.advance(seconds=5)
     reads = reads_at(world)[before - 1 :]
     assert all(after - earlier >= timedelta(seconds=2) for earlier, after in pairwise(reads))
     assert len(reads) >= 6, "they are put off, not dropped"
@@ -280,7 +280,7 @@ async def test_callbacks_that_come_while_the_video_is_read_wait_their_two_second
     world: World, client: aiohttp.ClientSession
 ) -> None:
     path = await callback_path(world)
-    await world.passes(seconds=30)
+    await world.advance(seconds=30)
     before = len(reads_at(world))
 
     async def more_of_them(phase: str, operation: str, _: str) -> None:
@@ -289,11 +289,11 @@ async def test_callbacks_that_come_while_the_video_is_read_wait_their_two_second
 
     world.service.on_request = more_of_them
     await call_back(client, path, 50)
-    await world.passes(seconds=1.9)
+    await world.advance(seconds=1.9)
     assert len(reads_at(world)) == before
-    await world.passes(seconds=0.2)
+    await world.advance(seconds=0.2)
     assert len(reads_at(world)) == before + 1
-    await world.passes(seconds=5)
+    await world.advance(seconds=5)
     reads = reads_at(world)[before:]
     assert all(after - earlier >= timedelta(seconds=2) for earlier, after in pairwise(reads))
 
@@ -303,29 +303,29 @@ async def test_callbacks_that_name_one_id_after_the_other_make_few_reads(
 ) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.next("create_video", Fault(500))
-    await world.asks(world.ana)
-    sent = world.asked("create_video")[0].body
+    await world.request_video(world.ana)
+    sent = world.requests_for("create_video")[0].body
     assert isinstance(sent, dict)
     path = urlsplit(sent["callback_url"]).path
     for number in range(20):
         await answer_to(client, "POST", path, f'{{"video_id": "v{number}"}}'.encode())
-        await world.settles()
+        await world.settle()
     assert len(reads_at(world)) == 1
-    await world.passes(seconds=5)
-    assert [each.path for each in world.asked("read_video")][1:] == ["/v2/videos/v19"]
+    await world.advance(seconds=5)
+    assert [each.path for each in world.requests_for("read_video")][1:] == ["/v2/videos/v19"]
 
 
 async def test_the_last_of_many_callbacks_finds_the_end(
     world: World, client: aiohttp.ClientSession
 ) -> None:
     path = await callback_path(world)
-    await world.passes(seconds=30)
+    await world.advance(seconds=30)
     await call_back(client, path, 50)
-    await world.passes(seconds=2)
+    await world.advance(seconds=2)
     await call_back(client, path, 50)
     world.service.finish(next(iter(world.service.videos)))
     await call_back(client, path, 50)
-    await world.passes(seconds=2)
+    await world.advance(seconds=2)
     assert "is ready" in world.posts()[-1].text
 
 
@@ -334,8 +334,8 @@ async def test_no_callback_is_answered_before_its_time_whether_its_token_is_know
 ) -> None:
     world = World(tmp_path, Timings(jitter=0, callback_answer=timedelta(seconds=0.3)))
     async with (
-        world.sandbox_runs(),
-        world.bot_runs(),
+        world.running_sandbox(),
+        world.running_bot(),
         aiohttp.ClientSession(f"http://127.0.0.1:{world.bot.port}") as client,
     ):
         known = await callback_path(world)
@@ -346,7 +346,7 @@ async def test_no_callback_is_answered_before_its_time_whether_its_token_is_know
             assert await answer_to(client, "POST", path, b"{}") == ANSWERED
             # That is many times what the look at the token, and all that follows, takes.
             assert loop.time() - began >= 0.3
-        await world.settles()
+        await world.settle()
         assert len(reads_at(world)) == reads + 1
 
 
@@ -354,7 +354,7 @@ ANSWERED = (200, "ok", "text/plain; charset=utf-8")
 
 
 async def test_a_token_is_stored_as_a_hash_alone(quiet_world: World) -> None:
-    async with quiet_world.bot_runs():
+    async with quiet_world.running_bot():
         token = (await callback_path(quiet_world)).removeprefix("/callbacks/")
     stored = quiet_world.database.read_bytes()
     assert hashlib.sha256(token.encode()).hexdigest().encode() in stored
@@ -401,7 +401,7 @@ async def test_a_flood_of_connections_that_are_only_begun_stops_no_good_request(
 
 async def test_a_connection_over_which_nothing_comes_is_closed(tmp_path: Path) -> None:
     world = World(tmp_path, Timings(jitter=0, receive_timeout=timedelta(seconds=0.2)))
-    async with world.sandbox_runs(), world.bot_runs():
+    async with world.running_sandbox(), world.running_bot():
         reader, writer = await asyncio.open_connection("127.0.0.1", world.bot.port)
         used, other = await asyncio.open_connection("127.0.0.1", world.bot.port)
         other.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -436,7 +436,7 @@ async def test_a_request_that_is_being_answered_is_not_cut_off_by_others(world: 
 async def test_neither_secrets_nor_what_people_wrote_get_into_the_log(tmp_path: Path) -> None:
     world = LiveWorld(tmp_path)
     async with world.runs() as live:
-        await live.asks("A very private script.")
+        await live.request_video("A very private script.")
         await live.until(lambda: live.says("Ready") and live.replies())
         [video] = live.service.videos.values()
         assert video.callback_url is not None
@@ -463,8 +463,8 @@ async def test_neither_secrets_nor_what_people_wrote_get_into_the_log(tmp_path: 
 async def test_a_callback_that_names_an_impossible_id_is_taken_and_forgotten(
     world: World, named: str
 ) -> None:
-    await world.asks(world.ana)
-    body = world.asked("create_video")[0].body
+    await world.request_video(world.ana)
+    body = world.requests_for("create_video")[0].body
     assert isinstance(body, dict)
     url = body["callback_url"]
     raw = f'{{"video_id": "{named}"}}'.encode()

@@ -135,13 +135,13 @@ async def test_every_form_and_field_that_asks_has_somebody_to_answer_it(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    async with world.bot_runs(callbacks=False):
+    async with world.running_bot(callbacks=False):
         forms = [
-            await world.opens_form(world.ben, command=command)
+            await world.open_form(world.ben, command=command)
             for command in world.bot.routes.commands
         ]
         world.service.faults.next("create_video", Answer(500))
-        posted = await world.asks(world.ana)
+        posted = await world.request_video(world.ana)
         await world.ana.click(world.now(posted), "I have its id")
         assert world.ana.modal is not None
         forms.append(world.ana.modal)

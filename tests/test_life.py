@@ -270,7 +270,7 @@ class Life(RuleBasedStateMachine):
             job = _one(doubtful, which)
             if not jobs[job]["asked"]:
                 self._does(
-                    self.world.passes(seconds=self.world.timings.reconcile_within.seconds + 1)
+                    self.world.advance(seconds=self.world.timings.reconcile_within.seconds + 1)
                 )
                 self._looks()
             self._answers(self.people[who], job, answer)
@@ -290,15 +290,15 @@ class Life(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 10, 31, 65, 130, 16 * 60, 3600, 4 * 3600, 24 * 3600]))
     def time_passes(self, seconds: int) -> None:
-        self._does(self.world.passes(seconds=seconds))
+        self._does(self.world.advance(seconds=seconds))
 
     @rule(days=st.sampled_from([1, -1]), seconds=st.sampled_from([1, 65, 3600]))
     def the_bots_clock_is_wrong_for_a_while(self, days: int, seconds: int) -> None:
         async def go_wrong() -> None:
             # What Slack does late it has done by then: nobody can wait for it by a wrong clock.
-            await self.world.passes(seconds=2 * _SOON.seconds)
+            await self.world.advance(seconds=2 * _SOON.seconds)
             self.world.own_clock.go_wrong(days * _DAY)
-            await self.world.passes(seconds=seconds)
+            await self.world.advance(seconds=seconds)
             self.world.own_clock.go_wrong(0 * _DAY)
 
         self._does(go_wrong())
@@ -322,13 +322,13 @@ class Life(RuleBasedStateMachine):
 
         async def all_of_it() -> None:
             await deed
-            await self.world.settles()
+            await self.world.settle()
 
         async def do() -> None:
             if not await self.world.live_through(all_of_it()):
-                await self.world.settles()
+                await self.world.settle()
                 self.world.own_clock.go_wrong(0 * _DAY)
-                await self.world.settles()
+                await self.world.settle()
 
         self.is_sound = False
         self.runner.run(do())
@@ -433,14 +433,14 @@ class Life(RuleBasedStateMachine):
         world.service.down = world.service.key_revoked = world.service.out_of_credit = False
         world.slack.auth_error, world.service.rate_limited = None, None
         for _ in range(_CALM):
-            self._does(world.settles())
+            self._does(world.settle())
             self._looks()
             for job in self.judge.questions():
                 self._answers(self.people["cleo"], job, GIVE_UP)
                 self._looks()
             if not self.judge.restless():
                 break
-            self._does(world.passes(hours=6))
+            self._does(world.advance(hours=6))
         self.judge.close()
 
 

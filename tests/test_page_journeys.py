@@ -74,7 +74,7 @@ async def test_the_answer_appears_in_the_thread_without_a_reload(page_world: Pag
     await expect(card).to_contain_text("In the making")
     await expect(card.get_by_role("button", name="Watch")).to_have_count(0)
 
-    await page_world.passes(minutes=3)
+    await page_world.advance(minutes=3)
 
     await expect(card).to_contain_text("Ready")
     await expect(card.get_by_role("link", name="Watch")).to_be_visible()
@@ -92,7 +92,7 @@ async def test_a_reply_appears_in_a_thread_that_is_open(page_world: PageWorld) -
     await card.get_by_role("button", name="Reply in thread").click()
     await expect(ana.thread).to_contain_text("0 replies")
 
-    await page_world.passes(minutes=3)
+    await page_world.advance(minutes=3)
 
     await expect(ana.thread).to_contain_text("1 reply")
     await expect(ana.replies().nth(0)).to_contain_text("Ready")
@@ -103,7 +103,7 @@ async def test_a_video_that_failed_is_edited_and_tried_again(page_world: PageWor
     page_world.service.next_video(Fate(end="error", reason=REASON))
     ana = await page_world.window()
     card = await ana.asks("A few words on our competitors.")
-    await page_world.passes(minutes=3)
+    await page_world.advance(minutes=3)
     await expect(card).to_contain_text("Failed")
     await ana.opens_thread(card)
     await expect(ana.replies().nth(1)).to_contain_text(REASON)
@@ -115,7 +115,7 @@ async def test_a_video_that_failed_is_edited_and_tried_again(page_world: PageWor
     await script.fill("A few words on ourselves.")
     await ana.presses("Create")
     await expect(ana.modal).to_be_hidden()
-    await page_world.passes(minutes=3)
+    await page_world.advance(minutes=3)
 
     await expect(ana.card("A few words on ourselves.")).to_contain_text("Ready")
     await expect(card).to_contain_text("Failed")
@@ -163,7 +163,7 @@ async def test_a_form_that_got_no_answer_says_so_and_can_be_sent_again(
 
     await expect(ana.modal).to_be_hidden()
     await expect(ana.card(SCRIPT)).to_be_visible()
-    assert page_world.creates() == 1
+    assert page_world.created_count() == 1
 
 
 async def test_on_the_demos_page_a_video_can_be_asked_for_at_once(windows: Windows) -> None:
@@ -202,7 +202,7 @@ async def _knows_replicas(world: PageWorld) -> None:
     world.service.add_replica("r-clara-1", "Clara")
     for replica in (REPLICA, "r-benno-7", "r-clara-1"):
         await world.ben.command("/replica", f"add {replica}", "lobby")
-    await world.settles()
+    await world.settle()
 
 
 async def test_a_replica_is_found_while_one_types_and_picked_with_the_mouse(
@@ -273,11 +273,11 @@ async def test_the_bar_of_a_training_moves_while_one_looks(page_world: PageWorld
     card = ana.card("Anna in spring")
     await expect(card).to_contain_text("In training")
 
-    await page_world.passes(hours=1)
+    await page_world.advance(hours=1)
     await expect(card).to_contain_text(re.compile(r"█{3}░{9} 2\d of 100 steps"))
-    await page_world.passes(hours=2)
+    await page_world.advance(hours=2)
     await expect(card).to_contain_text(re.compile(r"█{8,9}░{3,4} 7\d of 100 steps"))
-    await page_world.passes(hours=2)
+    await page_world.advance(hours=2)
 
     await expect(card).to_contain_text("Ready")
     await card.get_by_role("button", name="Make a video with it").click()
@@ -295,7 +295,7 @@ async def _is_asked(world: PageWorld, ana: Window, *, made: bool = True) -> Loca
     world.service.faults.next("create_video", Reset(done=made))
     card = await ana.asks(SCRIPT)
     await expect(card).to_contain_text("Checking")
-    await world.passes(minutes=16)
+    await world.advance(minutes=16)
     await expect(card).to_contain_text("Your answer is needed")
     return card
 
@@ -320,10 +320,10 @@ async def test_a_video_whose_answer_was_lost_is_found_by_its_id(page_world: Page
     await field.fill(video_id)
     await ana.modal.get_by_role("button").last.click()
     await expect(ana.modal).to_be_hidden()
-    await page_world.passes(minutes=3)
+    await page_world.advance(minutes=3)
 
     await expect(card).to_contain_text("Ready")
-    assert page_world.creates() == 1
+    assert page_world.created_count() == 1
 
 
 async def test_nothing_is_created_again_before_it_was_confirmed(page_world: PageWorld) -> None:
@@ -336,15 +336,15 @@ async def test_nothing_is_created_again_before_it_was_confirmed(page_world: Page
     await _confirms(ana, "Back")
     await expect(button).to_be_focused()
     assert not _sent(page_world, "block_actions")
-    assert page_world.creates() == 1
+    assert page_world.created_count() == 1
 
     await button.click()
     await _confirms(ana, "Create again")
     await expect(card).not_to_contain_text("Your answer is needed")
-    await page_world.passes(minutes=10)
+    await page_world.advance(minutes=10)
 
     await expect(card).to_contain_text("Ready")
-    assert page_world.creates() == 2
+    assert page_world.created_count() == 2
 
 
 async def test_a_video_is_given_up_only_once_that_was_confirmed(page_world: PageWorld) -> None:
@@ -396,14 +396,14 @@ async def test_a_video_is_asked_for_without_a_mouse(page_world: PageWorld) -> No
 
     await expect(ana.modal).to_be_hidden()
     await expect(ana.composer).to_be_focused()
-    await page_world.passes(minutes=3)
+    await page_world.advance(minutes=3)
     await expect(ana.card(SCRIPT)).to_contain_text("Ready")
 
 
 async def test_a_thread_is_opened_and_left_without_a_mouse(page_world: PageWorld) -> None:
     ana = await page_world.window()
     card = await ana.asks(SCRIPT)
-    await page_world.passes(minutes=3)
+    await page_world.advance(minutes=3)
     bar = card.get_by_role("button", name="1 reply")
     await expect(bar).to_be_visible()
     await ana.composer.focus()

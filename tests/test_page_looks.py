@@ -21,18 +21,18 @@ SCRIPT = "Welcome to the team, Kim!"
 async def _has_everything(world: PageWorld) -> None:
     """Have cards of every look in the channel: ready, failed, asking, going on, and whispers."""
     await world.ana.command("/replica", f"add {REPLICA}")
-    await world.asks(world.ana, {"script": SCRIPT, "video_name": "Kim's first day"})
+    await world.request_video(world.ana, {"script": SCRIPT, "video_name": "Kim's first day"})
     world.service.next_video(Fate(end="error", reason="The replica is shy"))
-    await world.asks(world.ben, {"script": "A few words on our competitors."})
-    await world.trains(world.ben, {"replica_name": "Ben"})
-    await world.passes(minutes=10)
+    await world.request_video(world.ben, {"script": "A few words on our competitors."})
+    await world.request_replica(world.ben, {"replica_name": "Ben"})
+    await world.advance(minutes=10)
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.next("create_video", Reset())
-    await world.asks(world.ana, {"script": "Our numbers in one minute."})
-    await world.passes(minutes=16)
+    await world.request_video(world.ana, {"script": "Our numbers in one minute."})
+    await world.advance(minutes=16)
     await world.ana.command("/video", "list")
     world.ben.say("Thank you, *@ana*! `Nice`, see https://example.com and _this_:\n> well said")
-    await world.settles()
+    await world.settle()
 
 
 # ── On a phone ────────────────────────────────────────────────────────────────────────────────
@@ -300,7 +300,7 @@ async def test_a_form_is_a_dialog_that_keeps_the_focus_and_gives_it_back(
     page_world.service.next_video(Fate(end="error", reason="The replica is shy"))
     ana = await page_world.window()
     card = await ana.asks(SCRIPT)
-    await page_world.passes(minutes=3)
+    await page_world.advance(minutes=3)
     button = card.get_by_role("button", name="Edit and retry")
     await button.click()
     await expect(ana.tab.get_by_role("dialog", name="Create a video")).to_be_visible()

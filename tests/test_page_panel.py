@@ -30,7 +30,7 @@ async def test_a_video_is_made_ready_at_once(page_world: PageWorld) -> None:
     await expect(_job(jobs)).to_contain_text("0 callbacks sent")
     await _job(jobs).get_by_role("button", name="Make it ready now").click()
     await expect(_job(jobs)).to_contain_text("ready")
-    await page_world.passes(seconds=5)
+    await page_world.advance(seconds=5)
 
     await expect(card).to_contain_text("Ready")
     await expect(_job(jobs)).to_contain_text("1 callback sent")
@@ -47,7 +47,7 @@ async def test_a_video_is_made_to_fail_with_a_reason(page_world: PageWorld) -> N
     await reason.fill(REASON)
     await reason.press("Enter")
     await expect(_job(jobs)).to_contain_text(f"“{REASON}”")
-    await page_world.passes(seconds=5)
+    await page_world.advance(seconds=5)
 
     await expect(card).to_contain_text("Failed")
     await expect(card).to_contain_text(REASON)
@@ -63,7 +63,7 @@ async def test_the_next_video_is_made_to_fail_before_it_is_asked_for(
     await expect(service.get_by_role("list", name="Waiting")).to_contain_text("create_video")
     card = await ana.asks(SCRIPT)
     await expect(service.get_by_role("list", name="Waiting")).not_to_contain_text("create_video")
-    await page_world.passes(minutes=3)
+    await page_world.advance(minutes=3)
 
     await expect(card).to_contain_text(REASON)
 
@@ -79,10 +79,10 @@ async def test_a_lost_answer_is_healed_by_the_callback(page_world: PageWorld) ->
     card = await ana.asks(SCRIPT)
     await expect(card).to_contain_text("Checking")
     await expect(service.get_by_role("list", name="Waiting")).not_to_contain_text("lose")
-    await page_world.passes(minutes=5)
+    await page_world.advance(minutes=5)
 
     await expect(card).to_contain_text("Ready")
-    assert page_world.creates() == 1
+    assert page_world.created_count() == 1
 
 
 async def test_the_service_limits_the_rate_for_half_a_minute(page_world: PageWorld) -> None:
@@ -91,14 +91,14 @@ async def test_the_service_limits_the_rate_for_half_a_minute(page_world: PageWor
     switch = service.get_by_role("switch", name="It limits the rate")
     await switch.check()
     card = await ana.asks(SCRIPT)
-    await page_world.settles()
+    await page_world.settle()
     await expect(card).to_contain_text("Starting")
-    assert [each.status for each in page_world.asked("create_video")] == [429]
-    await page_world.passes(seconds=35)
+    assert [each.status for each in page_world.requests_for("create_video")] == [429]
+    await page_world.advance(seconds=35)
 
     await expect(switch).not_to_be_checked()
     await expect(card).to_contain_text("In the making")
-    assert [each.status for each in page_world.asked("create_video")] == [429, 200]
+    assert [each.status for each in page_world.requests_for("create_video")] == [429, 200]
 
 
 async def test_a_service_that_is_down_gives_no_clear_answer(page_world: PageWorld) -> None:
@@ -111,7 +111,7 @@ async def test_a_service_that_is_down_gives_no_clear_answer(page_world: PageWorl
     await expect(card).to_contain_text("Checking")
     await ana.panel.get_by_role("button", name="Reset all").click()
     await expect(other).not_to_be_checked()
-    await page_world.passes(minutes=16)
+    await page_world.advance(minutes=16)
 
     await expect(card).to_contain_text("Your answer is needed")
 
@@ -133,7 +133,7 @@ async def test_where_the_bot_may_not_post_the_answer_comes_directly(page_world: 
     await expect(ana.modal).to_be_hidden()
     news = ana.tab.get_by_role("button", name=re.compile("^Replica Videos.*1 new"))
     await expect(news).to_be_visible()
-    await page_world.passes(minutes=3)
+    await page_world.advance(minutes=3)
     await ana.goes_to("Replica Videos")
 
     card = ana.card(SCRIPT[:20])
@@ -153,7 +153,7 @@ async def test_the_wire_shows_what_was_said_both_ways_and_no_secret(
     ana = await world.window()
     card = await ana.asks(SCRIPT)
     wire = await ana.looks_behind("Wire")
-    await world.passes(minutes=3)
+    await world.advance(minutes=3)
     await expect(card).to_contain_text("Ready")
     callback = wire.get_by_role("group").filter(has_text="video service → bot")
     await expect(callback.filter(has_text="200")).to_have_count(1)
@@ -165,7 +165,7 @@ async def test_the_wire_shows_what_was_said_both_ways_and_no_secret(
     await expect(create).to_contain_text('"status": "queued"')
     for said in ("/video", "view_submission", "chat.postMessage", "chat.update", "read_video"):
         assert said in everything
-    body = world.asked("create_video")[0].body
+    body = world.requests_for("create_video")[0].body
     assert isinstance(body, dict)
     token = str(body["callback_url"]).rpartition("/")[2]
     for secret in (world.slack.bot_token, world.slack.signing_secret, world.service.api_key, token):
@@ -195,14 +195,14 @@ async def test_where_the_sandbox_was_started_anew_nothing_of_the_old_one_is_show
     folder = tmp_path / "other"
     folder.mkdir()
     other = PageWorld(folder, browser)
-    async with other.sandbox_runs(), other.bot_runs():
+    async with other.running_sandbox(), other.running_bot():
         await other.page.start(port)
         try:
             told = ana.tab.get_by_role("alert").filter(has_text="started anew: the open form is")
             await expect(told).to_be_visible()
             await expect(ana.modal).to_be_hidden()
             await other.ben.command("/replica", "list", "studio")
-            await other.settles()
+            await other.settle()
             await expect(rows.first).to_contain_text("/replica")
             await expect(rows).to_have_count(len(other.slack.wire.exchanges))
             await expect(rows.filter(has_text="create_video")).to_have_count(0)
@@ -222,7 +222,7 @@ async def _opens_all(wire: Locator) -> None:
 async def test_watch_ends_in_a_picture_with_the_script_below_it(page_world: PageWorld) -> None:
     ana = await page_world.window()
     card = await ana.asks(SCRIPT)
-    await page_world.passes(minutes=3)
+    await page_world.advance(minutes=3)
     async with ana.tab.expect_popup() as opened:
         await card.get_by_role("link", name="Watch").click()
     film = await opened.value

@@ -21,12 +21,12 @@ async def _adds(world: World, *replicas: str) -> None:
         if replica_id not in world.service.replicas:
             world.service.add_replica(replica_id, name)
         await world.ana.command("/replica", f"add {replica_id}")
-        await world.passes(seconds=1)
+        await world.advance(seconds=1)
 
 
 async def _sets_default(world: World, replica_id: str) -> None:
     await world.ana.command("/replica", f"default {replica_id}")
-    await world.settles()
+    await world.settle()
 
 
 async def _ids(form: Modal, query: str = "") -> list[str]:
@@ -38,7 +38,7 @@ async def _texts(form: Modal, query: str = "") -> list[str]:
 
 
 async def _sends_off(world: World, person: Person, replica_id: str) -> Modal:
-    form = await world.opens_form(person, "Hello.")
+    form = await world.open_form(person, "Hello.")
     await form.submit({"replica_id": replica_id})
     return form
 
@@ -69,7 +69,7 @@ async def test_it_finds_what_was_typed_letter_for_letter_in_names_and_ids(
     world: World, query: str, found: list[str]
 ) -> None:
     await _adds(world, "r-1 Anna Lee \\o/", "r-2 Bob 100%", "r-3 Żaneta_K")
-    form = await world.opens_form(world.ben)
+    form = await world.open_form(world.ben)
 
     offered = await form.suggest("replica_id", query)
 
@@ -81,7 +81,7 @@ async def test_an_id_that_is_not_known_can_be_used_and_one_that_is_known_is_not_
     world: World,
 ) -> None:
     await _adds(world, "r-1 Anna")
-    form = await world.opens_form(world.ben)
+    form = await world.open_form(world.ben)
 
     assert await _texts(form, "r-1234") == ["Use id “r-1234”"]
     assert await _texts(form, " r-1234 ") == ["Use id “r-1234”"]
@@ -92,12 +92,12 @@ async def test_an_id_that_is_not_known_can_be_used_and_one_that_is_known_is_not_
 async def test_the_default_of_the_channel_comes_first_and_then_the_last_used(world: World) -> None:
     await _adds(world, "r-1 Anna", "r-2 Bob", "r-3 Cleo")
     await _sets_default(world, "r-2")
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
     await _sends_off(world, world.ben, "r-1")
-    await world.settles()
+    await world.settle()
 
-    studio = await world.opens_form(world.ana)
-    lobby = await world.opens_form(world.ana, channel="lobby")
+    studio = await world.open_form(world.ana)
+    lobby = await world.open_form(world.ana, channel="lobby")
 
     assert await _ids(studio) == ["r-2", "r-1", "r-3"]
     assert await _ids(studio, "-") == ["r-2", "r-1", "r-3"]
@@ -109,41 +109,41 @@ async def test_the_default_of_the_channel_comes_first_and_then_the_last_used(wor
 async def test_the_state_stands_beside_the_name(world: World) -> None:
     world.service.add_replica("r-new", "New", status="training")
     await _adds(world, "r-1 Anna", "r-new")
-    await world.trains(world.ben, {"replica_name": "Kim"})
-    await world.passes(minutes=5)
-    kim = world.trained_last()
-    form = await world.opens_form(world.ana)
+    await world.request_replica(world.ben, {"replica_name": "Kim"})
+    await world.advance(minutes=5)
+    kim = world.last_replica_id()
+    form = await world.open_form(world.ana)
     known = {f"Kim · {kim} · in training", "New · r-new · in training", "Anna · r-1"}
     assert set(await _texts(form)) == known
 
     world.service.fail(kim, "Too dark.")
-    await world.passes(seconds=10)
+    await world.advance(seconds=10)
 
     assert f"Kim · {kim} · cannot be used" in await _texts(form)
 
 
 async def test_a_replica_that_matches_in_several_places_is_offered_once(world: World) -> None:
     await _adds(world, "anna-1 Anna, Anna", "r-2 Ben", "anna-3 Hannah Anna")
-    form = await world.opens_form(world.ben)
+    form = await world.open_form(world.ben)
 
     assert await _ids(form, "ann") == ["anna-3", "anna-1", "ann"]
 
 
 async def test_what_is_offered_is_the_same_after_a_restart(quiet_world: World) -> None:
     world = quiet_world
-    async with world.bot_runs():
-        assert not await _ids(await world.opens_form(world.ana)), "it has been looked up before"
+    async with world.running_bot():
+        assert not await _ids(await world.open_form(world.ana)), "it has been looked up before"
         world.service.add_replica("r-1", "Anna", status="training")
         await _adds(world, "r-1", "r-2 Bob", "r-3 Cleo", "r-4 Dora", "r-5 Elif")
         for channel, replica_id in (("studio", "r-2"), ("studio", "r-4"), ("lobby", "r-5")):
             await world.ana.command("/replica", f"default {replica_id}", channel)
-            await world.settles()
+            await world.settle()
         await _sends_off(world, world.ben, "r-1")
-        await world.settles()
+        await world.settle()
         world.service.fail("r-1", "Too dark.")
         world.service.delete("r-3")
         del world.service.replicas["r-5"]
-        await world.passes(minutes=11)
+        await world.advance(minutes=11)
         for gone in ("r-1", "r-3", "r-5"):
             form = await _sends_off(world, world.ana, gone)
             assert form.errors
@@ -151,7 +151,7 @@ async def test_what_is_offered_is_the_same_after_a_restart(quiet_world: World) -
 
         before = await _offered(world)
 
-    async with world.bot_runs():
+    async with world.running_bot():
         assert await _offered(world) == before
     assert before == {
         "studio": ["Dora · r-4", "Elif again · r-5", "Bob · r-2", "Anna · r-1 · cannot be used"],
@@ -162,8 +162,8 @@ async def test_what_is_offered_is_the_same_after_a_restart(quiet_world: World) -
 
 async def _offered(world: World) -> dict[str, list[str] | list[str | None]]:
     """Return what there is to choose in two channels, and what is chosen beforehand there."""
-    await world.passes(seconds=1)
-    forms = [await world.opens_form(world.ana, channel=each) for each in ("studio", "lobby")]
+    await world.advance(seconds=1)
+    forms = [await world.open_form(world.ana, channel=each) for each in ("studio", "lobby")]
     studio, lobby = [await _texts(form) for form in forms]
     chosen = [form.values["replica_id"] for form in forms]
     return {"studio": studio, "lobby": lobby, "chosen": chosen}
@@ -173,7 +173,7 @@ async def test_a_change_that_nobody_waits_for_any_more_is_offered_all_the_same(
     world: World,
 ) -> None:
     await _adds(world, "r-1 Anna", "r-2 Bob")
-    form = await world.opens_form(world.ben)
+    form = await world.open_form(world.ben)
     assert await _ids(form) == ["r-2", "r-1"]
 
     use = world.bot.store.replicas.use("r-1", world.clock.now())
@@ -182,7 +182,7 @@ async def test_a_change_that_nobody_waits_for_any_more_is_offered_all_the_same(
     using.cancel()
     await asyncio.wait([using])
     # The same question in the same second is the same request, and gets the same answer.
-    await world.passes(seconds=1)
+    await world.advance(seconds=1)
 
     assert await _ids(form) == ["r-1", "r-2"]
 
@@ -194,14 +194,14 @@ async def test_odd_names_and_ids_of_the_service_do_not_break_the_picker(world: W
     # The service names an id that no option of a menu could hold.
     endless = "x" * 200
     world.service.next_replica(Fate(said={"replica_id": endless}))
-    card = await world.trains(world.ana)
+    card = await world.request_replica(world.ana)
     world.service.add_replica(endless, "Endless")
-    await world.passes(hours=1)
+    await world.advance(hours=1)
     [reply] = world.replies(card)
     assert "is ready" in reply.text
     assert "Make a video with it" not in str(reply.blocks)
 
-    form = await world.opens_form(world.ben)
+    form = await world.open_form(world.ben)
 
     assert set(await _ids(form)) == {long, "r-1", "r-2"}
     assert all(len(text) <= 75 for text in await _texts(form))
@@ -211,7 +211,7 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    async with world.bot_runs():
+    async with world.running_bot():
         await _adds(world, "r-1 Anna")
     rows = [(f"r{number:05}", f"Person {number}", f"person {number}") for number in range(10_000)]
     with sqlite3.connect(world.database) as file:
@@ -225,8 +225,8 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
     file.close()
     asked_before = len(world.service.requests)
     loop = asyncio.get_running_loop()
-    async with world.bot_runs():
-        form = await world.opens_form(world.ben)
+    async with world.running_bot():
+        form = await world.open_form(world.ben)
         for query, count in (("", 99), ("person 99", 99), ("r09999", 1), ("nobody at all", 0)):
             began = loop.time()
             offered = await _ids(form, query)
@@ -250,8 +250,8 @@ async def test_a_pasted_id_that_the_service_does_not_know_is_refused_under_its_f
     assert form.values["script"] == "Hello."
     await form.submit({"replica_id": REPLICA})
     assert not form.is_open
-    await world.settles()
-    assert world.creates() == 1
+    await world.settle()
+    assert world.created_count() == 1
 
 
 @pytest.mark.parametrize(
@@ -271,8 +271,8 @@ async def test_a_replica_in_error_is_refused_under_its_field_with_its_reason(
 
     assert form.errors.keys() == {"replica_id"}
     assert form.errors["replica_id"].startswith(f"This replica cannot be used: {told}")
-    await world.settles()
-    assert not world.asked("create_video")
+    await world.settle()
+    assert not world.requests_for("create_video")
 
 
 async def test_a_replica_in_training_is_accepted_and_the_card_says_that_the_video_waits(
@@ -282,7 +282,7 @@ async def test_a_replica_in_training_is_accepted_and_the_card_says_that_the_vide
 
     form = await _sends_off(world, world.ana, "r-new")
     assert not form.is_open
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
 
     [card] = world.posts()
     assert "Waiting for its replica" in card.text
@@ -297,13 +297,13 @@ async def test_a_service_that_is_slow_or_down_keeps_no_form_from_being_sent_off(
     world = quiet_world
     world.timings = replace(Timings(jitter=0), check_timeout=timedelta(seconds=0.1))
     world.service.faults.next("read_replica", fault)
-    async with world.bot_runs():
+    async with world.running_bot():
         form = await _sends_off(world, world.ana, REPLICA)
         assert not form.is_open, form.errors
-        await world.passes(minutes=5)
+        await world.advance(minutes=5)
 
-    assert len(world.asked("read_replica")) > 0
-    assert world.creates() == 1
+    assert len(world.requests_for("read_replica")) > 0
+    assert world.created_count() == 1
     assert len(world.posts()) == 2
 
 
@@ -313,12 +313,12 @@ async def test_what_is_known_is_believed_for_a_while_and_then_asked_for_anew(
     await _adds(world, "r-1 Anna")
     await _sends_off(world, world.ana, "r-1")
     await _sends_off(world, world.ben, "r-1")
-    assert len(world.asked("read_replica")) == 1, "when it was added"
-    await world.passes(minutes=11)
+    assert len(world.requests_for("read_replica")) == 1, "when it was added"
+    await world.advance(minutes=11)
 
     await _sends_off(world, world.ben, "r-1")
 
-    assert len(world.asked("read_replica")) == 2
+    assert len(world.requests_for("read_replica")) == 2
 
 
 @pytest.mark.parametrize("leaves_a_trace", [True, False])
@@ -331,9 +331,9 @@ async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_
         world.service.delete("r-1")
     else:
         del world.service.replicas["r-1"]
-    await world.passes(minutes=11)
+    await world.advance(minutes=11)
 
-    form = await world.opens_form(world.ben, "Hello.")
+    form = await world.open_form(world.ben, "Hello.")
     assert form.values["replica_id"] == "r-1"
     await form.submit()
 
@@ -343,7 +343,7 @@ async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_
     assert await _ids(form) == ["r-2"]
     await form.submit({"replica_id": "r-2"})
     assert not form.is_open
-    again = await world.opens_form(world.ben)
+    again = await world.open_form(world.ben)
     assert again.values["replica_id"] is None
-    await world.settles()
-    assert world.creates() == 1
+    await world.settle()
+    assert world.created_count() == 1

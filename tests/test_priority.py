@@ -24,7 +24,7 @@ class Held:
 
 async def _submits_while_somebody_waits(world: World, held: Held) -> asyncio.Task[object]:
     """Have Ana's form sent off while Ben waits for his; return his waiting."""
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     held.begun.clear()
     held.released.clear()
     waiting = asyncio.ensure_future(world.ben.command("/video"))  # noqa: TID251 - awaited
@@ -37,28 +37,28 @@ async def _submits_while_somebody_waits(world: World, held: Held) -> asyncio.Tas
 async def test_nothing_is_done_in_the_background_while_somebody_waits(quiet_world: World) -> None:
     world = quiet_world
     world.pauses = {"give_way": _LONG}
-    async with world.bot_runs():
+    async with world.running_bot():
         held = Held(world)
         held.released.set()
         waiting = await _submits_while_somebody_waits(world, held)
         for _ in range(50):
             assert (await world.ben.command("/video", "help")).ok
-        assert (world.creates(), world.posts()) == (0, [])
+        assert (world.created_count(), world.posts()) == (0, [])
         held.released.set()
         await waiting
-        await world.settles()
-        assert (world.creates(), len(world.posts())) == (1, 1)
+        await world.settle()
+        assert (world.created_count(), len(world.posts())) == (1, 1)
 
 
 async def test_what_waits_for_people_does_not_wait_for_long(quiet_world: World) -> None:
     world = quiet_world
     world.pauses = {"give_way": _SHORT}
-    async with world.bot_runs():
+    async with world.running_bot():
         held = Held(world)
         held.released.set()
         waiting = await _submits_while_somebody_waits(world, held)
-        await world.settles()
-        assert (world.creates(), len(world.posts())) == (1, 1)
+        await world.settle()
+        assert (world.created_count(), len(world.posts())) == (1, 1)
         assert not waiting.done()
         held.released.set()
         await waiting

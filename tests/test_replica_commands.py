@@ -21,11 +21,11 @@ async def _says(person: Person, text: str) -> Message:
 
 async def _is_told(world: World, person: Person, text: str, channel: str = "studio") -> str:
     """Type the command and return what the person is told in the end, who alone sees it."""
-    before = len(world.whispers(person, channel))
+    before = len(world.ephemerals(person, channel))
     answer = await person.command("/replica", text, channel)
     assert answer.ok
-    await world.settles()
-    [told] = world.whispers(person, channel)[before:]
+    await world.settle()
+    [told] = world.ephemerals(person, channel)[before:]
     assert not [post for post in world.posts() if told in post.text]
     return told
 
@@ -82,14 +82,14 @@ async def test_the_list_of_somebody_who_trained_nothing_says_how_to_begin(world:
 
 
 async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: World) -> None:
-    await world.trains(world.ana, {"replica_name": "First <b>"})
-    world.service.fail(world.trained_last(), "Bad.")
-    await world.passes(minutes=1)
-    await world.trains(world.ana, {"replica_name": "Second"})
-    world.service.finish(world.trained_last())
-    await world.passes(minutes=1)
-    await world.trains(world.ben, {"replica_name": "Bens"})
-    await world.passes(minutes=5)
+    await world.request_replica(world.ana, {"replica_name": "First <b>"})
+    world.service.fail(world.last_replica_id(), "Bad.")
+    await world.advance(minutes=1)
+    await world.request_replica(world.ana, {"replica_name": "Second"})
+    world.service.finish(world.last_replica_id())
+    await world.advance(minutes=1)
+    await world.request_replica(world.ben, {"replica_name": "Bens"})
+    await world.advance(minutes=5)
     await _is_told(world, world.ben, f"default {REPLICA}")
 
     told = await _says(world.ana, "list")
@@ -115,9 +115,9 @@ async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: Wor
 
 async def test_the_status_of_my_training_is_what_the_service_says_now(world: World) -> None:
     world.service.next_replica(Fate(pace=Pace(training=timedelta(minutes=20))))
-    card = await world.trains(world.ana, {"replica_name": "Kim"})
-    replica_id = world.trained_last()
-    await world.passes(minutes=10)
+    card = await world.request_replica(world.ana, {"replica_name": "Kim"})
+    replica_id = world.last_replica_id()
+    await world.advance(minutes=10)
 
     for wanted in (_number(card), f"`#{_number(card)}`", replica_id):
         told = await _is_told(world, world.ana, f"status {wanted}")
@@ -137,9 +137,9 @@ async def test_the_status_of_my_training_is_what_the_service_says_now(world: Wor
 async def test_the_status_of_a_failed_training_says_why_to_who_asked_and_shows_nobody_the_links(
     world: World,
 ) -> None:
-    card = await world.trains(world.ana, {"train_video_url": f"{FOOTAGE}?key=secret"})
-    world.service.fail(world.trained_last(), TrainingFailure.NOISE)
-    await world.settles()
+    card = await world.request_replica(world.ana, {"train_video_url": f"{FOOTAGE}?key=secret"})
+    world.service.fail(world.last_replica_id(), TrainingFailure.NOISE)
+    await world.settle()
 
     for person in (world.ana, world.ben):
         told = await _is_told(world, person, f"status {_number(card)}")
@@ -155,7 +155,7 @@ async def test_the_status_of_a_replica_from_elsewhere_is_what_the_service_says(
 
     assert "completed" in told
     assert "Anna" in told
-    assert await _offered(await world.opens_form(world.ana)) == [], "a look puts it nowhere"
+    assert await _offered(await world.open_form(world.ana)) == [], "a look puts it nowhere"
 
 
 async def test_an_id_that_nobody_knows_is_told_with_the_services_words(world: World) -> None:
@@ -167,7 +167,7 @@ async def test_an_id_that_nobody_knows_is_told_with_the_services_words(world: Wo
 
 
 async def test_each_command_tells_of_the_other_where_the_number_is_of_that(world: World) -> None:
-    video, training = await world.asks(world.ana), await world.trains(world.ana)
+    video, training = await world.request_video(world.ana), await world.request_replica(world.ana)
 
     told = await _is_told(world, world.ana, f"status {_number(video)}")
     assert f"That is a video: `/video status {_number(video)}`" in told
@@ -177,8 +177,8 @@ async def test_each_command_tells_of_the_other_where_the_number_is_of_that(world
 
 
 async def test_while_the_service_is_down_status_says_what_was_known_last(world: World) -> None:
-    card = await world.trains(world.ana)
-    await world.passes(minutes=10)
+    card = await world.request_replica(world.ana)
+    await world.advance(minutes=10)
     world.service.down = True
 
     told = await _is_told(world, world.ana, f"status {_number(card)}")
@@ -195,7 +195,7 @@ async def test_a_replica_that_is_added_is_in_everybodys_picker(world: World, wri
     told = await _is_told(world, world.ana, f"add {written}")
 
     assert f"Anna · {REPLICA} is in everybody's picker now" in told
-    form = await world.opens_form(world.ben, channel="lobby")
+    form = await world.open_form(world.ben, channel="lobby")
     assert await _offered(form) == [REPLICA]
 
 
@@ -205,7 +205,7 @@ async def test_a_replica_in_training_can_be_added_and_is_shown_as_such(world: Wo
     told = await _is_told(world, world.ana, "add r-new")
 
     assert "New · r-new · in training is in everybody's picker now" in told
-    form = await world.opens_form(world.ben)
+    form = await world.open_form(world.ben)
     [option] = await form.suggest("replica_id")
     assert option["text"]["text"] == "New · r-new · in training"
 
@@ -221,7 +221,7 @@ async def test_an_id_that_the_service_does_not_know_goes_nowhere(
 
     assert "does not know r-nobody" in told
     assert "“Invalid replica_id”" in told
-    assert await _offered(await world.opens_form(world.ana)) == []
+    assert await _offered(await world.open_form(world.ana)) == []
 
 
 @pytest.mark.parametrize("subcommand", ["add", "default"])
@@ -247,7 +247,7 @@ async def test_a_replica_in_error_is_turned_down_with_its_reason(
 
     assert "Bad · r-bad · cannot be used." in told
     assert "“Two &lt;people&gt;”" in told
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     assert form.values["replica_id"] is None
 
 
@@ -273,7 +273,7 @@ async def test_a_service_that_is_down_is_told_and_nothing_is_changed(
     assert "could not be checked" in told
     assert "try again" in told
     assert "<html>" not in told
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     assert form.values["replica_id"] is None
     assert await _offered(form) == []
 
@@ -287,13 +287,13 @@ async def test_the_default_of_a_channel_is_chosen_beforehand_there_and_nowhere_e
     told = await _is_told(world, world.ana, f"default {REPLICA}")
     assert f"Anna · {REPLICA} is chosen beforehand from now on" in told
 
-    form = await world.opens_form(world.ben)
+    form = await world.open_form(world.ben)
     assert form.values["replica_id"] == REPLICA
     await form.submit({"script": "Hello."})
-    await world.settles()
+    await world.settle()
     [video] = world.service.videos.values()
     assert video.replica_id == REPLICA
-    elsewhere = await world.opens_form(world.ben, channel="lobby")
+    elsewhere = await world.open_form(world.ben, channel="lobby")
     assert elsewhere.values["replica_id"] is None
 
 
@@ -305,7 +305,7 @@ async def test_another_default_takes_the_place_of_the_first(world: World) -> Non
     await _is_told(world, world.ben, "default r-bob")
 
     for channel in ("studio", "lobby"):
-        form = await world.opens_form(world.ana, channel=channel)
+        form = await world.open_form(world.ana, channel=channel)
         assert form.values["replica_id"] == "r-bob"
         assert await _offered(form) == ["r-bob", REPLICA]
 
@@ -316,11 +316,11 @@ async def test_a_default_that_turns_out_to_be_broken_later_is_refused_with_its_r
     world.service.add_replica("r-new", "New", status="training")
     await _is_told(world, world.ana, "default r-new")
     world.service.fail("r-new", "Too dark.")
-    await world.passes(minutes=11)
+    await world.advance(minutes=11)
 
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     assert form.values["replica_id"] == "r-new"
     await form.submit({"script": "Hello."})
 
     assert form.errors == {"replica_id": "This replica cannot be used: Too dark."}
-    assert not world.asked("create_video")
+    assert not world.requests_for("create_video")

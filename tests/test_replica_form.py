@@ -17,7 +17,7 @@ SENT_OFF = {"train_video_url": FOOTAGE, "agreed": ["yes"]}
 
 async def _opens(world: World, values: Mapping[str, Any] | None = None) -> Modal:
     """Open the training form as Ana and send it off with ``values``, if there are any."""
-    form = await world.opens_form(world.ana, command="/replica")
+    form = await world.open_form(world.ana, command="/replica")
     if values is not None:
         await form.submit(values)
     return form
@@ -25,7 +25,7 @@ async def _opens(world: World, values: Mapping[str, Any] | None = None) -> Modal
 
 def _created(world: World) -> list[dict[str, str]]:
     """Return the bodies of the create calls, without the callback address."""
-    bodies = [dict(request.body) for request in world.asked("create_replica")]  # type: ignore[call-overload]
+    bodies = [dict(request.body) for request in world.requests_for("create_replica")]  # type: ignore[call-overload]
     return [{name: body[name] for name in body if name != "callback_url"} for body in bodies]
 
 
@@ -50,12 +50,12 @@ async def test_every_field_arrives_at_the_service_as_typed(world: World) -> None
     form = await _opens(
         world, {**SENT_OFF, "consent_video_url": CONSENT, "replica_name": name, "where": "lobby"}
     )
-    await world.settles()
+    await world.settle()
 
     assert not form.is_open
     expected = {"train_video_url": FOOTAGE, "consent_video_url": CONSENT, "replica_name": name}
     assert _created(world) == [expected]
-    [create] = world.asked("create_replica")
+    [create] = world.requests_for("create_replica")
     assert isinstance(create.body, dict)
     assert "/callbacks/" in create.body["callback_url"]
     [card] = world.posts()
@@ -64,9 +64,9 @@ async def test_every_field_arrives_at_the_service_as_typed(world: World) -> None
 
 async def test_without_a_name_it_gets_one_that_the_form_shows(world: World) -> None:
     form = await _opens(world)
-    await world.passes(minutes=3)
+    await world.advance(minutes=3)
     await form.submit(SENT_OFF)
-    await world.settles()
+    await world.settle()
 
     [created] = _created(world)
     assert created == {"train_video_url": FOOTAGE, "replica_name": "Replica 2026-03-02 09:00:00"}
@@ -91,9 +91,9 @@ async def test_the_form_says_what_the_footage_needs_and_where_the_consent_has_to
 async def test_the_links_are_shown_on_the_card_without_what_is_secret_in_them(
     world: World,
 ) -> None:
-    card = await world.trains(world.ana, {"train_video_url": f"{FOOTAGE}?key=secret"})
-    world.service.finish(world.trained_last())
-    await world.settles()
+    card = await world.request_replica(world.ana, {"train_video_url": f"{FOOTAGE}?key=secret"})
+    world.service.finish(world.last_replica_id())
+    await world.settle()
 
     assert len(world.posts()) == 2
     assert "footage storage.example.com/anna.mp4" in card.text
@@ -103,11 +103,11 @@ async def test_the_links_are_shown_on_the_card_without_what_is_secret_in_them(
 async def test_where_the_bot_cannot_post_everything_comes_as_a_direct_message(
     world: World,
 ) -> None:
-    form = await world.opens_form(world.ana, channel="vault", command="/replica")
+    form = await world.open_form(world.ana, channel="vault", command="/replica")
     await form.submit(SENT_OFF)
-    await world.settles()
-    world.service.finish(world.trained_last())
-    await world.settles()
+    await world.settle()
+    world.service.finish(world.last_replica_id())
+    await world.settle()
 
     [card] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
     assert world.posts() == [card, *world.replies(card)]
@@ -132,12 +132,12 @@ async def test_nothing_is_sent_before_it_is_confirmed_that_the_person_agreed(
     assert "confirm" in form.errors["agreed"]
     assert form.values["train_video_url"] == FOOTAGE
     assert form.values["replica_name"] == "Kept"
-    await world.settles()
-    assert not world.asked("create_replica")
+    await world.settle()
+    assert not world.requests_for("create_replica")
 
     await form.submit({"agreed": ["yes"]})
     assert not form.is_open
-    await world.settles()
+    await world.settle()
     assert len(_created(world)) == 1
 
 
@@ -165,7 +165,7 @@ async def test_a_link_that_cannot_be_used_is_pointed_out_and_nothing_typed_is_lo
     assert form.values == kept
     await form.submit({field: "https://storage.example.com/ok.mp4"})
     assert not form.is_open
-    await world.settles()
+    await world.settle()
     assert len(_created(world)) == 1
 
 
@@ -191,7 +191,7 @@ async def test_a_service_that_takes_nothing_is_told_in_the_form_which_keeps_what
 ) -> None:
     world.service.faults.next("create_replica", refusal)
     world.service.faults.always("read_video", refusal)
-    card = await world.trains(world.ben)
+    card = await world.request_replica(world.ben)
     assert told in world.replies(card)[0].text
     assert "Usually" not in world.replies(card)[0].text
 
@@ -199,7 +199,7 @@ async def test_a_service_that_takes_nothing_is_told_in_the_form_which_keeps_what
 
     assert told in form.errors["train_video_url"]
     assert form.values["train_video_url"] == FOOTAGE
-    await world.settles()
+    await world.settle()
     assert len(_created(world)) == 1
 
 
@@ -220,13 +220,13 @@ async def test_a_link_that_runs_out_within_a_day_warns_once_and_is_sent_on_the_s
     assert "24 hours" in note
     kept = {"consent_video_url": None, **typed, "where": world.slack.channel("lobby").id}
     assert form.values == kept
-    await world.settles()
-    assert not world.asked("create_replica")
+    await world.settle()
+    assert not world.requests_for("create_replica")
     assert not world.posts()
 
     await form.submit()
     assert not form.is_open
-    await world.settles()
+    await world.settle()
     [created] = _created(world)
     assert created[field] == link
 
@@ -243,7 +243,7 @@ async def test_a_changed_link_that_runs_out_soon_warns_anew(world: World) -> Non
     assert "consent video runs out" in second[0]
     await form.submit({"train_video_url": _signed(now, timedelta(hours=5))})
     assert _notes(form) not in (first, second)
-    assert not world.asked("create_replica")
+    assert not world.requests_for("create_replica")
 
     await form.submit()
     assert not form.is_open
@@ -258,7 +258,7 @@ async def test_a_link_that_is_mended_after_the_warning_is_sent_without_another(
     await form.submit({"train_video_url": _signed(now, timedelta(hours=25))})
 
     assert not form.is_open
-    await world.settles()
+    await world.settle()
     assert len(_created(world)) == 1
 
 
@@ -281,7 +281,7 @@ async def test_a_link_that_has_run_out_is_refused_under_its_field(world: World) 
     assert "run out already" in form.errors["consent_video_url"]
     await form.submit()
     assert form.errors, "it is not sent at a second press either"
-    assert not world.asked("create_replica")
+    assert not world.requests_for("create_replica")
 
 
 async def test_a_link_that_runs_out_while_the_warning_is_read_is_refused(world: World) -> None:
@@ -289,11 +289,11 @@ async def test_a_link_that_runs_out_while_the_warning_is_read_is_refused(world: 
     form = await _opens(world, {**SENT_OFF, "train_video_url": link})
     assert _notes(form)
 
-    await world.passes(minutes=6)
+    await world.advance(minutes=6)
     await form.submit()
 
     assert form.errors.keys() == {"train_video_url"}
-    assert not world.asked("create_replica")
+    assert not world.requests_for("create_replica")
 
 
 # ── One form, one replica ─────────────────────────────────────────────────────────────────────
@@ -303,7 +303,7 @@ async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_tra
     world: World,
 ) -> None:
     form = await _opens(world, {**SENT_OFF, "replica_name": "Kim"})
-    await world.settles()
+    await world.settle()
     # The answer was lost on the way, so the form is still there.
     world.slack.modals[world.ana.user.id].append(form.view)
 
@@ -320,17 +320,17 @@ async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_tra
     assert second.values == form.values, "what was typed stands in it too"
     await second.submit()
     assert world.ana.modal is None, "both are closed"
-    await world.settles()
+    await world.settle()
     assert [created["replica_name"] for created in _created(world)] == ["Kim", "Kim 2"]
 
 
 async def test_a_form_that_is_retried_by_an_admin_shows_no_links(quiet_world: World) -> None:
     world = quiet_world
-    async with world.bot_runs(ADMIN_USERS=world.ben.user.id):
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
         typed = {"consent_video_url": CONSENT, "replica_name": "Kim"}
-        card = await world.trains(world.ana, typed)
-        world.service.fail(world.trained_last(), "Too dark.")
-        await world.settles()
+        card = await world.request_replica(world.ana, typed)
+        world.service.fail(world.last_replica_id(), "Too dark.")
+        await world.settle()
         [reply] = world.replies(card)
         await world.ben.click(reply, "Edit and retry")
 
@@ -348,13 +348,13 @@ async def test_a_form_that_is_retried_by_an_admin_shows_no_links(quiet_world: Wo
 
 
 async def test_others_cannot_retry_and_are_told_so_kindly(world: World) -> None:
-    card = await world.trains(world.ana)
-    world.service.fail(world.trained_last(), "Too dark.")
-    await world.settles()
+    card = await world.request_replica(world.ana)
+    world.service.fail(world.last_replica_id(), "Too dark.")
+    await world.settle()
 
     await world.ben.click(world.now(card), "Edit and retry")
-    await world.settles()
+    await world.settle()
 
-    [told] = world.whispers(world.ben)
+    [told] = world.ephemerals(world.ben)
     assert "only they and admins" in told
     assert world.ben.modal is None

@@ -25,7 +25,7 @@ HOURLY = Timings(jitter=0, hours=replace(Timings().hours, first_interval=HOUR, m
 async def hourly_world(quiet_world: World) -> AsyncIterator[World]:
     """A world whose bot reads a replica only once an hour, unless a callback wakes it."""
     quiet_world.timings = HOURLY
-    async with quiet_world.bot_runs():
+    async with quiet_world.running_bot():
         yield quiet_world
 
 
@@ -46,20 +46,20 @@ async def test_a_callback_brings_the_answer_of_a_training_at_once_and_once(
 ) -> None:
     world = hourly_world
     world.service.next_replica(Fate(word=word))
-    card = await world.trains(world.ana, {"replica_name": "Kim <b>"})
+    card = await world.request_replica(world.ana, {"replica_name": "Kim <b>"})
     assert "Kim &lt;b&gt;" in card.text
 
-    await world.passes(hours=5)
+    await world.advance(hours=5)
 
     [reply] = world.replies(card)
     [callback] = world.service.callbacks
     assert reply.sent_at == callback.at
     assert reply.pings == {world.ana.user.id}
     assert "your replica “Kim &lt;b&gt;” is ready" in reply.text
-    assert f"/files/{world.trained_last()}.mp4|See it" in reply.text
+    assert f"/files/{world.last_replica_id()}.mp4|See it" in reply.text
     assert "Ready" in _text(world, card)
     assert world.posts() == [world.now(card), reply]
-    assert len(world.asked("create_replica")) == 1
+    assert len(world.requests_for("create_replica")) == 1
 
 
 @pytest.mark.parametrize("word", ["completed", "ready"])
@@ -68,16 +68,18 @@ async def test_without_a_public_address_polls_that_are_minutes_apart_do_all(
 ) -> None:
     world = quiet_world
     world.service.next_replica(Fate(word=word))
-    async with world.bot_runs(callbacks=False):
-        card = await world.trains(world.ana, {"replica_name": "Kim"})
-        await world.passes(hours=4)
+    async with world.running_bot(callbacks=False):
+        card = await world.request_replica(world.ana, {"replica_name": "Kim"})
+        await world.advance(hours=4)
 
-    [create] = world.asked("create_replica")
+    [create] = world.requests_for("create_replica")
     assert create.body == {"train_video_url": FOOTAGE, "replica_name": "Kim"}
     assert not world.service.callbacks
     [reply] = world.replies(card)
     assert "is ready" in reply.text
-    gaps = [later.at - earlier.at for earlier, later in pairwise(world.asked("read_replica"))]
+    gaps = [
+        later.at - earlier.at for earlier, later in pairwise(world.requests_for("read_replica"))
+    ]
     assert min(gaps) >= timedelta(minutes=2)
     assert max(gaps) <= timedelta(minutes=10)
 
@@ -88,9 +90,9 @@ async def test_a_replica_without_a_thumbnail_is_told_all_the_same(
 ) -> None:
     world = hourly_world
     world.service.next_replica(Fate(said={"thumbnail_video_url": link, "replica_name": None}))
-    card = await world.trains(world.ana)
+    card = await world.request_replica(world.ana)
 
-    await world.passes(hours=4)
+    await world.advance(hours=4)
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
@@ -103,8 +105,8 @@ async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
     hourly_world: World,
 ) -> None:
     world = hourly_world
-    training = await world.trains(world.ana, {"replica_name": "Kim"})
-    await world.passes(hours=4)
+    training = await world.request_replica(world.ana, {"replica_name": "Kim"})
+    await world.advance(hours=4)
     [reply] = world.replies(training)
 
     await world.ben.click(reply, "Make a video with it")
@@ -112,13 +114,13 @@ async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
     form = world.ben.modal
     assert form is not None
     assert form.title == "Create a video"
-    assert form.values["replica_id"] == world.trained_last()
+    assert form.values["replica_id"] == world.last_replica_id()
     assert "Kim" in str(form.view.body)
     await form.submit({"script": "I am new here."})
     assert not form.is_open
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     [video] = world.service.videos.values()
-    assert (video.replica_id, video.script) == (world.trained_last(), "I am new here.")
+    assert (video.replica_id, video.script) == (world.last_replica_id(), "I am new here.")
     [_, card] = world.slack.messages("studio")
     [told] = world.replies(card)
     assert told.pings == {world.ben.user.id}
@@ -129,15 +131,15 @@ async def test_a_form_that_cannot_be_opened_by_that_button_is_told_kindly(
     hourly_world: World,
 ) -> None:
     world = hourly_world
-    training = await world.trains(world.ana)
-    await world.passes(hours=4)
+    training = await world.request_replica(world.ana)
+    await world.advance(hours=4)
     [reply] = world.replies(training)
     world.slack.faults.next("views.open", Answer(200, {"ok": False, "error": "trigger_expired"}))
 
     await world.ben.click(reply, "Make a video with it")
-    await world.settles()
+    await world.settle()
 
-    [told] = world.whispers(world.ben)
+    [told] = world.ephemerals(world.ben)
     assert "once more?" in told
 
 
@@ -145,48 +147,48 @@ async def test_the_card_of_a_second_training_says_how_long_the_first_took(
     hourly_world: World,
 ) -> None:
     world = hourly_world
-    first = await world.trains(world.ana)
+    first = await world.request_replica(world.ana)
     assert "take about" not in first.text
-    await world.passes(hours=4)
+    await world.advance(hours=4)
 
-    second = await world.trains(world.ben)
+    second = await world.request_replica(world.ben)
 
     assert "such replicas take about 4 hours" in second.text
 
 
 async def test_five_clicks_at_once_train_one_replica(hourly_world: World) -> None:
     world = hourly_world
-    form = await world.opens_form(world.ana, command="/replica")
+    form = await world.open_form(world.ana, command="/replica")
     await form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"]}, clicks=5)
     await form.resubmit(2)
-    await world.passes(hours=4)
+    await world.advance(hours=4)
 
     assert not form.is_open
-    assert len(world.asked("create_replica")) == 1
+    assert len(world.requests_for("create_replica")) == 1
     assert len(world.posts()) == 2
 
 
 async def test_a_training_goes_on_after_a_restart(quiet_world: World) -> None:
     world = quiet_world
-    async with world.bot_runs():
-        card = await world.trains(world.ana)
-        await world.passes(minutes=30)
-    await world.passes(hours=5)
+    async with world.running_bot():
+        card = await world.request_replica(world.ana)
+        await world.advance(minutes=30)
+    await world.advance(hours=5)
     assert not world.replies(card)
 
-    async with world.bot_runs():
-        await world.passes(minutes=15)
+    async with world.running_bot():
+        await world.advance(minutes=15)
 
     assert len(world.replies(card)) == 1
-    assert len(world.asked("create_replica")) == 1
+    assert len(world.requests_for("create_replica")) == 1
 
 
 # ── Progress ──────────────────────────────────────────────────────────────────────────────────
 
 
 async def test_the_card_shows_how_far_the_training_is(world: World) -> None:
-    card = await world.trains(world.ana, {"replica_name": "Kim"})
-    await world.passes(hours=2, minutes=6)
+    card = await world.request_replica(world.ana, {"replica_name": "Kim"})
+    await world.advance(hours=2, minutes=6)
 
     text = _text(world, card)
     assert "In training" in text
@@ -200,16 +202,16 @@ async def test_the_card_shows_how_far_the_training_is(world: World) -> None:
 
 async def test_a_progress_that_stands_still_edits_nothing(world: World) -> None:
     world.service.next_replica(Fate(words=("training",), said={"training_progress": "42/100"}))
-    card = await world.trains(world.ana)
-    await world.passes(minutes=10)
+    card = await world.request_replica(world.ana)
+    await world.advance(minutes=10)
     still, edits = world.now(card), _edits(world, card)
     assert "42 of 100 steps" in still.text
 
-    await world.passes(hours=3)
+    await world.advance(hours=3)
 
     assert world.now(card) == still
     assert _edits(world, card) == edits
-    await world.passes(hours=1)
+    await world.advance(hours=1)
     assert len(world.replies(card)) == 1
 
 
@@ -221,9 +223,9 @@ async def test_a_progress_that_is_missing_or_nonsense_is_not_shown(
     world: World, said: object
 ) -> None:
     world.service.next_replica(Fate(said={"training_progress": said}))
-    card = await world.trains(world.ana)
+    card = await world.request_replica(world.ana)
 
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     assert "The video service is training it." in _text(world, card)
     assert "steps" not in _text(world, card)
@@ -239,15 +241,15 @@ async def test_a_training_of_two_days_is_not_overdue_and_shows_its_progress_all_
     world = quiet_world
     world.timings = HOURLY
     world.service.next_replica(Fate(pace=Pace(training=timedelta(days=2))))
-    async with world.bot_runs(callbacks=False):
-        card = await world.trains(world.ana)
-        await world.passes(hours=47)
+    async with world.running_bot(callbacks=False):
+        card = await world.request_replica(world.ana)
+        await world.advance(hours=47)
         assert "Overdue" not in _text(world, card)
         assert "It takes longer than usual" in _text(world, card)
         assert "97 of 100 steps are done" in _text(world, card)
         assert world.posts() == [world.now(card)]
 
-        await world.passes(hours=3)
+        await world.advance(hours=3)
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
@@ -258,15 +260,15 @@ async def test_a_training_that_never_ends_is_overdue_after_days_and_can_be_looke
 ) -> None:
     world = hourly_world
     world.service.next_replica(Fate(end="never"))
-    card = await world.trains(world.ana)
-    await world.passes(days=3, hours=2, minutes=30)
+    card = await world.request_replica(world.ana)
+    await world.advance(days=3, hours=2, minutes=30)
     assert "Overdue" in _text(world, card)
-    reads = len(world.asked("read_replica"))
+    reads = len(world.requests_for("read_replica"))
 
     await world.ana.click(world.now(card), "Check again")
-    await world.settles()
+    await world.settle()
 
-    assert len(world.asked("read_replica")) == reads + 1
+    assert len(world.requests_for("read_replica")) == reads + 1
     assert world.posts() == [world.now(card)]
 
 
@@ -275,12 +277,12 @@ async def test_a_status_that_nobody_knows_is_a_training_that_goes_on_however_lon
 ) -> None:
     world = hourly_world
     world.service.next_replica(Fate(words=("Simmering",), pace=Pace(training=timedelta(days=1))))
-    card = await world.trains(world.ana)
+    card = await world.request_replica(world.ana)
 
-    await world.passes(hours=23)
+    await world.advance(hours=23)
     assert "service says: Simmering" in _text(world, card)
     assert world.posts() == [world.now(card)]
-    await world.passes(hours=2)
+    await world.advance(hours=2)
 
     assert "is ready" in world.replies(card)[0].text
     assert len([each for each in caplog.records if "unknown status" in each.message]) == 1
@@ -308,9 +310,9 @@ async def test_a_failed_training_is_told_in_the_services_words_and_what_they_usu
 ) -> None:
     world = hourly_world
     world.service.next_replica(Fate(end="error", reason=reason))
-    card = await world.trains(world.ana)
+    card = await world.request_replica(world.ana)
 
-    await world.passes(hours=4)
+    await world.advance(hours=4)
 
     [reply] = world.replies(card)
     for message in (world.now(card), reply):
@@ -326,9 +328,9 @@ async def test_words_of_the_service_that_nobody_knows_are_shown_without_a_guess(
 ) -> None:
     world = hourly_world
     world.service.next_replica(Fate(end="error", reason="<!channel> Bad & odd"))
-    card = await world.trains(world.ana)
+    card = await world.request_replica(world.ana)
 
-    await world.passes(hours=4)
+    await world.advance(hours=4)
 
     [reply] = world.replies(card)
     assert "“&lt;!channel&gt; Bad &amp; odd”" in reply.text
@@ -339,9 +341,9 @@ async def test_words_of_the_service_that_nobody_knows_are_shown_without_a_guess(
 async def test_a_training_that_failed_without_a_reason_says_so(hourly_world: World) -> None:
     world = hourly_world
     world.service.next_replica(Fate(end="error", reason=None))
-    card = await world.trains(world.ana)
+    card = await world.request_replica(world.ana)
 
-    await world.passes(hours=4)
+    await world.advance(hours=4)
 
     [reply] = world.replies(card)
     assert "It did not say why." in reply.text
@@ -354,10 +356,10 @@ async def test_a_service_that_was_out_of_reach_says_nothing_about_the_footage(
 ) -> None:
     world = quiet_world
     world.timings = Timings(jitter=0, max_retry_interval=HOUR, create_within=5 * HOUR)
-    async with world.bot_runs():
+    async with world.running_bot():
         await world.service.stop()
-        card = await world.trains(world.ana)
-        await world.passes(hours=7)
+        card = await world.request_replica(world.ana)
+        await world.advance(hours=7)
 
     [reply] = world.replies(card)
     assert "cannot be reached" in reply.text
@@ -372,8 +374,8 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(hourly_worl
         "consent_video_url": "https://storage.example.com/yes.mp4",
         "replica_name": "Kim",
     }
-    card = await world.trains(world.ana, typed)
-    await world.passes(hours=4)
+    card = await world.request_replica(world.ana, typed)
+    await world.advance(hours=4)
     [reply] = world.replies(card)
     assert "secret" not in str(world.posts())
 
@@ -386,8 +388,8 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(hourly_worl
     better = "https://storage.example.com/b.mp4"
     await form.submit({"train_video_url": better, "agreed": ["yes"]})
     assert not form.is_open
-    await world.passes(hours=4)
-    first, second = world.asked("create_replica")
+    await world.advance(hours=4)
+    first, second = world.requests_for("create_replica")
     assert isinstance(first.body, dict)
     assert isinstance(second.body, dict)
     assert second.body["train_video_url"] == better
@@ -408,27 +410,27 @@ async def test_a_replica_whose_create_answer_was_lost_is_found_by_its_callback_a
 ) -> None:
     world = hourly_world
     world.service.faults.next("create_replica", fault)
-    card = await world.trains(world.ana, {"replica_name": name})
+    card = await world.request_replica(world.ana, {"replica_name": name})
     assert "Checking" in _text(world, card)
 
-    await world.service.call_back(world.trained_last())
-    await world.settles()
+    await world.service.call_back(world.last_replica_id())
+    await world.settle()
     assert "In training" in _text(world, card)
-    await world.passes(hours=4)
+    await world.advance(hours=4)
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
     assert world.posts() == [world.now(card), reply]
-    assert len(world.asked("create_replica")) == 1
-    assert not world.whispers(world.ana), "nobody had to be asked"
+    assert len(world.requests_for("create_replica")) == 1
+    assert not world.ephemerals(world.ana), "nobody had to be asked"
 
 
 async def _is_asked(world: World, *, made: bool) -> Message:
     """Have Ana's create call lose its answer, and return the card that asks her about it."""
     world.service.callback_plan = SILENT
     world.service.faults.next("create_replica", Reset(done=made))
-    card = await world.trains(world.ana, {"replica_name": "Kim"})
-    await world.passes(minutes=16)
+    card = await world.request_replica(world.ana, {"replica_name": "Kim"})
+    await world.advance(minutes=16)
     asking = world.now(card)
     assert "I do not know whether the video service made this replica" in asking.text
     return asking
@@ -439,7 +441,7 @@ async def _gives_id(world: World, card: Message, replica_id: str) -> Modal:
     form = world.ana.modal
     assert form is not None
     await form.submit({"remote_id": replica_id})
-    await world.settles()
+    await world.settle()
     return form
 
 
@@ -448,17 +450,17 @@ async def test_a_replica_that_nothing_is_heard_of_is_asked_about_and_taken_by_it
 ) -> None:
     world = hourly_world
     asking = await _is_asked(world, made=True)
-    assert len(world.asked("create_replica")) == 1
+    assert len(world.requests_for("create_replica")) == 1
 
     form = await _gives_id(world, asking, REPLICA)
     assert "something else than what was asked for" in form.errors["remote_id"]
-    await form.submit({"remote_id": world.trained_last()})
+    await form.submit({"remote_id": world.last_replica_id()})
     assert not form.is_open
-    await world.passes(hours=5)
+    await world.advance(hours=5)
 
     [reply] = world.replies(asking)
     assert "is ready" in reply.text
-    assert len(world.asked("create_replica")) == 1
+    assert len(world.requests_for("create_replica")) == 1
 
 
 async def test_a_callback_that_names_another_replica_adopts_nothing_and_offers_nothing(
@@ -466,17 +468,17 @@ async def test_a_callback_that_names_another_replica_adopts_nothing_and_offers_n
 ) -> None:
     world = hourly_world
     asking = await _is_asked(world, made=False)
-    [lost] = world.asked("create_replica")
+    [lost] = world.requests_for("create_replica")
     assert isinstance(lost.body, dict)
 
     said = {"replica_id": REPLICA, "status": "ready"}
     async with world.slack.session.post(lost.body["callback_url"], json=said) as answer:
         assert answer.status == 200
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
-    assert len(world.asked("read_replica")) == 1
+    assert len(world.requests_for("read_replica")) == 1
     assert world.now(asking) == asking
-    form = await world.opens_form(world.ben)
+    form = await world.open_form(world.ben)
     assert await form.suggest("replica_id") == []
 
 
@@ -485,19 +487,19 @@ async def test_a_replica_that_turns_up_after_create_again_is_told_and_offered(
 ) -> None:
     world = hourly_world
     asking = await _is_asked(world, made=True)
-    first = world.trained_last()
+    first = world.last_replica_id()
     await world.ana.click(asking, "Create again (may cost twice)")
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
 
     await world.service.call_back(first)
-    await world.passes(hours=5)
+    await world.advance(hours=5)
 
     assert f"An earlier try turned up after all: replica {first}" in _text(world, asking)
     [reply] = world.replies(asking)
     assert first not in str(reply.blocks)
-    form = await world.opens_form(world.ben)
+    form = await world.open_form(world.ben)
     offered = {each["value"] for each in await form.suggest("replica_id")}
-    assert offered == {first, world.trained_last()}
+    assert offered == {first, world.last_replica_id()}
 
 
 # ── A video whose replica is in training ──────────────────────────────────────────────────────
@@ -506,10 +508,10 @@ async def test_a_replica_that_turns_up_after_create_again_is_told_and_offered(
 async def _asks_one_in_training(world: World, *fate: Fate) -> tuple[Message, Message]:
     """Have Ben ask for a video with a replica that Ana has in training; return both cards."""
     world.service.next_replica(*fate)
-    training = await world.trains(world.ana, {"replica_name": "Kim"})
-    await world.passes(hours=1)
-    video = await world.asks(world.ben, {"replica_id": world.trained_last()})
-    await world.passes(minutes=1)
+    training = await world.request_replica(world.ana, {"replica_name": "Kim"})
+    await world.advance(hours=1)
+    video = await world.request_video(world.ben, {"replica_id": world.last_replica_id()})
+    await world.advance(minutes=1)
     return training, video
 
 
@@ -524,15 +526,15 @@ async def test_a_video_waits_for_its_replica_for_days_and_is_made_then(
     assert "still in training" in waiting.text
     edits = _edits(world, video)
 
-    await world.passes(days=4)
+    await world.advance(days=4)
     assert world.now(video) == waiting
     assert _edits(world, video) == edits, "it is not edited at each look"
-    await world.passes(days=1, hours=1)
+    await world.advance(days=1, hours=1)
 
     [reply] = world.replies(video)
     assert "is ready" in reply.text
     assert "Ready" in _text(world, video)
-    assert world.creates() == 1
+    assert world.created_count() == 1
 
 
 async def test_a_video_goes_on_at_the_moment_at_which_its_replica_is_trained(
@@ -541,10 +543,10 @@ async def test_a_video_goes_on_at_the_moment_at_which_its_replica_is_trained(
     world = hourly_world
     world.service.next_video(Fate(callback_plan=SILENT))
     _, video = await _asks_one_in_training(world)
-    await world.passes(hours=3)
+    await world.advance(hours=3)
 
     [trained] = world.service.callbacks
-    assert trained.at in [read.at for read in world.asked("read_video")]
+    assert trained.at in [read.at for read in world.requests_for("read_video")]
     [reply] = world.replies(video)
     assert reply.sent_at - trained.at < timedelta(minutes=3)
 
@@ -555,15 +557,15 @@ async def test_the_own_deadlines_of_a_video_begin_when_its_replica_is_trained(
     world = hourly_world
     world.service.next_video(Fate(end="never"))
     _, video = await _asks_one_in_training(world)
-    await world.passes(hours=2, minutes=28)
+    await world.advance(hours=2, minutes=28)
     assert "Waiting for its replica" in _text(world, video)
-    await world.passes(minutes=14)
+    await world.advance(minutes=14)
     assert "The video service is making it." in _text(world, video)
     assert "longer than usual" not in _text(world, video)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     assert "longer than usual" in _text(world, video)
-    await world.passes(hours=3)
+    await world.advance(hours=3)
     assert "Overdue" in _text(world, video)
     assert not world.replies(video)
 
@@ -573,11 +575,11 @@ async def test_a_video_fails_when_the_training_of_its_replica_fails(
     quiet_world: World, *, callbacks: bool
 ) -> None:
     world = quiet_world
-    async with world.bot_runs(callbacks=callbacks):
+    async with world.running_bot(callbacks=callbacks):
         fate = Fate(end="error", reason=TrainingFailure.NOISE)
         training, video = await _asks_one_in_training(world, fate)
         assert "Waiting for its replica" in _text(world, video)
-        await world.passes(hours=3)
+        await world.advance(hours=3)
 
     assert TrainingFailure.NOISE.value in world.replies(training)[0].text
     [reply] = world.replies(video)
@@ -592,32 +594,32 @@ async def test_a_video_waits_for_a_replica_that_is_trained_by_somebody_else(
 ) -> None:
     world = quiet_world
     world.service.add_replica("r-elsewhere", "Else", status="training")
-    async with world.bot_runs(callbacks=callbacks):
-        video = await world.asks(world.ana, {"replica_id": "r-elsewhere"})
-        await world.passes(hours=4)
+    async with world.running_bot(callbacks=callbacks):
+        video = await world.request_video(world.ana, {"replica_id": "r-elsewhere"})
+        await world.advance(hours=4)
         assert "Waiting for its replica" in _text(world, video)
         world.service.finish("r-elsewhere")
-        await world.passes(minutes=10)
+        await world.advance(minutes=10)
 
     assert "is ready" in world.replies(video)[0].text
 
 
 async def test_a_video_that_waits_for_its_replica_survives_a_restart(quiet_world: World) -> None:
     world = quiet_world
-    async with world.bot_runs():
+    async with world.running_bot():
         training, video = await _asks_one_in_training(world)
         assert "Waiting for its replica" in _text(world, video)
-    await world.passes(hours=1)
-    async with world.bot_runs():
-        await world.passes(minutes=30)
+    await world.advance(hours=1)
+    async with world.running_bot():
+        await world.advance(minutes=30)
         assert "Waiting for its replica" in _text(world, video)
-    await world.passes(hours=5)
-    async with world.bot_runs():
-        await world.passes(minutes=20)
+    await world.advance(hours=5)
+    async with world.running_bot():
+        await world.advance(minutes=20)
 
     assert len(world.replies(training)) == len(world.replies(video)) == 1
     assert len(world.posts()) == 4
-    assert world.creates() == 1
+    assert world.created_count() == 1
 
 
 async def test_a_service_that_is_away_makes_no_video_overdue_that_waits_for_its_replica(
@@ -626,17 +628,17 @@ async def test_a_service_that_is_away_makes_no_video_overdue_that_waits_for_its_
     world = quiet_world
     world.timings = replace(HOURLY, max_retry_interval=HOUR)
     slow = Fate(pace=Pace(training=timedelta(days=1)))
-    async with world.bot_runs(callbacks=False):
+    async with world.running_bot(callbacks=False):
         _, video = await _asks_one_in_training(world, slow)
         port = urlsplit(world.service.url).port or 0
         await world.service.stop()
-        await world.passes(hours=6)
+        await world.advance(hours=6)
         assert "cannot be asked" in _text(world, video)
         assert "Overdue" not in _text(world, video)
         await world.service.start(port)
-        await world.passes(hours=2)
+        await world.advance(hours=2)
         assert "Waiting for its replica" in _text(world, video)
-        await world.passes(hours=20)
+        await world.advance(hours=20)
 
     assert "is ready" in world.replies(video)[0].text
 
@@ -646,12 +648,12 @@ async def test_a_video_whose_replica_is_gone_has_its_own_deadlines_again(
 ) -> None:
     world = hourly_world
     world.service.add_replica("r-elsewhere", "Else", status="training")
-    video = await world.asks(world.ana, {"replica_id": "r-elsewhere"})
-    await world.passes(hours=2)
+    video = await world.request_video(world.ana, {"replica_id": "r-elsewhere"})
+    await world.advance(hours=2)
     assert "Waiting for its replica" in _text(world, video)
 
     del world.service.replicas["r-elsewhere"]
-    await world.passes(hours=6)
+    await world.advance(hours=6)
 
     assert "Overdue" in _text(world, video)
 
@@ -663,11 +665,11 @@ async def test_a_video_does_not_wait_for_ever_for_a_training_that_never_ends(
     patience = replace(HOURLY.hours, overdue_after=12 * HOUR, give_up_after=24 * HOUR)
     world.timings = replace(HOURLY, hours=patience)
     world.service.add_replica("r-elsewhere", "Else", status="training")
-    async with world.bot_runs():
-        video = await world.asks(world.ana, {"replica_id": "r-elsewhere"})
-        await world.passes(hours=23)
+    async with world.running_bot():
+        video = await world.request_video(world.ana, {"replica_id": "r-elsewhere"})
+        await world.advance(hours=23)
         assert "Waiting for its replica" in _text(world, video)
-        await world.passes(hours=2)
+        await world.advance(hours=2)
 
     [reply] = world.replies(video)
     assert "never came to an end" in reply.text
@@ -679,15 +681,15 @@ async def test_a_video_does_not_wait_for_ever_for_a_training_that_never_ends(
 async def test_a_signed_link_that_the_service_quotes_is_shown_to_nobody(world: World) -> None:
     quoted = "Could not fetch https://s.example.com/a.mp4?X-Amz-Signature=SECRET now"
     world.service.next_replica(Fate(end="error", reason=quoted))
-    card = await world.trains(world.ana)
-    await world.passes(hours=5)
-    await world.ben.command("/replica", f"add {world.trained_last()}")
-    await world.settles()
+    card = await world.request_replica(world.ana)
+    await world.advance(hours=5)
+    await world.ben.command("/replica", f"add {world.last_replica_id()}")
+    await world.settle()
 
     [reply] = world.replies(card)
     assert "https://s.example.com/a.mp4 now" in reply.text
     posted = [message.text + str(message.blocks) for message in world.posts()]
-    assert not any("SECRET" in text for text in [*posted, *world.whispers(world.ben)])
+    assert not any("SECRET" in text for text in [*posted, *world.ephemerals(world.ben)])
 
 
 @pytest.mark.parametrize("status", [401, 403, 409])
@@ -695,29 +697,29 @@ async def test_a_refusal_that_says_nothing_of_a_replica_forgets_none(
     world: World, status: int
 ) -> None:
     await world.ana.command("/replica", f"default {REPLICA}")
-    await world.settles()
+    await world.settle()
     world.service.faults.next("read_replica", Answer(status, {"message": "Not now"}))
     await world.ana.command("/replica", f"add {REPLICA}")
-    await world.settles()
+    await world.settle()
 
-    told = world.whispers(world.ana)[-1]
+    told = world.ephemerals(world.ana)[-1]
     assert "could not be checked" in told
     assert "does not know" not in told
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     assert form.values["replica_id"] == REPLICA
 
 
 async def test_a_replica_with_an_unknown_status_holds_no_video_back(world: World) -> None:
     world.service.add_replica("r-odd", "Odd", status="active")
     world.service.next_video(Fate(end="never", words=["queued"]))
-    card = await world.asks(world.ana, {"replica_id": "r-odd"})
-    await world.passes(hours=4)
+    card = await world.request_video(world.ana, {"replica_id": "r-odd"})
+    await world.advance(hours=4)
     assert "Overdue" in world.now(card).text
 
 
 async def test_how_long_such_jobs_take_counts_from_the_create_call(world: World) -> None:
     world.service.faults.next("create_video", Reset(done=True))
-    await world.asks(world.ana)
-    await world.passes(minutes=5)
-    card = await world.asks(world.ana)
+    await world.request_video(world.ana)
+    await world.advance(minutes=5)
+    card = await world.request_video(world.ana)
     assert "such videos take about 2 minutes" in world.now(card).text

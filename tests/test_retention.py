@@ -20,11 +20,11 @@ def _stored(world: World) -> str:
 
 
 async def _asks_in_secret(world: World) -> None:
-    form = await world.opens_form(world.ana, "A secret script.")
+    form = await world.open_form(world.ana, "A secret script.")
     await form.choose("background", "background_source_url")
     values = {"replica_id": REPLICA, "video_name": "Secret name"}
     await form.submit(values | {"background_source_url": "https://example.com/secret.mp4"})
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
 
 async def test_scripts_and_links_are_gone_after_the_retention_time_and_not_before(
@@ -32,15 +32,15 @@ async def test_scripts_and_links_are_gone_after_the_retention_time_and_not_befor
 ) -> None:
     world = quiet_world
     world.service.next_video(Fate(), Fate(end="error", reason="Secretly too dark."))
-    async with world.bot_runs(RETENTION_DAYS="2"):
+    async with world.running_bot(RETENTION_DAYS="2"):
         await _asks_in_secret(world)
         await _asks_in_secret(world)
-        await world.passes(days=1, hours=23)
+        await world.advance(days=1, hours=23)
     before = _stored(world)
     assert [secret for secret in SECRETS if secret not in before] == []
 
-    async with world.bot_runs(RETENTION_DAYS="2"):
-        await world.passes(hours=2)
+    async with world.running_bot(RETENTION_DAYS="2"):
+        await world.advance(hours=2)
     after = _stored(world)
     assert [secret for secret in SECRETS if secret in after] == []
     assert REPLICA in after
@@ -48,10 +48,10 @@ async def test_scripts_and_links_are_gone_after_the_retention_time_and_not_befor
 
 async def test_the_list_and_the_cards_outlive_what_was_written(quiet_world: World) -> None:
     world = quiet_world
-    async with world.bot_runs(RETENTION_DAYS="1"):
+    async with world.running_bot(RETENTION_DAYS="1"):
         await _asks_in_secret(world)
         cards = world.posts()
-        await world.passes(days=1, hours=2)
+        await world.advance(days=1, hours=2)
 
         assert world.posts() == cards, "what stands in Slack is Slack's to keep"
         answer = await world.ana.command("/video", "list")
@@ -59,17 +59,17 @@ async def test_the_list_and_the_cards_outlive_what_was_written(quiet_world: Worl
         assert "Ready · no name" in answer.message.text
         [video_id] = world.service.videos
         answer = await world.ana.command("/video", f"status {video_id}")
-        await world.settles()
-        [told] = world.whispers(world.ana)[1:]
+        await world.settle()
+        [told] = world.ephemerals(world.ana)[1:]
         assert "ready" in told
 
 
 async def test_what_has_not_ended_is_kept_however_old_it_is(quiet_world: World) -> None:
     world = quiet_world
     world.service.next_video(Fate(end="never"))
-    async with world.bot_runs(RETENTION_DAYS="1"):
+    async with world.running_bot(RETENTION_DAYS="1"):
         await _asks_in_secret(world)
-        await world.passes(days=1, hours=2)
+        await world.advance(days=1, hours=2)
     assert "A secret script." in _stored(world)
 
 
@@ -78,10 +78,10 @@ async def test_an_old_retry_button_opens_the_form_and_says_that_what_was_typed_i
 ) -> None:
     world = quiet_world
     world.service.next_video(Fate(end="error", reason="Secretly too dark."))
-    async with world.bot_runs(RETENTION_DAYS="1"):
+    async with world.running_bot(RETENTION_DAYS="1"):
         await _asks_in_secret(world)
         [card, _] = world.posts()
-        await world.passes(days=1, hours=2)
+        await world.advance(days=1, hours=2)
 
         await world.ana.click(card, "Edit and retry")
 
@@ -91,5 +91,5 @@ async def test_an_old_retry_button_opens_the_form_and_says_that_what_was_typed_i
         assert form.values["script"] is None
         assert "has been erased" in str(form.view.body["blocks"])
         await form.submit({"script": "Once more."})
-        await world.passes(minutes=5)
-    assert world.creates() == 2
+        await world.advance(minutes=5)
+    assert world.created_count() == 2

@@ -87,7 +87,7 @@ class Browser:
         view = await self.opens_form(person)
         outcome = await self.in_form(view, "submit", person, values=filled(view, **fields))
         assert outcome["views"] == [], outcome
-        await self.world.settles()
+        await self.world.settle()
         return self.world.slack.messages("studio")[-1]
 
     async def presses(self, message: Message, label: str, person: str = "ana") -> Json:
@@ -295,7 +295,7 @@ async def test_an_edited_card_comes_as_the_same_message(browser: Browser) -> Non
     async with browser.listens() as stream:
         card = await browser.asks()
         assert (await stream.of("message"))["message"]["ts"] == card.ts
-        await browser.world.passes(minutes=5)
+        await browser.world.advance(minutes=5)
         texts: list[str] = []
         while "Ready" not in "".join(texts):
             message = (await stream.of("message"))["message"]
@@ -472,7 +472,7 @@ async def test_a_form_with_a_mistake_says_so_under_the_field_and_keeps_what_was_
         assert changes[1]["views"] == outcome["views"]
         mended = await browser.in_form(view, "submit", values=filled(view))
         assert (mended["ok"], mended["views"]) == (True, [])
-    await browser.world.settles()
+    await browser.world.settle()
     [card] = browser.world.slack.messages("studio")
     assert "Video for" in card.text
 
@@ -519,7 +519,7 @@ async def test_a_client_does_not_send_off_what_the_form_does_not_take(
     assert outcome["error"]["code"] == "refused"
     assert words in outcome["error"]["text"]
     assert [each["id"] for each in outcome["views"]] == [view["id"]]
-    await browser.world.settles()
+    await browser.world.settle()
     assert not browser.world.posts()
 
 
@@ -583,16 +583,16 @@ async def test_a_form_over_another_can_be_closed_alone_or_with_all(browser: Brow
 async def test_a_button_of_a_card_is_pressed_by_its_ids(browser: Browser) -> None:
     browser.world.service.faults.next("create_video", Answer(500))
     card = await browser.asks()
-    await browser.world.passes(minutes=30)
+    await browser.world.advance(minutes=30)
     asked = await browser.presses(card, "I have its id")
     assert asked["ok"]
     assert [each["title"]["text"] for each in (await browser.sees())["views"]] != []
     stranger = await browser.presses(card, "Give up", "ben")
     assert stranger["ok"]
-    await browser.world.settles()
+    await browser.world.settle()
     assert browser.world.slack.ephemerals("ben", "studio")
     assert (await browser.presses(card, "Give up"))["ok"]
-    await browser.world.settles()
+    await browser.world.settle()
     assert len(browser.world.replies(card)) == 1
 
 
@@ -633,7 +633,7 @@ async def test_a_button_that_is_gone_and_a_message_that_is_not_ones_own_are_told
 async def test_an_app_that_does_not_answer_a_button_is_told(browser: Browser) -> None:
     browser.world.service.faults.next("create_video", Answer(500))
     card = await browser.asks()
-    await browser.world.passes(minutes=30)
+    await browser.world.advance(minutes=30)
     async with nobody_home(browser.world, None):
         lost = await browser.presses(card, "Give up")
     async with nobody_home(browser.world, 500):
@@ -745,14 +745,14 @@ async def test_an_address_that_is_none_gets_a_sentence(browser: Browser) -> None
 
 async def test_the_panel_shows_jobs_with_what_comes_next(browser: Browser) -> None:
     world = browser.world
-    await world.passes(seconds=1)
+    await world.advance(seconds=1)
     await browser.asks("ana", video_name="Second")
-    await world.passes(seconds=1)
+    await world.advance(seconds=1)
     view = await browser.opens_form(command="/replica")
     await browser.in_form(
         view, "submit", values=filled(view, train_video_url=FOOTAGE, agreed=["yes"])
     )
-    await world.passes(seconds=40)
+    await world.advance(seconds=40)
     service = (await browser.panel())["service"]
     replica, video, anna = service["jobs"]
     assert (video["name"], video["kind"], video["status"]) == ("Second", "video", "generating")
@@ -763,7 +763,7 @@ async def test_the_panel_shows_jobs_with_what_comes_next(browser: Browser) -> No
     assert video["has_callback_url"]
     assert (replica["kind"], replica["progress"]) == ("replica", "0/100")
     assert (anna["id"], anna["ended"], anna["next"]) == (REPLICA, "success", None)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     [video] = [job for job in (await browser.panel())["service"]["jobs"] if job["kind"] == "video"]
     assert (video["ended"], video["next"], video["callbacks_sent"]) == ("success", None, 1)
 
@@ -776,8 +776,8 @@ async def test_a_job_is_finished_or_failed_at_once(browser: Browser) -> None:
     why = {"do": "fail", "reason": "The voice <b>broke</b>"}
     assert done["ok"]
     assert (await browser.post(f"/api/panel/jobs/{second}", why))["ok"]
-    await world.settles()
-    await world.passes(seconds=5)
+    await world.settle()
+    await world.advance(seconds=5)
     assert "Ready" in world.now(good).text
     assert "The voice &lt;b&gt;broke&lt;/b&gt;" in world.now(bad).text
     again = await browser.post(f"/api/panel/jobs/{second}", {"do": "finish"})
@@ -799,7 +799,7 @@ async def test_callbacks_come_as_often_as_the_switch_says_for_jobs_under_way_too
     card = await browser.asks()
     turned = await browser.post("/api/panel/service", {"callbacks": times})
     assert turned["panel"]["service"]["callbacks"] == times
-    await browser.world.passes(minutes=10)
+    await browser.world.advance(minutes=10)
     assert len(browser.world.service.callbacks) == count
     assert "Ready" in browser.world.now(card).text
     [video] = browser.world.service.videos
@@ -814,8 +814,8 @@ async def test_the_next_create_can_lose_its_answer_and_is_paid_for_once(browser:
     await browser.post("/api/panel/service", {"callbacks": "none"})
     card = await browser.asks()
     assert (await browser.panel())["service"]["next"] == []
-    await browser.world.passes(minutes=20)
-    assert browser.world.creates() == 1
+    await browser.world.advance(minutes=20)
+    assert browser.world.created_count() == 1
     assert "I do not know" in browser.world.now(card).text
 
 
@@ -828,7 +828,7 @@ async def test_the_next_job_can_fail_or_never_end(browser: Browser, what: str, w
     [waiting] = told["panel"]["service"]["next"]
     assert waiting["what"] == what
     card = await browser.asks()
-    await browser.world.passes(minutes=6)
+    await browser.world.advance(minutes=6)
     assert words in browser.world.now(card).text
 
 
@@ -876,7 +876,7 @@ async def test_the_pace_is_that_of_the_coming_jobs(browser: Browser) -> None:
     shown = await browser.post("/api/panel/service", {"pace": pace})
     assert shown["panel"]["service"]["pace"] == {**pace, "training": 12_600}
     card = await browser.asks()
-    await browser.world.passes(seconds=6)
+    await browser.world.advance(seconds=6)
     assert "Ready" in browser.world.now(card).text
 
 
@@ -927,7 +927,7 @@ async def test_a_reset_lets_everything_go_well_again(browser: Browser) -> None:
     await browser.post("/api/panel/reset", {})
     assert await stands() == before
     card = await browser.asks()
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     assert "Ready" in world.now(card).text
 
 
@@ -954,7 +954,7 @@ async def test_the_wire_log_shows_every_request_both_ways_without_a_secret(
     [view] = (await browser.sees())["views"]
     values = filled(view, background_source_url=signed)
     await browser.in_form(view, "submit", values=values)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     await browser.types("/video list")
     panel = await browser.panel()
     wire = panel["wire"]
@@ -1011,7 +1011,7 @@ async def test_requests_that_fail_say_how(browser: Browser) -> None:
         await browser.post("/api/panel/next", coming)
     view = await browser.opens_form()
     await browser.in_form(view, "submit", values=filled(view))
-    await world.settles()
+    await world.settle()
     async with nobody_home(world, None):
         await browser.types("/video")
     wire = (await browser.panel())["wire"]
@@ -1208,7 +1208,7 @@ async def test_watching_ends_in_a_picture_with_the_script_as_captions(browser: B
     assert "not ready yet" in going.decode()
     for ending in ("mp4", "webm", "vtt", "m3u8"):
         assert (await read(browser, f"/files/{video}.{ending}"))[0] == 404
-    await browser.world.passes(minutes=5)
+    await browser.world.advance(minutes=5)
 
     _, headers, page = await read(browser, f"/watch/{video}")
     text = page.decode()
@@ -1237,7 +1237,7 @@ async def test_watching_ends_in_a_picture_with_the_script_as_captions(browser: B
 
 async def test_the_clip_is_served_whole_and_in_parts(browser: Browser) -> None:
     await browser.asks()
-    await browser.world.passes(minutes=5)
+    await browser.world.advance(minutes=5)
     [video] = browser.world.service.videos
     starts = {"mp4": b"ftyp", "webm": b"webm"}
     for ending, mark in starts.items():
@@ -1257,7 +1257,7 @@ async def test_the_clip_is_served_whole_and_in_parts(browser: Browser) -> None:
 
 async def test_the_stream_is_a_playlist_over_the_clips_own_parts(browser: Browser) -> None:
     await browser.asks()
-    await browser.world.passes(minutes=5)
+    await browser.world.advance(minutes=5)
     [video] = browser.world.service.videos
     status, headers, text = await read(browser, f"/files/{video}.m3u8")
     assert status == 200

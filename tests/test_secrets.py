@@ -26,16 +26,16 @@ SILENT = CallbackPlan(times=0)
 
 async def asks_with_a_signed_link(world: World) -> None:
     """Have Ana ask for a video whose background has a signed link."""
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.choose("background", "background_source_url")
     await form.submit({"replica_id": REPLICA, "script": SCRIPT, "background_source_url": SIGNED})
     assert not form.is_open, form.errors
-    await world.settles()
+    await world.settle()
 
 
 def callback_url(world: World) -> str:
     """Return where the service was told last to call back."""
-    sent = world.asked("create_video")[-1].body
+    sent = world.requests_for("create_video")[-1].body
     assert isinstance(sent, dict)
     return str(sent["callback_url"])
 
@@ -58,7 +58,7 @@ async def test_a_refusal_that_quotes_what_the_service_was_sent_gives_none_of_it_
     world.service.on_request = quote
     world.service.faults.next("create_video", Answer(status, body, done=True))
     await asks_with_a_signed_link(world)
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
     assert body
     if status in {400, 422}:
         assert f"Key ***: cannot fetch {CUT} nor reach http" in world.posts()[-1].text
@@ -73,18 +73,18 @@ async def test_a_read_that_quotes_what_the_service_was_sent_gives_none_of_it_awa
     quoted = f"Cannot fetch {SIGNED} nor reach {callback_url(world)}"
     said = {"status": word, "status_details": quoted, "data": {"script": SCRIPT}}
     world.service.faults.always("read_video", Answer(200, said))
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
     await world.ana.command("/video", f"status {next(iter(world.service.videos))}")
-    await world.settles()
-    assert f"Cannot fetch {CUT} nor reach http" in world.whispers(world.ana)[-1]
+    await world.settle()
+    assert f"Cannot fetch {CUT} nor reach http" in world.ephemerals(world.ana)[-1]
 
 
 async def test_a_training_that_fails_with_a_link_in_its_reason_gives_none_of_its_query_away(
     world: World,
 ) -> None:
     world.service.next_replica(Fate(end="error", reason=f"Cannot fetch {SIGNED}"))
-    await world.trains(world.ana, {"train_video_url": SIGNED})
-    await world.passes(hours=5)
+    await world.request_replica(world.ana, {"train_video_url": SIGNED})
+    await world.advance(hours=5)
     assert f"Cannot fetch {CUT}" in world.posts()[-1].text
 
 
@@ -97,11 +97,11 @@ async def test_a_refusal_of_slacks_that_quotes_a_message_leaves_its_words_out_of
 ) -> None:
     messages = [f"[ERROR] must not say “{SCRIPT}” [json-pointer:/blocks/1/text]"]
     refusal = {"ok": False, "error": "bad_one", "response_metadata": {"messages": messages}}
-    await world.asks(world.ana, {"script": SCRIPT})
+    await world.request_video(world.ana, {"script": SCRIPT})
     world.slack.faults.next(method, Answer(200, refusal))
     with contextlib.suppress(AssertionError, ValueError):  # there is no form, or no card
-        await world.asks(world.ana, {"script": SCRIPT})
-    await world.passes(minutes=5)
+        await world.request_video(world.ana, {"script": SCRIPT})
+    await world.advance(minutes=5)
     logged = caplog.text + str([vars(record) for record in caplog.records])
     assert "Slack refused (bad_one) json-pointer:/blocks/1/text" in logged
 
@@ -179,7 +179,7 @@ async def _a_script_in_a_message_about_nothing(world: World) -> None:
 
 
 async def _a_script_in_an_edit_of_another_card(world: World) -> None:
-    other = await world.asks(world.ben, {"script": "Quite another thing."})
+    other = await world.request_video(world.ben, {"script": "Quite another thing."})
     await _slack(world, "chat.update", channel=other.channel, ts=other.ts, text=SCRIPT)
 
 
@@ -250,7 +250,7 @@ LEAKS: dict[Leak, str] = {
 async def test_the_canary_finds(leak: Leak, tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
-        async with world.sandbox_runs(), world.bot_runs():
+        async with world.running_sandbox(), world.running_bot():
             await asks_with_a_signed_link(world)
             await leak(world)
 
@@ -272,9 +272,9 @@ def _columns(database: Path) -> list[tuple[str, str]]:
 
 async def test_the_canary_looks_into_each_column_of_the_database(quiet_world: World) -> None:
     world = quiet_world
-    async with world.bot_runs():
+    async with world.running_bot():
         await asks_with_a_signed_link(world)
-        await world.trains(world.ana, {"replica_name": "A quite private name"})
+        await world.request_replica(world.ana, {"replica_name": "A quite private name"})
     marks = {mark.sort: mark for mark in canary._typed(world, [])}
     marks[Sort.SECRET] = next(canary._secrets(world))
     assert marks.keys() == set(Sort)
@@ -299,7 +299,7 @@ async def test_the_canary_finds_a_secret_on_the_disk_even_in_pages_that_are_no_l
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    async with world.bot_runs():
+    async with world.running_bot():
         pass
     whole = world.database.read_bytes()
     world.database.write_bytes(whole + world.slack.bot_token.encode())
@@ -322,7 +322,7 @@ async def test_what_is_logged_after_a_world_has_ended_is_examined_too(tmp_path: 
     async def story() -> None:
         with canary.listening():
             world = World(tmp_path)
-            async with world.sandbox_runs():
+            async with world.running_sandbox():
                 pass
             LOG.info("too late: %s", world.service.api_key)
 
@@ -333,8 +333,8 @@ async def test_what_is_logged_after_a_world_has_ended_is_examined_too(tmp_path: 
 async def test_what_may_be_anywhere_is_found_nowhere(world: World) -> None:
     # What all the others are measured against: a whole story, told as it should be.
     await asks_with_a_signed_link(world)
-    await world.trains(world.ben)
-    await world.passes(hours=5)
+    await world.request_replica(world.ben)
+    await world.advance(hours=5)
     await world.ana.command("/video", "list")
-    await world.settles()
+    await world.settle()
     assert any(SCRIPT in message.text for message in world.posts())

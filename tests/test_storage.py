@@ -95,7 +95,7 @@ async def told_once(live: LiveWorld, script: str) -> None:
     await live.until(lambda: live.says("Ready", script) and live.replies(script))
     await live.rests()
     assert len(live.replies(script)) == 1
-    assert live.creates(script) == 1
+    assert live.created_count(script) == 1
 
 
 # ── A disk that takes nothing ─────────────────────────────────────────────────────────────────
@@ -209,7 +209,7 @@ async def test_a_disk_that_takes_nothing_is_told_to_everybody_and_nothing_is_los
     async with world_of_files.runs() as live:
         # Something is always due: a video that goes on for long is read all the time.
         live.end_video = lambda _: None
-        await live.asks("The first words.")
+        await live.request_video("The first words.")
         await live.until(lambda: live.says("In the making", "The first words."))
         form = await filled_form(live.ana, "More words.")
 
@@ -232,7 +232,7 @@ async def test_a_disk_that_takes_nothing_is_told_to_everybody_and_nothing_is_los
         assert await sent_off(form)
         await live.until(lambda: live.replies("The first words."))
         await told_once(live, "More words.")
-        assert live.creates() == 2
+        assert live.created_count() == 2
         assert live.posts() == 4
 
 
@@ -259,7 +259,7 @@ async def test_what_happened_while_the_disk_took_nothing_is_not_forgotten_and_no
                 failed.set()
 
         live.watcher = fail
-        await live.asks("Kept words.")
+        await live.request_video("Kept words.")
         await failed.wait()
         await answers(live, 503)
         disk.recovers()
@@ -279,7 +279,7 @@ async def test_a_bot_whose_disk_takes_nothing_waits_at_rest_and_ends_when_it_is_
 ) -> None:
     # Something is always due.
     live.end_video = lambda _: None
-    await live.asks("The first words.")
+    await live.request_video("The first words.")
     await live.until(lambda: live.says("In the making", "The first words."))
     disk = Refusing(live)
     made = asyncio.Event()
@@ -290,7 +290,7 @@ async def test_a_bot_whose_disk_takes_nothing_waits_at_rest_and_ends_when_it_is_
             made.set()
 
     live.watcher = fail
-    await live.asks("Kept words.")
+    await live.request_video("Kept words.")
     await made.wait()
     await answers(live, 503)
     before, ending = worked(live.bot.pid), asyncio.create_task(live.bot.ends())  # noqa: TID251 - awaited
@@ -375,7 +375,7 @@ async def test_what_a_slow_disk_has_people_send_twice_is_made_once(
         for person in people:
             await live.until(lambda name=person.user.name: live.replies(f"For {name}."))  # type: ignore[misc]
         await live.rests()
-        assert live.creates() == 2
+        assert live.created_count() == 2
         assert live.posts() == 4
 
 

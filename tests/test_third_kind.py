@@ -15,16 +15,16 @@ from tests.world import REPLICA, World
 @pytest.fixture
 async def world(quiet_world: World) -> AsyncIterator[World]:
     """A world whose bot has one feature more."""
-    async with quiet_world.bot_runs(features=(*FEATURES, third_kind.FEATURE)):
+    async with quiet_world.running_bot(features=(*FEATURES, third_kind.FEATURE)):
         yield quiet_world
 
 
 async def _cuts(world: World, name: str = "Spring") -> Message:
     """Ask for a trailer with its form and return its card."""
-    form = await world.opens_form(world.ana, command=third_kind.COMMAND)
+    form = await world.open_form(world.ana, command=third_kind.COMMAND)
     await form.submit({"video_name": name})
     assert not form.is_open
-    await world.settles()
+    await world.settle()
     return world.posts()[-1]
 
 
@@ -34,13 +34,13 @@ def _number(card: Message) -> str:
 
 async def test_it_is_made_and_told_in_the_thread_once(world: World) -> None:
     card = await _cuts(world)
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
     assert "Trailer for" in world.now(card).text
     assert "Being cut. Somebody is cutting it." in world.now(card).text
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
-    [create] = world.asked("create_video")
+    [create] = world.requests_for("create_video")
     assert isinstance(create.body, dict)
     assert create.body.pop("callback_url")
     spoken = {"replica_id": REPLICA, "script": "Coming soon."}
@@ -56,14 +56,14 @@ async def test_it_is_made_and_told_in_the_thread_once(world: World) -> None:
 async def test_its_form_says_what_is_wrong_and_makes_one_however_often_it_is_sent(
     world: World,
 ) -> None:
-    form = await world.opens_form(world.ana, command=third_kind.COMMAND)
+    form = await world.open_form(world.ana, command=third_kind.COMMAND)
     await form.submit()
     assert form.errors == {"video_name": "What is it called?"}
 
     await form.submit({"video_name": "Spring"}, clicks=3)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
-    assert world.creates() == 1
+    assert world.created_count() == 1
     assert len(world.posts()) == 2
 
 
@@ -72,7 +72,7 @@ async def test_its_failure_is_told_with_the_services_words_and_can_be_retried(
 ) -> None:
     world.service.next_video(Fate(end="error", reason="The film tore"))
     card = await _cuts(world)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     [reply] = world.replies(card)
     assert "could not make this trailer" in reply.text
     assert "“The film tore”" in reply.text
@@ -83,20 +83,20 @@ async def test_its_failure_is_told_with_the_services_words_and_can_be_retried(
     assert form is not None
     assert form.values["video_name"] == "Spring"
     await form.submit()
-    await world.passes(minutes=5)
-    assert world.creates() == 2
+    await world.advance(minutes=5)
+    assert world.created_count() == 2
 
 
 async def test_it_has_a_list_and_a_status(world: World) -> None:
     card = await _cuts(world)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     listed = await world.ana.command(third_kind.COMMAND, "list")
     assert listed.message is not None
     assert f"Ready · Spring · No. {_number(card)}" in listed.message.text
     await world.ana.command(third_kind.COMMAND, f"status {_number(card)}")
-    await world.settles()
-    told = world.whispers(world.ana)[-1]
+    await world.settle()
+    told = world.ephemerals(world.ana)[-1]
     assert "Video service says: ready" in told
 
     answer = await world.ana.command("/video", f"status {_number(card)}")
@@ -111,7 +111,7 @@ async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> 
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.next("create_video", Reset(done=True))
     card = await _cuts(world)
-    await world.passes(minutes=16)
+    await world.advance(minutes=16)
     assert "whether the video service made this trailer" in world.now(card).text
     [video_id] = world.service.videos
 
@@ -120,23 +120,23 @@ async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> 
     assert form is not None
     await form.submit({"remote_id": video_id})
     assert not form.is_open, form.errors
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert "is ready" in world.replies(card)[0].text
-    assert world.creates() == 1
+    assert world.created_count() == 1
 
 
 async def test_it_becomes_overdue_and_can_be_looked_at(world: World) -> None:
     world.service.next_video(Fate(end="never"))
     card = await _cuts(world)
-    await world.passes(hours=3, minutes=30)
+    await world.advance(hours=3, minutes=30)
     overdue = world.now(card)
     assert "Overdue" in overdue.text
     [video_id] = world.service.videos
     world.service.finish(video_id)
 
     await world.ana.click(overdue, "Check again")
-    await world.passes(seconds=5)
+    await world.advance(seconds=5)
 
     assert len(world.replies(card)) == 1
 
@@ -144,11 +144,11 @@ async def test_it_becomes_overdue_and_can_be_looked_at(world: World) -> None:
 async def test_it_goes_on_after_a_restart_beside_the_other_kinds(quiet_world: World) -> None:
     world = quiet_world
     features = (*FEATURES, third_kind.FEATURE)
-    async with world.bot_runs(features=features):
+    async with world.running_bot(features=features):
         trailer = await _cuts(world)
-        video = await world.asks(world.ben)
-    async with world.bot_runs(features=features):
-        await world.passes(minutes=6)
+        video = await world.request_video(world.ben)
+    async with world.running_bot(features=features):
+        await world.advance(minutes=6)
 
     assert "your trailer" in world.replies(trailer)[0].text
     assert "your video" in world.replies(video)[0].text

@@ -23,8 +23,8 @@ async def _is_asked(world: World, *, made: bool) -> Message:
     """Have Ana's create call lose its answer, and return the card that asks her about it."""
     world.service.callback_plan = SILENT
     world.service.faults.next("create_video", Reset(done=made))
-    card = await world.asks(world.ana)
-    await world.passes(minutes=16)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=16)
     asking = world.now(card)
     assert "Your answer is needed" in asking.text
     return asking
@@ -44,7 +44,7 @@ async def _gives_id(world: World, card: Message, remote_id: str) -> Modal:
     form = world.ana.modal
     assert form is not None
     await form.submit({"remote_id": remote_id})
-    await world.settles()
+    await world.settle()
     return form
 
 
@@ -82,16 +82,16 @@ async def test_a_video_whose_create_answer_was_lost_is_found_by_its_callback(
     world: World, fault: Fault
 ) -> None:
     world.service.faults.next("create_video", fault)
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
     assert "Checking" in world.now(card).text
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
     assert world.posts() == [world.now(card), reply]
-    assert len(world.asked("create_video")) == 1
-    assert not world.whispers(world.ana), "nobody had to be asked"
+    assert len(world.requests_for("create_video")) == 1
+    assert not world.ephemerals(world.ana), "nobody had to be asked"
 
 
 async def test_a_create_answer_that_never_ends_is_not_waited_for_for_ever(
@@ -100,29 +100,29 @@ async def test_a_create_answer_that_never_ends_is_not_waited_for_for_ever(
     world = quiet_world
     world.timings = Timings(jitter=0, call_timeout=timedelta(seconds=0.2))
     world.service.faults.next("create_video", Drip(done=True))
-    async with world.bot_runs():
-        card = await world.asks(world.ana)
+    async with world.running_bot():
+        card = await world.request_video(world.ana)
         assert "Checking" in world.now(card).text
-        await world.passes(minutes=5)
+        await world.advance(minutes=5)
 
     assert len(world.replies(card)) == 1
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
 
 
 async def test_a_callback_that_comes_after_the_question_answers_it(world: World) -> None:
     world.service.callback_plan = CallbackPlan(after=timedelta(minutes=20))
     world.service.faults.next("create_video", Reset(done=True))
-    card = await world.asks(world.ana)
-    await world.passes(minutes=16)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=16)
     assert "Your answer is needed" in world.now(card).text
     assert world.posts() == [world.now(card)]
 
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
     assert "Ready" in world.now(card).text
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
 
 
 async def test_a_callback_that_comes_while_the_service_cannot_be_read_is_kept(
@@ -130,27 +130,27 @@ async def test_a_callback_that_comes_while_the_service_cannot_be_read_is_kept(
 ) -> None:
     world.service.faults.next("create_video", Reset(done=True))
     world.service.faults.next("read_video", *[Answer(503, "<html>Down</html>")] * 3)
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
-    assert len(world.asked("read_video")) >= 4
+    assert len(world.requests_for("read_video")) >= 4
     assert len(world.replies(card)) == 1
 
 
 async def test_a_callback_of_one_video_that_names_another_adopts_nothing(world: World) -> None:
     asking = await _is_asked(world, made=False)
-    theirs = await world.asks(world.ben)
-    await world.passes(minutes=5)
+    theirs = await world.request_video(world.ben)
+    await world.advance(minutes=5)
     [video_id] = world.service.videos
     assert len(world.replies(theirs)) == 1
-    lost = world.asked("create_video")[0].body
+    lost = world.requests_for("create_video")[0].body
     assert isinstance(lost, dict)
 
     said = {"video_id": video_id, "status": "ready"}
     async with world.slack.session.post(lost["callback_url"], json=said) as answer:
         assert answer.status == 200
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert world.now(asking) == asking
     assert not world.replies(asking)
@@ -162,24 +162,24 @@ async def test_a_callback_that_names_a_video_with_another_script_adopts_nothing(
 ) -> None:
     asking = await _is_asked(world, made=False)
     other = await _made_by_hand(world, "Something else.")
-    lost = world.asked("create_video")[0].body
+    lost = world.requests_for("create_video")[0].body
     assert isinstance(lost, dict)
 
     async with world.slack.session.post(lost["callback_url"], json={"video_id": other}) as answer:
         assert answer.status == 200
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert world.now(asking) == asking
     assert not world.replies(asking)
 
 
 async def test_an_answer_that_names_another_requests_video_adopts_nothing(world: World) -> None:
-    theirs = await world.asks(world.ben)
+    theirs = await world.request_video(world.ben)
     [video_id] = world.service.videos
     world.service.faults.next("create_video", Answer(200, {"video_id": video_id}))
 
-    card = await world.asks(world.ana)
-    await world.passes(minutes=20)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=20)
 
     assert len(world.replies(theirs)) == 1
     assert not world.replies(card)
@@ -193,57 +193,57 @@ async def test_a_video_that_nothing_is_heard_of_is_asked_about_after_a_while(
     world: World,
 ) -> None:
     world.service.faults.next("create_video", Reset())
-    card = await world.asks(world.ana)
-    await world.passes(minutes=14)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=14)
     assert "Checking" in world.now(card).text
-    assert not world.whispers(world.ana)
+    assert not world.ephemerals(world.ana)
 
-    await world.passes(minutes=2)
+    await world.advance(minutes=2)
 
     assert "Your answer is needed" in world.now(card).text
-    [nudge] = world.whispers(world.ana)
+    [nudge] = world.ephemerals(world.ana)
     assert "need your answer" in nudge
     assert world.posts() == [world.now(card)]
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
 
 
 async def test_without_a_public_address_the_question_comes_at_once(quiet_world: World) -> None:
     world = quiet_world
-    async with world.bot_runs(callbacks=False):
+    async with world.running_bot(callbacks=False):
         world.service.faults.next("create_video", Reset(done=True))
-        card = await world.asks(world.ana)
+        card = await world.request_video(world.ana)
         assert "Your answer is needed" in world.now(card).text
 
         [video_id] = world.service.videos
         await _gives_id(world, world.now(card), video_id)
-        await world.passes(minutes=5)
+        await world.advance(minutes=5)
 
     assert len(world.replies(card)) == 1
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
 
 
 async def test_the_question_is_asked_again_after_a_day_and_given_up_after_a_week(
     world: World,
 ) -> None:
     asking = await _is_asked(world, made=False)
-    await world.passes(hours=23)
+    await world.advance(hours=23)
     assert world.now(asking) == asking
-    assert len(world.whispers(world.ana)) == 1
+    assert len(world.ephemerals(world.ana)) == 1
 
-    await world.passes(hours=2)
+    await world.advance(hours=2)
     again = world.now(asking)
     assert "I ask once more" in again.text
-    assert len(world.whispers(world.ana)) == 2
-    await world.passes(days=5, hours=20)
+    assert len(world.ephemerals(world.ana)) == 2
+    await world.advance(days=5, hours=20)
     assert world.now(asking) == again
     assert world.posts() == [again]
 
-    await world.passes(hours=6)
+    await world.advance(hours=6)
     [reply] = world.replies(asking)
     assert "Nobody could tell me" in reply.text
     assert "Given up" in world.now(asking).text
-    assert len(world.whispers(world.ana)) == 2
-    assert len(world.asked("create_video")) == 1
+    assert len(world.ephemerals(world.ana)) == 2
+    assert len(world.requests_for("create_video")) == 1
 
 
 async def test_a_create_call_that_the_end_of_the_process_cut_off_is_not_sent_again(
@@ -252,19 +252,19 @@ async def test_a_create_call_that_the_end_of_the_process_cut_off_is_not_sent_aga
     world = quiet_world
     world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
     world.service.callback_plan = CallbackPlan(after=timedelta(minutes=1))
-    async with world.bot_runs() as bot:
+    async with world.running_bot() as bot:
         port, address = str(bot.port), f"http://127.0.0.1:{bot.port}"
-        form = await world.opens_form(world.ana)
+        form = await world.open_form(world.ana)
         await _until_created(world, form)
 
-    async with world.bot_runs(PORT=port, PUBLIC_URL=address):
+    async with world.running_bot(PORT=port, PUBLIC_URL=address):
         # The end may have cut off the card's post as well: half a minute, and it is looked for.
-        await world.passes(seconds=40)
+        await world.advance(seconds=40)
         [card] = world.posts()
         assert "Checking" in card.text
-        await world.passes(minutes=5)
+        await world.advance(minutes=5)
 
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
     assert len(world.replies(card)) == 1
 
 
@@ -279,18 +279,18 @@ async def test_the_id_that_a_person_gives_is_checked_and_brings_the_answer(
 
     form = await _gives_id(world, asking, f" {video_id} ")
     assert not form.is_open
-    await world.passes(seconds=10)
+    await world.advance(seconds=10)
 
     [reply] = world.replies(asking)
     assert f"/watch/{video_id}" in reply.text
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
 
 
 async def test_an_id_that_cannot_be_the_one_is_turned_down_under_its_field(
     world: World,
 ) -> None:
     asking = await _is_asked(world, made=False)
-    theirs = await world.asks(world.ben)
+    theirs = await world.request_video(world.ben)
     [taken] = world.service.videos
     other = await _made_by_hand(world, "Something else.")
     number = re.search(r"No\. (\w+)", theirs.text)
@@ -308,7 +308,7 @@ async def test_an_id_that_cannot_be_the_one_is_turned_down_under_its_field(
         assert told in form.errors["remote_id"]
         assert form.values["remote_id"] == wrong
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     assert world.now(asking) == asking
     assert not world.replies(asking)
     assert len(world.replies(theirs)) == 1
@@ -323,10 +323,10 @@ async def test_an_id_that_cannot_be_checked_now_is_taken_and_checked_later(
 
     form = await _gives_id(world, asking, video_id)
     assert not form.is_open
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
     assert not world.replies(asking)
     world.service.down = False
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert len(world.replies(asking)) == 1
 
@@ -340,7 +340,7 @@ async def test_a_wrong_id_that_could_not_be_checked_at_once_is_not_believed_late
     await _gives_id(world, asking, other)
     world.service.down = False
 
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     assert not world.replies(asking)
     assert "Your answer is needed" in world.now(asking).text
@@ -357,11 +357,11 @@ async def test_create_again_makes_one_more_create_call_and_says_before_what_it_m
     answer = await world.ana.click(asking, AGAIN)
     assert answer.dialog is not None
     assert "both are paid for" in answer.dialog
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.replies(asking)
     assert "is ready" in reply.text
-    first, second = (request.body for request in world.asked("create_video"))
+    first, second = (request.body for request in world.requests_for("create_video"))
     assert isinstance(first, dict)
     assert isinstance(second, dict)
     assert first.pop("callback_url") != second.pop("callback_url")
@@ -374,9 +374,9 @@ async def test_two_clicks_on_create_again_make_one_create_call(world: World) -> 
 
     await world.ana.click(asking, AGAIN)
     await world.ana.click(asking, AGAIN)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
-    assert len(world.asked("create_video")) == 2
+    assert len(world.requests_for("create_video")) == 2
     assert len(world.replies(asking)) == 1
 
 
@@ -384,18 +384,18 @@ async def test_give_up_ends_it_with_a_closing_reply(world: World) -> None:
     asking = await _is_asked(world, made=False)
 
     await world.ana.click(asking, "Give up", confirm=False)
-    await world.settles()
+    await world.settle()
     assert world.now(asking) == asking
     await world.ana.click(asking, "Give up")
-    await world.settles()
+    await world.settle()
 
     [reply] = world.replies(asking)
     assert "was given up" in reply.text
     assert world.ana.user.id in reply.pings
     assert "Given up" in world.now(asking).text
-    await world.passes(days=8)
+    await world.advance(days=8)
     assert world.posts() == [world.now(asking), reply]
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
 
 
 async def test_an_id_named_before_create_again_saves_the_second_video(world: World) -> None:
@@ -403,14 +403,14 @@ async def test_an_id_named_before_create_again_saves_the_second_video(world: Wor
     [video_id] = world.service.videos
     world.service.down = True
     await world.service.call_back(video_id)
-    await world.settles()
+    await world.settle()
     world.service.down = False
 
     await world.ana.click(asking, AGAIN)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert len(world.replies(asking)) == 1
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
 
 
 @pytest.mark.parametrize("wait", [timedelta(seconds=30), timedelta(minutes=10)])
@@ -420,10 +420,10 @@ async def test_an_earlier_try_that_turns_up_after_create_again_is_told_on_the_ca
     asking = await _is_asked(world, made=True)
     [first] = world.service.videos
     await world.ana.click(asking, AGAIN)
-    await world.passes(seconds=wait.total_seconds())
+    await world.advance(seconds=wait.total_seconds())
 
     await world.service.call_back(first)
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     [reply] = world.replies(asking)
     assert first not in reply.text
@@ -433,7 +433,7 @@ async def test_an_earlier_try_that_turns_up_after_create_again_is_told_on_the_ca
     assert "Ready" in card.text
     assert world.posts() == [card, reply]
     await world.service.call_back(first)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     assert world.posts() == [card, reply]
 
 
@@ -443,10 +443,10 @@ async def test_a_video_that_turns_up_after_it_was_given_up_is_told_on_the_card(
     asking = await _is_asked(world, made=True)
     [video_id] = world.service.videos
     await world.ana.click(asking, "Give up")
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
 
     await world.service.call_back(video_id)
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
 
     card = world.now(asking)
     assert video_id in card.text
@@ -459,16 +459,16 @@ async def test_a_service_that_is_out_of_reach_after_create_again_is_waited_for_a
 ) -> None:
     world = quiet_world
     world.timings = Timings(jitter=0, max_retry_interval=timedelta(hours=1))
-    async with world.bot_runs():
+    async with world.running_bot():
         asking = await _is_asked(world, made=False)
-        await world.passes(days=3)
+        await world.advance(days=3)
         port = urlsplit(world.service.url).port or 0
         await world.service.stop()
         await world.ana.click(world.now(asking), AGAIN)
-        await world.passes(hours=12)
+        await world.advance(hours=12)
         assert "cannot be reached" in world.now(asking).text
         await world.service.start(port)
-        await world.passes(hours=2)
+        await world.advance(hours=2)
 
     [reply] = world.replies(asking)
     assert "is ready" in reply.text
@@ -483,7 +483,7 @@ async def _calls_back(world: World, attempt: int, video_id: str) -> None:
     assert isinstance(body, dict)
     async with world.slack.session.post(body["callback_url"], json={"video_id": video_id}) as told:
         assert told.status == 200
-    await world.settles()
+    await world.settle()
 
 
 async def test_an_earlier_attempt_that_cannot_be_read_keeps_no_video_from_its_answer(
@@ -491,7 +491,7 @@ async def test_an_earlier_attempt_that_cannot_be_read_keeps_no_video_from_its_an
 ) -> None:
     card = await _is_asked(world, made=False)
     await world.ana.click(card, AGAIN)
-    await world.settles()
+    await world.settle()
     [video_id] = world.service.videos
     stray = await _made_by_hand(world, "Hello, world.")
 
@@ -502,7 +502,7 @@ async def test_an_earlier_attempt_that_cannot_be_read_keeps_no_video_from_its_an
     world.service.on_request = hold_back
     await _calls_back(world, 0, stray)
     world.service.finish(video_id)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert "is ready" in world.replies(card)[0].text
 
@@ -515,9 +515,9 @@ async def test_a_video_that_was_named_before_it_was_given_up_is_told_on_its_card
     world.service.faults.always("read_video", Answer(500, "down"))
     await _calls_back(world, 0, video_id)
     await world.ana.click(card, "Give up")
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
     world.service.faults.clear()
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     assert video_id in world.now(card).text
     assert len(world.replies(card)) == 1
@@ -528,9 +528,9 @@ async def test_the_question_reaches_a_person_whose_card_went_to_them_directly(
 ) -> None:
     world.service.callback_plan = SILENT
     world.service.faults.next("create_video", Reset(done=False))
-    form = await world.opens_form(world.ana, channel="vault")
+    form = await world.open_form(world.ana, channel="vault")
     await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
-    await world.passes(minutes=16)
+    await world.advance(minutes=16)
 
     direct = world.slack.dm("ana").id
     [card] = world.slack.messages(direct)
@@ -546,10 +546,10 @@ async def test_an_id_can_be_given_where_the_service_says_nothing_to_know_it_by(
     card = await _is_asked(world, made=True)
     [video_id] = world.service.videos
     await _gives_id(world, card, video_id)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert "is ready" in world.replies(card)[0].text
-    assert world.creates() == 1
+    assert world.created_count() == 1
 
 
 async def test_a_callback_is_not_believed_where_the_service_says_nothing_to_know_it_by(
@@ -569,28 +569,28 @@ async def test_a_question_that_nobody_answers_creates_nothing_and_ends_the_job(
     world = quiet_world
     quarter = timedelta(minutes=15)
     world.timings = Timings(jitter=0, ask_again_after=quarter, close_after=2 * quarter)
-    async with world.bot_runs():
+    async with world.running_bot():
         asking = await _is_asked(world, made=False)
-        await world.passes(minutes=20)
+        await world.advance(minutes=20)
         assert "I ask once more" in world.now(asking).text
         assert world.posts() == [world.now(asking)]
-        await world.passes(minutes=30)
+        await world.advance(minutes=30)
 
     [reply] = world.replies(asking)
     assert "Nobody could tell me" in reply.text
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
 
 
 async def test_a_create_call_is_written_down_before_it_goes_out(quiet_world: World) -> None:
     world = quiet_world
     world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
-    async with world.bot_runs(callbacks=False):
-        form = await world.opens_form(world.ana)
+    async with world.running_bot(callbacks=False):
+        form = await world.open_form(world.ana)
         await _until_created(world, form)
 
-    async with world.bot_runs(callbacks=False):
-        await world.passes(minutes=5)
+    async with world.running_bot(callbacks=False):
+        await world.advance(minutes=5)
 
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
     [card] = world.posts()
     assert "Your answer is needed" in card.text

@@ -39,13 +39,13 @@ async def test_every_field_arrives_at_the_service_as_typed(
     world: World, background: str, link: str
 ) -> None:
     script = "Hello & welcome, <friends>!\n\n  “Zażółć gęślą jaźń” — *not* bold\t:tada: 你好"
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.choose("background", background)
     values = {"replica_id": REPLICA, "script": script, "video_name": "Week 7: <b>Hi</b>"}
     await form.submit(values | ({background: link} if link else {}))
-    await world.settles()
+    await world.settle()
 
-    [create] = world.asked("create_video")
+    [create] = world.requests_for("create_video")
     assert isinstance(create.body, dict)
     assert create.body.pop("callback_url")
     expected = {"replica_id": REPLICA, "script": script, "video_name": "Week 7: <b>Hi</b>"}
@@ -53,17 +53,17 @@ async def test_every_field_arrives_at_the_service_as_typed(
 
 
 async def test_fields_that_were_left_empty_are_not_sent(world: World) -> None:
-    await world.asks(world.ana, {"video_name": ""})
+    await world.request_video(world.ana, {"video_name": ""})
 
-    [create] = world.asked("create_video")
+    [create] = world.requests_for("create_video")
     assert isinstance(create.body, dict)
     assert create.body.keys() == {"replica_id", "script", "callback_url"}
 
 
 async def test_what_people_wrote_pings_nobody_but_who_asked(world: World) -> None:
     script = f"<!channel> <@{world.ben.user.id}> @here"
-    card = await world.asks(world.ana, {"script": script, "video_name": "<!everyone>"})
-    await world.passes(minutes=5)
+    card = await world.request_video(world.ana, {"script": script, "video_name": "<!everyone>"})
+    await world.advance(minutes=5)
 
     assert len(world.posts()) == 2
     for message in world.posts():
@@ -76,7 +76,7 @@ async def test_the_script_typed_after_the_command_stands_in_the_form_as_it_was_t
     world: World,
 ) -> None:
     typed = "Hi @ben & #studio, 1 < 2: see https://example.com/?a=1&b=2 for &lt;more&gt;"
-    form = await world.opens_form(world.ana, typed)
+    form = await world.open_form(world.ana, typed)
 
     assert form.values["script"] == typed
 
@@ -92,8 +92,8 @@ async def test_a_script_that_does_not_fit_is_told_before_any_form_opens(world: W
 
 async def test_the_longest_script_that_fits_is_taken_whole(world: World) -> None:
     script = "é" * 2999 + "."
-    card = await world.asks(world.ana, {"script": script})
-    await world.passes(minutes=5)
+    card = await world.request_video(world.ana, {"script": script})
+    await world.advance(minutes=5)
 
     [video] = world.service.videos.values()
     assert video.script == script
@@ -104,15 +104,15 @@ async def test_the_longest_script_that_fits_is_taken_whole(world: World) -> None
 
 
 async def test_a_script_of_nothing_but_spaces_is_pointed_out_under_it(world: World) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "  \n ", "video_name": "Kept"})
 
     assert form.errors.keys() == {"script"}
     assert form.values["video_name"] == "Kept"
     assert form.values["replica_id"] == REPLICA
-    await world.settles()
+    await world.settle()
     assert not world.posts()
-    assert not world.asked("create_video")
+    assert not world.requests_for("create_video")
 
 
 @pytest.mark.parametrize("background", ["background_url", "background_source_url"])
@@ -120,7 +120,7 @@ async def test_a_script_of_nothing_but_spaces_is_pointed_out_under_it(world: Wor
 async def test_a_link_that_cannot_be_used_is_pointed_out_and_nothing_typed_is_lost(
     world: World, background: str, link: str | None
 ) -> None:
-    form = await world.opens_form(world.ana, "Hello.")
+    form = await world.open_form(world.ana, "Hello.")
     await form.choose("background", background)
     typed = {"replica_id": REPLICA, "video_name": "Kept", "where": "lobby", background: link}
     if link is None:
@@ -135,8 +135,8 @@ async def test_a_link_that_cannot_be_used_is_pointed_out_and_nothing_typed_is_lo
     assert form.values["where"] == world.slack.channel("lobby").id
     await form.submit({background: "https://example.com/ok"})
     assert not form.is_open
-    await world.settles()
-    assert world.creates() == 1
+    await world.settle()
+    assert world.created_count() == 1
 
 
 def test_two_backgrounds_are_one_too_many() -> None:
@@ -151,7 +151,7 @@ def test_two_backgrounds_are_one_too_many() -> None:
 async def test_choosing_a_background_shows_its_link_field_and_keeps_the_others(
     world: World,
 ) -> None:
-    form = await world.opens_form(world.ana, "Hello.")
+    form = await world.open_form(world.ana, "Hello.")
     await form.submit({"replica_id": REPLICA, "video_name": "Kept", "script": " "})
     links = {"background_url", "background_source_url"}
     assert not links & form.values.keys()
@@ -167,7 +167,7 @@ async def test_choosing_a_background_shows_its_link_field_and_keeps_the_others(
 async def test_a_background_whose_link_field_did_not_appear_is_asked_for_again(
     world: World,
 ) -> None:
-    form = await world.opens_form(world.ana, "Hello.")
+    form = await world.open_form(world.ana, "Hello.")
     world.slack.faults.next("views.update", Reset())
     answer = await form.choose("background", "background_url")
     assert answer.ok
@@ -180,22 +180,22 @@ async def test_a_background_whose_link_field_did_not_appear_is_asked_for_again(
     assert form.values["video_name"] == "Kept"
     await form.submit({"background_url": PAGE})
     assert not form.is_open
-    await world.settles()
-    assert world.creates() == 1
+    await world.settle()
+    assert world.created_count() == 1
 
 
 async def test_a_background_that_was_taken_back_is_not_sent_although_its_field_is_still_there(
     world: World,
 ) -> None:
-    form = await world.opens_form(world.ana, "Hello.")
+    form = await world.open_form(world.ana, "Hello.")
     await form.choose("background", "background_url")
     world.slack.faults.next("views.update", Reset())
     await form.choose("background", "none")
 
     await form.submit({"replica_id": REPLICA, "background_url": PAGE})
-    await world.settles()
+    await world.settle()
 
-    [create] = world.asked("create_video")
+    [create] = world.requests_for("create_video")
     assert isinstance(create.body, dict)
     assert "background_url" not in create.body
 
@@ -225,45 +225,45 @@ async def test_a_form_that_slack_does_not_open_is_told_kindly(world: World) -> N
 
 
 async def test_five_clicks_at_once_make_one_video_and_one_card(world: World) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello."}, clicks=5)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert not form.is_open
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
     assert len(world.posts()) == 2
 
 
 async def test_five_submissions_of_one_form_make_one_video_and_one_card(world: World) -> None:
-    form = await world.opens_form(world.ana, "Hello.")
+    form = await world.open_form(world.ana, "Hello.")
     await form.choose("background", "background_url")
     await form.submit({"replica_id": REPLICA, "background_url": "https://localhost"})
     assert form.errors
 
     fixed = {"background_url": PAGE}
     answers = await asyncio.gather(*(form.submit(fixed) for _ in range(5)))
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert all(answer.ok for answer in answers)
     assert not form.is_open
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
     assert len(world.posts()) == 2
 
 
 async def test_a_submission_that_comes_again_later_makes_nothing_new(world: World) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
     await form.resubmit(3)
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     # The answer was lost on the way, so the form is still there.
     world.slack.modals[world.ana.user.id].append(form.view)
     await form.submit()
     assert not form.is_open
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
     assert len(world.posts()) == 2
 
 
@@ -271,9 +271,9 @@ async def test_a_submission_that_comes_again_later_makes_nothing_new(world: Worl
 async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_makes_a_second_video(
     world: World, change: dict[str, Any]
 ) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.settles()
+    await world.settle()
     # The answer was lost on the way, so the form is still there.
     world.slack.modals[world.ana.user.id].append(form.view)
 
@@ -284,21 +284,21 @@ async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_mak
     assert second.view is not form.view
     assert "was sent off already" in _note(second)
     assert second.values == form.values, "what was typed stands in it too"
-    await world.settles()
-    assert len(world.asked("create_video")) == 1
+    await world.settle()
+    assert len(world.requests_for("create_video")) == 1
 
     await second.submit()
     assert world.ana.modal is None, "both are closed"
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     scripts = [video.script for video in world.service.videos.values()]
     assert scripts == ["Hello.", change.get("script", "Hello.")]
     assert len(world.posts()) == 4
 
 
 async def test_the_second_form_can_still_be_changed(world: World) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.settles()
+    await world.settle()
     world.slack.modals[world.ana.user.id].append(form.view)
     await form.submit({"script": "Hello, you."})
     second = world.ana.modal
@@ -317,14 +317,14 @@ async def test_the_first_replica_is_given_by_its_id_and_later_ones_are_offered(
     world: World,
 ) -> None:
     world.service.add_replica("r-bob", "Bob")
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     assert await form.suggest("replica_id") == []
     assert _texts(await form.suggest("replica_id", REPLICA)) == [f"Use id “{REPLICA}”"]
 
-    await world.asks(world.ana)
-    await world.passes(minutes=1)
-    await world.asks(world.ben, {"replica_id": "r-bob"})
-    form = await world.opens_form(world.ana)
+    await world.request_video(world.ana)
+    await world.advance(minutes=1)
+    await world.request_video(world.ben, {"replica_id": "r-bob"})
+    form = await world.open_form(world.ana)
 
     assert _texts(await form.suggest("replica_id")) == ["Bob · r-bob", f"Anna · {REPLICA}"]
     assert _texts(await form.suggest("replica_id", "anna")) == [
@@ -333,26 +333,26 @@ async def test_the_first_replica_is_given_by_its_id_and_later_ones_are_offered(
     ]
     assert _texts(await form.suggest("replica_id", REPLICA)) == [f"Anna · {REPLICA}"]
 
-    await world.passes(minutes=1)
-    await world.asks(world.ben)
-    form = await world.opens_form(world.ana)
+    await world.advance(minutes=1)
+    await world.request_video(world.ben)
+    form = await world.open_form(world.ana)
     assert _texts(await form.suggest("replica_id")) == [f"Anna · {REPLICA}", "Bob · r-bob"]
 
 
 async def test_a_replica_that_the_service_refused_is_not_offered(world: World) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.submit({"replica_id": "r-nobody", "script": "Keep this."})
 
     assert "Invalid replica_id" in form.errors["replica_id"]
     assert form.values["script"] == "Keep this."
     assert await form.suggest("replica_id") == []
-    assert world.creates() == 0
+    assert world.created_count() == 0
 
 
 @pytest.mark.parametrize("query", ["what is this", "%", "_", "x" * 151, "<!channel>", "', 1)--"])
 async def test_what_can_be_no_replica_is_not_offered(world: World, query: str) -> None:
-    await world.asks(world.ana)
-    form = await world.opens_form(world.ana)
+    await world.request_video(world.ana)
+    form = await world.open_form(world.ana)
 
     offered = _texts(await form.suggest("replica_id", query))
 
@@ -363,7 +363,7 @@ async def test_the_longest_id_can_be_used(world: World) -> None:
     long = "r" * 150
     world.service.add_replica(long, "Long")
 
-    await world.asks(world.ana, {"replica_id": long})
+    await world.request_video(world.ana, {"replica_id": long})
 
     [video] = world.service.videos.values()
     assert video.replica_id == long
@@ -373,9 +373,9 @@ async def test_the_longest_id_can_be_used(world: World) -> None:
 
 
 async def test_the_answer_comes_where_it_was_wanted(world: World) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello.", "where": "lobby"})
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     lobby = world.slack.channel("lobby")
     [card] = world.slack.messages(lobby.id)
@@ -387,9 +387,9 @@ async def test_where_the_bot_cannot_post_everything_comes_as_a_direct_message(
     world: World,
 ) -> None:
     vault = world.slack.channel("vault")
-    form = await world.opens_form(world.ana, channel="vault")
+    form = await world.open_form(world.ana, channel="vault")
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     dm = world.slack.dm(world.ana.user.id)
     [card] = world.slack.messages(dm.id)
@@ -399,32 +399,32 @@ async def test_where_the_bot_cannot_post_everything_comes_as_a_direct_message(
     assert f"<#{vault.id}>" in str(card.blocks)
     assert "is ready" in reply.text
     assert world.posts() == [card, reply]
-    assert world.creates() == 1
+    assert world.created_count() == 1
 
 
 @pytest.mark.parametrize("script", ["\u200b", "\u2060\ufeff", "\u00ad", "\u3164", "…!"])
 async def test_a_script_in_which_nothing_can_be_spoken_is_refused(
     world: World, script: str
 ) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": script})
     assert "script" in form.errors
-    assert not world.asked("create_video")
+    assert not world.requests_for("create_video")
 
 
 async def test_half_a_character_in_a_script_does_no_harm(world: World) -> None:
-    card = await world.asks(world.ana, {"script": "Half a \ud83d smile"})
-    await world.passes(minutes=5)
+    card = await world.request_video(world.ana, {"script": "Half a \ud83d smile"})
+    await world.advance(minutes=5)
     assert "Half a ? smile" in world.replies(card)[0].text
 
 
 async def test_a_form_that_was_accepted_is_not_refused_when_it_comes_again(world: World) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.settles()
+    await world.settle()
     world.service.out_of_credit = True
-    await world.asks(world.ben)
-    await world.passes(minutes=1)
+    await world.request_video(world.ben)
+    await world.advance(minutes=1)
     signed_anew = form.view
     world.slack.modals[world.ana.user.id].append(signed_anew)
     await form.submit()
@@ -440,15 +440,15 @@ async def test_one_video_pings_the_person_who_asked_once(world: World) -> None:
             pings.append(happening.message.pings)
 
     world.slack.subscribe(note)
-    card = await world.asks(world.ana)
-    await world.passes(minutes=5)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=5)
 
     assert pings == [frozenset(), {world.ana.user.id}]
     assert world.ana.user.id in world.now(card).text
 
 
 async def test_a_link_is_back_when_its_background_is_chosen_again(world: World) -> None:
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.choose("background", "background_url")
     await form.submit(
         {"replica_id": REPLICA, "script": "Hi.", "background_url": "https://localhost/page"}
@@ -468,11 +468,11 @@ async def test_a_form_whose_job_cannot_be_written_down_stays_open_and_starts_not
         db.execute(f"CREATE TEMP TRIGGER refusal {refusal}")
 
     await world.bot.store.database.transact(refuses)
-    form = await world.opens_form(world.ana)
+    form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert form.is_open
     assert "nothing was started" in " ".join(form.errors.values())
     assert world.posts() == []
-    assert world.creates() == 0
+    assert world.created_count() == 0

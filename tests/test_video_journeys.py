@@ -24,7 +24,7 @@ async def unread_world(quiet_world: World) -> AsyncIterator[World]:
     usual = Timings(jitter=0)
     patience = replace(usual.minutes, first_interval=HOUR, max_interval=HOUR)
     quiet_world.timings = replace(usual, minutes=patience)
-    async with quiet_world.bot_runs():
+    async with quiet_world.running_bot():
         yield quiet_world
 
 
@@ -37,10 +37,10 @@ def _the_video(world: World) -> str:
 
 
 async def test_a_video_that_gets_ready_is_told_in_the_thread_once(world: World) -> None:
-    card = await world.asks(world.ana, {"video_name": "Greeting"})
+    card = await world.request_video(world.ana, {"video_name": "Greeting"})
     assert "Greeting" in card.text
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [video] = world.service.videos.values()
     [reply] = world.replies(card)
@@ -49,40 +49,40 @@ async def test_a_video_that_gets_ready_is_told_in_the_thread_once(world: World) 
     assert "Hello, world." in reply.text
     assert "Ready" in world.now(card).text
     assert world.posts() == [world.now(card), reply]
-    assert world.creates() == 1
+    assert world.created_count() == 1
 
 
 async def test_a_callback_alone_brings_the_answer_at_once(unread_world: World) -> None:
     world = unread_world
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.replies(card)
     [callback] = world.service.callbacks
     assert reply.sent_at == callback.at
-    assert len(world.asked("read_video")) == 1
+    assert len(world.requests_for("read_video")) == 1
 
 
 async def test_a_callback_that_is_sent_before_the_create_answer_does_no_harm(world: World) -> None:
     world.service.callback_plan = CallbackPlan(early=True)
-    card = await world.asks(world.ana)
-    assert len(world.asked("read_video")) == 1, "it is looked at, and it is not ready yet"
+    card = await world.request_video(world.ana)
+    assert len(world.requests_for("read_video")) == 1, "it is looked at, and it is not ready yet"
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert len(world.replies(card)) == 1
-    assert world.creates() == 1
+    assert world.created_count() == 1
 
 
 async def test_a_callback_that_comes_after_the_answer_changes_nothing(world: World) -> None:
     world.service.callback_plan = CallbackPlan(after=timedelta(minutes=10))
-    card = await world.asks(world.ana)
-    await world.passes(minutes=5)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=5)
     told = world.posts()
     assert world.replies(card)
 
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     assert len(world.service.callbacks) == 1
     assert world.posts() == told
@@ -94,9 +94,9 @@ async def test_a_callback_that_comes_many_times_brings_one_answer(
 ) -> None:
     world = unread_world
     world.service.callback_plan = CallbackPlan(times=times)
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert [each.status for each in world.service.callbacks] == [200] * times
     assert len(world.replies(card)) == 1
@@ -106,27 +106,27 @@ async def test_a_callback_that_comes_many_times_brings_one_answer(
 async def test_a_hundred_callbacks_at_one_moment_bring_one_answer(unread_world: World) -> None:
     world = unread_world
     world.service.callback_plan = CallbackPlan(times=0)
-    card = await world.asks(world.ana)
-    await world.passes(minutes=5)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=5)
     assert not world.replies(card)
 
     await asyncio.gather(*(world.service.call_back(_the_video(world)) for _ in range(100)))
-    await world.passes(seconds=10)
+    await world.advance(seconds=10)
 
     assert len(world.replies(card)) == 1
-    assert len(world.asked("read_video")) < 5
+    assert len(world.requests_for("read_video")) < 5
 
 
 async def test_a_flood_of_callbacks_does_not_become_a_flood_of_reads(unread_world: World) -> None:
     world = unread_world
     world.service.next_video(Fate(end="never"))
-    await world.asks(world.ana)
+    await world.request_video(world.ana)
 
     for _ in range(20):
         await world.service.call_back(_the_video(world))
-        await world.settles()
+        await world.settle()
 
-    assert len(world.asked("read_video")) == 1
+    assert len(world.requests_for("read_video")) == 1
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
@@ -135,9 +135,9 @@ async def test_a_callback_may_come_with_any_method(
 ) -> None:
     world = unread_world
     world.service.callback_plan = CallbackPlan(method=method)
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert len(world.replies(card)) == 1
 
@@ -146,9 +146,9 @@ async def test_a_callback_may_come_with_any_method(
 async def test_a_callback_may_say_anything(unread_world: World, body: object) -> None:
     world = unread_world
     world.service.callback_plan = CallbackPlan(body=body)
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert len(world.replies(card)) == 1
 
@@ -158,8 +158,8 @@ async def test_a_callback_with_an_unknown_token_is_answered_alike_and_changes_no
 ) -> None:
     world = unread_world
     world.service.callback_plan = CallbackPlan(times=0)
-    card = await world.asks(world.ana)
-    await world.passes(minutes=5)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=5)
     video = world.service.videos[_the_video(world)]
     body = {"video_id": video.video_id, "status": "ready"}
     assert video.callback_url is not None
@@ -169,26 +169,26 @@ async def test_a_callback_with_an_unknown_token_is_answered_alike_and_changes_no
     for url in (unknown, video.callback_url):
         async with world.slack.session.post(url, json=body) as answer:
             answers.append((answer.status, await answer.text()))
-        await world.settles()
+        await world.settle()
         if url == unknown:
             assert not world.replies(card)
-            assert not world.asked("read_video")
+            assert not world.requests_for("read_video")
 
     assert answers[0] == answers[1]
     assert len(world.replies(card)) == 1
 
 
 async def test_a_forged_callback_that_says_ready_is_not_believed(world: World) -> None:
-    card = await world.asks(world.ana)
-    await world.passes(minutes=1)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=1)
     said = {"video_id": _the_video(world), "status": "ready", "hosted_url": "https://evil.com/x"}
 
     await world.service.call_back(_the_video(world), said)
-    await world.passes(seconds=10)
+    await world.advance(seconds=10)
     assert world.posts() == [world.now(card)]
     assert "In the making" in world.now(card).text
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
     [reply] = world.replies(card)
     assert "evil.com" not in reply.text
 
@@ -196,11 +196,11 @@ async def test_a_forged_callback_that_says_ready_is_not_believed(world: World) -
 async def test_without_a_public_address_no_callback_is_asked_for_and_polls_do_all(
     quiet_world: World,
 ) -> None:
-    async with quiet_world.bot_runs(callbacks=False):
-        card = await quiet_world.asks(quiet_world.ana)
-        await quiet_world.passes(minutes=5)
+    async with quiet_world.running_bot(callbacks=False):
+        card = await quiet_world.request_video(quiet_world.ana)
+        await quiet_world.advance(minutes=5)
 
-    [create] = quiet_world.asked("create_video")
+    [create] = quiet_world.requests_for("create_video")
     assert create.body == {"replica_id": REPLICA, "script": "Hello, world."}
     assert not quiet_world.service.callbacks
     assert len(quiet_world.replies(card)) == 1
@@ -210,12 +210,12 @@ async def test_a_status_that_nobody_knows_means_still_going_and_is_logged_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.service.next_video(Fate(words=("Rendering",)), Fate(words=("rendering",)))
-    cards = [await world.asks(world.ana), await world.asks(world.ben)]
+    cards = [await world.request_video(world.ana), await world.request_video(world.ben)]
 
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
     assert "service says: Rendering" in world.now(cards[0]).text
     assert not world.replies(cards[0])
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     assert [len(world.replies(card)) for card in cards] == [1, 1]
     told = [each for each in caplog.records if "unknown status" in each.message]
@@ -234,9 +234,9 @@ async def test_a_ready_video_without_any_link_is_told_all_the_same(
     world: World, said: Mapping[str, object]
 ) -> None:
     world.service.next_video(Fate(said=said))
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
@@ -249,9 +249,9 @@ async def test_a_ready_video_without_a_hosted_link_is_told_with_the_link_there_i
     world: World,
 ) -> None:
     world.service.next_video(Fate(said={"hosted_url": MISSING, "data": None}))
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.replies(card)
     assert f"/files/{_the_video(world)}.mp4" in reply.text
@@ -262,12 +262,12 @@ async def test_a_ready_video_without_a_hosted_link_is_told_with_the_link_there_i
 async def test_answers_without_a_status_are_bridged_until_there_is_one(world: World) -> None:
     said: dict[str, object] = {"status": None}
     world.service.next_video(Fate(said=said))
-    card = await world.asks(world.ana)
-    await world.passes(minutes=5)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=5)
     assert world.posts() == [world.now(card)]
 
     said.clear()
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     assert len(world.replies(card)) == 1
 
@@ -279,9 +279,9 @@ async def test_a_failure_is_told_in_the_services_own_words_and_they_ping_nobody(
     world: World,
 ) -> None:
     world.service.next_video(Fate(end="error", reason="No <b>face</b> & <!channel> found"))
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.replies(card)
     for message in (world.now(card), reply):
@@ -294,20 +294,20 @@ async def test_a_failure_is_told_in_the_services_own_words_and_they_ping_nobody(
 
 async def test_a_failure_without_a_reason_says_so(world: World) -> None:
     world.service.next_video(Fate(end="error", reason=None))
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
-    await world.passes(minutes=5)
+    await world.advance(minutes=5)
 
     [reply] = world.replies(card)
     assert "It did not say why." in reply.text
 
 
 async def test_a_video_that_is_deleted_at_the_service_has_failed(world: World) -> None:
-    card = await world.asks(world.ana)
-    await world.passes(minutes=1)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=1)
 
     world.service.delete(_the_video(world))
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
 
     [reply] = world.replies(card)
     assert "could not be made" in reply.text
@@ -318,13 +318,13 @@ async def test_a_refused_request_is_told_with_the_services_text(world: World) ->
     world.service.faults.next(
         "create_video", Answer(422, {"error": "The script has <bad> words in it"})
     )
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
     [reply] = world.replies(card)
     assert "nothing was made" in reply.text
     assert "The script has &lt;bad&gt; words in it" in reply.text
-    await world.passes(days=1)
-    assert len(world.asked("create_video")) == 1
+    await world.advance(days=1)
+    assert len(world.requests_for("create_video")) == 1
     assert world.posts() == [world.now(card), reply]
 
 
@@ -335,18 +335,18 @@ async def test_a_service_that_is_away_for_a_while_is_waited_for(world: World) ->
     port = urlsplit(world.service.url).port
     assert port is not None
     await world.service.stop()
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
     assert "Starting" in card.text
-    await world.passes(minutes=30)
+    await world.advance(minutes=30)
     assert "cannot be reached" in world.now(card).text
     assert world.posts() == [world.now(card)]
 
     await world.service.start(port)
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
-    assert world.creates() == 1
+    assert world.created_count() == 1
 
 
 async def test_a_service_that_is_away_for_a_day_is_waited_for_no_longer(
@@ -354,12 +354,12 @@ async def test_a_service_that_is_away_for_a_day_is_waited_for_no_longer(
 ) -> None:
     world = quiet_world
     world.timings = Timings(jitter=0, max_retry_interval=HOUR)
-    async with world.bot_runs():
+    async with world.running_bot():
         await world.service.stop()
-        card = await world.asks(world.ana)
-        await world.passes(hours=23)
+        card = await world.request_video(world.ana)
+        await world.advance(hours=23)
         assert not world.replies(card)
-        await world.passes(hours=2)
+        await world.advance(hours=2)
 
     [reply] = world.replies(card)
     assert "could not be reached for too long" in reply.text
@@ -371,11 +371,11 @@ async def test_a_create_call_waits_as_long_as_the_service_asks(world: World) -> 
     began = world.clock.now()
     wait = timedelta(minutes=20)
     world.service.rate_limited = RateLimit(began + wait, retry_after=wait)
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
-    await world.passes(minutes=30)
+    await world.advance(minutes=30)
 
-    assert [each.at - began for each in world.asked("create_video")] == [timedelta(0), wait]
+    assert [each.at - began for each in world.requests_for("create_video")] == [timedelta(0), wait]
     assert len(world.replies(card)) == 1
 
 
@@ -383,11 +383,11 @@ async def test_a_service_that_limits_without_saying_how_long_is_asked_ever_less_
     world: World,
 ) -> None:
     world.service.rate_limited = RateLimit(world.clock.now() + timedelta(minutes=10))
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
-    await world.passes(minutes=20)
+    await world.advance(minutes=20)
 
-    tries = [each.at for each in world.asked("create_video")]
+    tries = [each.at for each in world.requests_for("create_video")]
     waits = [later - earlier for earlier, later in pairwise(tries)]
     assert waits == sorted(waits)
     assert len(tries) < 12
@@ -409,81 +409,81 @@ async def test_a_refused_key_or_account_is_told_in_the_thread_and_logged_once(
 ) -> None:
     world.service.faults.next("create_video", refusal)
     world.service.faults.always("read_video", Answer(401, {"message": "Invalid API key"}))
-    card = await world.asks(world.ana)
+    card = await world.request_video(world.ana)
 
     [reply] = world.replies(card)
     assert told in reply.text
     assert "nothing was made" in reply.text
 
-    form = await world.opens_form(world.ben)
+    form = await world.open_form(world.ben)
     await form.submit({"replica_id": REPLICA, "script": "Keep this."})
     assert told in form.errors["replica_id"]
     assert form.values["script"] == "Keep this."
-    assert len(world.asked("create_video")) == 1
+    assert len(world.requests_for("create_video")) == 1
     assert world.posts() == [world.now(card), reply]
     refusals = [each for each in caplog.records if "refuses new work" in each.message]
     assert len(refusals) == 1
 
 
 async def test_forms_are_taken_again_once_a_read_shows_that_the_key_works(world: World) -> None:
-    await world.asks(world.ana)
+    await world.request_video(world.ana)
     world.service.key_revoked = True
-    await world.asks(world.ana)
-    form = await world.opens_form(world.ben)
+    await world.request_video(world.ana)
+    form = await world.open_form(world.ben)
     await form.submit({"replica_id": REPLICA, "script": "Keep this."})
     assert form.errors
 
     world.service.key_revoked = False
     await form.submit()
     assert form.errors, "it was looked at a moment ago"
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
     await form.submit()
 
     assert not form.is_open
-    await world.passes(minutes=5)
-    assert world.creates() == 2
+    await world.advance(minutes=5)
+    assert world.created_count() == 2
 
 
 async def test_with_the_account_out_of_credit_one_create_call_is_tried_every_ten_minutes(
     world: World,
 ) -> None:
     world.service.out_of_credit = True
-    await world.asks(world.ana)
-    await world.passes(minutes=9)
-    form = await world.opens_form(world.ben)
+    await world.request_video(world.ana)
+    await world.advance(minutes=9)
+    form = await world.open_form(world.ben)
     await form.submit({"replica_id": REPLICA, "script": "Keep this."})
     assert "out of credit" in form.errors["replica_id"]
 
-    await world.passes(minutes=1)
+    await world.advance(minutes=1)
     await form.submit()
     assert not form.is_open, "this one is the try"
-    await world.settles()
-    assert len(world.asked("create_video")) == 2
-    form = await world.opens_form(world.ben)
+    await world.settle()
+    assert len(world.requests_for("create_video")) == 2
+    form = await world.open_form(world.ben)
     await form.submit({"replica_id": REPLICA, "script": "Keep this, too."})
     assert "out of credit" in form.errors["replica_id"]
 
     world.service.out_of_credit = False
-    await world.passes(minutes=10)
+    await world.advance(minutes=10)
     await form.submit()
     assert not form.is_open
-    await world.passes(minutes=5)
-    assert world.creates() == 1
+    await world.advance(minutes=5)
+    assert world.created_count() == 1
 
 
 async def test_of_two_that_are_sent_off_at_one_moment_only_one_tries_whether_there_is_credit(
     world: World,
 ) -> None:
     world.service.out_of_credit = True
-    await world.asks(world.ana)
-    await world.passes(minutes=10)
-    forms = [await world.opens_form(person, "Hello.") for person in (world.ana, world.ben)]
+    await world.request_video(world.ana)
+    await world.advance(minutes=10)
+    forms = [await world.open_form(person, "Hello.") for person in (world.ana, world.ben)]
     fields = {"replica_id": REPLICA}
 
     await asyncio.gather(*(form.submit(fields) for form in forms))
-    await world.settles()
+    await world.settle()
 
-    assert len(world.asked("create_video")) == 2
+    assert len(world.requests_for("create_video")) == 2
     cards = world.slack.messages("studio")
     assert [len(world.replies(card)) for card in cards] == [1, 1, 1]
 
@@ -493,34 +493,34 @@ async def test_of_two_that_are_sent_off_at_one_moment_only_one_tries_whether_the
 
 async def test_a_bot_that_is_started_again_goes_on_where_it_was(quiet_world: World) -> None:
     world = quiet_world
-    async with world.bot_runs():
-        card = await world.asks(world.ana)
-        await world.passes(minutes=1)
-    await world.passes(minutes=10)
+    async with world.running_bot():
+        card = await world.request_video(world.ana)
+        await world.advance(minutes=1)
+    await world.advance(minutes=10)
     assert not world.replies(card)
 
-    async with world.bot_runs():
-        await world.passes(minutes=2)
+    async with world.running_bot():
+        await world.advance(minutes=2)
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
     assert "Ready" in world.now(card).text
     assert world.posts() == [world.now(card), reply]
-    assert world.creates() == 1
+    assert world.created_count() == 1
 
 
 async def test_what_was_asked_for_just_before_the_end_is_made_after_the_next_start(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    async with world.bot_runs():
-        form = await world.opens_form(world.ana)
+    async with world.running_bot():
+        form = await world.open_form(world.ana)
         await world.service.stop()
         await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
     await world.service.start(urlsplit(world.service.url).port or 0)
 
-    async with world.bot_runs():
-        await world.passes(minutes=5)
+    async with world.running_bot():
+        await world.advance(minutes=5)
 
-    assert world.creates() == 1
+    assert world.created_count() == 1
     assert len(world.posts()) == 2

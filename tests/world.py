@@ -1,4 +1,4 @@
-"""A bot, a Slack and a video service that talk over real HTTP, under a clock that is pushed."""
+"""A bot, a Slack and a video service that talk over real HTTP, under a manual clock."""
 
 import contextlib
 import os
@@ -26,12 +26,12 @@ REPLICA = "r-anna-42"
 FOOTAGE = "https://storage.example.com/anna.mp4?X-Amz-Signature=4f00ta9e"
 
 _SHARED_MEMORY: Final = Path("/dev/shm")
-#: Where folders go that need no disk: None for where temporary folders go anyway.
+#: For folders that need no disk; None means the default folder for temporary files.
 MEMORY: Final = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
 
 
 class World:
-    """Everything there is. The bot is started and stopped with ``bot_runs``."""
+    """A Slack, a video service, a clock and the bot, which ``running_bot`` starts and stops."""
 
     def __init__(self, folder: Path, timings: Timings | None = None) -> None:
         self.clock = ManualClock()
@@ -40,7 +40,7 @@ class World:
         self.service = SandboxVideoService(self.clock)
         self.service.add_replica(REPLICA, "Anna")
         self.timings = timings or Timings(jitter=0, callback_answer=timedelta(0))
-        # These are told in real time, which few tests wait for.
+        # These waits are in real time, which few tests need.
         self.pauses: Mapping[str, Any] = dict.fromkeys(
             ("give_way", "breath", "claim_interval"), timedelta(0)
         )
@@ -50,8 +50,8 @@ class World:
         self.bot: Bot
 
     @contextlib.asynccontextmanager
-    async def sandbox_runs(self) -> AsyncIterator[None]:
-        """Start the sandbox's servers and stop them at the end; nothing secret may have got out."""
+    async def running_sandbox(self) -> AsyncIterator[None]:
+        """Start the sandbox's servers and stop them; raise if anything secret got out."""
         canary = Canary(self)
         await self.slack.start()
         await self.service.start()
@@ -63,11 +63,11 @@ class World:
         canary.examine()
 
     @contextlib.asynccontextmanager
-    async def bot_runs(
+    async def running_bot(
         self, *, callbacks: bool = True, features: Sequence[Feature] = FEATURES, **settings: str
     ) -> AsyncIterator[Bot]:
-        """Start the bot on its database, as the environment would, and stop it at the end."""
-        # The port is known only once it listens, and callbacks are wanted there.
+        """Start the bot on its database with these settings, and stop it at the end."""
+        # The public URL needs the port before the bot listens on one.
         port = str(free_port())
         values = self.environment(port, callbacks=callbacks) | settings
         async with running(
@@ -85,7 +85,7 @@ class World:
                 leave()
 
     def environment(self, port: str, *, callbacks: bool = True) -> dict[str, str]:
-        """Return the settings of a bot that lives in this world."""
+        """Return the environment variables of a bot in this world."""
         values = {
             "SLACK_BOT_TOKEN": self.slack.bot_token,
             "SLACK_SIGNING_SECRET": self.slack.signing_secret,
@@ -100,15 +100,15 @@ class World:
             values["PUBLIC_URL"] = f"http://127.0.0.1:{port}"
         return values
 
-    async def passes(self, **duration: float) -> None:
-        """Let time pass, and everything happen that happens meanwhile."""
+    async def advance(self, **duration: float) -> None:
+        """Move the clock ahead, and let the bot do all that becomes due meanwhile."""
         await self.clock.advance(timedelta(**duration))
 
-    async def settles(self) -> None:
-        """Let everything happen that happens now."""
+    async def settle(self) -> None:
+        """Wait until the bot has nothing left to do now."""
         await self.clock.settle()
 
-    async def opens_form(
+    async def open_form(
         self, person: Person, text: str = "", channel: str = "studio", command: str = "/video"
     ) -> Modal:
         """Type the command and return the form that it opened."""
@@ -117,46 +117,46 @@ class World:
         assert person.modal is not None
         return person.modal
 
-    async def asks(
+    async def request_video(
         self, person: Person, values: Mapping[str, Any] | None = None, channel: str = "studio"
     ) -> Message:
-        """Ask for a video with the form and return its card, as it was posted first."""
-        form = await self.opens_form(person, channel=channel)
+        """Submit the video form and return the card as it was first posted."""
+        form = await self.open_form(person, channel=channel)
         typed = {"replica_id": REPLICA, "script": "Hello, world.", **(values or {})}
-        return await self._sends_off(form, typed, channel)
+        return await self._submit(form, typed, channel)
 
-    async def trains(
+    async def request_replica(
         self, person: Person, values: Mapping[str, Any] | None = None, channel: str = "studio"
     ) -> Message:
-        """Ask for a replica with the form and return its card, as it was posted first."""
-        form = await self.opens_form(person, channel=channel, command="/replica")
+        """Submit the replica form and return the card as it was first posted."""
+        form = await self.open_form(person, channel=channel, command="/replica")
         typed = {"train_video_url": FOOTAGE, "agreed": ["yes"], **(values or {})}
-        return await self._sends_off(form, typed, channel)
+        return await self._submit(form, typed, channel)
 
-    async def _sends_off(self, form: Modal, typed: Mapping[str, Any], channel: str) -> Message:
+    async def _submit(self, form: Modal, typed: Mapping[str, Any], channel: str) -> Message:
         before = {message.ts for message in self.slack.messages(channel)}
         await form.submit(typed)
         assert not form.is_open, form.errors
-        await self.settles()
+        await self.settle()
         [card] = [m for m in self.slack.messages(channel) if m.ts not in before]
         return card
 
-    def trained_last(self) -> str:
-        """Return the id of the replica that the service was asked for last."""
+    def last_replica_id(self) -> str:
+        """Return the id of the replica that the service created last."""
         return list(self.service.replicas)[-1]
 
     def now(self, message: Message) -> Message:
-        """Return a message as it stands now."""
+        """Return a message in its current version."""
         found = self.slack.find(message.channel, message.ts)
         assert found is not None
         return found
 
     def replies(self, card: Message) -> list[Message]:
-        """Return what was posted into the thread of a card."""
+        """Return the replies in the thread of a card."""
         return [m for m in self.slack.thread(card.channel, card.ts) if m.ts != card.ts]
 
     def posts(self) -> list[Message]:
-        """Return all that the bot has posted anywhere, in order; not what only one person sees."""
+        """Return the bot's messages in all conversations, oldest first; no ephemerals."""
         everything = [
             message
             for channel in self.slack.channels
@@ -165,18 +165,18 @@ class World:
         ]
         return sorted((m for m in everything if m.is_from_bot), key=lambda m: m.ts)
 
-    def creates(self) -> int:
-        """Return how many videos the service was made to create."""
+    def created_count(self) -> int:
+        """Return how many videos the service has created."""
         return len(self.service.videos)
 
-    def asked(self, operation: Operation) -> list[Request]:
-        """Return the requests of one sort that reached the service, in order."""
+    def requests_for(self, operation: Operation) -> list[Request]:
+        """Return the service's requests for one operation, oldest first."""
         return [request for request in self.service.requests if request.operation == operation]
 
     def calls(self, method: str) -> list[Call]:
-        """Return the calls of one of Slack's methods, in order."""
+        """Return the calls of one Slack method, oldest first."""
         return [call for call in self.slack.calls if call.method == method]
 
-    def whispers(self, person: Person, channel: str = "studio") -> list[str]:
-        """Return what the bot told this person alone, oldest first."""
+    def ephemerals(self, person: Person, channel: str = "studio") -> list[str]:
+        """Return the texts that only this person sees in a channel, oldest first."""
         return [message.text for message in self.slack.ephemerals(person.user.id, channel)]
