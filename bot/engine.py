@@ -85,6 +85,11 @@ class Engine:
         except OutsideError as error:
             await self._wait_for_service(job, error, called=False)
             return
+        try:
+            await self._service.admit_create()
+        except Refused as error:
+            await self._end_refused(job, error)
+            return
         token = secrets.token_urlsafe(32)
         attempt = await self._store.jobs.begin_attempt(job, token_hash(token), self._clock.now())
         if attempt is None:

@@ -23,7 +23,7 @@ from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.links import without_keys
 from bot.model import Failure
-from bot.timings import Timings
+from bot.timings import ServiceTimings
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_BODY: Final = 1024 * 1024
@@ -37,8 +37,8 @@ _TOO_LONG: Final = "The video service's answer is too long to be one."
 class VideoService:
     """Creates and reads what the service makes.
 
-    A key or an account that is refused closes it for new creates: ``Refused`` is raised without a
-    call until a cheap read passes (401) or, after a while, one create call tried again (402).
+    A key or an account that was refused stops new create calls: ``admit_create`` raises
+    ``Refused`` until a cheap read passes (401) or, after a while, one create call succeeds (402).
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class VideoService:
         *,
         clients: "Clients",
         clock: Clock,
-        timings: Timings,
+        timings: ServiceTimings,
     ) -> None:
         self._base_url = base_url
         self._headers = {
@@ -64,7 +64,7 @@ class VideoService:
         self._clock = clock
         self._timings = timings
         self._closed: Refused | None = None
-        self._look_again = clock.now()
+        self._recheck_at = clock.now()
 
     async def create(self, path: str, body: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON
         """POST ``body`` to ``path`` and return the JSON of the answer.
@@ -74,11 +74,6 @@ class VideoService:
             Unavailable: it was not created.
             Uncertain: it may have been created.
         """
-        if (refusal := await self._refusal()) is not None:
-            raise refusal
-        if self._closed is not None:
-            # This one call tries; whoever comes meanwhile is told what is known.
-            self._look_again = self._clock.now() + self._timings.recheck_credit
         try:
             answer = await self._call("POST", path, dict(body))
         except Refused as error:
@@ -109,22 +104,37 @@ class VideoService:
         self._know_us()
         return answer
 
-    async def turned_away(self) -> Failure | None:
-        """Return why a create call would be refused now; None where it may be made."""
-        refusal = await self._refusal()
-        return None if refusal is None else _failure_of(refusal)
+    async def refusal(self) -> Refused | None:
+        """Return why a create call would be refused now; None where one may be made.
 
-    async def _refusal(self) -> Refused | None:
-        if self._closed is None:
+        It may read from the service, so it can take as long as a call: the caller sets a deadline.
+        """
+        if self._closed is None or self._trial_due():
             return None
-        wait = self._look_again - self._clock.now()
-        # Nobody is turned away for longer because the clock was set back.
-        due = not timedelta(0) < wait <= self._timings.recheck_credit
-        if _failure_of(self._closed) is Failure.OUT_OF_CREDIT:
-            return None if due else self._closed
-        if due:
-            await self._look_at_key()
+        if _failure_of(self._closed) is Failure.KEY_REJECTED and self._recheck_due():
+            self._recheck_at = self._clock.now() + self._timings.recheck_key
+            with suppress(OutsideError):
+                await self.check()
         return self._closed
+
+    @property
+    def known_refusal(self) -> Refused | None:
+        """Why create calls are refused, as far as is known without asking the service."""
+        return self._closed
+
+    async def admit_create(self) -> None:
+        """Let the caller make one create call; call this before recording an attempt.
+
+        Without credit, one caller is admitted after a while, to see whether there is credit again.
+
+        Raises:
+            Refused: the key or the account is refused, and no call was made.
+        """
+        if (refusal := await self.refusal()) is not None:
+            raise refusal
+        if self._closed is not None:
+            # The trial call: everybody else is refused until it has succeeded.
+            self._recheck_at = self._clock.now() + self._timings.recheck_credit
 
     async def check(self) -> None:
         """Read something that is not there, to see whether the service knows us.
@@ -139,12 +149,14 @@ class VideoService:
             if error.code in {"401", "403"}:
                 raise
 
-    async def _look_at_key(self) -> None:
-        """Ask whether the service knows us again; a person may be waiting for the answer."""
-        self._look_again = self._clock.now() + self._timings.recheck_key
-        with suppress(OutsideError, TimeoutError):
-            async with asyncio.timeout(self._timings.check_timeout.total_seconds()):
-                await self.check()
+    def _trial_due(self) -> bool:
+        out_of_credit = self._closed and _failure_of(self._closed) is Failure.OUT_OF_CREDIT
+        return bool(out_of_credit) and self._recheck_due()
+
+    def _recheck_due(self) -> bool:
+        wait = self._recheck_at - self._clock.now()
+        # No refusal lasts longer because the clock was set back.
+        return not timedelta(0) < wait <= self._timings.recheck_credit
 
     def _close_on(self, error: Refused) -> None:
         failure = _failure_of(error)
@@ -152,7 +164,7 @@ class VideoService:
             return
         key = failure is Failure.KEY_REJECTED
         wait = self._timings.recheck_key if key else self._timings.recheck_credit
-        self._look_again = self._clock.now() + wait
+        self._recheck_at = self._clock.now() + wait
         if self._closed is None:
             _LOG.error("the video service refuses new work", extra={"code": error.code})
         self._closed = error

@@ -19,8 +19,8 @@ from aiohttp import client_exceptions, web
 
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Failure
-from bot.timings import Timings
-from bot.video_service import Clients, VideoService, _translated, connect
+from bot.timings import ServiceTimings
+from bot.video_service import FAILURES, Clients, VideoService, _translated, connect
 from sandbox.clock import ManualClock
 from sandbox.faults import Answer, Drip, Fault, Hang, LateCommit, Reset, Truncated
 from sandbox.http import Server
@@ -30,7 +30,7 @@ KEY = "sandbox-key"
 VIDEOS, REPLICAS = "/v2/videos", "/v2/replicas"
 BODY = {"replica_id": "r-anna", "script": "Hello."}
 MIB = 1024 * 1024
-TIMINGS = Timings(call_timeout=timedelta(seconds=0.3), check_timeout=timedelta(seconds=0.2))
+TIMINGS = ServiceTimings(call_timeout=timedelta(seconds=0.3))
 
 
 @pytest.fixture
@@ -63,6 +63,8 @@ def client_of(url: str, clients: Clients, clock: ManualClock) -> VideoService:
 
 
 async def create(service: VideoService) -> Any:  # noqa: ANN401 - any JSON
+    """Create a video as the engine does."""
+    await service.admit_create()
     return await service.create(VIDEOS, BODY)
 
 
@@ -70,6 +72,11 @@ async def failed_create(service: VideoService) -> OutsideError:
     with pytest.raises(OutsideError) as caught:
         await create(service)
     return caught.value
+
+
+async def refusal(service: VideoService) -> Failure | None:
+    refused = await service.refusal()
+    return None if refused is None else FAILURES[refused.code]
 
 
 async def failed_read(service: VideoService) -> OutsideError:
@@ -567,13 +574,13 @@ async def test_a_refused_key_stops_creates_without_a_call(
     service: VideoService, sandbox: SandboxVideoService
 ) -> None:
     sandbox.key_revoked = True
-    assert await service.turned_away() is None
+    assert await refusal(service) is None
     await failed_create(service)
     for _ in range(3):
         error = await failed_create(service)
         assert isinstance(error, Refused)
         assert (error.code, error.reason) == ("401", "Invalid API key")
-        assert await service.turned_away() is Failure.KEY_REJECTED
+        assert await refusal(service) is Failure.KEY_REJECTED
     assert len(sandbox.requests) == 1
 
 
@@ -593,11 +600,11 @@ async def test_a_refused_key_is_looked_at_again_by_a_read_at_most_twice_a_minute
     await failed_create(service)
     await clock.advance(timedelta(seconds=30))
     for _ in range(3):
-        assert await service.turned_away() is Failure.KEY_REJECTED
+        assert await refusal(service) is Failure.KEY_REJECTED
     assert [each.operation for each in sandbox.requests] == ["create_video", "read_video"]
     sandbox.key_revoked = False
     await clock.advance(timedelta(seconds=30))
-    assert await service.turned_away() is None
+    assert await refusal(service) is None
     assert (await create(service))["video_id"] in sandbox.videos
 
 
@@ -609,18 +616,24 @@ async def test_any_read_that_passes_shows_that_the_key_works_again(
     sandbox.key_revoked = False
     with pytest.raises(Refused):  # the id is unknown, but the key is not
         await service.read(VIDEOS, "nobody")
-    assert await service.turned_away() is None
+    assert await refusal(service) is None
 
 
-async def test_a_look_at_the_key_does_not_keep_a_person_waiting(
+async def test_whoever_does_not_wait_for_a_look_at_the_key_still_learns_what_is_known(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
 ) -> None:
     sandbox.key_revoked = True
     await failed_create(service)
     await clock.advance(timedelta(seconds=30))
     sandbox.faults.next("read_video", Hang())
-    async with asyncio.timeout(TIMINGS.call_timeout.total_seconds() - 0.02):
-        assert await service.turned_away() is Failure.KEY_REJECTED
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await service.refusal()
+    known = service.known_refusal
+    assert known is not None
+    assert FAILURES[known.code] is Failure.KEY_REJECTED
+    assert await refusal(service) is Failure.KEY_REJECTED
+    assert len(sandbox.requests) == 2
 
 
 async def test_without_credit_one_create_tries_again_after_ten_minutes(
@@ -629,22 +642,36 @@ async def test_without_credit_one_create_tries_again_after_ten_minutes(
     sandbox.out_of_credit = True
     await failed_create(service)
     await clock.advance(timedelta(minutes=9))
-    assert await service.turned_away() is Failure.OUT_OF_CREDIT
+    assert await refusal(service) is Failure.OUT_OF_CREDIT
     assert isinstance(await failed_create(service), Refused)
     assert len(sandbox.requests) == 1
 
     await clock.advance(timedelta(minutes=1))
-    assert await service.turned_away() is None
+    assert await refusal(service) is None
     errors = await asyncio.gather(failed_create(service), failed_create(service))
     assert {type(error) for error in errors} == {Refused}
     assert len(sandbox.requests) == 2
-    assert await service.turned_away() is Failure.OUT_OF_CREDIT
+    assert await refusal(service) is Failure.OUT_OF_CREDIT
 
     sandbox.out_of_credit = False
     await clock.advance(timedelta(minutes=10))
     await create(service)
     await create(service)
     assert len(sandbox.videos) == 2
+
+
+async def test_a_look_takes_nobody_elses_place_without_credit(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    await clock.advance(timedelta(minutes=10))
+    for _ in range(3):
+        assert await service.refusal() is None
+    await service.admit_create()
+    with pytest.raises(Refused, match="out of credit"):
+        await service.admit_create()
+    assert len(sandbox.requests) == 1
 
 
 async def test_a_try_without_an_answer_does_not_mean_that_there_is_credit(
@@ -655,7 +682,7 @@ async def test_a_try_without_an_answer_does_not_mean_that_there_is_credit(
     await clock.advance(timedelta(minutes=10))
     sandbox.faults.next("create_video", Answer(429))
     assert isinstance(await failed_create(service), Unavailable)
-    assert await service.turned_away() is Failure.OUT_OF_CREDIT
+    assert await refusal(service) is Failure.OUT_OF_CREDIT
 
 
 async def test_reads_go_on_without_credit_and_say_nothing_of_it(
@@ -664,7 +691,7 @@ async def test_reads_go_on_without_credit_and_say_nothing_of_it(
     sandbox.out_of_credit = True
     await failed_create(service)
     assert (await service.read(REPLICAS, "r-anna"))["status"] == "completed"
-    assert await service.turned_away() is Failure.OUT_OF_CREDIT
+    assert await refusal(service) is Failure.OUT_OF_CREDIT
 
 
 async def test_a_check_passes_where_the_service_knows_us_and_says_what_is_wrong_elsewhere(

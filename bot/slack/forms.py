@@ -1,5 +1,6 @@
 """What the forms of all kinds share: where to post, sending off, and links to fill in."""
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,11 +8,13 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bot.errors import Refused
 from bot.model import Failure, Request
 from bot.slack.blocks import Json, element, field, modal, section
 from bot.slack.desk import Desk
 from bot.slack.payloads import Submission, View
 from bot.slack.routes import Answer
+from bot.video_service import FAILURES
 
 Place = Mapping[str, Any]
 """Where a form was opened: ``channel``, ``thread_ts``, and what a form wants to remember."""
@@ -117,10 +120,10 @@ async def send_off(
     A form that was sent off before, and was changed since, is not dropped: it opens once more.
     """
     view, place = submission.view, place_of(submission.view)
-    failure = await desk.service.turned_away()
-    if failure is not None and await desk.store.jobs.fetch_by_request(view.id) is None:
+    refusal = await _refusal(desk)
+    if refusal is not None and await desk.store.jobs.fetch_by_request(view.id) is None:
         fields = [block["block_id"] for block in view.blocks if block.get("type") == "input"]
-        return wrong({fields[0]: _TURNED_AWAY[failure]})
+        return wrong({fields[0]: _TURNED_AWAY[FAILURES[refusal.code]]})
     channel = view.typed().get("where") or place["channel"]
     if not _CONVERSATION.fullmatch(channel):
         return wrong({"where": "That is no conversation to post to. Please choose another one."})
@@ -141,3 +144,12 @@ async def send_off(
         )
         return {"response_action": "push", "view": await redraw(note)}
     return {"response_action": "clear"} if view.root_view_id not in {"", view.id} else None
+
+
+async def _refusal(desk: Desk) -> Refused | None:
+    """Return why the service would refuse a create call; after a while, what is known of it."""
+    try:
+        async with asyncio.timeout(desk.timings.check_timeout.total_seconds()):
+            return await desk.service.refusal()
+    except TimeoutError:
+        return desk.service.known_refusal
