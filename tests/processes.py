@@ -1,4 +1,4 @@
-"""The real bot in a process that can be killed, between a Slack and a video service that watch."""
+"""The real bot in a process that can be killed, between the sandbox's Slack and video service."""
 
 import asyncio
 import contextlib
@@ -32,9 +32,9 @@ from tests.canary import Canary
 from tests.world import REPLICA
 
 Phase = Literal["before", "after"]
-Watcher = Callable[[str, str], Awaitable[None]]
+MomentHook = Callable[[str, str], Awaitable[None]]
 
-_PATIENCE: Final = PollSchedule(
+_SCHEDULE: Final = PollSchedule(
     first_interval=timedelta(milliseconds=30),
     growth=0,
     max_interval=timedelta(milliseconds=30),
@@ -44,7 +44,7 @@ _PATIENCE: Final = PollSchedule(
     give_up_after=timedelta(hours=1),
 )
 QUICK: Final = Timings(
-    minutes=_PATIENCE,
+    minutes=_SCHEDULE,
     jitter=0,
     retry_interval=timedelta(milliseconds=50),
     max_retry_interval=timedelta(milliseconds=200),
@@ -54,20 +54,19 @@ QUICK: Final = Timings(
     stop_timeout=timedelta(milliseconds=500),
     lock_timeout=timedelta(milliseconds=300),
 )
-"""Waits that a test can live through: only healing by a callback may take as long as ever."""
+"""Waits short enough for a test in real time; only ``reconcile_within`` keeps its default."""
 
-# In seconds: nothing here takes that long unless it never comes.
-_LONG: Final = 10.0
+_TIMEOUT_S: Final = 10.0
 
-# A server that has everything imported forks the children: each is there in a few milliseconds.
+# The fork server has imported everything, so a child is ready in a few milliseconds.
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["pytest", "tests.processes"])
 
 
 class BotProcess:
-    """The bot in a process of its own, from the moment this is made.
+    """The bot in a process of its own, started by the constructor.
 
-    ``first`` is done in that process before anything else.
+    ``run_first`` is called in that process before anything else.
     """
 
     def __init__(
@@ -75,69 +74,68 @@ class BotProcess:
         environ: Mapping[str, str],
         timings: Timings,
         log_file: Path,
-        first: Callable[[], None] | None = None,
+        run_first: Callable[[], None] | None = None,
     ) -> None:
-        self._hears, tells = _CONTEXT.Pipe(duplex=False)
+        self._messages, sender = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(
-            target=_live, args=(dict(environ), timings, log_file, tells, first), daemon=True
+            target=_run_bot, args=(dict(environ), timings, log_file, sender, run_first), daemon=True
         )
         self._process.start()
-        tells.close()
+        sender.close()
 
     @property
     def pid(self) -> int:
-        """Its number, which is none before it runs."""
+        """Return the process id."""
         assert self._process.pid is not None
         return self._process.pid
 
-    async def listens(self) -> int:
-        """Return the port on which it listens, once it does."""
-        port = await asyncio.to_thread(self._hear)
-        assert isinstance(port, int), f"the bot does not start: {port}"
+    async def wait_until_listening(self) -> int:
+        """Wait until the bot listens and return its port."""
+        port = await asyncio.to_thread(self._receive)
+        assert isinstance(port, int), f"the bot did not start: {port}"
         return port
 
-    async def says(self) -> str:
-        """Return why it does not start."""
-        return str(await asyncio.to_thread(self._hear))
+    async def startup_error(self) -> str:
+        """Return the message with which the start failed."""
+        return str(await asyncio.to_thread(self._receive))
 
-    async def dies(self) -> int:
-        """Kill it, as the kernel or a power cut would, and return its exit code."""
+    async def kill(self) -> int:
+        """Send SIGKILL and return the exit code."""
         self._process.kill()
-        return await self.ends()
+        return await self.wait()
 
-    async def stops(self) -> int:
-        """Ask it to end, as a host does, and return its exit code."""
+    async def terminate(self) -> int:
+        """Send SIGTERM, as a host does, and return the exit code."""
         self._process.terminate()
-        return await self.ends()
+        return await self.wait()
 
-    async def ends(self) -> int:
-        """Return its exit code, once it has ended."""
-        await asyncio.to_thread(self._process.join, _LONG)
-        assert self._process.exitcode is not None, "the bot does not end"
+    async def wait(self) -> int:
+        """Wait for the process to end and return its exit code."""
+        await asyncio.to_thread(self._process.join, _TIMEOUT_S)
+        assert self._process.exitcode is not None, "the bot did not end"
         return self._process.exitcode
 
-    def _hear(self) -> object:
-        return self._hears.recv() if self._hears.poll(_LONG) else "it says nothing"
+    def _receive(self) -> object:
+        return self._messages.recv() if self._messages.poll(_TIMEOUT_S) else "no message"
 
 
 class LiveWorld:
-    """A bot that can be killed, with a Slack and a video service, all of them in real time.
+    """A bot that can be killed, a Slack and a video service, all in real time.
 
-    Whatever passes between them is a moment with a name: "before" or "after" and one of
+    Every message between them is a moment with a name: "before" or "after" and one of
 
     * ``submission``, ``request`` (another one of Slack's), ``callback``: to the bot;
-    * ``create``, ``read``, ``last read`` (that finds the end): to the service;
+    * ``create``, ``read``, ``last read`` (which finds the end): to the service;
     * ``card``, ``edit``, ``last edit``, ``reply``, ``search`` (for a post): to Slack.
 
-    A video goes on until its card says that it is being made and it was read, and then ends at the
-    next read.
+    A video ends at the first read after it was read once and its card says that it is running.
 
     Attributes:
-        deadly: at this moment the bot is killed: the work of the call is not done before it, and
-            its answer is lost after it.
-        watcher: awaited at each moment with its name and what it is about: words of the video.
-        end_video: how a video ends, by its id.
-        first: done in the bot's process before it begins.
+        kill_at: the moment at which the bot is killed. With "before" the call is not carried out,
+            with "after" its answer is lost.
+        on_moment: awaited at each moment with its name and a text of the video that it is about.
+        end_video: ends the video with this id.
+        run_first: called in the bot's process before the bot starts.
         port: where the bot itself listens; Slack and the service send to it through a relay.
     """
 
@@ -151,42 +149,42 @@ class LiveWorld:
         self.callbacks = True
         self.database = folder / "bot.db"
         self.log_file = folder / "bot.log"
-        self.first: Callable[[], None] | None = None
+        self.run_first: Callable[[], None] | None = None
         self.bot: BotProcess
-        self.deadly = ""
+        self.kill_at = ""
         self.moments: list[str] = []
-        self.watcher: Watcher | None = None
+        self.on_moment: MomentHook | None = None
         self.end_video: Callable[[str], None] = self.service.finish
         self._now = clock.now
         self._read: set[str] = set()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self.port = 0
         relay = web.Application()
         relay.router.add_route("*", "/{path:.*}", self._relay)
         self._relay_server = Server(relay)
 
     @contextlib.asynccontextmanager
-    async def runs(self) -> AsyncIterator["LiveWorld"]:
-        """Start the sandbox and the bot, and end them; nothing may have gone unforeseen."""
+    async def running(self) -> AsyncIterator["LiveWorld"]:
+        """Start the sandbox and the bot and stop them; raise if the bot logged a traceback."""
         canary = Canary(self, logs=[self.log_file])
         self.slack.on_request, self.service.on_request = self._on_slack, self._on_service
-        leave = self.slack.subscribe(lambda _: self._news.set())
+        leave = self.slack.subscribe(lambda _: self._changed.set())
         for server in (self.slack, self.service, self._relay_server):
             await server.start()
         self.slack.request_url = f"{self._relay_server.url}/slack/events"
         try:
-            await self.starts()
+            await self.start_bot()
             yield self
         finally:
-            await self.bot.dies()
+            await self.bot.kill()
             leave()
             for server in (self._relay_server, self.service, self.slack):
                 await server.stop()
         assert "Traceback" not in self.log_file.read_text()
         canary.examine()
 
-    def begins(self) -> BotProcess:
-        """Make a process of the bot."""
+    def spawn_bot(self) -> BotProcess:
+        """Start a process of the bot without waiting for it."""
         environ = {
             "SLACK_BOT_TOKEN": self.slack.bot_token,
             "SLACK_SIGNING_SECRET": self.slack.signing_secret,
@@ -199,35 +197,35 @@ class LiveWorld:
         }
         if self.callbacks:
             environ["PUBLIC_URL"] = self._relay_server.url
-        return BotProcess(environ, self.timings, self.log_file, self.first)
+        return BotProcess(environ, self.timings, self.log_file, self.run_first)
 
-    async def starts(self) -> None:
-        """Start the bot on its database and wait until it listens."""
-        self.bot = self.begins()
-        self.port = await self.bot.listens()
+    async def start_bot(self) -> None:
+        """Start the bot on the world's database and wait until it listens."""
+        self.bot = self.spawn_bot()
+        self.port = await self.bot.wait_until_listening()
 
-    async def restarts(self) -> None:
-        """Wait until the deadly moment came and the bot is dead, and start it again."""
-        await self.until(lambda: not self.deadly)
-        assert await self.bot.ends() < 0
-        await self.starts()
+    async def restart_killed_bot(self) -> None:
+        """Wait until the bot was killed at ``kill_at``, and start it again."""
+        await self.wait_until(lambda: not self.kill_at)
+        assert await self.bot.wait() < 0
+        await self.start_bot()
 
-    async def until(self, happened: Callable[[], object]) -> None:
-        """Wait until something has happened that Slack, the service or a moment shows."""
+    async def wait_until(self, condition: Callable[[], object]) -> None:
+        """Wait until ``condition`` is true, checked at each moment and change in Slack."""
         try:
-            async with asyncio.timeout(_LONG):
-                while not happened():
-                    self._news.clear()
-                    await self._news.wait()
+            async with asyncio.timeout(_TIMEOUT_S):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
         except TimeoutError:
             seen = "\n".join(message.text for message in self.slack.messages("studio"))
             log = self.log_file.read_text()[-4000:]
             raise AssertionError(
-                f"it did not happen; what did: {self.moments}\n{seen}\n{log}"
+                f"timed out after these moments: {self.moments}\n{seen}\n{log}"
             ) from None
 
     async def request_video(self, script: str = "Hello, world.") -> Modal:
-        """Have Ana ask for a video, and return the form; it stays open if no answer came."""
+        """Submit the video form as Ana and return it; it stays open if no answer came."""
         await self.ana.command("/video")
         form = self.ana.modal
         assert form is not None
@@ -235,38 +233,38 @@ class LiveWorld:
         return form
 
     def card(self, script: str = "") -> Message | None:
-        """Return the card of the video with these words as it stands now, if it is there."""
+        """Return the current card of the video with these words, or None."""
         cards = [message for message in self.slack.messages("studio") if script in message.text]
         assert len(cards) < 2
         return cards[0] if cards else None
 
-    def says(self, words: str, script: str = "") -> bool:
-        """Return whether the card says something."""
+    def card_says(self, words: str, script: str = "") -> bool:
+        """Return whether the card contains these words."""
         card = self.card(script)
         return card is not None and words in card.text
 
     def replies(self, script: str = "") -> list[Message]:
-        """Return what was posted into the thread of the card."""
+        """Return the replies in the thread of the card."""
         card = self.card(script)
         return self.slack.thread("studio", card.ts) if card is not None else []
 
     def posts(self) -> int:
-        """Return how many messages were posted, wherever that was."""
+        """Return how many messages were posted in all conversations."""
         posts = [call for call in self.slack.calls if call.method == "chat.postMessage"]
         return len([call for call in posts if call.ok])
 
     def created_count(self, script: str = "") -> int:
-        """Return how many videos with these words the service has made."""
+        """Return how many videos with these words the service has created."""
         return len([video for video in self.service.videos.values() if script in video.script])
 
-    async def rests(self) -> None:
-        """End the bot in good order, with nothing left that another one would do or say."""
-        assert await self.bot.stops() == 0
+    async def stop_when_idle(self) -> None:
+        """Stop the bot gracefully, and restart it until nothing in the database is due."""
+        assert await self.bot.terminate() == 0
         while self._due():
             self.moments.clear()
-            await self.starts()
-            await self.until(lambda: self.moments)
-            assert await self.bot.stops() == 0
+            await self.start_bot()
+            await self.wait_until(lambda: self.moments)
+            assert await self.bot.terminate() == 0
 
     def _due(self) -> int:
         with contextlib.closing(sqlite3.connect(self.database)) as db:
@@ -280,13 +278,13 @@ class LiveWorld:
 
     async def _at(self, moment: str, about: str = "") -> None:
         self.moments.append(moment)
-        self._news.set()
-        if self.watcher is not None:
-            await self.watcher(moment, about)
-        if moment == self.deadly:
-            await self.bot.dies()
-            self.deadly = ""
-            self._news.set()
+        self._changed.set()
+        if self.on_moment is not None:
+            await self.on_moment(moment, about)
+        if moment == self.kill_at:
+            await self.bot.kill()
+            self.kill_at = ""
+            self._changed.set()
             raise web.HTTPServiceUnavailable
 
     async def _on_slack(self, phase: Phase, method: str, arguments: Json) -> None:
@@ -311,19 +309,19 @@ class LiveWorld:
         video = self.service.videos[path.rpartition("/")[2]]
         going = video.ended(self._now()) is None
         if phase == "before" and going:
-            if video.video_id in self._read and self.says("In the making", video.script):
+            if video.video_id in self._read and self.card_says("In the making", video.script):
                 self.end_video(video.video_id)
                 going = False
             self._read.add(video.video_id)
         await self._at(f"{phase} {'read' if going else 'last read'}", video.script)
 
     async def _relay(self, request: web.Request) -> web.Response:
-        """Hand a request on to the bot, as the router of a host does."""
+        """Forward a request to the bot, as the router of a host does."""
         body = await request.read()
-        what = "submission" if b"view_submission" in body else "request"
+        name = "submission" if b"view_submission" in body else "request"
         if request.path.startswith("/callbacks/"):
-            what = "callback"
-        await self._at(f"before {what}")
+            name = "callback"
+        await self._at(f"before {name}")
         try:
             async with self.slack.session.request(
                 request.method,
@@ -334,43 +332,43 @@ class LiveWorld:
                 status, said = answer.status, await answer.read()
         except aiohttp.ClientError:
             raise web.HTTPBadGateway from None
-        await self._at(f"after {what}")
+        await self._at(f"after {name}")
         return web.Response(status=status, body=said)
 
 
-# ── In the child ──────────────────────────────────────────────────────────────────────────────
+# ── In the child process ──────────────────────────────────────────────────────────────────────
 
 
-class _Herald(logging.Handler):
-    """Tells on which port the bot listens, when its log says so."""
+class _PortReporter(logging.Handler):
+    """Sends the bot's port to the parent process when the log says it listens."""
 
-    def __init__(self, tells: Connection) -> None:
+    def __init__(self, sender: Connection) -> None:
         super().__init__()
-        self._tells = tells
+        self._sender = sender
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.getMessage() == "listening":
-            self._tells.send(vars(record)["port"])
+            self._sender.send(vars(record)["port"])
 
 
-def _live(
+def _run_bot(
     environ: Mapping[str, str],
     timings: Timings,
     log_file: Path,
-    tells: Connection,
-    first: Callable[[], None] | None,
+    sender: Connection,
+    run_first: Callable[[], None] | None,
 ) -> None:
-    if first is not None:
-        first()
+    if run_first is not None:
+        run_first()
     settings = Settings.read(environ)
     with log_file.open("a") as stream:
-        # What is printed is as good as logged.
+        # Printed text counts as logged.
         for printed in (1, 2):
             os.dup2(stream.fileno(), printed)
         log.configure(stream, logging.INFO, secrets=settings.secrets)
-        logging.getLogger("bot.app").addHandler(_Herald(tells))
+        logging.getLogger("bot.app").addHandler(_PortReporter(sender))
         try:
             asyncio.run(serve(settings, timings=timings))
         except StoreError as error:
-            tells.send(str(error))
+            sender.send(str(error))
             sys.exit(1)

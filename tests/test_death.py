@@ -23,7 +23,7 @@ from tests.processes import LiveWorld
 
 @pytest.fixture
 async def live(tmp_path: Path) -> AsyncIterator[LiveWorld]:
-    async with LiveWorld(tmp_path).runs() as live:
+    async with LiveWorld(tmp_path).running() as live:
         yield live
 
 
@@ -32,7 +32,7 @@ async def polling(tmp_path: Path) -> AsyncIterator[LiveWorld]:
     """A world in which the service cannot reach the bot."""
     world = LiveWorld(tmp_path)
     world.callbacks = False
-    async with world.runs() as live:
+    async with world.running() as live:
         yield live
 
 
@@ -41,15 +41,15 @@ def first_let_it_be_made(live: LiveWorld, *moments: str) -> None:
 
     async def wait(moment: str, _: str) -> None:
         if moment in moments:
-            await live.until(lambda: "before read" in live.moments)
+            await live.wait_until(lambda: "before read" in live.moments)
 
-    live.watcher = wait
+    live.on_moment = wait
 
 
 async def told_once(live: LiveWorld, word: str = "Ready") -> Message:
     """Wait for the end; return the closing reply, which is the only other post beside the card."""
-    await live.until(lambda: live.says(word) and live.replies())
-    await live.rests()
+    await live.wait_until(lambda: live.card_says(word) and live.replies())
+    await live.stop_when_idle()
     [reply] = live.replies()
     assert reply.pings == {live.ana.user.id}
     assert live.posts() == 2
@@ -66,10 +66,10 @@ STEPS = ["card", "edit", "read", "last read", "last edit", "reply"]
 async def test_a_video_is_told_once_wherever_the_bot_dies(
     phase: str, step: str, live: LiveWorld
 ) -> None:
-    live.deadly = f"{phase} {step}"
+    live.kill_at = f"{phase} {step}"
     first_let_it_be_made(live, "before card", "after card")
     await live.request_video()
-    await live.restarts()
+    await live.restart_killed_bot()
     reply = await told_once(live)
     assert "Hello, world." in reply.text
     assert live.created_count() == 1
@@ -80,9 +80,9 @@ async def test_a_video_is_told_once_wherever_the_bot_dies(
 async def test_polling_alone_goes_on_where_a_dead_bot_left_off(
     phase: str, step: str, polling: LiveWorld
 ) -> None:
-    polling.deadly = f"{phase} {step}"
+    polling.kill_at = f"{phase} {step}"
     await polling.request_video()
-    await polling.restarts()
+    await polling.restart_killed_bot()
     await told_once(polling)
     assert polling.service.callbacks == []
     assert polling.created_count() == 1
@@ -94,9 +94,9 @@ async def test_a_failure_is_told_once_wherever_the_bot_dies(
     phase: str, step: str, live: LiveWorld
 ) -> None:
     live.end_video = partial(live.service.fail, reason="The face is hidden")
-    live.deadly = f"{phase} {step}"
+    live.kill_at = f"{phase} {step}"
     await live.request_video()
-    await live.restarts()
+    await live.restart_killed_bot()
     reply = await told_once(live, "Failed")
     assert "The face is hidden" in reply.text
     assert live.created_count() == 1
@@ -107,13 +107,13 @@ async def test_a_failure_is_told_once_wherever_the_bot_dies(
 async def test_a_bot_that_dies_again_while_it_looks_for_its_post_posts_it_once(
     phase: str, post: str, live: LiveWorld
 ) -> None:
-    live.deadly = f"after {post}"
+    live.kill_at = f"after {post}"
     first_let_it_be_made(live, "after card")
     await live.request_video()
-    await live.until(lambda: not live.deadly)
-    live.deadly = f"{phase} search"
-    await live.starts()
-    await live.restarts()
+    await live.wait_until(lambda: not live.kill_at)
+    live.kill_at = f"{phase} search"
+    await live.start_bot()
+    await live.restart_killed_bot()
     await told_once(live)
 
 
@@ -124,22 +124,22 @@ async def test_a_bot_that_dies_again_while_it_looks_for_its_post_posts_it_once(
 async def test_a_create_call_that_was_cut_off_is_asked_about_and_never_sent_again_by_itself(
     phase: str, polling: LiveWorld
 ) -> None:
-    polling.deadly = f"{phase} create"
+    polling.kill_at = f"{phase} create"
     await polling.request_video()
-    await polling.restarts()
-    await polling.until(lambda: polling.says("Your answer is needed"))
+    await polling.restart_killed_bot()
+    await polling.wait_until(lambda: polling.card_says("Your answer is needed"))
     assert polling.moments.count("before create") == 1
-    assert await polling.bot.stops() == 0
+    assert await polling.bot.terminate() == 0
     assert polling.posts() == 1
 
 
 async def test_a_create_call_that_never_arrived_is_sent_again_when_the_person_says_so(
     polling: LiveWorld,
 ) -> None:
-    polling.deadly = "before create"
+    polling.kill_at = "before create"
     await polling.request_video()
-    await polling.restarts()
-    await polling.until(lambda: polling.says("Your answer is needed"))
+    await polling.restart_killed_bot()
+    await polling.wait_until(lambda: polling.card_says("Your answer is needed"))
     card = polling.card()
     assert card is not None
     await polling.ana.click(card, "Create again (may cost twice)")
@@ -150,10 +150,10 @@ async def test_a_create_call_that_never_arrived_is_sent_again_when_the_person_sa
 async def test_a_create_call_whose_answer_died_with_the_bot_goes_on_with_the_id_from_the_person(
     polling: LiveWorld,
 ) -> None:
-    polling.deadly = "after create"
+    polling.kill_at = "after create"
     await polling.request_video()
-    await polling.restarts()
-    await polling.until(lambda: polling.says("Your answer is needed"))
+    await polling.restart_killed_bot()
+    await polling.wait_until(lambda: polling.card_says("Your answer is needed"))
     card, [video_id] = polling.card(), polling.service.videos
     assert card is not None
     await polling.ana.click(card, "I have its id")
@@ -166,10 +166,10 @@ async def test_a_create_call_whose_answer_died_with_the_bot_goes_on_with_the_id_
 async def test_a_callback_heals_a_create_call_whose_answer_died_with_the_bot(
     live: LiveWorld,
 ) -> None:
-    live.deadly = "after create"
+    live.kill_at = "after create"
     await live.request_video()
-    await live.restarts()
-    await live.until(lambda: live.says("Checking"))
+    await live.restart_killed_bot()
+    await live.wait_until(lambda: live.card_says("Checking"))
     [video_id] = live.service.videos
     live.service.finish(video_id)
     await told_once(live)
@@ -180,9 +180,9 @@ async def test_a_callback_that_came_before_the_answer_heals_what_died_with_the_b
     live: LiveWorld,
 ) -> None:
     live.service.callback_plan = CallbackPlan(early=True)
-    live.deadly = "after create"
+    live.kill_at = "after create"
     await live.request_video()
-    await live.restarts()
+    await live.restart_killed_bot()
     await told_once(live)
     assert live.created_count() == 1
     assert len(live.service.callbacks) == 1
@@ -201,7 +201,7 @@ async def rarely_reading(tmp_path: Path) -> AsyncIterator[LiveWorld]:
     """A world in which only a callback has a video read soon."""
     world = LiveWorld(tmp_path)
     reads_first_after(world, timedelta(minutes=30))
-    async with world.runs() as live:
+    async with world.running() as live:
         yield live
 
 
@@ -209,12 +209,12 @@ async def test_a_callback_that_was_answered_is_not_forgotten_with_the_bot(
     rarely_reading: LiveWorld,
 ) -> None:
     live = rarely_reading
-    live.deadly = "after callback"
+    live.kill_at = "after callback"
     await live.request_video()
-    await live.until(lambda: live.says("In the making"))
+    await live.wait_until(lambda: live.card_says("In the making"))
     [video_id] = live.service.videos
     live.service.finish(video_id)
-    await live.restarts()
+    await live.restart_killed_bot()
     await told_once(live)
 
 
@@ -223,13 +223,13 @@ async def test_a_callback_that_meets_a_dead_bot_is_made_up_for_by_polling(
 ) -> None:
     world = LiveWorld(tmp_path)
     reads_first_after(world, timedelta(milliseconds=400))
-    async with world.runs() as live:
-        live.deadly = "before callback"
+    async with world.running() as live:
+        live.kill_at = "before callback"
         await live.request_video()
-        await live.until(lambda: live.says("In the making"))
+        await live.wait_until(lambda: live.card_says("In the making"))
         [video_id] = live.service.videos
         live.service.finish(video_id)
-        await live.restarts()
+        await live.restart_killed_bot()
         await told_once(live)
         assert [callback.status for callback in live.service.callbacks] == [503]
 
@@ -241,21 +241,21 @@ async def test_a_form_that_closed_is_a_job_even_if_the_bot_dies_the_next_moment(
     live: LiveWorld,
 ) -> None:
     form = await live.request_video()
-    assert await live.bot.dies() < 0
+    assert await live.bot.kill() < 0
     assert not form.is_open
-    await live.starts()
-    await live.until(lambda: live.card() is not None)
+    await live.start_bot()
+    await live.wait_until(lambda: live.card() is not None)
 
 
 @pytest.mark.parametrize("phase", ["before", "after"])
 async def test_a_form_without_an_answer_is_sent_again_and_makes_one_video(
     phase: str, live: LiveWorld
 ) -> None:
-    live.deadly = f"{phase} submission"
+    live.kill_at = f"{phase} submission"
     first_let_it_be_made(live, "after submission")
     form = await live.request_video()
     assert form.notice == TROUBLE
-    await live.restarts()
+    await live.restart_killed_bot()
     await form.submit()
     assert not form.is_open
     await told_once(live)
@@ -289,21 +289,23 @@ async def test_ten_videos_that_the_bot_dies_with_at_ten_steps_all_end(live: Live
                 await dead.wait()
                 raise web.HTTPServiceUnavailable
 
-    live.watcher = hold
+    live.on_moment = hold
     for script in TEN:
         await live.request_video(script)
-    await live.until(lambda: held == TEN.keys())
-    await live.bot.dies()
+    await live.wait_until(lambda: held == TEN.keys())
+    await live.bot.kill()
     dead.set()
     unknown, *known = sorted(TEN, key=lambda script: TEN[script] != "before create")
     [cut_off] = [v for v in live.service.videos.values() if TEN[v.script] == "after create"]
 
-    await live.starts()
+    await live.start_bot()
     live.service.finish(cut_off.video_id)
-    await live.until(lambda: all(live.says("Ready", each) and live.replies(each) for each in known))
-    await live.until(lambda: live.says("Checking", unknown))
+    await live.wait_until(
+        lambda: all(live.card_says("Ready", each) and live.replies(each) for each in known)
+    )
+    await live.wait_until(lambda: live.card_says("Checking", unknown))
 
-    assert await live.bot.stops() == 0
+    assert await live.bot.terminate() == 0
     assert live.replies(unknown) == []
     assert [live.created_count(script) for script in TEN] == [int(s != unknown) for s in TEN]
     assert [len(live.replies(script)) for script in known] == [1] * 9
@@ -319,20 +321,20 @@ async def test_being_asked_to_end_waits_for_nobody_for_long_and_loses_nothing(
     loop = asyncio.get_running_loop()
     world = LiveWorld(tmp_path)
     world.timings = replace(world.timings, stop_timeout=timedelta(seconds=2.5))
-    async with world.runs() as live:
+    async with world.running() as live:
         live.service.faults.next("create_video", Hang(done=True))
         live.slack.faults.next("chat.postMessage", Hang(done=True))
         await live.request_video()
-        await live.until(lambda: {"after card", "after create"} <= set(live.moments))
+        await live.wait_until(lambda: {"after card", "after create"} <= set(live.moments))
         half_sent = await half_a_request(live)
         begun = loop.time()
-        assert await live.bot.stops() == 0
+        assert await live.bot.terminate() == 0
         # The work in hand gets its time while a request that is being answered has three seconds.
         assert 3 <= loop.time() - begun < 4.5
         half_sent.close()
 
-        await live.starts()
-        await live.until(lambda: live.says("Checking"))
+        await live.start_bot()
+        await live.wait_until(lambda: live.card_says("Checking"))
         [video_id] = live.service.videos
         live.service.finish(video_id)
         await told_once(live)
@@ -353,9 +355,12 @@ async def half_a_request(live: LiveWorld) -> asyncio.StreamWriter:
 async def test_a_second_bot_on_a_database_says_so_and_ends_and_the_first_goes_on(
     live: LiveWorld,
 ) -> None:
-    second = live.begins()
-    assert "in use by another process: only one bot may run on a database" in await second.says()
-    assert await second.ends() == 1
+    second = live.spawn_bot()
+    assert (
+        "in use by another process: only one bot may run on a database"
+        in await second.startup_error()
+    )
+    assert await second.wait() == 1
     await live.request_video()
     await told_once(live)
 
@@ -363,15 +368,15 @@ async def test_a_second_bot_on_a_database_says_so_and_ends_and_the_first_goes_on
 async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(
     live: LiveWorld,
 ) -> None:
-    assert await live.bot.stops() == 0
+    assert await live.bot.terminate() == 0
     with sqlite3.connect(live.database) as db:
         db.execute("INSERT INTO migrations VALUES ('9999_from_tomorrow')")
     db.close()
     before = live.database.read_bytes()
-    live.bot = live.begins()
-    told = await live.bot.says()
+    live.bot = live.spawn_bot()
+    told = await live.bot.startup_error()
     assert "made by a newer version (it has 9999_from_tomorrow): install that version" in told
-    assert await live.bot.ends() == 1
+    assert await live.bot.wait() == 1
     assert live.database.read_bytes() == before
 
 
@@ -400,6 +405,6 @@ async def test_a_migration_that_was_cut_off_is_done_again_from_its_beginning(
     assert await asyncio.to_thread(here.recv) == "halfway"
     child.kill()
     await asyncio.to_thread(child.join)
-    async with world.runs() as live:
+    async with world.running() as live:
         await live.request_video()
         await told_once(live)

@@ -435,9 +435,9 @@ async def test_a_request_that_is_being_answered_is_not_cut_off_by_others(world: 
 
 async def test_neither_secrets_nor_what_people_wrote_get_into_the_log(tmp_path: Path) -> None:
     world = LiveWorld(tmp_path)
-    async with world.runs() as live:
+    async with world.running() as live:
         await live.request_video("A very private script.")
-        await live.until(lambda: live.says("Ready") and live.replies())
+        await live.wait_until(lambda: live.card_says("Ready") and live.replies())
         [video] = live.service.videos.values()
         assert video.callback_url is not None
         token = video.callback_url.rpartition("/")[2]
@@ -445,7 +445,7 @@ async def test_neither_secrets_nor_what_people_wrote_get_into_the_log(tmp_path: 
         answers = [await deliver(live.slack, each, JSON, retry=1) for each in broken]
         async with live.slack.session.post(video.callback_url, data=b"\xff") as answer:
             assert answer.status == 200
-        await live.rests()
+        await live.stop_when_idle()
         logged = live.log_file.read_text()
     assert all(answer.status is not None and answer.status < 500 for answer in answers)
     assert "event=ended" in logged

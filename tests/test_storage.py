@@ -52,7 +52,7 @@ def world_of_files(tmp_path: Path) -> LiveWorld:
 
 @pytest.fixture
 async def live(world_of_files: LiveWorld) -> AsyncIterator[LiveWorld]:
-    async with world_of_files.runs() as live:
+    async with world_of_files.running() as live:
         yield live
 
 
@@ -92,8 +92,8 @@ async def sent_off(form: Modal) -> bool:
 
 async def told_once(live: LiveWorld, script: str) -> None:
     """Wait for the end of a video; all of it happened once."""
-    await live.until(lambda: live.says("Ready", script) and live.replies(script))
-    await live.rests()
+    await live.wait_until(lambda: live.card_says("Ready", script) and live.replies(script))
+    await live.stop_when_idle()
     assert len(live.replies(script)) == 1
     assert live.created_count(script) == 1
 
@@ -206,11 +206,11 @@ def disk(request: pytest.FixtureRequest, world_of_files: LiveWorld) -> Iterator[
 async def test_a_disk_that_takes_nothing_is_told_to_everybody_and_nothing_is_lost(
     world_of_files: LiveWorld, disk: Disk
 ) -> None:
-    async with world_of_files.runs() as live:
+    async with world_of_files.running() as live:
         # Something is always due: a video that goes on for long is read all the time.
         live.end_video = lambda _: None
         await live.request_video("The first words.")
-        await live.until(lambda: live.says("In the making", "The first words."))
+        await live.wait_until(lambda: live.card_says("In the making", "The first words."))
         form = await filled_form(live.ana, "More words.")
 
         disk.fails()
@@ -230,7 +230,7 @@ async def test_a_disk_that_takes_nothing_is_told_to_everybody_and_nothing_is_los
         assert len(logged(live, "the database does not work")) == 1
         live.end_video = live.service.finish
         assert await sent_off(form)
-        await live.until(lambda: live.replies("The first words."))
+        await live.wait_until(lambda: live.replies("The first words."))
         await told_once(live, "More words.")
         assert live.created_count() == 2
         assert live.posts() == 4
@@ -247,7 +247,7 @@ MOMENTS = [
 async def test_what_happened_while_the_disk_took_nothing_is_not_forgotten_and_not_repeated(
     moment: str, world_of_files: LiveWorld
 ) -> None:
-    async with world_of_files.runs() as live:
+    async with world_of_files.running() as live:
         # Nobody can look for a message that may be there.
         live.slack.scopes -= {scope for scope in live.slack.scopes if "history" in scope}
         disk = Refusing(live)
@@ -258,7 +258,7 @@ async def test_what_happened_while_the_disk_took_nothing_is_not_forgotten_and_no
                 disk.fails()
                 failed.set()
 
-        live.watcher = fail
+        live.on_moment = fail
         await live.request_video("Kept words.")
         await failed.wait()
         await answers(live, 503)
@@ -280,7 +280,7 @@ async def test_a_bot_whose_disk_takes_nothing_waits_at_rest_and_ends_when_it_is_
     # Something is always due.
     live.end_video = lambda _: None
     await live.request_video("The first words.")
-    await live.until(lambda: live.says("In the making", "The first words."))
+    await live.wait_until(lambda: live.card_says("In the making", "The first words."))
     disk = Refusing(live)
     made = asyncio.Event()
 
@@ -289,22 +289,22 @@ async def test_a_bot_whose_disk_takes_nothing_waits_at_rest_and_ends_when_it_is_
             disk.fails()
             made.set()
 
-    live.watcher = fail
+    live.on_moment = fail
     await live.request_video("Kept words.")
     await made.wait()
     await answers(live, 503)
-    before, ending = worked(live.bot.pid), asyncio.create_task(live.bot.ends())  # noqa: TID251 - awaited
+    before, ending = worked(live.bot.pid), asyncio.create_task(live.bot.wait())  # noqa: TID251 - awaited
     await asyncio.wait([ending], timeout=0.8)
     assert not ending.done()
     assert worked(live.bot.pid) - before < 0.3
     os.kill(live.bot.pid, signal.SIGTERM)
     assert await ending == 0
-    live.watcher, live.end_video = None, live.service.finish
-    await live.starts()
+    live.on_moment, live.end_video = None, live.service.finish
+    await live.start_bot()
     # What it had made was only in its memory.
-    await live.until(lambda: live.says("Checking", "Kept words."))
+    await live.wait_until(lambda: live.card_says("Checking", "Kept words."))
     live.service.finish(list(live.service.videos)[-1])
-    await live.until(lambda: live.replies("The first words."))
+    await live.wait_until(lambda: live.replies("The first words."))
     await told_once(live, "Kept words.")
     assert live.posts() == 4
 
@@ -359,8 +359,8 @@ async def test_what_a_slow_disk_has_people_send_twice_is_made_once(
     world_of_files: LiveWorld, tmp_path: Path
 ) -> None:
     slow = tmp_path / "slow"
-    world_of_files.first = partial(slow_down, slow)
-    async with world_of_files.runs() as live:
+    world_of_files.run_first = partial(slow_down, slow)
+    async with world_of_files.running() as live:
         people = live.ana, Person(live.slack, "ben")
         forms = [await filled_form(person, f"For {person.user.name}.") for person in people]
         slow.touch()
@@ -373,8 +373,8 @@ async def test_what_a_slow_disk_has_people_send_twice_is_made_once(
                 await form.submit()
         assert not any(form.is_open for form in forms)
         for person in people:
-            await live.until(lambda name=person.user.name: live.replies(f"For {name}."))  # type: ignore[misc]
-        await live.rests()
+            await live.wait_until(lambda name=person.user.name: live.replies(f"For {name}."))  # type: ignore[misc]
+        await live.stop_when_idle()
         assert live.created_count() == 2
         assert live.posts() == 4
 
@@ -384,7 +384,7 @@ async def test_what_a_slow_disk_has_people_send_twice_is_made_once(
 
 async def asks_and_is_told(live: LiveWorld, script: str) -> None:
     assert await sent_off(await filled_form(live.ana, script))
-    await live.until(lambda: live.says("Ready", script) and live.replies(script))
+    await live.wait_until(lambda: live.card_says("Ready", script) and live.replies(script))
 
 
 def move_file(folder: Path) -> Callable[[], object]:
@@ -438,13 +438,13 @@ async def test_a_log_that_is_deleted_or_replaced_costs_nothing(
     assert logged(live, "the database's log was gone: made anew")
     assert wal.stat().st_size
 
-    assert await live.bot.dies() < 0
-    await live.starts()
+    assert await live.bot.kill() < 0
+    await live.start_bot()
     listed = await live.ana.command("/video", "list")
     assert listed.message is not None
     assert "The first words." in listed.message.text
     assert "More words." in listed.message.text
-    await live.rests()
+    await live.stop_when_idle()
     assert live.posts() == 4
 
 
@@ -471,13 +471,13 @@ async def test_while_the_bot_runs_nobody_else_can_lock_read_or_copy_its_database
 
 
 async def test_a_database_that_is_in_use_for_a_moment_is_waited_for(live: LiveWorld) -> None:
-    assert await live.bot.stops() == 0
+    assert await live.bot.terminate() == 0
     live.timings = replace(live.timings, lock_timeout=timedelta(seconds=10))
     with contextlib.closing(sqlite3.connect(live.database)) as db:
         # An open shell that has read something is enough.
         db.execute("SELECT count(*) FROM jobs").fetchone()
-        live.bot = live.begins()
-        listening = asyncio.create_task(live.bot.listens())  # noqa: TID251 - awaited below
+        live.bot = live.spawn_bot()
+        listening = asyncio.create_task(live.bot.wait_until_listening())  # noqa: TID251 - awaited below
         await asyncio.wait([listening], timeout=0.3)
         assert not listening.done()
     live.port = await listening
@@ -485,14 +485,14 @@ async def test_a_database_that_is_in_use_for_a_moment_is_waited_for(live: LiveWo
 
 
 async def test_a_database_that_stays_in_use_is_told_and_left_alone(live: LiveWorld) -> None:
-    assert await live.bot.stops() == 0
+    assert await live.bot.terminate() == 0
     with contextlib.closing(sqlite3.connect(live.database)) as db:
         db.execute("BEGIN IMMEDIATE")
-        live.bot = live.begins()
-        said = await live.bot.says()
+        live.bot = live.spawn_bot()
+        said = await live.bot.startup_error()
         assert "is in use by another process: only one bot may run" in said
         assert "no backup and no sqlite3 shell. End the other one" in said
-        assert await live.bot.ends() == 1
+        assert await live.bot.wait() == 1
         db.execute("COMMIT")
 
 
@@ -540,8 +540,8 @@ def starts(path: Path, first: Callable[[], None] | None = None) -> BotProcess:
 async def test_a_folder_that_may_not_be_written_is_told(open_folder: Path) -> None:
     forbid_writing(open_folder)
     bot = starts(open_folder / "bot.db", become_nobody)
-    assert "cannot be opened. Its folder must be there, and belong" in await bot.says()
-    assert await bot.ends() == 1
+    assert "cannot be opened. Its folder must be there, and belong" in await bot.startup_error()
+    assert await bot.wait() == 1
 
 
 async def test_a_database_in_a_folder_that_may_not_be_written_is_told(open_folder: Path) -> None:
@@ -552,8 +552,8 @@ async def test_a_database_in_a_folder_that_may_not_be_written_is_told(open_folde
         os.chown(path, NOBODY, NOBODY)
     forbid_writing(open_folder)
     bot = starts(path, become_nobody)
-    assert "may only be read. Give it and its folder to the user" in await bot.says()
-    assert await bot.ends() == 1
+    assert "may only be read. Give it and its folder to the user" in await bot.startup_error()
+    assert await bot.wait() == 1
     assert path.read_bytes() == before
 
 
@@ -564,8 +564,11 @@ async def test_a_database_that_belongs_to_somebody_else_is_told(open_folder: Pat
     path.chmod(0o444)
     before = path.read_bytes()
     bot = starts(path, become_nobody)
-    assert "belong with all that is in it to the user that the bot runs as" in await bot.says()
-    assert await bot.ends() == 1
+    assert (
+        "belong with all that is in it to the user that the bot runs as"
+        in await bot.startup_error()
+    )
+    assert await bot.wait() == 1
     assert path.read_bytes() == before
 
 
@@ -579,10 +582,10 @@ async def test_a_start_for_which_there_is_no_room_is_told_and_the_next_one_begin
 ) -> None:
     path = tmp_path / "bot.db"
     bot = starts(path, leave_no_room)
-    said = await bot.says()
+    said = await bot.startup_error()
     assert "the tables could not be brought up to date" in said
     assert "its disk is full" in said
-    assert await bot.ends() == 1
+    assert await bot.wait() == 1
     assert await database.migrate(path)
 
 
@@ -704,10 +707,10 @@ async def test_a_damaged_database_is_told_with_what_to_do_and_left_as_it_is(
     before = contents(path)
 
     bot = starts(path)
-    said = await bot.says()
+    said = await bot.startup_error()
     assert DAMAGES[damage] in said
     assert "to begin with an empty one" in said
-    assert await bot.ends() == 1
+    assert await bot.wait() == 1
     assert contents(path) == before
     assert "Traceback" not in (tmp_path / "bot.log").read_text()
 
@@ -756,23 +759,23 @@ async def test_a_database_that_turns_out_damaged_ends_the_bot_with_a_sentence(
     # More than SQLite keeps in memory.
     many_jobs(path, 3000, world_of_files.ana.user.id)
     in_one_file(path)
-    async with world_of_files.runs() as live:
+    async with world_of_files.running() as live:
         await answers(live, 200)
         overwrite(path, 4096, rubbish(path.stat().st_size - 4096))
         answer = await live.ana.command("/video", "status j7")
         assert answer.message is not None
         assert "This could not be saved, so nothing was started." in answer.message.text
-        said = await live.bot.says()
-        assert await live.bot.ends() == 1
+        said = await live.bot.startup_error()
+        assert await live.bot.wait() == 1
         assert "is damaged" in said
         assert "Put a backup in its place" in said
         [line] = logged(live, "the database does not work")
         assert "is damaged" in line
         assert live.posts() == 0
 
-        again = live.begins()
-        assert "is damaged" in await again.says()
-        assert await again.ends() == 1
+        again = live.spawn_bot()
+        assert "is damaged" in await again.startup_error()
+        assert await again.wait() == 1
 
 
 # ── Killed while the tables are brought up to date ────────────────────────────────────────────

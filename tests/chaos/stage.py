@@ -122,7 +122,7 @@ class Stage:
             yield
         finally:
             if self._bot is not None:
-                await self._bot.dies()
+                await self._bot.kill()
             leave()
             for server in (self._relay_server, self.service, self.slack):
                 await server.stop()
@@ -148,7 +148,7 @@ class Stage:
         """Ask the bot to end, and return its exit code."""
         assert self._bot is not None
         bot, self._bot = self._bot, None
-        return await bot.stops()
+        return await bot.terminate()
 
     # ── Dying ─────────────────────────────────────────────────────────────────────────────────
 
@@ -169,12 +169,12 @@ class Stage:
     async def _die(self, moment: str) -> None:
         bot, self._bot = self._bot, None
         if bot is not None:
-            await bot.dies()
+            await bot.kill()
             self.deaths[moment] += 1
 
     async def _start(self) -> None:
         self._bot = self._process()
-        self._port = await self._bot.listens()
+        self._port = await self._bot.wait_until_listening()
 
     def _process(self) -> BotProcess:
         environ = {
