@@ -23,7 +23,7 @@ from sandbox.http import free_port
 from sandbox.page.server import PORT, Page
 from sandbox.slack import SandboxSlack
 from sandbox.transcript import Narrator
-from sandbox.video_service import CallbackPlan, Fate, Pace, SandboxVideoService
+from sandbox.video_service import CallbackPlan, Pace, SandboxVideoService, Scenario
 from sandbox.workspace import App, Happening, Message, SlashCommand
 
 _PATIENCE: Final = PollSchedule(
@@ -213,11 +213,11 @@ async def _story(stage: Stage) -> None:
     if (form := ana.modal) is not None:
         await form.submit({"background_url": "https://example.com/office"})
     await _breathe()
-    stage.service.next_video(Fate(callback_plan=CallbackPlan(times=0)))
+    stage.service.next_video(Scenario(callback_plan=CallbackPlan(times=0)))
     await _ask(ben, "Our numbers for the third quarter, in one minute.")
     await _breathe()
     reason = "The script contains a name that this replica may not say."
-    stage.service.next_video(Fate(end="error", reason=reason))
+    stage.service.next_video(Scenario(end="error", reason=reason))
     await _ask(ana, "A few words on our competitors.")
     await _breathe()
     await _train(ben, "Ben")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sandbox.clock import TrailingClock
 from sandbox.driver import Person
 from sandbox.slack import SandboxSlack
-from sandbox.video_service import Fate, SandboxVideoService
+from sandbox.video_service import SandboxVideoService, Scenario
 from sandbox.workspace import Happening, Message
 
 #: How long ago it begins.
@@ -38,7 +38,7 @@ async def begin(
         await _send_off(ana, "/video", {"replica_id": replica, "script": welcome})
     clock.skip(_PAUSE)
     ben.say("I try one about the competition.", _PLACE)
-    service.next_video(Fate(end="error", reason=_REASON))
+    service.next_video(Scenario(end="error", reason=_REASON))
     async with _waiting_for(slack, clock, _is_reply):
         script = "What the others cannot do, and we can."
         await _send_off(ben, "/video", {"replica_id": replica, "script": script})

@@ -30,7 +30,7 @@ Ending = Literal["success", "error", "deleted", "never"]
 Hook = Callable[[Literal["before", "after"], Operation, str], Awaitable[None]]
 
 MISSING: Final = object()
-"""As a member's value in ``Fate.said``: the member is left out."""
+"""As a member's value in ``Scenario.overrides``: the member is left out."""
 
 AS_SEEN: Final = object()
 """As ``CallbackPlan.body``: what the service has been seen to send."""
@@ -48,7 +48,7 @@ _DOWN: Final = "<html><body><h1>503 Service Temporarily Unavailable</h1></body><
 
 
 class TrainingFailure(StrEnum):
-    """Why a training fails: sentences for ``Fate.reason``."""
+    """Why a training fails: sentences for ``Scenario.reason``."""
 
     NOT_REACHABLE = "The training video could not be downloaded: check that its link is public"
     TOO_LARGE = "The training video is larger than 750 MB"
@@ -89,25 +89,26 @@ class CallbackPlan:
 
 
 @dataclass(frozen=True)
-class Fate:
+class Scenario:
     """How a job will go.
 
     Attributes:
-        end: what it comes to; ``never`` for a job that is stuck.
+        end: how it ends; ``never`` for a job that is stuck.
         reason: why it fails: a video's ``status_details``, a replica's ``error_message``.
-        word: the status at the end, instead of the usual one of that end.
-        words: the status while at work, one after the other, instead of the usual ones; the last
-            one stays on a job that is stuck.
-        said: members that answers about the job give otherwise, or leave out where ``MISSING``.
-        pace: this job's own, instead of the service's.
+        final_status: the status after the end, instead of the usual one.
+        statuses: the statuses on the way, in order, instead of the usual ones; a job that is stuck
+            keeps the last one.
+        overrides: members of answers about the job that replace the usual ones, or are left out
+            where ``MISSING``.
+        pace: overrides the service's.
         callback_plan: likewise.
     """
 
     end: Ending = "success"
     reason: str | None = None
-    word: str | None = None
-    words: Sequence[str] = ()
-    said: Mapping[str, object] = field(default_factory=dict)
+    final_status: str | None = None
+    statuses: Sequence[str] = ()
+    overrides: Mapping[str, object] = field(default_factory=dict)
     pace: Pace | None = None
     callback_plan: CallbackPlan | None = None
 
@@ -119,7 +120,7 @@ class Job(ABC):
     name: str
     created_at: datetime
     pace: Pace
-    fate: Fate
+    scenario: Scenario
     callback_plan: CallbackPlan
     callback_url: str | None = None
     ended_by_hand_at: datetime | None = None
@@ -129,12 +130,12 @@ class Job(ABC):
     @property
     def end(self) -> Ending:
         """Return what it comes to."""
-        return self.fate.end
+        return self.scenario.end
 
     @property
     def reason(self) -> str | None:
         """Return why it fails."""
-        return self.fate.reason
+        return self.scenario.reason
 
     @property
     @abstractmethod
@@ -185,8 +186,8 @@ class Replica(Job):
             return "deleted"
         ended = self.ended(now)
         if ended is None:
-            return _word(self.fate.words or ("started", "training"), self._share(now))
-        return self.fate.word or ("completed" if ended == "success" else ended)
+            return _word(self.scenario.statuses or ("started", "training"), self._share(now))
+        return self.scenario.final_status or ("completed" if ended == "success" else ended)
 
     def progress(self, now: datetime) -> str:
         """Return how far its training is, as ``<done>/<total>`` steps; only success does all."""
@@ -219,12 +220,12 @@ class Video(Job):
     @property
     def end(self) -> Ending:
         """Return what it comes to."""
-        return "error" if self._fails_with_replica else self.fate.end
+        return "error" if self._fails_with_replica else self.scenario.end
 
     @property
     def reason(self) -> str | None:
         """Return why it fails."""
-        return _REPLICA_FAILED if self._fails_with_replica else self.fate.reason
+        return _REPLICA_FAILED if self._fails_with_replica else self.scenario.reason
 
     @property
     def ends_at(self) -> datetime | None:
@@ -242,11 +243,11 @@ class Video(Job):
             return "deleted"
         ended, begins_at = self.ended(now), self.begins_at
         if ended is not None:
-            return self.fate.word or ("ready" if ended == "success" else ended)
+            return self.scenario.final_status or ("ready" if ended == "success" else ended)
         if begins_at is None or now < begins_at:
             return "queued"
         share = _share(now - begins_at, self.pace.generating)
-        return _word(self.fate.words or ("generating",), share)
+        return _word(self.scenario.statuses or ("generating",), share)
 
     def updated_at(self, now: datetime) -> datetime:
         """Return when it last changed, as seen at ``now``."""
@@ -365,8 +366,8 @@ class SandboxVideoService:
         self.wire = Wire(clock)
         self.wire.secrets.add(api_key)
         self._know_replicas = know_replicas
-        self._video_fates: deque[Fate] = deque()
-        self._replica_fates: deque[Fate] = deque()
+        self._video_scenarios: deque[Scenario] = deque()
+        self._replica_scenarios: deque[Scenario] = deque()
         self._agenda = Agenda(clock)
         self._server = Server(self._app())
         self._session: aiohttp.ClientSession | None = None
@@ -407,25 +408,25 @@ class SandboxVideoService:
         """Return once no callback is due or under way, and whether there was anything to do."""
         return await self._agenda.settled()
 
-    def next_video(self, *fates: Fate) -> None:
-        """Let the next videos created go as ``fates`` say, one each; the others succeed."""
-        self._video_fates.extend(fates)
+    def next_video(self, *scenarios: Scenario) -> None:
+        """Play ``scenarios`` with the next videos created, one each; the others succeed."""
+        self._video_scenarios.extend(scenarios)
 
-    def next_replica(self, *fates: Fate) -> None:
-        """Let the next replicas created go as ``fates`` say, one each; the others succeed."""
-        self._replica_fates.extend(fates)
+    def next_replica(self, *scenarios: Scenario) -> None:
+        """Play ``scenarios`` with the next replicas created, one each; the others succeed."""
+        self._replica_scenarios.extend(scenarios)
 
-    def fates_waiting(self) -> list[tuple[Operation, Fate]]:
-        """Return the fates that wait for the coming jobs, by the operation that creates these."""
-        videos: list[tuple[Operation, Fate]] = [
-            ("create_video", each) for each in self._video_fates
+    def pending_scenarios(self) -> list[tuple[Operation, Scenario]]:
+        """Return the scenarios of coming jobs, each with the operation that creates its job."""
+        videos: list[tuple[Operation, Scenario]] = [
+            ("create_video", each) for each in self._video_scenarios
         ]
-        return [*videos, *(("create_replica", each) for each in self._replica_fates)]
+        return [*videos, *(("create_replica", each) for each in self._replica_scenarios)]
 
-    def forget_fates(self) -> None:
+    def clear_scenarios(self) -> None:
         """Let the coming jobs succeed."""
-        self._video_fates.clear()
-        self._replica_fates.clear()
+        self._video_scenarios.clear()
+        self._replica_scenarios.clear()
 
     def call_back_from_now_on(self, times: int) -> None:
         """Have the jobs that go on, and those that come, call back so often at their end."""
@@ -442,7 +443,9 @@ class SandboxVideoService:
             name=name,
             created_at=now,
             pace=self.pace,
-            fate=Fate(end=end, word=None if end == "never" else status, words=(status,)),
+            scenario=Scenario(
+                end=end, final_status=None if end == "never" else status, statuses=(status,)
+            ),
             callback_plan=self.callback_plan,
             ended_by_hand_at=None if end == "never" else now,
         )
@@ -557,7 +560,7 @@ class SandboxVideoService:
         replica = self.replicas.get(asked["replica_id"])
         if replica is None and self._know_replicas:
             return _bad_request("Invalid replica_id")
-        fate = self._video_fates.popleft() if self._video_fates else Fate()
+        scenario = self._video_scenarios.popleft() if self._video_scenarios else Scenario()
         video_id = f"v{secrets.token_hex(5)}"
         video = Video(
             video_id=video_id,
@@ -566,9 +569,9 @@ class SandboxVideoService:
             replica_id=asked["replica_id"],
             replica=replica,
             created_at=self._clock.now(),
-            pace=fate.pace or self.pace,
-            fate=fate,
-            callback_plan=fate.callback_plan or self.callback_plan,
+            pace=scenario.pace or self.pace,
+            scenario=scenario,
+            callback_plan=scenario.callback_plan or self.callback_plan,
             callback_url=asked.get("callback_url"),
         )
         self.videos[video_id] = video
@@ -580,7 +583,7 @@ class SandboxVideoService:
             "hosted_url": self._hosted_url(video),
             "created_at": f"{video.created_at:%Y-%m-%d %H:%M:%S.%f}",
         }
-        return web.json_response(_with(fate.said, answer))
+        return web.json_response(_with(scenario.overrides, answer))
 
     async def _read_video(self, request: web.Request, _body: object) -> web.Response:
         video = self.videos.get(request.match_info["id"])
@@ -593,21 +596,21 @@ class SandboxVideoService:
         asked = _asked(request, body, required=("train_video_url",), optional=optional)
         if isinstance(asked, str):
             return _bad_request(asked)
-        fate = self._replica_fates.popleft() if self._replica_fates else Fate()
+        scenario = self._replica_scenarios.popleft() if self._replica_scenarios else Scenario()
         replica_id = f"r{secrets.token_hex(5)}"
         replica = Replica(
             replica_id=replica_id,
             name=asked.get("replica_name") or f"Replica {replica_id}",
             created_at=self._clock.now(),
-            pace=fate.pace or self.pace,
-            fate=fate,
-            callback_plan=fate.callback_plan or self.callback_plan,
+            pace=scenario.pace or self.pace,
+            scenario=scenario,
+            callback_plan=scenario.callback_plan or self.callback_plan,
             callback_url=asked.get("callback_url"),
         )
         self.replicas[replica_id] = replica
         await self._begin(replica)
         answer = {"replica_id": replica_id, "status": "training"}
-        return web.json_response(_with(fate.said, answer))
+        return web.json_response(_with(scenario.overrides, answer))
 
     async def _read_replica(self, request: web.Request, _body: object) -> web.Response:
         replica = self.replicas.get(request.match_info["id"])
@@ -627,7 +630,7 @@ class SandboxVideoService:
             "error_message": replica.reason if ended == "error" else None,
             "replica_type": "user",
         }
-        return web.json_response(_with(replica.fate.said, answer))
+        return web.json_response(_with(replica.scenario.overrides, answer))
 
     async def _watch(self, request: web.Request) -> web.Response:
         video = self.videos.get(request.match_info["id"])
@@ -692,7 +695,7 @@ class SandboxVideoService:
             "updated_at": stamp(video.updated_at(now)),
             "still_image_url": None,
         }
-        return _with(video.fate.said, body)
+        return _with(video.scenario.overrides, body)
 
     def _hosted_url(self, video: Video) -> str:
         return f"{self.url}/watch/{video.video_id}"
@@ -709,7 +712,7 @@ class SandboxVideoService:
         waiting = [
             each for each in self.videos.values() if each.replica is job and each.ended(now) is None
         ]
-        job.fate = replace(job.fate, end=end, reason=reason)
+        job.scenario = replace(job.scenario, end=end, reason=reason)
         job.ended_by_hand_at = now
         for each in (job, *waiting):
             self._plan_callback(each)

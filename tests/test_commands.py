@@ -10,7 +10,7 @@ import pytest
 from bot.slack import errors
 from sandbox.driver import ClientRefusal, Person
 from sandbox.faults import Answer, Reset
-from sandbox.video_service import CallbackPlan, Fate
+from sandbox.video_service import CallbackPlan, Scenario
 from sandbox.workspace import Message
 from tests.world import REPLICA, World
 
@@ -69,7 +69,7 @@ async def test_the_list_of_somebody_who_asked_for_nothing_says_how_to_begin(worl
 
 
 async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world: World) -> None:
-    world.service.next_video(Fate(), Fate(end="error", reason="No."), Fate(end="never"))
+    world.service.next_video(Scenario(), Scenario(end="error", reason="No."), Scenario(end="never"))
     for name in ("First", "Second", "Third"):
         await world.request_video(world.ana, {"video_name": f"{name} <b>"})
         await world.advance(minutes=5)
@@ -227,7 +227,7 @@ async def test_while_the_service_is_down_status_says_what_was_known_last(world: 
 
 async def _fails(world: World) -> Message:
     """Have a video of Ana's fail that had everything filled in, and return its closing reply."""
-    world.service.next_video(Fate(end="error", reason="Too dark."))
+    world.service.next_video(Scenario(end="error", reason="Too dark."))
     form = await world.open_form(world.ana, "A secret script.")
     await form.choose("background", "background_url")
     values = {"replica_id": REPLICA, "video_name": "Kept", "where": "lobby"}
@@ -360,7 +360,7 @@ async def test_a_question_that_was_settled_meanwhile_is_told_to_whoever_still_se
 
 
 async def test_check_again_on_an_old_screen_says_that_it_is_settled(world: World) -> None:
-    world.service.next_video(Fate(end="never"))
+    world.service.next_video(Scenario(end="never"))
     card = await world.request_video(world.ana)
     await world.advance(hours=4)
     stale = world.now(card)

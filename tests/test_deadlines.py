@@ -8,7 +8,7 @@ import pytest
 
 from bot.timings import Timings
 from sandbox.faults import Answer
-from sandbox.video_service import CallbackPlan, Fate, RateLimit
+from sandbox.video_service import CallbackPlan, RateLimit, Scenario
 from sandbox.workspace import Message
 from tests.world import World
 
@@ -19,7 +19,7 @@ ONE_DAY = Timings(jitter=0, minutes=replace(Timings().minutes, give_up_after=24 
 
 
 async def _never_ends(world: World) -> Message:
-    world.service.next_video(Fate(end="never"))
+    world.service.next_video(Scenario(end="never"))
     return await world.request_video(world.ana)
 
 

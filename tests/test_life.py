@@ -21,7 +21,7 @@ from sandbox.block_kit import Json
 from sandbox.driver import ClientRefusal, Modal, Person
 from sandbox.faults import Answer, Drip, Fault, Hang, LateCommit, Reset, Truncated
 from sandbox.form import elements
-from sandbox.video_service import CallbackPlan, Fate, RateLimit
+from sandbox.video_service import CallbackPlan, RateLimit, Scenario
 from sandbox.workspace import Happening, Message
 from tests.judge import Judge, Told
 from tests.mortal import MortalWorld
@@ -82,16 +82,16 @@ _READS: Final[Mapping[str, Fault]] = {
     "404": Answer(404, {"error": "Unknown"}),
     "of another": Answer(200, {"video_id": "v-other", "replica_id": "r-other", "status": "ready"}),
 }
-_FATES: Final[Mapping[str, Fate]] = {
-    "fails": Fate("error", reason="The face is hidden"),
-    "fails silently": Fate("error", callback_plan=CallbackPlan(times=0)),
-    "is deleted": Fate("deleted"),
-    "never ends": Fate("never"),
-    "says nothing": Fate(callback_plan=CallbackPlan(times=0)),
-    "calls back twice": Fate(callback_plan=CallbackPlan(times=2)),
-    "calls back late": Fate(callback_plan=CallbackPlan(after=timedelta(minutes=20))),
-    "calls back early": Fate(callback_plan=CallbackPlan(early=True)),
-    "calls back rubbish": Fate(callback_plan=CallbackPlan(body="rubbish")),
+_SCENARIOS: Final[Mapping[str, Scenario]] = {
+    "fails": Scenario("error", reason="The face is hidden"),
+    "fails silently": Scenario("error", callback_plan=CallbackPlan(times=0)),
+    "is deleted": Scenario("deleted"),
+    "never ends": Scenario("never"),
+    "says nothing": Scenario(callback_plan=CallbackPlan(times=0)),
+    "calls back twice": Scenario(callback_plan=CallbackPlan(times=2)),
+    "calls back late": Scenario(callback_plan=CallbackPlan(after=timedelta(minutes=20))),
+    "calls back early": Scenario(callback_plan=CallbackPlan(early=True)),
+    "calls back rubbish": Scenario(callback_plan=CallbackPlan(body="rubbish")),
 }
 
 
@@ -475,12 +475,12 @@ class Creating(Life):
         elif answer is not None:
             self.a_question_is_answered(by, 0, answer, remote)
 
-    @rule(who=_WHO, kind=_KIND, words=_WORDS, fate=st.sampled_from(sorted(_FATES)))
+    @rule(who=_WHO, kind=_KIND, words=_WORDS, scenario=st.sampled_from(sorted(_SCENARIOS)))
     def somebody_asks_for_what_goes_its_own_way(
-        self, who: str, kind: str, words: str, fate: str
+        self, who: str, kind: str, words: str, scenario: str
     ) -> None:
         service = self.world.service
-        (service.next_video if kind == "video" else service.next_replica)(_FATES[fate])
+        (service.next_video if kind == "video" else service.next_replica)(_SCENARIOS[scenario])
         self._does(self._asks(who, kind, words, "studio"))
 
     @rule(kind=_KIND, outcome=st.sampled_from(sorted(_READS)))

@@ -11,7 +11,7 @@ from playwright.async_api import Locator, expect
 
 from sandbox.faults import Reset
 from sandbox.http import free_port
-from sandbox.video_service import CallbackPlan, Fate, Pace
+from sandbox.video_service import CallbackPlan, Pace, Scenario
 from tests.browser import PageWorld, Window, Windows, patiently
 from tests.world import FOOTAGE, REPLICA
 
@@ -100,7 +100,7 @@ async def test_a_reply_appears_in_a_thread_that_is_open(page_world: PageWorld) -
 
 
 async def test_a_video_that_failed_is_edited_and_tried_again(page_world: PageWorld) -> None:
-    page_world.service.next_video(Fate(end="error", reason=REASON))
+    page_world.service.next_video(Scenario(end="error", reason=REASON))
     ana = await page_world.window()
     card = await ana.asks("A few words on our competitors.")
     await page_world.advance(minutes=3)

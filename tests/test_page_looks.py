@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Locator, expect
 
 from sandbox.faults import Reset
-from sandbox.video_service import CallbackPlan, Fate
+from sandbox.video_service import CallbackPlan, Scenario
 from sandbox.workspace import Message
 from tests.browser import MILLISECONDS, PHONE, PageWorld, Window, patiently
 from tests.world import REPLICA
@@ -22,7 +22,7 @@ async def _has_everything(world: PageWorld) -> None:
     """Have cards of every look in the channel: ready, failed, asking, going on, and whispers."""
     await world.ana.command("/replica", f"add {REPLICA}")
     await world.request_video(world.ana, {"script": SCRIPT, "video_name": "Kim's first day"})
-    world.service.next_video(Fate(end="error", reason="The replica is shy"))
+    world.service.next_video(Scenario(end="error", reason="The replica is shy"))
     await world.request_video(world.ben, {"script": "A few words on our competitors."})
     await world.request_replica(world.ben, {"replica_name": "Ben"})
     await world.advance(minutes=10)
@@ -297,7 +297,7 @@ async def test_everything_that_can_be_used_has_a_name(page_world: PageWorld) -> 
 async def test_a_form_is_a_dialog_that_keeps_the_focus_and_gives_it_back(
     page_world: PageWorld,
 ) -> None:
-    page_world.service.next_video(Fate(end="error", reason="The replica is shy"))
+    page_world.service.next_video(Scenario(end="error", reason="The replica is shy"))
     ana = await page_world.window()
     card = await ana.asks(SCRIPT)
     await page_world.advance(minutes=3)

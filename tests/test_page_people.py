@@ -8,7 +8,7 @@ from playwright.async_api import Locator, expect
 
 from sandbox.block_kit import Json
 from sandbox.page.server import Page
-from sandbox.video_service import Fate
+from sandbox.video_service import Scenario
 from sandbox.workspace import Message
 from tests.browser import GONE, PageWorld, Window, patiently
 
@@ -37,7 +37,7 @@ async def test_what_is_said_to_one_person_is_seen_by_that_one_alone(page_world: 
 
 
 async def test_another_persons_button_says_kindly_whose_it_is(page_world: PageWorld) -> None:
-    page_world.service.next_video(Fate(end="error", reason="The replica is shy"))
+    page_world.service.next_video(Scenario(end="error", reason="The replica is shy"))
     ana, ben = await page_world.window("ana"), await page_world.window("ben")
     await ana.asks(SCRIPT)
     await page_world.advance(minutes=3)

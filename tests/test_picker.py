@@ -10,7 +10,7 @@ import pytest
 from bot.timings import Timings
 from sandbox.driver import Modal, Person
 from sandbox.faults import Answer, Drip, Fault, Hang, Reset
-from sandbox.video_service import Fate
+from sandbox.video_service import Scenario
 from tests.world import REPLICA, World
 
 
@@ -193,7 +193,7 @@ async def test_odd_names_and_ids_of_the_service_do_not_break_the_picker(world: W
     await _adds(world, long, "r-1 \u200b", "r-2")
     # The service names an id that no option of a menu could hold.
     endless = "x" * 200
-    world.service.next_replica(Fate(said={"replica_id": endless}))
+    world.service.next_replica(Scenario(overrides={"replica_id": endless}))
     card = await world.request_replica(world.ana)
     world.service.add_replica(endless, "Endless")
     await world.advance(hours=1)

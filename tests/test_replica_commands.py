@@ -6,7 +6,7 @@ import pytest
 
 from sandbox.driver import Modal, Person
 from sandbox.faults import Answer
-from sandbox.video_service import Fate, Pace, TrainingFailure
+from sandbox.video_service import Pace, Scenario, TrainingFailure
 from sandbox.workspace import Message
 from tests.world import FOOTAGE, REPLICA, World
 
@@ -114,7 +114,7 @@ async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: Wor
 
 
 async def test_the_status_of_my_training_is_what_the_service_says_now(world: World) -> None:
-    world.service.next_replica(Fate(pace=Pace(training=timedelta(minutes=20))))
+    world.service.next_replica(Scenario(pace=Pace(training=timedelta(minutes=20))))
     card = await world.request_replica(world.ana, {"replica_name": "Kim"})
     replica_id = world.last_replica_id()
     await world.advance(minutes=10)

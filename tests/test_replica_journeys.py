@@ -11,7 +11,7 @@ import pytest
 from bot.timings import Timings
 from sandbox.driver import Modal
 from sandbox.faults import Answer, Fault, Reset, Truncated
-from sandbox.video_service import MISSING, CallbackPlan, Fate, Pace, TrainingFailure
+from sandbox.video_service import MISSING, CallbackPlan, Pace, Scenario, TrainingFailure
 from sandbox.workspace import Message
 from tests.world import FOOTAGE, REPLICA, World
 
@@ -45,7 +45,7 @@ async def test_a_callback_brings_the_answer_of_a_training_at_once_and_once(
     hourly_world: World, word: str
 ) -> None:
     world = hourly_world
-    world.service.next_replica(Fate(word=word))
+    world.service.next_replica(Scenario(final_status=word))
     card = await world.request_replica(world.ana, {"replica_name": "Kim <b>"})
     assert "Kim &lt;b&gt;" in card.text
 
@@ -67,7 +67,7 @@ async def test_without_a_public_address_polls_that_are_minutes_apart_do_all(
     quiet_world: World, word: str
 ) -> None:
     world = quiet_world
-    world.service.next_replica(Fate(word=word))
+    world.service.next_replica(Scenario(final_status=word))
     async with world.running_bot(callbacks=False):
         card = await world.request_replica(world.ana, {"replica_name": "Kim"})
         await world.advance(hours=4)
@@ -89,7 +89,9 @@ async def test_a_replica_without_a_thumbnail_is_told_all_the_same(
     hourly_world: World, link: object
 ) -> None:
     world = hourly_world
-    world.service.next_replica(Fate(said={"thumbnail_video_url": link, "replica_name": None}))
+    world.service.next_replica(
+        Scenario(overrides={"thumbnail_video_url": link, "replica_name": None})
+    )
     card = await world.request_replica(world.ana)
 
     await world.advance(hours=4)
@@ -201,7 +203,9 @@ async def test_the_card_shows_how_far_the_training_is(world: World) -> None:
 
 
 async def test_a_progress_that_stands_still_edits_nothing(world: World) -> None:
-    world.service.next_replica(Fate(words=("training",), said={"training_progress": "42/100"}))
+    world.service.next_replica(
+        Scenario(statuses=("training",), overrides={"training_progress": "42/100"})
+    )
     card = await world.request_replica(world.ana)
     await world.advance(minutes=10)
     still, edits = world.now(card), _edits(world, card)
@@ -222,7 +226,7 @@ async def test_a_progress_that_stands_still_edits_nothing(world: World) -> None:
 async def test_a_progress_that_is_missing_or_nonsense_is_not_shown(
     world: World, said: object
 ) -> None:
-    world.service.next_replica(Fate(said={"training_progress": said}))
+    world.service.next_replica(Scenario(overrides={"training_progress": said}))
     card = await world.request_replica(world.ana)
 
     await world.advance(minutes=10)
@@ -240,7 +244,7 @@ async def test_a_training_of_two_days_is_not_overdue_and_shows_its_progress_all_
 ) -> None:
     world = quiet_world
     world.timings = HOURLY
-    world.service.next_replica(Fate(pace=Pace(training=timedelta(days=2))))
+    world.service.next_replica(Scenario(pace=Pace(training=timedelta(days=2))))
     async with world.running_bot(callbacks=False):
         card = await world.request_replica(world.ana)
         await world.advance(hours=47)
@@ -259,7 +263,7 @@ async def test_a_training_that_never_ends_is_overdue_after_days_and_can_be_looke
     hourly_world: World,
 ) -> None:
     world = hourly_world
-    world.service.next_replica(Fate(end="never"))
+    world.service.next_replica(Scenario(end="never"))
     card = await world.request_replica(world.ana)
     await world.advance(days=3, hours=2, minutes=30)
     assert "Overdue" in _text(world, card)
@@ -276,7 +280,9 @@ async def test_a_status_that_nobody_knows_is_a_training_that_goes_on_however_lon
     hourly_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = hourly_world
-    world.service.next_replica(Fate(words=("Simmering",), pace=Pace(training=timedelta(days=1))))
+    world.service.next_replica(
+        Scenario(statuses=("Simmering",), pace=Pace(training=timedelta(days=1)))
+    )
     card = await world.request_replica(world.ana)
 
     await world.advance(hours=23)
@@ -309,7 +315,7 @@ async def test_a_failed_training_is_told_in_the_services_words_and_what_they_usu
     hourly_world: World, reason: TrainingFailure
 ) -> None:
     world = hourly_world
-    world.service.next_replica(Fate(end="error", reason=reason))
+    world.service.next_replica(Scenario(end="error", reason=reason))
     card = await world.request_replica(world.ana)
 
     await world.advance(hours=4)
@@ -327,7 +333,7 @@ async def test_words_of_the_service_that_nobody_knows_are_shown_without_a_guess(
     hourly_world: World,
 ) -> None:
     world = hourly_world
-    world.service.next_replica(Fate(end="error", reason="<!channel> Bad & odd"))
+    world.service.next_replica(Scenario(end="error", reason="<!channel> Bad & odd"))
     card = await world.request_replica(world.ana)
 
     await world.advance(hours=4)
@@ -340,7 +346,7 @@ async def test_words_of_the_service_that_nobody_knows_are_shown_without_a_guess(
 
 async def test_a_training_that_failed_without_a_reason_says_so(hourly_world: World) -> None:
     world = hourly_world
-    world.service.next_replica(Fate(end="error", reason=None))
+    world.service.next_replica(Scenario(end="error", reason=None))
     card = await world.request_replica(world.ana)
 
     await world.advance(hours=4)
@@ -368,7 +374,7 @@ async def test_a_service_that_was_out_of_reach_says_nothing_about_the_footage(
 
 async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(hourly_world: World) -> None:
     world = hourly_world
-    world.service.next_replica(Fate(end="error", reason=TrainingFailure.NO_CONSENT))
+    world.service.next_replica(Scenario(end="error", reason=TrainingFailure.NO_CONSENT))
     typed = {
         "train_video_url": "https://storage.example.com/a.mp4?key=secret",
         "consent_video_url": "https://storage.example.com/yes.mp4",
@@ -505,9 +511,9 @@ async def test_a_replica_that_turns_up_after_create_again_is_told_and_offered(
 # ── A video whose replica is in training ──────────────────────────────────────────────────────
 
 
-async def _asks_one_in_training(world: World, *fate: Fate) -> tuple[Message, Message]:
+async def _asks_one_in_training(world: World, *scenario: Scenario) -> tuple[Message, Message]:
     """Have Ben ask for a video with a replica that Ana has in training; return both cards."""
-    world.service.next_replica(*fate)
+    world.service.next_replica(*scenario)
     training = await world.request_replica(world.ana, {"replica_name": "Kim"})
     await world.advance(hours=1)
     video = await world.request_video(world.ben, {"replica_id": world.last_replica_id()})
@@ -519,7 +525,7 @@ async def test_a_video_waits_for_its_replica_for_days_and_is_made_then(
     hourly_world: World,
 ) -> None:
     world = hourly_world
-    week = Fate(words=("training",), pace=Pace(training=timedelta(days=5), training_steps=1))
+    week = Scenario(statuses=("training",), pace=Pace(training=timedelta(days=5), training_steps=1))
     _, video = await _asks_one_in_training(world, week)
     waiting = world.now(video)
     assert "Waiting for its replica" in waiting.text
@@ -541,7 +547,7 @@ async def test_a_video_goes_on_at_the_moment_at_which_its_replica_is_trained(
     hourly_world: World,
 ) -> None:
     world = hourly_world
-    world.service.next_video(Fate(callback_plan=SILENT))
+    world.service.next_video(Scenario(callback_plan=SILENT))
     _, video = await _asks_one_in_training(world)
     await world.advance(hours=3)
 
@@ -555,7 +561,7 @@ async def test_the_own_deadlines_of_a_video_begin_when_its_replica_is_trained(
     hourly_world: World,
 ) -> None:
     world = hourly_world
-    world.service.next_video(Fate(end="never"))
+    world.service.next_video(Scenario(end="never"))
     _, video = await _asks_one_in_training(world)
     await world.advance(hours=2, minutes=28)
     assert "Waiting for its replica" in _text(world, video)
@@ -576,8 +582,8 @@ async def test_a_video_fails_when_the_training_of_its_replica_fails(
 ) -> None:
     world = quiet_world
     async with world.running_bot(callbacks=callbacks):
-        fate = Fate(end="error", reason=TrainingFailure.NOISE)
-        training, video = await _asks_one_in_training(world, fate)
+        scenario = Scenario(end="error", reason=TrainingFailure.NOISE)
+        training, video = await _asks_one_in_training(world, scenario)
         assert "Waiting for its replica" in _text(world, video)
         await world.advance(hours=3)
 
@@ -627,7 +633,7 @@ async def test_a_service_that_is_away_makes_no_video_overdue_that_waits_for_its_
 ) -> None:
     world = quiet_world
     world.timings = replace(HOURLY, max_retry_interval=HOUR)
-    slow = Fate(pace=Pace(training=timedelta(days=1)))
+    slow = Scenario(pace=Pace(training=timedelta(days=1)))
     async with world.running_bot(callbacks=False):
         _, video = await _asks_one_in_training(world, slow)
         port = urlsplit(world.service.url).port or 0
@@ -680,7 +686,7 @@ async def test_a_video_does_not_wait_for_ever_for_a_training_that_never_ends(
 
 async def test_a_signed_link_that_the_service_quotes_is_shown_to_nobody(world: World) -> None:
     quoted = "Could not fetch https://s.example.com/a.mp4?X-Amz-Signature=SECRET now"
-    world.service.next_replica(Fate(end="error", reason=quoted))
+    world.service.next_replica(Scenario(end="error", reason=quoted))
     card = await world.request_replica(world.ana)
     await world.advance(hours=5)
     await world.ben.command("/replica", f"add {world.last_replica_id()}")
@@ -711,7 +717,7 @@ async def test_a_refusal_that_says_nothing_of_a_replica_forgets_none(
 
 async def test_a_replica_with_an_unknown_status_holds_no_video_back(world: World) -> None:
     world.service.add_replica("r-odd", "Odd", status="active")
-    world.service.next_video(Fate(end="never", words=["queued"]))
+    world.service.next_video(Scenario(end="never", statuses=["queued"]))
     card = await world.request_video(world.ana, {"replica_id": "r-odd"})
     await world.advance(hours=4)
     assert "Overdue" in world.now(card).text

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from sandbox.video_service import Fate
+from sandbox.video_service import Scenario
 from tests.world import REPLICA, World
 
 SECRETS = ("A secret script.", "Secret name", "secret.mp4", "Secretly too dark.", "/watch/")
@@ -31,7 +31,7 @@ async def test_scripts_and_links_are_gone_after_the_retention_time_and_not_befor
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    world.service.next_video(Fate(), Fate(end="error", reason="Secretly too dark."))
+    world.service.next_video(Scenario(), Scenario(end="error", reason="Secretly too dark."))
     async with world.running_bot(RETENTION_DAYS="2"):
         await _asks_in_secret(world)
         await _asks_in_secret(world)
@@ -66,7 +66,7 @@ async def test_the_list_and_the_cards_outlive_what_was_written(quiet_world: Worl
 
 async def test_what_has_not_ended_is_kept_however_old_it_is(quiet_world: World) -> None:
     world = quiet_world
-    world.service.next_video(Fate(end="never"))
+    world.service.next_video(Scenario(end="never"))
     async with world.running_bot(RETENTION_DAYS="1"):
         await _asks_in_secret(world)
         await world.advance(days=1, hours=2)
@@ -77,7 +77,7 @@ async def test_an_old_retry_button_opens_the_form_and_says_that_what_was_typed_i
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    world.service.next_video(Fate(end="error", reason="Secretly too dark."))
+    world.service.next_video(Scenario(end="error", reason="Secretly too dark."))
     async with world.running_bot(RETENTION_DAYS="1"):
         await _asks_in_secret(world)
         [card, _] = world.posts()

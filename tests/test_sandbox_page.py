@@ -843,7 +843,7 @@ async def test_every_fault_that_is_offered_can_happen_on_its_side(browser: Brows
         assert {each["what"] for each in waiting} == {each["what"] for each in offers["faults"]}
         assert [each["id"] for each in waiting] == list(range(1, len(waiting) + 1))
     for operation in ("create_video", "create_replica"):
-        for each in offers["fates"]:
+        for each in offers["scenarios"]:
             body = {"side": "service", "operation": operation, "what": each["what"]}
             assert (await browser.post("/api/panel/next", body))["ok"]
     for body in (

@@ -19,11 +19,11 @@ from sandbox.http import Agenda, Server
 from sandbox.video_service import (
     MISSING,
     CallbackPlan,
-    Fate,
     Operation,
     Pace,
     RateLimit,
     SandboxVideoService,
+    Scenario,
     TrainingFailure,
 )
 
@@ -216,7 +216,7 @@ async def test_a_video_fails_when_the_replica_it_waits_for_does(
 async def test_a_video_waits_for_ever_for_a_replica_that_is_stuck(
     client: httpx.AsyncClient, service: SandboxVideoService, clock: ManualClock
 ) -> None:
-    service.next_replica(Fate(end="never"))
+    service.next_replica(Scenario(end="never"))
     video_id = await create_video(client, replica_id=await create_replica(client))
     await clock.advance(1000 * HOUR)
     assert (await read_video(client, video_id))["status"] == "queued"
@@ -301,13 +301,13 @@ async def test_the_hosted_page_shows_the_script_as_text(
     assert service.url in (await read_video(client, video_id))["hosted_url"]
 
 
-# Fates
+# Scenarios
 
 
 async def test_a_video_fails_with_its_reason_and_keeps_its_page(
     client: httpx.AsyncClient, service: SandboxVideoService, clock: ManualClock
 ) -> None:
-    service.next_video(Fate(end="error", reason="The script is not allowed"))
+    service.next_video(Scenario(end="error", reason="The script is not allowed"))
     failing, other = await create_video(client), await create_video(client)
     await clock.advance(5 * MINUTE)
     body = await read_video(client, failing)
@@ -320,7 +320,7 @@ async def test_a_video_fails_with_its_reason_and_keeps_its_page(
 async def test_a_video_may_say_words_never_seen_and_then_be_ready(
     client: httpx.AsyncClient, service: SandboxVideoService, clock: ManualClock
 ) -> None:
-    service.next_video(Fate(words=("dreaming", "polishing")))
+    service.next_video(Scenario(statuses=("dreaming", "polishing")))
     video_id = await create_video(client)
     seen = []
     for _ in range(6):
@@ -330,23 +330,23 @@ async def test_a_video_may_say_words_never_seen_and_then_be_ready(
 
 
 @pytest.mark.parametrize(
-    ("fate", "status"),
+    ("scenario", "status"),
     [
-        (Fate(end="never"), "generating"),
-        (Fate(end="never", words=("dreaming", "polishing")), "polishing"),
-        (Fate(end="deleted"), "deleted"),
-        (Fate(word="finished"), "finished"),
-        (Fate(pace=Pace(queued=2000 * HOUR)), "queued"),
+        (Scenario(end="never"), "generating"),
+        (Scenario(end="never", statuses=("dreaming", "polishing")), "polishing"),
+        (Scenario(end="deleted"), "deleted"),
+        (Scenario(final_status="finished"), "finished"),
+        (Scenario(pace=Pace(queued=2000 * HOUR)), "queued"),
     ],
 )
 async def test_a_video_may_end_otherwise_or_never(
     client: httpx.AsyncClient,
     service: SandboxVideoService,
     clock: ManualClock,
-    fate: Fate,
+    scenario: Scenario,
     status: str,
 ) -> None:
-    service.next_video(fate)
+    service.next_video(scenario)
     video_id = await create_video(client)
     await clock.advance(1000 * HOUR)
     assert (await read_video(client, video_id))["status"] == status
@@ -356,7 +356,7 @@ async def test_members_may_be_null_missing_or_empty(
     client: httpx.AsyncClient, service: SandboxVideoService, clock: ManualClock
 ) -> None:
     said = {"data": None, "hosted_url": MISSING, "download_url": "", "stream_url": None, "new": [1]}
-    service.next_video(Fate(said=said))
+    service.next_video(Scenario(overrides=said))
     created = (await client.post("/v2/videos", json=VIDEO)).json()
     assert "hosted_url" not in created
     await clock.advance(5 * MINUTE)
@@ -374,7 +374,7 @@ async def test_a_training_fails_with_a_sentence_or_without_one(
     clock: ManualClock,
     reason: str | None,
 ) -> None:
-    service.next_replica(Fate(end="error", reason=reason))
+    service.next_replica(Scenario(end="error", reason=reason))
     replica_id = await create_replica(client)
     await clock.advance(2 * HOUR)
     body = await read_replica(client, replica_id)
@@ -389,7 +389,7 @@ async def test_a_replica_may_say_any_progress_and_the_other_good_word(
     clock: ManualClock,
     progress: object,
 ) -> None:
-    service.next_replica(Fate(word="ready", said={"training_progress": progress}))
+    service.next_replica(Scenario(final_status="ready", overrides={"training_progress": progress}))
     replica_id = await create_replica(client)
     for _ in range(2):
         body = await read_replica(client, replica_id)
@@ -469,7 +469,7 @@ async def test_a_ready_video_calls_back_once_with_the_whole_read_answer(
 async def test_a_failed_video_calls_back_with_the_reason_in_its_details(
     client: httpx.AsyncClient, service: SandboxVideoService, clock: ManualClock, receiver: Receiver
 ) -> None:
-    service.next_video(Fate(end="error", reason="The script is not allowed"))
+    service.next_video(Scenario(end="error", reason="The script is not allowed"))
     await create_video(client, callback_url=receiver.url)
     await clock.advance(HOUR)
     (heard,) = receiver.heard
@@ -486,7 +486,7 @@ async def test_a_failed_video_calls_back_with_the_reason_in_its_details(
 async def test_a_replica_calls_back_with_the_word_ready_or_its_error(
     client: httpx.AsyncClient, service: SandboxVideoService, clock: ManualClock, receiver: Receiver
 ) -> None:
-    service.next_replica(Fate(), Fate(end="error", reason=TrainingFailure.TOO_SHORT))
+    service.next_replica(Scenario(), Scenario(end="error", reason=TrainingFailure.TOO_SHORT))
     good = await create_replica(client, callback_url=receiver.url)
     bad = await create_replica(client, callback_url=receiver.url)
     await clock.advance(HOUR)
@@ -531,7 +531,7 @@ async def test_an_early_callback_arrives_while_the_create_request_is_open(
         heard_before_the_answer.append((phase, len(receiver.heard)))
 
     service.on_request = look
-    service.next_video(Fate(callback_plan=CallbackPlan(early=True)))
+    service.next_video(Scenario(callback_plan=CallbackPlan(early=True)))
     video_id = await create_video(client, callback_url=receiver.url)
     assert heard_before_the_answer == [("before", 0), ("after", 1)]
     assert (receiver.heard[0].body["video_id"], receiver.heard[0].body["status"]) == (
@@ -554,7 +554,7 @@ async def test_a_callback_comes_with_the_method_and_body_asked_for(
     method: Literal["GET", "POST", "PUT"],
     body: object,
 ) -> None:
-    service.next_replica(Fate(callback_plan=CallbackPlan(method=method, body=body)))
+    service.next_replica(Scenario(callback_plan=CallbackPlan(method=method, body=body)))
     await create_replica(client, callback_url=receiver.url)
     await clock.advance(HOUR)
     assert receiver.heard == [Heard(method, body)]

@@ -13,7 +13,7 @@ import pytest
 
 from sandbox.block_kit import Json
 from sandbox.faults import Answer
-from sandbox.video_service import CallbackPlan, Fate
+from sandbox.video_service import CallbackPlan, Scenario
 from tests import canary
 from tests.canary import COLUMNS, Canary, Sort
 from tests.world import REPLICA, World
@@ -82,7 +82,7 @@ async def test_a_read_that_quotes_what_the_service_was_sent_gives_none_of_it_awa
 async def test_a_training_that_fails_with_a_link_in_its_reason_gives_none_of_its_query_away(
     world: World,
 ) -> None:
-    world.service.next_replica(Fate(end="error", reason=f"Cannot fetch {SIGNED}"))
+    world.service.next_replica(Scenario(end="error", reason=f"Cannot fetch {SIGNED}"))
     await world.request_replica(world.ana, {"train_video_url": SIGNED})
     await world.advance(hours=5)
     assert f"Cannot fetch {CUT}" in world.posts()[-1].text

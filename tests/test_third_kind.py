@@ -6,7 +6,7 @@ import pytest
 
 from bot.app import FEATURES
 from sandbox.faults import Reset
-from sandbox.video_service import CallbackPlan, Fate
+from sandbox.video_service import CallbackPlan, Scenario
 from sandbox.workspace import Message
 from tests import third_kind
 from tests.world import REPLICA, World
@@ -70,7 +70,7 @@ async def test_its_form_says_what_is_wrong_and_makes_one_however_often_it_is_sen
 async def test_its_failure_is_told_with_the_services_words_and_can_be_retried(
     world: World,
 ) -> None:
-    world.service.next_video(Fate(end="error", reason="The film tore"))
+    world.service.next_video(Scenario(end="error", reason="The film tore"))
     card = await _cuts(world)
     await world.advance(minutes=5)
     [reply] = world.replies(card)
@@ -127,7 +127,7 @@ async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> 
 
 
 async def test_it_becomes_overdue_and_can_be_looked_at(world: World) -> None:
-    world.service.next_video(Fate(end="never"))
+    world.service.next_video(Scenario(end="never"))
     card = await _cuts(world)
     await world.advance(hours=3, minutes=30)
     overdue = world.now(card)

@@ -11,7 +11,7 @@ from aiohttp import web
 from bot.timings import Timings
 from sandbox.driver import Modal
 from sandbox.faults import Answer, Drip, Fault, LateCommit, Reset, Truncated
-from sandbox.video_service import CallbackPlan, Fate
+from sandbox.video_service import CallbackPlan, Scenario
 from sandbox.workspace import Message
 from tests.world import REPLICA, World
 
@@ -542,7 +542,7 @@ async def test_the_question_reaches_a_person_whose_card_went_to_them_directly(
 async def test_an_id_can_be_given_where_the_service_says_nothing_to_know_it_by(
     world: World,
 ) -> None:
-    world.service.next_video(Fate(said={"data": None}))
+    world.service.next_video(Scenario(overrides={"data": None}))
     card = await _is_asked(world, made=True)
     [video_id] = world.service.videos
     await _gives_id(world, card, video_id)
@@ -555,7 +555,7 @@ async def test_an_id_can_be_given_where_the_service_says_nothing_to_know_it_by(
 async def test_a_callback_is_not_believed_where_the_service_says_nothing_to_know_it_by(
     world: World,
 ) -> None:
-    world.service.next_video(Fate(said={"data": None}))
+    world.service.next_video(Scenario(overrides={"data": None}))
     card = await _is_asked(world, made=True)
     [video_id] = world.service.videos
     await _calls_back(world, 0, video_id)

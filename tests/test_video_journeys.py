@@ -12,7 +12,7 @@ import pytest
 
 from bot.timings import Timings
 from sandbox.faults import Answer, Fault
-from sandbox.video_service import MISSING, CallbackPlan, Fate, RateLimit
+from sandbox.video_service import MISSING, CallbackPlan, RateLimit, Scenario
 from tests.world import REPLICA, World
 
 HOUR = timedelta(hours=1)
@@ -119,7 +119,7 @@ async def test_a_hundred_callbacks_at_one_moment_bring_one_answer(unread_world: 
 
 async def test_a_flood_of_callbacks_does_not_become_a_flood_of_reads(unread_world: World) -> None:
     world = unread_world
-    world.service.next_video(Fate(end="never"))
+    world.service.next_video(Scenario(end="never"))
     await world.request_video(world.ana)
 
     for _ in range(20):
@@ -209,7 +209,7 @@ async def test_without_a_public_address_no_callback_is_asked_for_and_polls_do_al
 async def test_a_status_that_nobody_knows_means_still_going_and_is_logged_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world.service.next_video(Fate(words=("Rendering",)), Fate(words=("rendering",)))
+    world.service.next_video(Scenario(statuses=("Rendering",)), Scenario(statuses=("rendering",)))
     cards = [await world.request_video(world.ana), await world.request_video(world.ben)]
 
     await world.advance(minutes=1)
@@ -233,7 +233,7 @@ async def test_a_status_that_nobody_knows_means_still_going_and_is_logged_once(
 async def test_a_ready_video_without_any_link_is_told_all_the_same(
     world: World, said: Mapping[str, object]
 ) -> None:
-    world.service.next_video(Fate(said=said))
+    world.service.next_video(Scenario(overrides=said))
     card = await world.request_video(world.ana)
 
     await world.advance(minutes=5)
@@ -248,7 +248,7 @@ async def test_a_ready_video_without_any_link_is_told_all_the_same(
 async def test_a_ready_video_without_a_hosted_link_is_told_with_the_link_there_is(
     world: World,
 ) -> None:
-    world.service.next_video(Fate(said={"hosted_url": MISSING, "data": None}))
+    world.service.next_video(Scenario(overrides={"hosted_url": MISSING, "data": None}))
     card = await world.request_video(world.ana)
 
     await world.advance(minutes=5)
@@ -261,7 +261,7 @@ async def test_a_ready_video_without_a_hosted_link_is_told_with_the_link_there_i
 
 async def test_answers_without_a_status_are_bridged_until_there_is_one(world: World) -> None:
     said: dict[str, object] = {"status": None}
-    world.service.next_video(Fate(said=said))
+    world.service.next_video(Scenario(overrides=said))
     card = await world.request_video(world.ana)
     await world.advance(minutes=5)
     assert world.posts() == [world.now(card)]
@@ -278,7 +278,7 @@ async def test_answers_without_a_status_are_bridged_until_there_is_one(world: Wo
 async def test_a_failure_is_told_in_the_services_own_words_and_they_ping_nobody(
     world: World,
 ) -> None:
-    world.service.next_video(Fate(end="error", reason="No <b>face</b> & <!channel> found"))
+    world.service.next_video(Scenario(end="error", reason="No <b>face</b> & <!channel> found"))
     card = await world.request_video(world.ana)
 
     await world.advance(minutes=5)
@@ -293,7 +293,7 @@ async def test_a_failure_is_told_in_the_services_own_words_and_they_ping_nobody(
 
 
 async def test_a_failure_without_a_reason_says_so(world: World) -> None:
-    world.service.next_video(Fate(end="error", reason=None))
+    world.service.next_video(Scenario(end="error", reason=None))
     card = await world.request_video(world.ana)
 
     await world.advance(minutes=5)

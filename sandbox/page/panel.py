@@ -6,12 +6,12 @@ from typing import Final
 
 from sandbox.block_kit import Json
 from sandbox.faults import Fault
-from sandbox.page.switches import AUTH_ERRORS, FATES, FAULTS, OPERATIONS, TIMES, Side, fault
+from sandbox.page.switches import AUTH_ERRORS, FAULTS, JOB_SCENARIOS, OPERATIONS, TIMES, Side, fault
 from sandbox.slack import SandboxSlack
 from sandbox.video_service import (
-    Fate,
     Replica,
     SandboxVideoService,
+    Scenario,
     TrainingFailure,
     Video,
 )
@@ -27,7 +27,7 @@ VIDEO_FAILURES: Final = (
 _OFFERS: Final[Json] = {
     **{side: {"operations": list(names)} for side, names in OPERATIONS.items()},
     "faults": [{"what": what, "label": label} for what, label in FAULTS.items()],
-    "fates": [{"what": what, "label": label} for what, label in FATES.items()],
+    "scenarios": [{"what": what, "label": label} for what, label in JOB_SCENARIOS.items()],
     "reasons": {"video": list(VIDEO_FAILURES), "replica": [str(each) for each in TrainingFailure]},
     "auth_errors": list(AUTH_ERRORS),
 }
@@ -65,7 +65,7 @@ def _service(service: SandboxVideoService, now: datetime) -> Json:
         "next": _numbered(
             [
                 *(_faulty(name, each, "service") for name, each in service.faults.waiting()),
-                *(_fated(name, fate) for name, fate in service.fates_waiting()),
+                *(_scenario_json(name, scenario) for name, scenario in service.pending_scenarios()),
             ]
         ),
         "jobs": [_job(service, each, now) for each in jobs],
@@ -133,9 +133,9 @@ def _faulty(operation: str, waiting: Fault, side: Side) -> Json:
     return {"operation": operation, "what": what, "label": label}
 
 
-def _fated(operation: str, fate: Fate) -> Json:
-    what = {"error": "fail", "never": "never"}.get(fate.end, "other")
-    label = f"fail: {fate.reason}" if what == "fail" else FATES.get(what, fate.end)
+def _scenario_json(operation: str, scenario: Scenario) -> Json:
+    what = {"error": "fail", "never": "never"}.get(scenario.end, "other")
+    label = f"fail: {scenario.reason}" if what == "fail" else JOB_SCENARIOS.get(what, scenario.end)
     return {"operation": operation, "what": what, "label": label}
 
 

@@ -10,7 +10,7 @@ from sandbox.block_kit import Json
 from sandbox.faults import Answer, Fault, Hang, Reset
 from sandbox.page.deeds import Asked, failed
 from sandbox.slack import RESPONSE_URL, SandboxSlack
-from sandbox.video_service import Fate, RateLimit, SandboxVideoService
+from sandbox.video_service import RateLimit, SandboxVideoService, Scenario
 
 Side = Literal["service", "slack"]
 
@@ -38,7 +38,7 @@ FAULTS: Final = {
     "rubbish": "answer HTML with status 200 (the work is done)",
 }
 #: What can become of the job that a request creates, in words.
-FATES: Final = {"fail": "fail with a reason", "never": "never end"}
+JOB_SCENARIOS: Final = {"fail": "fail with a reason", "never": "never end"}
 AUTH_ERRORS: Final = ("token_revoked", "account_inactive", "invalid_auth")
 #: How often a job calls back.
 TIMES: Final = {"none": 0, "once": 1, "twice": 2}
@@ -174,12 +174,14 @@ class Switches:
             faults = self._slack.faults if asked.side == "slack" else self._service.faults
             faults.next(asked.operation, fault(asked.what, asked.side))
             return None
-        fate = Fate(end="never") if asked.what == "never" else Fate("error", asked.reason)
+        scenario = (
+            Scenario(end="never") if asked.what == "never" else Scenario("error", asked.reason)
+        )
         match asked.side, asked.what, asked.operation:
             case "service", "fail" | "never", "create_video":
-                self._service.next_video(fate)
+                self._service.next_video(scenario)
             case "service", "fail" | "never", "create_replica":
-                self._service.next_replica(fate)
+                self._service.next_replica(scenario)
             case _:
                 return failed("refused", f"{asked.what} is nothing that can happen there.")
         return None
@@ -206,7 +208,7 @@ class Switches:
         """Let everything go well from here on; what has happened stays."""
         for faults in (self._slack.faults, self._service.faults):
             faults.clear()
-        self._service.forget_fates()
+        self._service.clear_scenarios()
         self.switch_service(
             ServiceAsked(
                 down=False,

@@ -17,7 +17,7 @@ from sandbox.faults import (
     Reset,
     Truncated,
 )
-from sandbox.video_service import CallbackPlan, Ending, Fate
+from sandbox.video_service import CallbackPlan, Ending, Scenario
 
 _HTML: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
 _HUGE: Final = '{"x": "' + "x" * 3_000_000 + '"}'
@@ -134,7 +134,7 @@ class Plan:
     faults: Mapping[str, Mapping[int, Fault]]
     """By operation and the number of its request."""
     kills: Sequence[Kill]
-    fates: Sequence[Fate]
+    scenarios: Sequence[Scenario]
 
     @property
     def planned(self) -> int:
@@ -176,7 +176,7 @@ def drawn(rng: random.Random, *, jobs: int, kills: int, faults: int) -> Plan:
     return Plan(
         faults=planned,
         kills=[_kill(rng) for _ in range(kills)],
-        fates=[_fate(rng) for _ in range(2 * jobs)],
+        scenarios=[_scenario(rng) for _ in range(2 * jobs)],
     )
 
 
@@ -189,12 +189,12 @@ def _kill(rng: random.Random) -> Kill:
     )
 
 
-def _fate(rng: random.Random) -> Fate:
+def _scenario(rng: random.Random) -> Scenario:
     end: Ending = rng.choices(("success", "error", "never"), (80, 17, 3))[0]
-    return Fate(
+    return Scenario(
         end=end,
         reason=rng.choice(("The face is hidden", "<!channel> & <b>", None)),
-        words=rng.choice(((), (), ("generating", "polishing"))),
+        statuses=rng.choice(((), (), ("generating", "polishing"))),
         callback_plan=CallbackPlan(
             times=rng.choice((0, 1, 1, 1, 2)),
             after=timedelta(seconds=rng.choice((0.0, 0.0, 0.5))),

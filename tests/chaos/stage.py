@@ -77,7 +77,7 @@ class Stage:
         self.slack = SandboxSlack(clock, scopes=scopes)
         self.service = SandboxVideoService(clock, pace=_PACE)
         self.service.add_replica(REPLICA, "Anna")
-        self.service.next_video(*plan.fates)
+        self.service.next_video(*plan.scenarios)
         self.slack.faults = self._slack_faults = Planned(plan.faults)
         self.service.faults = self._service_faults = Planned(plan.faults)
         self.database = folder / "bot.db"

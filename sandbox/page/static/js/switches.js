@@ -97,7 +97,7 @@ function nextFaults(side, turn) {
 }
 
 /** How the next job ends, with a reason where it fails. */
-function nextFate(turn) {
+function nextScenario(turn) {
   const kind = picker(
     "Which",
     [
@@ -121,9 +121,9 @@ function nextFate(turn) {
   }
 
   const next = (what) => {
-    const fate = { side: "service", operation: kind.menu.value, what };
-    if (what === "fail") fate.reason = reason.value || reason.placeholder;
-    return turn("next", fate);
+    const scenario = { side: "service", operation: kind.menu.value, what };
+    if (what === "fail") scenario.reason = reason.value || reason.placeholder;
+    return turn("next", scenario);
   };
   return {
     node: make(
@@ -178,7 +178,7 @@ export function serviceSwitches(turn) {
   const lose = (operation, words) =>
     button(words, () => turn("next", { side: "service", operation, what: "lose_answer" }));
   const faults = nextFaults("service", turn);
-  const fate = nextFate(turn);
+  const scenario = nextScenario(turn);
   return {
     node: make(
       "div",
@@ -197,7 +197,7 @@ export function serviceSwitches(turn) {
           pace.map(([, each]) => each.node),
         ),
       ),
-      group("The next job", fate.node),
+      group("The next job", scenario.node),
       group(
         "The next request",
         make(
@@ -217,7 +217,7 @@ export function serviceSwitches(turn) {
       callbacks.menu.value = service.callbacks;
       for (const [name, each] of pace) each.update(service.pace[name]);
       faults.update(service.next, offers.service.operations, offers.faults);
-      fate.update(offers.reasons);
+      scenario.update(offers.reasons);
     },
   };
 }
