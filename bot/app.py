@@ -129,7 +129,7 @@ async def running(
             timings=timings,
             rng=rng,
             public_url=settings.public_url,
-            nudge=messenger.nudge,
+            ask_person=messenger.nudge,
         )
         people_first = PeopleFirst(timings)
         workers = (

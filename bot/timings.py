@@ -5,10 +5,8 @@
 
 import random
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
-
-from bot.model import Job, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,27 +169,3 @@ class Timings(
     """From an answer to the next work in the background: often another person comes at once."""
     sweep_interval: timedelta = timedelta(hours=1)
     """Between two looks for scripts and links that are old enough to erase."""
-
-
-def until_next_read(
-    job: Job, timings: EngineTimings, schedule: PollSchedule, now: datetime
-) -> timedelta:
-    """Return how long to leave a running job alone, before jitter.
-
-    It grows with the job's age. After a callback it starts anew from seconds: what was announced
-    may be readable only a moment later. A clock that was set back makes no interval shorter.
-    """
-    wait = schedule.overdue_interval
-    if job.state is not State.OVERDUE:
-        age = abs(now - (job.started_at or job.created_at))
-        wait = min(max(schedule.first_interval, age * schedule.growth), schedule.max_interval)
-    if job.woken_at is not None:
-        wait = min(wait, max(timings.callback_spacing, abs(now - job.woken_at)))
-    return wait
-
-
-def lateness(job: Job, schedule: PollSchedule, now: datetime) -> tuple[State, bool]:
-    """Return the state of a job that is still going, and whether it is late."""
-    age = now - (job.started_at or job.created_at)
-    state = State.OVERDUE if age >= schedule.overdue_after else State.RUNNING
-    return state, age >= schedule.late_after

@@ -1,0 +1,89 @@
+"""What becomes of a job: one step at a time, and the process may die in any of them.
+
+A step is chosen by the job's state: ``create`` makes the create call, ``reconcile`` finds out what
+an unanswered one made, ``poll`` reads what was created. Their shared pieces are in ``runtime``.
+"""
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from bot.clock import Clock
+from bot.engine.create import create_job
+from bot.engine.poll import poll_job
+from bot.engine.reconcile import mark_interrupted, reconcile_ended, reconcile_job
+from bot.engine.runtime import Runtime
+from bot.kinds import Kind
+from bot.model import Job, State
+from bot.store import Store
+from bot.timings import EngineTimings
+from bot.video_service import VideoService
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Engine:
+    """The ``Work`` of the worker for jobs.
+
+    Args:
+        kinds: the registered kinds by name. Jobs of other kinds wait for an operator.
+        public_url: where the service can call back; None leaves everything to polling.
+        ask_person: tells the requester that a job has a question for them. It may fail: the card
+            has the question too.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        service: VideoService,
+        kinds: Mapping[str, Kind],
+        *,
+        clock: Clock,
+        timings: EngineTimings,
+        rng: random.Random,
+        public_url: str | None,
+        ask_person: Callable[[Job], Awaitable[None]],
+    ) -> None:
+        self.due = store.jobs_due
+        self._runtime = Runtime(store, service, kinds, clock, timings, rng, public_url, ask_person)
+        self._reported_kinds: set[str] = set()
+
+    async def claim(self, limit: int, exclude: Collection[Job] = ()) -> Sequence[Job]:
+        """Lease up to ``limit`` due jobs, none of them in ``exclude``."""
+        runtime = self._runtime
+        ids = [job.id for job in exclude]
+        return await runtime.store.jobs.claim(runtime.clock.now(), limit, ids)
+
+    async def next_due(self, exclude: Collection[Job] = ()) -> datetime | None:
+        """Return when the next job is due, those in ``exclude`` aside; None without any."""
+        return await self._runtime.store.jobs.next_due([job.id for job in exclude])
+
+    async def step(self, job: Job) -> None:
+        """Take a claimed job one step further."""
+        if job.kind not in self._runtime.kinds:
+            await self._postpone_unknown(job)
+            return
+        match job.state:
+            case State.QUEUED:
+                await create_job(self._runtime, job)
+            case State.CREATING:
+                await mark_interrupted(self._runtime, job)
+            case State.UNCONFIRMED:
+                await reconcile_job(self._runtime, job)
+            case State.RUNNING | State.OVERDUE:
+                await poll_job(self._runtime, job)
+            case State.SUCCEEDED | State.FAILED:
+                await reconcile_ended(self._runtime, job)
+
+    async def _postpone_unknown(self, job: Job) -> None:
+        """Leave a job of a kind that is not registered as it is; report the kind once."""
+        if job.kind not in self._reported_kinds:
+            self._reported_kinds.add(job.kind)
+            _LOG.error(
+                "jobs of an unknown kind wait until it is registered again",
+                extra={"kind": job.kind, "job": job.id},
+            )
+        now = self._runtime.clock.now()
+        await self._runtime.store.jobs.release(job, now, now + self._runtime.timings.max_wait)

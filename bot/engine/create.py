@@ -1,0 +1,111 @@
+"""Create a queued job at the service: one call that may cost money, never repeated on doubt."""
+
+import logging
+import secrets
+from dataclasses import replace
+from typing import Final
+
+from bot.engine.reconcile import check_candidates, mark_unconfirmed
+from bot.engine.runtime import Runtime, log_fields
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.kinds import Unreadable
+from bot.model import Failure, Job, Snapshot, State, token_hash
+from bot.video_service import FAILURES
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+async def create_job(runtime: Runtime, job: Job) -> None:
+    """Make the create call of a queued job.
+
+    The attempt is stored before the call: a process that dies after that leaves a job in
+    ``creating``, which is reconciled and not created again.
+    """
+    kind = runtime.kinds[job.kind]
+    try:
+        if job.attempts and await check_candidates(runtime, job):
+            return
+    except OutsideError as error:
+        await _retry_later(runtime, job, error, attempted=False)
+        return
+    try:
+        await runtime.service.admit_create()
+    except Refused as error:
+        await _finish_refused(runtime, job, error)
+        return
+    token = secrets.token_urlsafe(32)
+    attempt = await runtime.store.jobs.begin_attempt(job, token_hash(token), runtime.clock.now())
+    if attempt is None:
+        return
+    body = kind.body(job.params)
+    if runtime.public_url is not None:
+        body["callback_url"] = f"{runtime.public_url}/callbacks/{token}"
+    try:
+        answer = await runtime.service.create(kind.path, body)
+        snapshot = kind.created(answer)
+    except Refused as error:
+        await _finish_refused(runtime, job, error)
+    except Unavailable as error:
+        await _retry_later(runtime, job, error, attempted=True)
+    except (Uncertain, Unreadable) as error:
+        _LOG.warning("a create call got no usable answer", extra=log_fields(job, error))
+        await mark_unconfirmed(runtime, job)
+    else:
+        await _record_created(runtime, job, attempt, snapshot)
+
+
+async def _record_created(runtime: Runtime, job: Job, attempt: int, snapshot: Snapshot) -> None:
+    """Store the id that the service gave, and plan the first poll."""
+    kind, now = runtime.kinds[job.kind], runtime.clock.now()
+    running = replace(
+        job,
+        state=State.RUNNING,
+        remote_id=snapshot.remote_id,
+        snapshot=snapshot,
+        started_at=now,
+        failures=0,
+    )
+    due_at = now + runtime.jittered(runtime.schedule(job).first_interval)
+    # Logged before it is stored: if that fails for good, an operator finds the id here.
+    _LOG.info("created", extra=log_fields(running))
+    if not await runtime.store.jobs.record_created(running, attempt, now=now, due_at=due_at):
+        _LOG.warning("what a create call made could not be bound to it", extra=log_fields(job))
+        await mark_unconfirmed(runtime, job)
+        return
+    if used := kind.uses(job.params):
+        _, used_id = used
+        await runtime.store.replicas.use(used_id, now)
+    # Until its first read it has the name that was asked for.
+    await runtime.catalogue(kind, replace(snapshot, facts=job.params))
+
+
+async def _finish_refused(runtime: Runtime, job: Job, error: Refused) -> None:
+    await runtime.finish(
+        replace(
+            job,
+            state=State.FAILED,
+            failure=FAILURES.get(error.code, Failure.REFUSED),
+            reason=error.reason,
+        )
+    )
+
+
+async def _retry_later(runtime: Runtime, job: Job, error: OutsideError, *, attempted: bool) -> None:
+    """Queue a job again that was not created, or end it when that has gone on for too long.
+
+    ``attempted`` says whether an attempt was begun: that is closed with it.
+    """
+    now = runtime.clock.now()
+    if now - (job.asked_at or job.created_at) >= runtime.timings.create_within:
+        await runtime.finish(
+            replace(job, state=State.FAILED, failure=Failure.UNREACHABLE, reason=error.reason)
+        )
+        return
+    queued = replace(job, state=State.QUEUED, failures=job.failures + 1)
+    due_at = now + runtime.retry_delay(queued, error)
+    if attempted:
+        await runtime.store.jobs.record_not_created(
+            queued, outcome="unavailable", now=now, due_at=due_at
+        )
+    else:
+        await runtime.store.jobs.release(queued, now, due_at)

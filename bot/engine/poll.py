@@ -1,0 +1,167 @@
+"""Read what was created until the service says how it ended, or its time is over."""
+
+import contextlib
+import logging
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from bot.engine.reconcile import check_candidates
+from bot.engine.runtime import LOGGED_LENGTH, Runtime
+from bot.errors import OutsideError, Refused
+from bot.kinds import Kind, Unreadable
+from bot.model import Failure, Job, Snapshot, State, Verdict
+from bot.timings import EngineTimings, PollSchedule
+from bot.video_service import UNKNOWN_ID
+
+_LOG: Final = logging.getLogger(__name__)
+# A service that has a new status for each answer does not fill the log.
+_MAX_REPORTED: Final = 100
+
+
+async def poll_job(runtime: Runtime, job: Job) -> None:
+    """Read a running or overdue job and end it, or plan its next poll."""
+    kind, remote_id = runtime.kinds[job.kind], job.remote_id or ""
+    if job.attempts > 1:
+        # What an earlier attempt made is worth a look, but no delay.
+        with contextlib.suppress(OutsideError):
+            if await check_candidates(runtime, job):
+                return
+    try:
+        snapshot = await _read(runtime, kind, remote_id)
+    except (OutsideError, Unreadable) as error:
+        await _go_on_unread(runtime, job, error)
+        return
+    match snapshot.verdict:
+        case Verdict.SUCCEEDED:
+            await runtime.finish(replace(job, state=State.SUCCEEDED, snapshot=snapshot))
+        case Verdict.FAILED:
+            await runtime.finish(
+                replace(
+                    job,
+                    state=State.FAILED,
+                    failure=Failure.SERVICE_FAILED,
+                    reason=snapshot.reason,
+                    snapshot=snapshot,
+                )
+            )
+        case Verdict.GOING:
+            _report_unknown_status(runtime, kind, snapshot)
+            going = replace(job, snapshot=snapshot, failures=0)
+            if awaited_id := await _awaited_id(runtime, kind, going):
+                await _wait_for_used(runtime, going, awaited_id)
+            else:
+                # A job that has waited for what it uses begins only now.
+                started_at = job.started_at if job.waits_for is None else runtime.clock.now()
+                await _plan_poll(runtime, replace(going, waits_for=None, started_at=started_at))
+
+
+async def _read(runtime: Runtime, kind: Kind, remote_id: str) -> Snapshot:
+    """Read something of ours, or that jobs of ours use.
+
+    Raises:
+        OutsideError, Unreadable: it could not be read.
+    """
+    snapshot = await runtime.read(kind, remote_id)
+    await runtime.catalogue(kind, snapshot)
+    return snapshot
+
+
+async def _awaited_id(runtime: Runtime, kind: Kind, job: Job) -> str | None:
+    """Return the id of what the service has to finish before it begins with a job, if anything."""
+    used = kind.uses(job.params)
+    if used is None or job.snapshot is None or not kind.is_waiting(job.snapshot):
+        return None
+    used_kind, used_id = runtime.kinds.get(used[0]), used[1]
+    known = await runtime.store.replicas.get(used_id)
+    if used_kind is None or known is None or known.verdict in {Verdict.SUCCEEDED, Verdict.FAILED}:
+        return None
+    now = runtime.clock.now()
+    fresh_since = now - runtime.schedule_of(used_kind).first_interval
+    if known.read_at is not None and fresh_since < known.read_at <= now:
+        return used_id if _in_progress(used_kind, known.status) else None
+    try:
+        snapshot = await _read(runtime, used_kind, used_id)
+    except (OutsideError, Unreadable) as error:
+        gone = isinstance(error, Refused) and error.code in UNKNOWN_ID
+        return used_id if _in_progress(used_kind, known.status) and not gone else None
+    return used_id if _in_progress(used_kind, snapshot.status) else None
+
+
+def _in_progress(kind: Kind, status: str) -> bool:
+    """Return whether a status is known to mean that. An unknown one holds no job back."""
+    return status.casefold() in kind.in_progress
+
+
+async def _wait_for_used(runtime: Runtime, job: Job, used_id: str) -> None:
+    """Plan the next poll of a job that waits for what it uses: its own time begins after that."""
+    now = runtime.clock.now()
+    waiting = replace(
+        job, state=State.RUNNING, late=False, waits_for=used_id, started_at=now, read_at=now
+    )
+    schedule = runtime.schedule(waiting)
+    if now - job.created_at >= schedule.give_up_after:
+        await runtime.finish(replace(job, state=State.FAILED, failure=Failure.TIMED_OUT))
+        return
+    since_asked = replace(waiting, started_at=job.created_at)
+    wait = poll_interval(since_asked, runtime.timings, schedule, now)
+    await runtime.store.jobs.release(waiting, now, now + runtime.jittered(wait))
+
+
+async def _go_on_unread(runtime: Runtime, job: Job, error: OutsideError | Unreadable) -> None:
+    """Plan the next poll after a failed one. An unknown id may be too new for the service."""
+    if isinstance(error, Refused) and error.code in UNKNOWN_ID:
+        if job.late:
+            await runtime.finish(
+                replace(job, state=State.FAILED, failure=Failure.NOT_FOUND, reason=error.reason)
+            )
+        else:
+            await _plan_poll(runtime, job)
+        return
+    waiting = replace(job, failures=job.failures + 1)
+    await _plan_poll(runtime, waiting, at_least=runtime.retry_delay(waiting, error))
+
+
+async def _plan_poll(runtime: Runtime, job: Job, at_least: timedelta = timedelta(0)) -> None:
+    """Release a job until its next poll, late or overdue by its age; give up in the end."""
+    now, schedule = runtime.clock.now(), runtime.schedule(job)
+    age = now - (job.started_at or job.created_at)
+    if age >= schedule.give_up_after:
+        await runtime.finish(replace(job, state=State.FAILED, failure=Failure.TIMED_OUT))
+        return
+    going = replace(
+        job,
+        state=State.OVERDUE if age >= schedule.overdue_after else State.RUNNING,
+        late=age >= schedule.late_after,
+        read_at=now,
+    )
+    wait = max(poll_interval(going, runtime.timings, schedule, now), at_least)
+    await runtime.store.jobs.release(going, now, now + runtime.jittered(wait))
+
+
+def poll_interval(
+    job: Job, timings: EngineTimings, schedule: PollSchedule, now: datetime
+) -> timedelta:
+    """Return the time from now to the next poll of a job that goes on, before jitter.
+
+    It grows with the job's age. A callback shortens it to seconds, from where it grows again: what
+    was announced may be readable only a moment later. A clock that was set back shortens nothing.
+    """
+    wait = schedule.overdue_interval
+    if job.state is not State.OVERDUE:
+        age = abs(now - (job.started_at or job.created_at))
+        wait = min(max(schedule.first_interval, age * schedule.growth), schedule.max_interval)
+    if job.woken_at is not None:
+        wait = min(wait, max(timings.callback_spacing, abs(now - job.woken_at)))
+    return wait
+
+
+def _report_unknown_status(runtime: Runtime, kind: Kind, snapshot: Snapshot) -> None:
+    """Log a status that is in no list, once for each kind."""
+    status = snapshot.status.casefold()
+    key = (kind.name, status[:LOGGED_LENGTH])
+    reported = runtime.reported_statuses
+    if status in kind.in_progress or key in reported or len(reported) >= _MAX_REPORTED:
+        return
+    reported.add(key)
+    _LOG.warning("the service uses an unknown status", extra={"kind": kind.name, "status": key[1]})

@@ -1,0 +1,119 @@
+"""Find out what an unanswered create call made: by a callback's id, or by asking the person."""
+
+import logging
+from dataclasses import replace
+from typing import Final
+
+from bot.engine.runtime import Runtime, log_fields
+from bot.errors import OutsideError, Refused, Unavailable
+from bot.kinds import Unreadable
+from bot.model import Attempt, Job, Snapshot, State
+from bot.video_service import UNKNOWN_ID
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+async def mark_interrupted(runtime: Runtime, job: Job) -> None:
+    """Take over a job whose process died in its create call."""
+    _LOG.warning("a create call was interrupted", extra=log_fields(job))
+    await mark_unconfirmed(runtime, job)
+
+
+async def mark_unconfirmed(runtime: Runtime, job: Job) -> None:
+    """Wait for a callback that names an id; without a callback address, ask at once."""
+    now = runtime.clock.now()
+    due_at = now if runtime.public_url is None else now + runtime.timings.reconcile_within
+    unconfirmed = replace(job, state=State.UNCONFIRMED, failures=0)
+    await runtime.store.jobs.record_not_created(
+        unconfirmed, outcome="uncertain", now=now, due_at=due_at
+    )
+
+
+async def reconcile_job(runtime: Runtime, job: Job) -> None:
+    """Check the candidate ids of an unconfirmed job; else ask the person, twice, then close it."""
+    timings, now = runtime.timings, runtime.clock.now()
+    recheck = timings.max_wait
+    try:
+        if await check_candidates(runtime, job):
+            return
+    except OutsideError as error:
+        job = replace(job, failures=job.failures + 1)
+        recheck = runtime.retry_delay(job, error)
+    asked_at = job.asked_at or now
+    if job.asked > 1 and now >= asked_at + timings.close_after:
+        if await runtime.store.jobs.expire(job, now):
+            _LOG.info("ended", extra=log_fields(job))
+        return
+    asks = not job.asked or (job.asked == 1 and now >= asked_at + timings.ask_again_after)
+    if asks:
+        job, asked_at = replace(job, asked=job.asked + 1, asked_at=now), now
+    wait = timings.ask_again_after if job.asked == 1 else timings.close_after
+    due_at = min(asked_at + wait, now + recheck)
+    if await runtime.store.jobs.release(job, now, due_at) and asks:
+        await runtime.ask_person(job)
+
+
+async def reconcile_ended(runtime: Runtime, job: Job) -> None:
+    """Check the candidate ids of a job that has ended: its card names what they are."""
+    now = runtime.clock.now()
+    try:
+        if not await check_candidates(runtime, job):
+            await runtime.store.jobs.release(job, now, None)
+    except OutsideError as error:
+        waiting = replace(job, failures=job.failures + 1)
+        due_at = now + runtime.retry_delay(waiting, error)
+        await runtime.store.jobs.release(waiting, now, due_at)
+
+
+async def check_candidates(runtime: Runtime, job: Job) -> bool:
+    """Read the candidate ids of a job's attempts, and adopt the first that matches.
+
+    Returns whether the job has moved on: then the caller leaves it alone.
+
+    Raises:
+        OutsideError: none matched, and not all could be read.
+    """
+    kind = runtime.kinds[job.kind]
+    unread: OutsideError | None = None
+    for attempt in await runtime.store.jobs.candidates(job):
+        try:
+            snapshot = await runtime.read(kind, attempt.candidate_id or "")
+        except Unreadable as error:
+            unread = Unavailable(f"The answer could not be read: {error}.")
+            continue
+        except OutsideError as error:
+            if isinstance(error, Refused) and error.code in UNKNOWN_ID:
+                await runtime.store.jobs.drop_candidate(attempt)
+            else:
+                unread = error
+            continue
+        now = runtime.clock.now()
+        # A person is believed where nothing can be compared, a callback is not.
+        believed = attempt.user_supplied and not kind.can_compare(snapshot)
+        if believed or kind.matches(job.params, snapshot):
+            if await runtime.store.jobs.adopt(_adopting(job, attempt, snapshot), attempt, now):
+                await runtime.catalogue(kind, snapshot)
+                _LOG.info("found what a create call made", extra=log_fields(job))
+                return True
+            current = await runtime.store.jobs.fetch(job.id)
+            if current is None or current.claim != job.claim:
+                return True  # it was claimed or woken since, and its candidates with it
+        _LOG.warning("a candidate id is not what was asked for", extra=log_fields(job))
+        await runtime.store.jobs.drop_candidate(attempt)
+    if unread is not None:
+        raise unread
+    return False
+
+
+def _adopting(job: Job, attempt: Attempt, snapshot: Snapshot) -> Job:
+    """Return the job with what an attempt made: its own, or orphaned where it has one or ended."""
+    if job.remote_id is None and not job.state.ended:
+        return replace(
+            job,
+            state=State.RUNNING,
+            remote_id=snapshot.remote_id,
+            snapshot=snapshot,
+            started_at=attempt.made_at,
+            failures=0,
+        )
+    return replace(job, orphaned_ids=(*job.orphaned_ids, snapshot.remote_id), failures=0)

@@ -1,0 +1,90 @@
+"""What all steps of a job share: what they call, and a few operations on it."""
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from bot.clock import Clock
+from bot.errors import Unavailable
+from bot.kinds import Kind
+from bot.model import Job, Snapshot, Verdict
+from bot.store import Store
+from bot.timings import EngineTimings, PollSchedule
+from bot.video_service import VideoService
+
+_LOG: Final = logging.getLogger(__name__)
+
+LOGGED_LENGTH: Final = 100
+"""Characters of a text by the service that the log takes."""
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What a step works with; see ``Engine`` for the fields."""
+
+    store: Store
+    service: VideoService
+    kinds: Mapping[str, Kind]
+    clock: Clock
+    timings: EngineTimings
+    rng: random.Random
+    public_url: str | None
+    ask_person: Callable[[Job], Awaitable[None]]
+    reported_statuses: set[tuple[str, str]] = field(default_factory=set)
+    """Unknown statuses that were logged, each with its kind."""
+
+    async def read(self, kind: Kind, remote_id: str) -> Snapshot:
+        """Ask the service about something; it need not be ours.
+
+        Raises:
+            OutsideError, Unreadable: it could not be read.
+        """
+        return kind.read(await self.service.read(kind.path, remote_id), remote_id)
+
+    async def catalogue(self, kind: Kind, snapshot: Snapshot) -> None:
+        """Offer what was read where other jobs can use it, and wake those that wait for it."""
+        if not kind.catalogued:
+            return
+        now = self.clock.now()
+        await self.store.replicas.learn(snapshot, now)
+        if snapshot.verdict is not Verdict.GOING:
+            await self.store.jobs.wake_waiting(snapshot.remote_id, now)
+
+    async def finish(self, job: Job) -> None:
+        """End a job as ``job`` says; of several that try, the first one wins."""
+        if await self.store.jobs.finish(job, self.clock.now()):
+            _LOG.info("ended", extra=log_fields(job))
+
+    def schedule(self, job: Job) -> PollSchedule:
+        """Return how often to read a job: like what it waits for, as long as it does."""
+        kind = self.kinds[job.kind]
+        if job.waits_for is not None and (used := kind.uses(job.params)) is not None:
+            kind = self.kinds.get(used[0], kind)
+        return self.schedule_of(kind)
+
+    def schedule_of(self, kind: Kind) -> PollSchedule:
+        """Return how often to read what is of a kind."""
+        return self.timings.hours if kind.schedule == "hours" else self.timings.minutes
+
+    def jittered(self, wait: timedelta) -> timedelta:
+        """Return ``wait`` and a random share more, so that jobs do not march in step."""
+        return self.timings.jittered(wait, self.rng)
+
+    def retry_delay(self, job: Job, error: Exception) -> timedelta:
+        """Return how long to wait after a failed call; ``job.failures`` counts it already."""
+        asked_for = error.retry_after if isinstance(error, Unavailable) else None
+        return self.jittered(asked_for or self.timings.back_off(job.failures))
+
+
+def log_fields(job: Job, error: Exception | None = None) -> dict[str, str]:
+    """Return what the log says about a job: nothing that people wrote."""
+    fields = {"job": job.id, "kind": job.kind, "state": job.state.value}
+    if job.remote_id:
+        fields["remote_id"] = job.remote_id[:LOGGED_LENGTH]
+    if error is not None:
+        # Only its type: the service may quote in its message what somebody wrote.
+        fields["error"] = type(error).__name__
+    return fields
