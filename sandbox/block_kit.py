@@ -36,7 +36,7 @@ _NUMBER_KEYS: Final = frozenset({"initial_value", "min_value", "max_value"})
 _LINK_KEYS: Final = frozenset({"url", "image_url", "thumbnail_url", "title_url", "video_url"})
 
 
-def judge_message(text: str | None, blocks: list[Json] | None) -> list[str]:
+def validate_message(text: str | None, blocks: list[Json] | None) -> list[str]:
     """Return what Slack would complain of in a message; an empty list means it is good."""
     blocks = blocks or []
     complaints = [] if (text or "").strip() or blocks else ["it has neither text nor blocks"]
@@ -53,7 +53,7 @@ def judge_message(text: str | None, blocks: list[Json] | None) -> list[str]:
     return complaints + _judge(message, _class_named("Message"), "message") + _unseen(blocks)
 
 
-def judge_view(view: Json) -> list[str]:
+def validate_view(view: Json) -> list[str]:
     """Return what Slack would complain of in a modal or Home tab; empty means it is good."""
     if view.get("type") not in {"modal", "home"}:
         return [f"view: type is {view.get('type')!r}, not modal or home"]
@@ -74,7 +74,7 @@ def judge_view(view: Json) -> list[str]:
     return complaints
 
 
-def judge_options(answer: Json) -> list[str]:
+def validate_options(answer: Json) -> list[str]:
     """Return what Slack would complain of in an answer to ``block_suggestion``."""
     if not isinstance(answer.get("options", answer.get("option_groups")), list):
         return ["options: must be a list"]

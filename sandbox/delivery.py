@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 
-from sandbox.block_kit import Json, judge_options
+from sandbox.block_kit import Json, validate_options
 from sandbox.form import ClientRefusal, Field, Gone, elements
 from sandbox.slack import SandboxSlack
 from sandbox.wire import NO_ANSWER
@@ -29,12 +29,12 @@ _MIN_QUERY_LENGTH: Final = 3
 _SENT_OF_BUTTON: Final = ("type", "action_id", "text", "value", "style", "url")
 
 
-class AppMistake(Exception):
+class InvalidResponse(Exception):
     """The bot answered with something that Slack would not have taken."""
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     """What the bot answered to a request.
 
     ``status`` is None where nothing was sent or nothing came back within three seconds. ``dialog``
@@ -71,7 +71,7 @@ async def deliver(
     signature: str | None = None,
     headers: Mapping[str, str] | None = None,
     retry: int = 0,
-) -> Answer:
+) -> Response:
     """Send raw bytes to the bot's request URL.
 
     Args:
@@ -114,10 +114,10 @@ async def deliver(
             exchange.answered(status, text.encode())
         except (TimeoutError, aiohttp.ClientError) as error:
             exchange.failed = f"{NO_ANSWER}: {type(error).__name__}"
-    return Answer(status, text, received, timedelta(seconds=time.monotonic() - began))
+    return Response(status, text, received, timedelta(seconds=time.monotonic() - began))
 
 
-async def interact(slack: SandboxSlack, payload: Json) -> Answer:
+async def interact(slack: SandboxSlack, payload: Json) -> Response:
     """Send the payload of an interaction."""
     return await deliver(slack, encoded(payload))
 
@@ -205,22 +205,22 @@ def told(slack: SandboxSlack, field: Field, state: Json) -> Json:
     return {**state, **ids, "action_ts": action_ts(slack)}
 
 
-async def look_up(slack: SandboxSlack, payload: Json, element: Json, query: str) -> Answer | None:
+async def look_up(slack: SandboxSlack, payload: Json, element: Json, query: str) -> Response | None:
     """Ask the bot for the options of an external menu; None where too little is typed to ask.
 
     Raises:
-        AppMistake: the bot answered what Slack does not take.
+        InvalidResponse: the bot answered what Slack does not take.
     """
     if len(query) < element.get("min_query_length", _MIN_QUERY_LENGTH):
         return None
     payload = {key: value for key, value in payload.items() if key != "trigger_id"}
     answer = await interact(slack, payload | {"value": query})
-    if answer.ok and (complaints := judge_options(answer.json or {})):
-        raise AppMistake("; ".join(complaints))
+    if answer.ok and (complaints := validate_options(answer.json or {})):
+        raise InvalidResponse("; ".join(complaints))
     return answer
 
 
-def options_of(answer: Answer | None) -> list[Json]:
+def options_of(answer: Response | None) -> list[Json]:
     """Return the options that were offered, those in groups too; none without a good answer."""
     said = (answer.json or {}) if answer is not None and answer.ok else {}
     groups = said.get("option_groups", [])

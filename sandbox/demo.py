@@ -24,7 +24,7 @@ from sandbox.page.server import PORT, Page
 from sandbox.slack import SandboxSlack
 from sandbox.transcript import Narrator
 from sandbox.video_service import CallbackPlan, Pace, SandboxVideoService, Scenario
-from sandbox.workspace import App, Happening, Message, SlashCommand
+from sandbox.workspace import App, Event, Message, SlashCommand
 
 _PATIENCE: Final = PollSchedule(
     first_interval=timedelta(seconds=1),
@@ -279,9 +279,9 @@ class _Endings:
         self._news.clear()
         await self._news.wait()
 
-    def _note(self, happening: Happening) -> None:
-        message = happening.message
-        if happening.kind == "posted" and message is not None and message.thread_ts:
+    def _note(self, event: Event) -> None:
+        message = event.message
+        if event.kind == "posted" and message is not None and message.thread_ts:
             self._replies.append(message)
             self._news.set()
 

@@ -12,8 +12,8 @@ from sandbox import mrkdwn
 from sandbox.block_kit import Json
 from sandbox.delivery import (
     TOKEN,
-    Answer,
-    AppMistake,
+    InvalidResponse,
+    Response,
     action_ts,
     deed,
     deliver,
@@ -28,24 +28,24 @@ from sandbox.delivery import (
     told,
 )
 from sandbox.form import ClientRefusal, Values, field_of, state_of
-from sandbox.modal import TROUBLE, Modal
+from sandbox.modal import CONNECTION_ERROR, Modal
 from sandbox.slack import SandboxSlack
 from sandbox.workspace import APP, TEAM, Channel, Message, SlackError
 
 __all__ = [
-    "TROUBLE",
-    "Answer",
-    "AppMistake",
+    "CONNECTION_ERROR",
     "ClientRefusal",
-    "CommandAnswer",
+    "CommandResponse",
+    "InvalidResponse",
     "Modal",
     "Person",
+    "Response",
     "deliver",
 ]
 
 
 @dataclass(frozen=True)
-class CommandAnswer(Answer):
+class CommandResponse(Response):
     """The answer to a slash command; ``message`` is what it put into the channel, if anything."""
 
     message: Message | None = None
@@ -65,7 +65,9 @@ class Person:
         stack = self.slack.modals[self.user.id]
         return Modal(self.slack, stack[-1]) if stack else None
 
-    async def command(self, command: str, text: str = "", channel: str = "studio") -> CommandAnswer:
+    async def command(
+        self, command: str, text: str = "", channel: str = "studio"
+    ) -> CommandResponse:
         """Type a slash command; clients have none in threads, so there is no thread to name."""
         place = self.slack.channel(channel)
         form = {
@@ -84,7 +86,7 @@ class Person:
             "trigger_id": self.slack.new_trigger(self.user.id, place.id),
         }
         delivered = await deliver(self.slack, urlencode(form).encode())
-        answer = CommandAnswer(**vars(delivered))
+        answer = CommandResponse(**vars(delivered))
         if not answer.ok:
             why = "operation_timeout" if answer.status is None else "dispatch_failed"
             failed = f"{command} failed with the error “{why}”"
@@ -102,7 +104,7 @@ class Person:
         sent = mrkdwn.as_sent(text, self._mention)
         return self.slack.post(Message(place.id, "", self.user.id, sent, thread_ts=thread_ts))
 
-    async def click(self, message: Message, button: str, *, confirm: bool = True) -> Answer:
+    async def click(self, message: Message, button: str, *, confirm: bool = True) -> Response:
         """Press a button of a message, as the message was when this person looked at it.
 
         Args:
@@ -116,13 +118,13 @@ class Person:
         block, element = find_button(message.blocks, button)
         dialog = dialog_of(element)
         if dialog and not confirm:
-            return Answer(None, dialog=dialog)
+            return Response(None, dialog=dialog)
         action = pressed(self.slack, block, element)
         return replace(await self._act(message, action, {}), dialog=dialog)
 
     async def press(
         self, message: Message, block_id: str, action_id: str, value: object = None
-    ) -> Answer:
+    ) -> Response:
         """Press a button of a message, or choose ``value`` in a menu of it, by their ids.
 
         Raises:
@@ -139,12 +141,12 @@ class Person:
 
     async def look_up(
         self, message: Message, block_id: str, action_id: str, query: str = ""
-    ) -> Answer | None:
+    ) -> Response | None:
         """Type into an external menu of a message; the bot's answer, or None if it is not asked.
 
         Raises:
             ClientRefusal: there is no such menu.
-            AppMistake: the bot answered what Slack does not take.
+            InvalidResponse: the bot answered what Slack does not take.
         """
         _, element = find_element(message.blocks, block_id, action_id)
         payload = self._of_message(message, "block_suggestion")
@@ -153,7 +155,7 @@ class Person:
         self._offered.setdefault((message.ts, block_id), []).extend(options_of(answer))
         return answer
 
-    async def _act(self, message: Message, action: Json, typed: Values) -> Answer:
+    async def _act(self, message: Message, action: Json, typed: Values) -> Response:
         payload = self._of_message(message, "block_actions")
         place = self.slack.channel(message.channel)
         payload |= {
@@ -183,7 +185,7 @@ class Person:
             payload["message"] = message.payload(with_metadata=True)
         return payload
 
-    async def shortcut(self, callback_id: str) -> Answer:
+    async def shortcut(self, callback_id: str) -> Response:
         """Choose a global shortcut."""
         return await interact(
             self.slack,
@@ -194,7 +196,7 @@ class Person:
             },
         )
 
-    async def message_shortcut(self, callback_id: str, message: Message) -> Answer:
+    async def message_shortcut(self, callback_id: str, message: Message) -> Response:
         """Choose a shortcut from the menu of a message."""
         place = self.slack.channel(message.channel)
         return await interact(
@@ -210,7 +212,7 @@ class Person:
             },
         )
 
-    async def open_home(self, *, retry: int = 0) -> Answer:
+    async def open_home(self, *, retry: int = 0) -> Response:
         """Open the app's Home tab; ``retry``: Slack sends the event for the n-th time again."""
         event = {
             "token": TOKEN,
@@ -249,9 +251,9 @@ class Person:
         except KeyError:
             return None
 
-    def _shown(self, answer: CommandAnswer, said: Json, place: Channel) -> CommandAnswer:
+    def _shown(self, answer: CommandResponse, said: Json, place: Channel) -> CommandResponse:
         try:
             message = self.slack.respond(said, self.user.id, place.id)
         except SlackError as error:
-            raise AppMistake(f"{error.code} {error.details}: {said}") from error
+            raise InvalidResponse(f"{error.code} {error.details}: {said}") from error
         return replace(answer, message=message)

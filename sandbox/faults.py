@@ -13,7 +13,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from sandbox.http import Agenda
+from sandbox.http import Scheduler
 
 # How often a request that hangs looks whether its client is still there, and how often a dripping
 # answer sends a byte: in real time, as clients measure their time limits.
@@ -42,7 +42,7 @@ class Hang:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CannedResponse:
     """Another answer than the right one; ``done``: the work is done first.
 
     A ``body`` of type str or bytes is sent as it stands (text that begins with ``<`` as HTML), any
@@ -73,7 +73,7 @@ class Drip:
     done: bool = False
 
 
-Fault = Reset | LateCommit | Hang | Answer | Truncated | Drip
+Fault = Reset | LateCommit | Hang | CannedResponse | Truncated | Drip
 
 
 class Faults:
@@ -117,7 +117,7 @@ async def respond(
     request: web.Request,
     fault: Fault | None,
     work: Callable[[], Awaitable[web.StreamResponse]],
-    agenda: Agenda,
+    scheduler: Scheduler,
 ) -> web.StreamResponse:
     """Answer ``request`` as ``fault`` has it, or as ``work`` does where there is none.
 
@@ -125,7 +125,7 @@ async def respond(
         request: what is to be answered; its body has been read.
         fault: what goes wrong.
         work: does what was asked for and returns the right answer; awaited at most once.
-        agenda: does the work of a late commit.
+        scheduler: does the work of a late commit.
 
     Returns:
         What the handler hands to aiohttp; where the connection was dropped nobody gets it.
@@ -133,11 +133,11 @@ async def respond(
     if fault is None:
         return await work()
     if isinstance(fault, LateCommit):
-        agenda.after(fault.after, work)
+        scheduler.after(fault.after, work)
     elif fault.done:
         await work()
     match fault:
-        case Answer():
+        case CannedResponse():
             return _answer(fault)
         case Reset() | LateCommit():
             _reset(request)
@@ -165,7 +165,7 @@ async def _hang(request: web.Request) -> None:
         await asyncio.sleep(_TICK_SECONDS)
 
 
-def _answer(fault: Answer) -> web.StreamResponse:
+def _answer(fault: CannedResponse) -> web.StreamResponse:
     body = fault.body
     if isinstance(body, bytes):
         content, content_type = body, "application/octet-stream"

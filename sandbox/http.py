@@ -1,4 +1,4 @@
-"""What all sandbox servers stand on: HTTP on loopback, and an agenda of what is done later."""
+"""What all sandbox servers stand on: HTTP on loopback, and an scheduler of what is done later."""
 
 import asyncio
 import contextlib
@@ -91,7 +91,7 @@ class Server:
         response.headers["Referrer-Policy"] = "no-referrer"
 
 
-class Agenda:
+class Scheduler:
     """What is to be done at later moments of the clock, done one after the other by one task.
 
     Work that raises is logged and does not keep the rest from being done.
@@ -162,8 +162,8 @@ class Agenda:
         self._under_way = True
         try:
             await work()
-        except Exception:  # noqa: BLE001 - whatever it is, the agenda goes on
-            _log.exception("work on the agenda failed")
+        except Exception:  # noqa: BLE001 - whatever it is, the scheduler goes on
+            _log.exception("work on the scheduler failed")
         finally:
             self._under_way = False
 

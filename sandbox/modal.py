@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from sandbox.block_kit import Json, judge_view
+from sandbox.block_kit import Json, validate_view
 from sandbox.delivery import (
-    Answer,
-    AppMistake,
+    InvalidResponse,
+    Response,
     deed,
     deliver,
     dialog_of,
@@ -28,7 +28,7 @@ from sandbox.slack import SandboxSlack
 from sandbox.workspace import Channel, SlackError, View
 
 #: What a modal shows when the app did not answer a submission in time, or not with 200.
-TROUBLE: Final = "We had some trouble connecting. Try again?"
+CONNECTION_ERROR: Final = "We had some trouble connecting. Try again?"
 
 
 class Modal:
@@ -53,7 +53,7 @@ class Modal:
 
     @property
     def notice(self) -> str:
-        """Return what the client itself says at its top, ``TROUBLE`` or nothing."""
+        """Return what the client itself says at its top, ``CONNECTION_ERROR`` or nothing."""
         return self.view.notice
 
     @property
@@ -69,7 +69,7 @@ class Modal:
             for each in self.view.fields()
         }
 
-    async def submit(self, values: Mapping[str, Any] | None = None, *, clicks: int = 1) -> Answer:
+    async def submit(self, values: Mapping[str, Any] | None = None, *, clicks: int = 1) -> Response:
         """Fill in fields and press the submit button; what was typed before stays.
 
         Args:
@@ -82,7 +82,7 @@ class Modal:
         Raises:
             ClientRefusal: a client would not let it pass: something required is missing, too long,
                 or not offered.
-            AppMistake: the bot answered what Slack does not take.
+            InvalidResponse: the bot answered what Slack does not take.
         """
         if self.view not in self._slack.modals[self.view.user][-1:]:
             raise ClientRefusal("the modal is closed, or another one lies over it")
@@ -101,7 +101,7 @@ class Modal:
         self._stamp = timestamp_of(self._slack)
         return (await self.resubmit(clicks))[0]
 
-    async def resubmit(self, times: int = 1) -> list[Answer]:
+    async def resubmit(self, times: int = 1) -> list[Response]:
         """Send the last submission again, byte for byte and signature too, ``times`` at once.
 
         Their answers are taken one after the other, as they would be had they come in that order.
@@ -115,7 +115,7 @@ class Modal:
             self._take(answer)
         return list(answers)
 
-    async def choose(self, name: str, value: Any) -> Answer:  # noqa: ANN401 - depends on the field
+    async def choose(self, name: str, value: Any) -> Response:  # noqa: ANN401 - depends on the field
         """Choose something in a field that tells the bot at once, as radio buttons may.
 
         Raises:
@@ -125,12 +125,12 @@ class Modal:
         await self._enter(found, value)
         return await self._tell(found)
 
-    async def click(self, button: str, *, confirm: bool = True) -> Answer:
+    async def click(self, button: str, *, confirm: bool = True) -> Response:
         """Press a button inside the modal, as ``Person.click`` does in a message."""
         block, element = find_button(self.view.body["blocks"], button)
         dialog = dialog_of(element)
         if dialog and not confirm:
-            return Answer(None, dialog=dialog)
+            return Response(None, dialog=dialog)
         answer = await self._act(pressed(self._slack, block, element))
         return replace(answer, dialog=dialog)
 
@@ -143,7 +143,7 @@ class Modal:
         found = self._field(name)
         return options_of(await self.look_up(found.block_id, found.action_id, query))
 
-    async def look_up(self, block_id: str, action_id: str, query: str = "") -> Answer | None:
+    async def look_up(self, block_id: str, action_id: str, query: str = "") -> Response | None:
         """Do what ``suggest`` does and return the bot's answer, or None where it was not asked."""
         _, element = find_element(self.view.body["blocks"], block_id, action_id)
         payload = {
@@ -172,7 +172,7 @@ class Modal:
                 state = take(self._meant(field, typed[field.action_id]), self._shown(field))
                 self.view.values[field.block_id][field.action_id] = state
 
-    async def press(self, block_id: str, action_id: str, value: object = None) -> Answer:
+    async def press(self, block_id: str, action_id: str, value: object = None) -> Response:
         """Press a button, or choose ``value`` in a field that tells the bot at once.
 
         Raises:
@@ -185,7 +185,7 @@ class Modal:
         self.type({block_id: {action_id: value}})
         return await self._tell(field)
 
-    async def close(self, *, whole_stack: bool = False) -> Answer:
+    async def close(self, *, whole_stack: bool = False) -> Response:
         """Close it, or all that are open; the bot hears of it where it asked to."""
         whole = whole_stack or bool(self.view.body.get("clear_on_close"))
         payload = {
@@ -196,16 +196,16 @@ class Modal:
         del payload["trigger_id"]
         self._slack.close_view(self.view, whole_stack=whole)
         if not self.view.body.get("notify_on_close"):
-            return Answer(None)
+            return Response(None)
         return await interact(self._slack, payload)
 
-    async def _tell(self, field: Field) -> Answer:
+    async def _tell(self, field: Field) -> Response:
         if not field.dispatches:
             raise ClientRefusal(f"{field.action_id} tells nobody before the form is submitted")
         state = self.view.values[field.block_id][field.action_id]
         return await self._act(told(self._slack, field, state))
 
-    async def _act(self, action: Json) -> Answer:
+    async def _act(self, action: Json) -> Response:
         payload = {
             **interaction(self._slack, self._user, "block_actions", self._place()),
             "container": {"type": "view", "view_id": self.view.id},
@@ -295,17 +295,17 @@ class Modal:
             if channel
         ]
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: Response) -> None:
         """Do what the answer to a submission says, if the modal is still there."""
         if not self.is_open:
             return
         if not answer.ok:
-            self._slack.show_trouble(self.view, {}, TROUBLE)
+            self._slack.show_errors(self.view, {}, CONNECTION_ERROR)
             return
         said = answer.json or {}
         action = said.get("response_action")
         if action == "errors":
-            self._slack.show_trouble(self.view, self._errors(said))
+            self._slack.show_errors(self.view, self._errors(said))
         elif action == "update":
             self._slack.update_view(self.view, _judged(said))
         elif action == "push":
@@ -313,28 +313,28 @@ class Modal:
         elif action == "clear" or not (said or answer.body.strip()):
             self._slack.close_view(self.view, whole_stack=action == "clear")
         else:
-            raise AppMistake(f"this is no answer to a submission: {answer.body}")
+            raise InvalidResponse(f"this is no answer to a submission: {answer.body}")
 
     def _errors(self, said: Json) -> dict[str, str]:
         errors = said.get("errors")
         inputs = {each["block_id"] for each in self.view.body["blocks"] if each["type"] == "input"}
         if not isinstance(errors, dict) or not errors or not errors.keys() <= inputs:
-            raise AppMistake(f"errors must go by the ids of input blocks, {inputs}: {errors}")
+            raise InvalidResponse(f"errors must go by the ids of input blocks, {inputs}: {errors}")
         return {name: str(sentence) for name, sentence in errors.items()}
 
     def _push(self, body: Json) -> None:
         try:
             self._slack.push_over(self.view, body)
         except SlackError as error:
-            raise AppMistake(error.code) from error
+            raise InvalidResponse(error.code) from error
 
 
 def _judged(said: Json) -> Json:
     view = said.get("view")
     if not isinstance(view, dict):
-        raise AppMistake(f"no view: {said}")
-    if complaints := judge_view(view):
-        raise AppMistake("; ".join(complaints))
+        raise InvalidResponse(f"no view: {said}")
+    if complaints := validate_view(view):
+        raise InvalidResponse("; ".join(complaints))
     return view
 
 

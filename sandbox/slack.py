@@ -18,7 +18,7 @@ from sandbox import web_api
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
 from sandbox.faults import Fault, Faults, respond
-from sandbox.http import Agenda, Server
+from sandbox.http import Scheduler, Server
 from sandbox.wire import Wire
 from sandbox.workspace import Message, SlackError, Workspace
 
@@ -120,7 +120,7 @@ class SandboxSlack(Workspace):
         self._response_urls: dict[str, _ResponseUrl] = {}
         self._files: dict[str, _File] = {}
         self._next_post: dict[str, datetime] = {}
-        self._agenda = Agenda(clock)
+        self._scheduler = Scheduler(clock)
         self._session: aiohttp.ClientSession | None = None
         self._leave_clock: Callable[[], None] | None = None
         app = web.Application(client_max_size=4 * _MEGABYTE, middlewares=[self._record])
@@ -149,11 +149,11 @@ class SandboxSlack(Workspace):
     async def start(self, port: int = 0) -> None:
         """Listen on ``port``, or on any free one; raises ``OSError`` if it is taken."""
         await self._server.start(port)
-        await self._agenda.start()
+        await self._scheduler.start()
         # A new connection each time: the bot behind the request URL may have died in between.
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
         if isinstance(self.clock, ManualClock):
-            self._leave_clock = self.clock.settles_with(self._agenda.settled)
+            self._leave_clock = self.clock.settles_with(self._scheduler.settled)
 
     async def stop(self) -> None:
         """Listen no more; what happened stays, and it can be started again."""
@@ -163,7 +163,7 @@ class SandboxSlack(Workspace):
         if self._session is not None:
             await self._session.close()
             self._session = None
-        await self._agenda.stop()
+        await self._scheduler.stop()
         await self._server.stop()
 
     def new_response_url(self, user: str, channel: str, original: Message | None = None) -> str:
@@ -272,7 +272,7 @@ class SandboxSlack(Workspace):
             headers["X-OAuth-Scopes"] = ",".join(sorted(self.scopes))
             return web.json_response(body, status=status, headers=headers)
 
-        return await respond(request, fault, answer, self._agenda)
+        return await respond(request, fault, answer, self._scheduler)
 
     def _authenticate(self, token: str) -> None:
         if not token:

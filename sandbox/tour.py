@@ -10,7 +10,7 @@ from sandbox.clock import TrailingClock
 from sandbox.driver import Person
 from sandbox.slack import SandboxSlack
 from sandbox.video_service import SandboxVideoService, Scenario
-from sandbox.workspace import Happening, Message
+from sandbox.workspace import Event, Message
 
 #: How long ago it begins.
 AGO: Final = timedelta(minutes=12)
@@ -65,8 +65,8 @@ async def _waiting_for(
     """Let time pass after what is done here until the bot writes such a message."""
     came = asyncio.Event()
 
-    def note(happening: Happening) -> None:
-        message = happening.message
+    def note(event: Event) -> None:
+        message = event.message
         if message is not None and message.is_from_bot and happened(message):
             came.set()
 

@@ -7,7 +7,7 @@ from typing import Final, TextIO
 from sandbox import mrkdwn
 from sandbox.block_kit import Json
 from sandbox.form import Field, elements
-from sandbox.workspace import Happening, Message, User, View, Workspace
+from sandbox.workspace import Event, Message, User, View, Workspace
 
 _INDENT: Final = "    "
 _EMPTY: Final = "________"
@@ -60,39 +60,39 @@ class Narrator:
         self._began = workspace.clock.now()
         self.stop = workspace.subscribe(self._tell)
 
-    def _tell(self, happening: Happening) -> None:
-        since = _elapsed(happening.at - self._began)
-        if happening.message:
-            told = self._of_message(happening, happening.message)
-        elif happening.view:
-            told = self._of_view(happening, happening.view)
+    def _tell(self, event: Event) -> None:
+        since = _elapsed(event.at - self._began)
+        if event.message:
+            told = self._of_message(event, event.message)
+        elif event.view:
+            told = self._of_view(event, event.view)
         else:
             return
         print(f"{since} {told}\n", file=self._out, flush=True)
 
-    def _of_message(self, happening: Happening, message: Message) -> str:
+    def _of_message(self, event: Event, message: Message) -> str:
         place = self._workspace.channel(message.channel)
         where = f"#{place.name}"
         if place.kind == "im":
             others = sorted(place.members - {self._workspace.bot.id})
             where = "DM " + " and ".join(self._workspace.users[each].name for each in others)
-        if happening.kind == "deleted":
+        if event.kind == "deleted":
             return f"{where}  a message was deleted"
         reader = self._reader(message, place.members)
         did = {"edited": "  changed to", "ephemeral": f"  shown to {reader.name}"}
         shown = render(message, self._workspace, reader.zone)
-        return f"{where}{did.get(happening.kind, '')}\n{shown}"
+        return f"{where}{did.get(event.kind, '')}\n{shown}"
 
-    def _of_view(self, happening: Happening, view: View) -> str:
+    def _of_view(self, event: Event, view: View) -> str:
         who = self._workspace.users[view.user].name
-        if happening.kind == "modal_closed":
+        if event.kind == "modal_closed":
             return f"{who}  the form “{view.title}” closed"
         did = {
             "modal_opened": "a form opened",
             "modal_updated": "the form changed",
             "modal_errors": "the form says what is wrong",
             "home_published": "the Home tab changed",
-        }[happening.kind]
+        }[event.kind]
         return f"{who}  {did}\n{render_view(view, self._workspace)}"
 
     def _reader(self, message: Message, members: set[str]) -> User:

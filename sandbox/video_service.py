@@ -22,7 +22,7 @@ from bot.clock import Clock
 from sandbox import watch
 from sandbox.clock import ManualClock
 from sandbox.faults import Faults, respond
-from sandbox.http import Agenda, Server
+from sandbox.http import Scheduler, Server
 from sandbox.wire import NO_ANSWER, Wire
 
 Operation = Literal["create_video", "read_video", "create_replica", "read_replica"]
@@ -368,7 +368,7 @@ class SandboxVideoService:
         self._know_replicas = know_replicas
         self._video_scenarios: deque[Scenario] = deque()
         self._replica_scenarios: deque[Scenario] = deque()
-        self._agenda = Agenda(clock)
+        self._scheduler = Scheduler(clock)
         self._server = Server(self._app())
         self._session: aiohttp.ClientSession | None = None
         self._leave_clock: Callable[[], None] | None = None
@@ -389,7 +389,7 @@ class SandboxVideoService:
         await self._server.start(port)
         timeout = aiohttp.ClientTimeout(total=_CALLBACK_SECONDS)
         self._session = aiohttp.ClientSession(timeout=timeout)
-        await self._agenda.start()
+        await self._scheduler.start()
         if isinstance(self._clock, ManualClock):
             self._leave_clock = self._clock.settles_with(self.settled)
 
@@ -398,7 +398,7 @@ class SandboxVideoService:
         if self._leave_clock is not None:
             self._leave_clock()
             self._leave_clock = None
-        await self._agenda.stop()
+        await self._scheduler.stop()
         await self._server.stop()
         if self._session is not None:
             await self._session.close()
@@ -406,7 +406,7 @@ class SandboxVideoService:
 
     async def settled(self) -> bool:
         """Return once no callback is due or under way, and whether there was anything to do."""
-        return await self._agenda.settled()
+        return await self._scheduler.settled()
 
     def next_video(self, *scenarios: Scenario) -> None:
         """Play ``scenarios`` with the next videos created, one each; the others succeed."""
@@ -534,7 +534,7 @@ class SandboxVideoService:
                 await self.on_request("after", operation, request.path)
             return response
 
-        response = await respond(request, self.faults.take(operation), work, self._agenda)
+        response = await respond(request, self.faults.take(operation), work, self._scheduler)
         if request.transport is not None and not request.transport.is_closing():
             record.status = response.status
         return response
@@ -735,7 +735,7 @@ class SandboxVideoService:
                 job.call_back_at = None
                 await self._send_as_planned(job, url)
 
-        self._agenda.at(moment, call_back)
+        self._scheduler.at(moment, call_back)
 
     async def _send_as_planned(self, job: Video | Replica, url: str) -> None:
         for _ in range(job.callback_plan.times):

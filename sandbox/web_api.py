@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from sandbox.block_kit import TEXT_LIMIT, Json, judge_message, judge_view
+from sandbox.block_kit import TEXT_LIMIT, Json, validate_message, validate_view
 from sandbox.workspace import (
     BOT,
     TEAM,
@@ -62,7 +62,7 @@ def content(workspace: Workspace, arguments: Json) -> tuple[str, list[Json]]:
         raise SlackError("no_text")
     if len(text) > TEXT_LIMIT:
         raise SlackError("msg_too_long")
-    if complaints := judge_message(text, blocks) + _unplayable(workspace, blocks):
+    if complaints := validate_message(text, blocks) + _unplayable(workspace, blocks):
         raise SlackError("invalid_blocks", **_said(complaints))
     return text, blocks
 
@@ -396,7 +396,7 @@ def _view(workspace: Workspace, arguments: Json, kind: str, replaced: View | Non
         raise SlackError("invalid_arguments", **_said([f"view: must be an object of type {kind}"]))
     if len(json.dumps(body)) > _VIEW_BYTES:
         raise SlackError("view_too_large")
-    if complaints := judge_view(body):
+    if complaints := validate_view(body):
         raise SlackError("invalid_arguments", **_said(complaints))
     name = body.get("external_id")
     if name and any(

@@ -188,7 +188,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Happening:
+class Event:
     """Something that a person could have seen happen."""
 
     kind: Kind
@@ -223,9 +223,9 @@ class Workspace:
         self.modals: defaultdict[str, list[View]] = defaultdict(list)
         self.homes: dict[str, View] = {}
         self._messages: dict[str, dict[str, Message]] = {}
-        self._whispers: dict[str, Message] = {}
+        self._ephemerals: dict[str, Message] = {}
         self._triggers: dict[str, _Trigger] = {}
-        self._followers: list[Callable[[Happening], None]] = []
+        self._followers: list[Callable[[Event], None]] = []
         self._last_ts = 0
         self._number = 0
         self.bot = self.add_user("replica-videos", tz="UTC")
@@ -317,13 +317,13 @@ class Workspace:
         reader, place = self.user(user).id, self.channel(channel).id
         return [
             each
-            for each in self._whispers.values()
+            for each in self._ephemerals.values()
             if each.visible_to == reader and each.channel == place
         ]
 
     def find(self, channel: str, ts: str) -> Message | None:
         """Return a message as it stands now, ephemeral ones too, or None if it is gone."""
-        return self._in(channel).get(ts) or self._whispers.get(ts)
+        return self._in(channel).get(ts) or self._ephemerals.get(ts)
 
     def post(self, message: Message) -> Message:
         """Put a message into its channel, giving it its ``ts`` and its blocks their ids."""
@@ -331,7 +331,7 @@ class Workspace:
         blocks = form.with_ids(message.blocks, f"{ts[-6:]}-")
         message = replace(message, ts=ts, blocks=blocks)
         if message.visible_to:
-            self._whispers[ts] = message
+            self._ephemerals[ts] = message
             self._tell("ephemeral", message=message)
         else:
             self._in(message.channel)[ts] = message
@@ -408,7 +408,7 @@ class Workspace:
         view.hash = self._new_hash()
         self._tell("modal_updated", view=view)
 
-    def show_trouble(self, view: View, errors: dict[str, str], notice: str = "") -> None:
+    def show_errors(self, view: View, errors: dict[str, str], notice: str = "") -> None:
         """Show errors under the fields of a view, or a notice at its top."""
         view.errors, view.notice = errors, notice
         self._tell("modal_errors", view=view)
@@ -434,7 +434,7 @@ class Workspace:
 
     # Following along
 
-    def subscribe(self, follower: Callable[[Happening], None]) -> Callable[[], None]:
+    def subscribe(self, follower: Callable[[Event], None]) -> Callable[[], None]:
         """Call ``follower`` with each thing that happens, until what is returned is called."""
         self._followers.append(follower)
         return lambda: self._followers.remove(follower)
@@ -448,13 +448,13 @@ class Workspace:
         channel: Channel | None = None,
     ) -> None:
         for follower in tuple(self._followers):
-            follower(Happening(kind, self.clock.now(), message, view, channel))
+            follower(Event(kind, self.clock.now(), message, view, channel))
 
     def _in(self, channel: str) -> dict[str, Message]:
         return self._messages.setdefault(self.channel(channel).id, {})
 
     def _shelf(self, message: Message) -> dict[str, Message]:
-        return self._whispers if message.visible_to else self._in(message.channel)
+        return self._ephemerals if message.visible_to else self._in(message.channel)
 
     def _exchange(self, trigger_id: str) -> _Trigger:
         trigger = self._triggers.get(trigger_id)

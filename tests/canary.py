@@ -21,7 +21,7 @@ from urllib.parse import quote
 from bot.log import _QUIETED
 from sandbox.slack import SandboxSlack
 from sandbox.video_service import SandboxVideoService
-from sandbox.workspace import Happening
+from sandbox.workspace import Event
 
 # Shorter ones stand in other texts by accident.
 _SHORTEST_QUERY: Final = 6
@@ -178,10 +178,10 @@ class Canary:
             ]
         )
 
-    def _follow(self, happening: Happening) -> None:
-        view = happening.view
-        if view is not None and happening.kind in {"modal_opened", "modal_updated"}:
-            opened = happening.kind == "modal_opened" and view.previous_id is None
+    def _follow(self, event: Event) -> None:
+        view = event.view
+        if view is not None and event.kind in {"modal_opened", "modal_updated"}:
+            opened = event.kind == "modal_opened" and view.previous_id is None
             self._shown.append(_Shown(view.user, _json(view.body), opened))
 
 
@@ -265,7 +265,7 @@ def _in_slack(
             about = _job_of(slack, call.arguments)
             theirs = [job for job in jobs if job.id == about]
             yield from _found("a message about another job", [text], _scripts_but(theirs, jobs))
-    for whisper in slack._whispers.values():
+    for whisper in slack._ephemerals.values():
         text = whisper.text + _json(whisper.blocks)
         theirs = [job for job in jobs if job.user == whisper.visible_to]
         yield from _found("a whisper", [text], secrets | queries)

@@ -18,7 +18,7 @@ import pytest
 from bot.database import moment_of
 from sandbox.faults import LateCommit
 from sandbox.slack import Call
-from sandbox.workspace import Happening, Message
+from sandbox.workspace import Event, Message
 from tests.disk import Rows
 from tests.mortal import MortalWorld, mark_of
 
@@ -124,9 +124,9 @@ class Judge:
         if role == "reply" and rows.jobs[job]["ended_at"] is None:
             self._wrong.append(f"a reply before the end of {job}")
 
-    def _note(self, happening: Happening) -> None:
-        message = happening.message
-        if happening.kind == "posted" and message is not None and message.is_from_bot:
+    def _note(self, event: Event) -> None:
+        message = event.message
+        if event.kind == "posted" and message is not None and message.is_from_bot:
             self._posted.append((len(self._world.slack.calls), message))
 
     # ── Jobs ──────────────────────────────────────────────────────────────────────────────────

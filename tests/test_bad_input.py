@@ -29,7 +29,7 @@ from bot.timings import Timings
 from sandbox.block_kit import Json
 from sandbox.delivery import deliver, encoded, find_button, interact, interaction, pressed
 from sandbox.driver import Modal
-from sandbox.faults import Answer as Fault
+from sandbox.faults import CannedResponse
 from sandbox.video_service import CallbackPlan, Pace
 from sandbox.workspace import Message
 from tests.canary import _secrets
@@ -214,7 +214,7 @@ class Reply:
     done: bool = False
     says: str = ""
 
-    def fault(self, world: World) -> Fault:
+    def fault(self, world: World) -> CannedResponse:
         """Return it as the sandbox gives it."""
         text = self.json + self.body + self.unit * self.times + self.end
         content = bytes.fromhex(self.hex) or text.encode()
@@ -226,7 +226,7 @@ class Reply:
             content = content[:-12]
         for name, value in self.headers.items():
             headers[name] = value.replace("{service}", world.service.url)
-        return Fault(self.status, content, headers, done=self.done)
+        return CannedResponse(self.status, content, headers, done=self.done)
 
 
 REQUESTS: Final = cases("requests", "request", Request)
@@ -627,7 +627,7 @@ async def scene(memory: Path, logged: io.StringIO) -> AsyncIterator[Scene]:
     """Ana does not know whether her video was made; another one of hers, and one of Ben's, are."""
     world = World(memory, Timings(jitter=0))
     async with world.running_sandbox(), world.running_bot(callbacks=False):
-        world.service.faults.next("create_video", Fault(500))
+        world.service.faults.next("create_video", CannedResponse(500))
         doubtful = world.now(await world.request_video(world.ana))
         other = await world.request_video(world.ana, {"script": "Another one."})
         bens = await world.request_video(world.ben, {"script": "Quite another thing."})
@@ -941,7 +941,7 @@ async def test_whatever_slack_answers_to_a_post_or_an_edit_the_message_is_there_
     # What is lost is looked for half a minute later, in the same order: so these come first.
     for case in [*searches, *others]:
         if case in searches:
-            world.slack.faults.next("chat.postMessage", Fault(503, b""))
+            world.slack.faults.next("chat.postMessage", CannedResponse(503, b""))
         world.slack.faults.next(case.method, case.fault(world))
         await asker.asks(case.name)
         await world.advance(seconds=0.1)

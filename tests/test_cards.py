@@ -38,8 +38,8 @@ from bot.slack.cards import (
 )
 from bot.slack.jobs import _standing, _status
 from sandbox import mrkdwn
-from sandbox.block_kit import judge_message
-from sandbox.faults import Answer
+from sandbox.block_kit import validate_message
+from sandbox.faults import CannedResponse
 from tests.world import REPLICA, World
 
 ANA, BEN = "U0ANA", "U0BEN"
@@ -453,7 +453,7 @@ def bare(text: str) -> str:
 
 def check(message: Message) -> None:
     blocks = list(message.blocks)
-    assert judge_message(message.text, blocks) == []
+    assert validate_message(message.text, blocks) == []
     assert message.text.strip()
     assert mrkdwn.pings(message.text, blocks) <= {ANA}
     assert mrkdwn.pings(message.text, []) <= {ANA}
@@ -542,7 +542,7 @@ async def test_any_words_go_through_the_form_the_card_the_reply_and_the_list(
 
 
 async def test_a_failed_job_with_any_words_comes_back_into_the_form(world: World) -> None:
-    world.service.faults.next("create_video", Answer(422, {"error": "No."}))
+    world.service.faults.next("create_video", CannedResponse(422, {"error": "No."}))
     values = {"script": "&" * 2999 + "x", "video_name": "<!channel>"}
     card = await world.request_video(world.ana, values)
     answer = await world.ana.click(world.now(card), "Edit and retry")

@@ -9,7 +9,7 @@ import pytest
 
 from bot.clock import Clock
 from sandbox.driver import Person
-from sandbox.faults import Answer, Reset
+from sandbox.faults import CannedResponse, Reset
 from sandbox.video_service import RateLimit
 from sandbox.workspace import Message
 from tests.world import REPLICA, World
@@ -157,7 +157,7 @@ async def unconfirmed(world: JumpyWorld) -> None:
 
 
 async def card_held_back(world: JumpyWorld) -> None:
-    world.slack.faults.next("chat.postMessage", Answer(429, "", {"Retry-After": "90"}))
+    world.slack.faults.next("chat.postMessage", CannedResponse(429, "", {"Retry-After": "90"}))
     await world.is_asked(world.ana, ANA)
     await world.advance(seconds=30)
 
@@ -170,7 +170,7 @@ async def card_in_doubt(world: JumpyWorld) -> None:
 
 async def card_held_back_and_then_in_doubt(world: JumpyWorld) -> None:
     """It is sent at a time that is wrong, and looked for in Slack, where the time is right."""
-    limited = Answer(429, "", {"Retry-After": "90"})
+    limited = CannedResponse(429, "", {"Retry-After": "90"})
     world.slack.faults.next("chat.postMessage", limited, Reset(done=True))
     await world.is_asked(world.ana, ANA)
     await world.advance(seconds=30)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot import doctor
-from sandbox.faults import Answer
+from sandbox.faults import CannedResponse
 from sandbox.http import free_port
 from tests.world import World
 
@@ -150,7 +150,7 @@ async def test_the_doctor_names_a_key_that_the_service_turns_away(quiet_world: W
 
 
 async def test_the_doctor_names_a_service_that_forbids_it(quiet_world: World) -> None:
-    quiet_world.service.faults.next("read_video", Answer(403, "<html>Forbidden</html>"))
+    quiet_world.service.faults.next("read_video", CannedResponse(403, "<html>Forbidden</html>"))
     finding = (await _report(quiet_world.environment("0")))["video service"]
     assert not finding.well
 
@@ -164,7 +164,7 @@ async def test_the_doctor_names_a_service_that_is_not_there(quiet_world: World) 
 
 
 async def test_the_doctor_names_a_slack_that_does_not_work(quiet_world: World) -> None:
-    quiet_world.slack.faults.next("auth.test", Answer(503, "<html>down</html>"))
+    quiet_world.slack.faults.next("auth.test", CannedResponse(503, "<html>down</html>"))
     finding = (await _report(quiet_world.environment("0")))["Slack"]
     assert not finding.well
 

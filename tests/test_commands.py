@@ -9,7 +9,7 @@ import pytest
 
 from bot.slack import errors
 from sandbox.driver import ClientRefusal, Person
-from sandbox.faults import Answer, Reset
+from sandbox.faults import CannedResponse, Reset
 from sandbox.video_service import CallbackPlan, Scenario
 from sandbox.workspace import Message
 from tests.world import REPLICA, World
@@ -145,7 +145,7 @@ async def test_others_see_the_state_and_the_link_but_not_the_script(world: World
 
 
 async def test_the_status_of_a_failed_video_says_why(world: World) -> None:
-    world.service.faults.next("create_video", Answer(422, {"error": "Bad <words>"}))
+    world.service.faults.next("create_video", CannedResponse(422, {"error": "Bad <words>"}))
     card = await world.request_video(world.ana)
 
     told = await _status(world, world.ana, _number(card))
@@ -398,7 +398,7 @@ async def test_buttons_with_a_link_are_answered_and_change_nothing(world: World)
 async def test_whatever_slack_says_to_a_form_the_person_hears_what_to_do(
     world: World, code: str
 ) -> None:
-    world.slack.faults.next("views.open", Answer(200, {"ok": False, "error": code}))
+    world.slack.faults.next("views.open", CannedResponse(200, {"ok": False, "error": code}))
 
     answer = await world.ana.command("/video", "Hello.")
 
@@ -414,7 +414,7 @@ async def test_whatever_slack_says_to_a_changed_form_it_can_still_be_sent(
     world: World, code: str
 ) -> None:
     form = await world.open_form(world.ana)
-    world.slack.faults.next("views.update", Answer(200, {"ok": False, "error": code}))
+    world.slack.faults.next("views.update", CannedResponse(200, {"ok": False, "error": code}))
 
     assert (await form.choose("background", "background_url")).ok
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
@@ -428,7 +428,7 @@ async def test_whatever_slack_says_to_a_changed_form_it_can_still_be_sent(
 async def test_a_retry_whose_form_cannot_open_is_told_kindly(world: World) -> None:
     reply = await _fails(world)
     late = {"ok": False, "error": "expired_trigger_id"}
-    world.slack.faults.next("views.open", Answer(200, late))
+    world.slack.faults.next("views.open", CannedResponse(200, late))
 
     await world.ana.click(reply, "Edit and retry")
     await world.settle()

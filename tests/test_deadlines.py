@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from bot.timings import Timings
-from sandbox.faults import Answer
+from sandbox.faults import CannedResponse
 from sandbox.video_service import CallbackPlan, RateLimit, Scenario
 from sandbox.workspace import Message
 from tests.world import World
@@ -170,7 +170,7 @@ async def test_a_service_that_is_down_for_a_while_delays_the_answer_and_nothing_
 async def test_an_id_that_the_service_does_not_know_yet_is_asked_for_again(
     world: World, code: int
 ) -> None:
-    unknown = Answer(code, {"error": "Invalid video_id"})
+    unknown = CannedResponse(code, {"error": "Invalid video_id"})
     world.service.faults.next("read_video", unknown, unknown, unknown)
     card = await world.request_video(world.ana)
 
@@ -182,7 +182,7 @@ async def test_an_id_that_the_service_does_not_know_yet_is_asked_for_again(
 
 async def test_a_video_that_the_service_forgot_is_told_as_gone(world: World) -> None:
     card = await world.request_video(world.ana)
-    world.service.faults.always("read_video", Answer(404, {"error": "Not <here>"}))
+    world.service.faults.always("read_video", CannedResponse(404, {"error": "Not <here>"}))
 
     await world.advance(minutes=30)
 

@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from bot import database
-from sandbox.driver import TROUBLE
+from sandbox.driver import CONNECTION_ERROR
 from sandbox.faults import Hang
 from sandbox.video_service import CallbackPlan
 from sandbox.workspace import Message
@@ -254,7 +254,7 @@ async def test_a_form_without_an_answer_is_sent_again_and_makes_one_video(
     live.kill_at = f"{phase} submission"
     first_let_it_be_made(live, "after submission")
     form = await live.request_video()
-    assert form.notice == TROUBLE
+    assert form.notice == CONNECTION_ERROR
     await live.restart_killed_bot()
     await form.submit()
     assert not form.is_open

@@ -6,26 +6,26 @@ from datetime import timedelta
 import pytest
 
 from bot.timings import Timings
-from sandbox.faults import Answer, Fault, LateCommit, Reset
+from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
 from sandbox.workspace import Message
 from tests.world import REPLICA, World
 
 HISTORY = {"channels:history", "groups:history", "im:history"}
 LOST: list[Fault] = [
     Reset(done=True),
-    Answer(503, "<html>Bad gateway</html>", done=True),
-    Answer(200, {"ok": False, "error": "internal_error"}, done=True),
-    Answer(200, "{", done=True),
+    CannedResponse(503, "<html>Bad gateway</html>", done=True),
+    CannedResponse(200, {"ok": False, "error": "internal_error"}, done=True),
+    CannedResponse(200, "{", done=True),
 ]
 NOT_DONE: list[Fault] = [
     Reset(),
-    Answer(500, "<html>Oops</html>"),
-    Answer(200, {"ok": False, "error": "fatal_error"}),
+    CannedResponse(500, "<html>Oops</html>"),
+    CannedResponse(200, {"ok": False, "error": "fatal_error"}),
 ]
 
 
-def _refusal(code: str) -> Answer:
-    return Answer(200, {"ok": False, "error": code})
+def _refusal(code: str) -> CannedResponse:
+    return CannedResponse(200, {"ok": False, "error": code})
 
 
 async def _submits(world: World, channel: str = "studio") -> None:
@@ -133,7 +133,9 @@ async def test_somebody_elses_message_is_not_taken_for_the_lost_one(world: World
 
 async def test_looking_for_a_message_is_tried_again_while_slack_is_down(world: World) -> None:
     world.slack.faults.next("chat.postMessage", Reset(done=True))
-    world.slack.faults.next("conversations.history", Reset(), Answer(503, "<html>Down</html>"))
+    world.slack.faults.next(
+        "conversations.history", Reset(), CannedResponse(503, "<html>Down</html>")
+    )
     await _submits(world)
 
     await world.advance(minutes=5)
@@ -210,7 +212,7 @@ async def test_a_bot_that_is_cut_off_in_the_middle_of_a_post_does_not_post_twice
 
 async def test_a_post_that_slack_holds_back_waits_as_long_as_it_asks(world: World) -> None:
     began = world.clock.now()
-    limit = Answer(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
+    limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
     world.slack.faults.next("chat.postMessage", limit)
     await _submits(world)
     await _submits(world)
@@ -252,7 +254,7 @@ async def test_a_limit_that_comes_as_a_success_is_waited_for_too(world: World, c
 async def test_a_clock_that_is_set_back_does_not_hold_messages_back_for_a_day(
     world: World,
 ) -> None:
-    limit = Answer(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
+    limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
     world.slack.faults.next("chat.postMessage", limit)
     await _submits(world)
     world.clock.set(world.clock.now() - timedelta(days=1))
@@ -338,9 +340,11 @@ async def test_a_direct_message_that_is_refused_at_first_is_tried_again(world: W
     assert len(world.posts()) == 2
 
 
-@pytest.mark.parametrize("waits", [_refusal("token_revoked"), Answer(503, "<html>Later</html>")])
+@pytest.mark.parametrize(
+    "waits", [_refusal("token_revoked"), CannedResponse(503, "<html>Later</html>")]
+)
 async def test_waits_do_not_use_up_the_tries_of_a_direct_message(
-    world: World, waits: Answer
+    world: World, waits: CannedResponse
 ) -> None:
     await _submits(world)
     refusals = [_refusal("is_archived"), *[waits] * 7, _refusal("channel_not_found")]
@@ -360,7 +364,7 @@ async def test_a_conversation_that_can_never_be_opened_keeps_no_answer_back(
 ) -> None:
     await _submits(world)
     world.slack.faults.next("chat.postMessage", _refusal("is_archived"))
-    world.slack.faults.always("conversations.open", Answer(200, said))
+    world.slack.faults.always("conversations.open", CannedResponse(200, said))
 
     await world.advance(minutes=10)
 
@@ -435,8 +439,8 @@ async def test_a_code_that_nobody_knows_is_tried_again_before_the_message_goes_e
     [
         Reset(),
         Reset(done=True),
-        Answer(500, "<html>Oops</html>"),
-        Answer(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "30"}),
+        CannedResponse(500, "<html>Oops</html>"),
+        CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "30"}),
         _refusal("internal_error"),
         _refusal("invalid_blocks"),
     ],
@@ -453,7 +457,7 @@ async def test_an_edit_that_fails_is_made_again_until_it_is_in(world: World, fau
 async def test_edits_that_wait_collapse_into_the_newest(world: World) -> None:
     await _submits(world)
     before = len(world.calls("chat.update"))
-    limit = Answer(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "600"})
+    limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "600"})
     world.slack.faults.next("chat.update", limit)
 
     await world.advance(minutes=20)
@@ -495,7 +499,7 @@ async def test_a_card_that_cannot_be_edited_any_more_does_not_keep_the_answer_ba
 
 
 @pytest.mark.parametrize(
-    "fault", [Reset(), Answer(500, "<html>Oops</html>"), _refusal("user_not_in_channel")]
+    "fault", [Reset(), CannedResponse(500, "<html>Oops</html>"), _refusal("user_not_in_channel")]
 )
 async def test_a_nudge_that_does_not_arrive_does_no_harm(world: World, fault: Fault) -> None:
     world.service.faults.next("create_video", Reset())

@@ -20,7 +20,7 @@ import pytest
 from bot.timings import Timings
 from bot.web import _unwrapped
 from sandbox.delivery import _signature, deliver, timestamp_of
-from sandbox.faults import Answer as Fault
+from sandbox.faults import CannedResponse
 from sandbox.video_service import CallbackPlan
 from tests.processes import LiveWorld
 from tests.world import REPLICA, World
@@ -302,7 +302,7 @@ async def test_callbacks_that_name_one_id_after_the_other_make_few_reads(
     world: World, client: aiohttp.ClientSession
 ) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
-    world.service.faults.next("create_video", Fault(500))
+    world.service.faults.next("create_video", CannedResponse(500))
     await world.request_video(world.ana)
     sent = world.requests_for("create_video")[0].body
     assert isinstance(sent, dict)

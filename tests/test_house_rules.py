@@ -24,7 +24,7 @@ from bot.slack import errors
 from bot.slack.cards import card, reply
 from bot.slack.errors import FATES, LATER, UNCERTAIN, Fate, translated
 from bot.slack.jobs import _standing
-from sandbox.faults import Answer
+from sandbox.faults import CannedResponse
 from tests.world import World
 
 KINDS = {feature.kind.name: feature.kind for feature in FEATURES}
@@ -140,7 +140,7 @@ async def test_every_form_and_field_that_asks_has_somebody_to_answer_it(
             await world.open_form(world.ben, command=command)
             for command in world.bot.routes.commands
         ]
-        world.service.faults.next("create_video", Answer(500))
+        world.service.faults.next("create_video", CannedResponse(500))
         posted = await world.request_video(world.ana)
         await world.ana.click(world.now(posted), "I have its id")
         assert world.ana.modal is not None

@@ -19,10 +19,10 @@ from bot.slack import errors
 from bot.slack.cards import CREATE_AGAIN, GIVE_UP, HAVE_ID
 from sandbox.block_kit import Json
 from sandbox.driver import ClientRefusal, Modal, Person
-from sandbox.faults import Answer, Drip, Fault, Hang, LateCommit, Reset, Truncated
+from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
 from sandbox.form import elements
 from sandbox.video_service import CallbackPlan, RateLimit, Scenario
-from sandbox.workspace import Happening, Message
+from sandbox.workspace import Event, Message
 from tests.judge import Judge, Told
 from tests.mortal import MortalWorld
 from tests.world import FOOTAGE, MEMORY, REPLICA
@@ -51,36 +51,38 @@ _LOST: Final[Mapping[str, Fault]] = {
     "hangs, done": Hang(done=True),
     "drips, done": Drip(done=True),
     "truncated, done": Truncated(done=True),
-    "500": Answer(500, {"error": "oops"}),
-    "500, done": Answer(500, {"error": "oops"}, done=True),
-    "503 page": Answer(503, _PAGE),
-    "503 page, done": Answer(503, _PAGE, done=True),
-    "page": Answer(200, _PAGE),
-    "page, done": Answer(200, _PAGE, done=True),
-    "redirect": Answer(307, "", {"Location": "/v2/videos"}),
-    "redirect, done": Answer(302, "", {"Location": "/v2/videos"}, done=True),
-    "null, done": Answer(200, None, done=True),
-    "list, done": Answer(200, [], done=True),
-    "429": Answer(429, _BUSY),
-    "429 for a while": Answer(429, _BUSY, {"Retry-After": "90"}),
-    "429 for a day": Answer(429, _BUSY, {"Retry-After": "86400"}),
+    "500": CannedResponse(500, {"error": "oops"}),
+    "500, done": CannedResponse(500, {"error": "oops"}, done=True),
+    "503 page": CannedResponse(503, _PAGE),
+    "503 page, done": CannedResponse(503, _PAGE, done=True),
+    "page": CannedResponse(200, _PAGE),
+    "page, done": CannedResponse(200, _PAGE, done=True),
+    "redirect": CannedResponse(307, "", {"Location": "/v2/videos"}),
+    "redirect, done": CannedResponse(302, "", {"Location": "/v2/videos"}, done=True),
+    "null, done": CannedResponse(200, None, done=True),
+    "list, done": CannedResponse(200, [], done=True),
+    "429": CannedResponse(429, _BUSY),
+    "429 for a while": CannedResponse(429, _BUSY, {"Retry-After": "90"}),
+    "429 for a day": CannedResponse(429, _BUSY, {"Retry-After": "86400"}),
 }
 _CREATES: Final[Mapping[str, Fault]] = {
     **_LOST,
     "done much later": LateCommit(timedelta(minutes=20)),
-    "no id, done": Answer(200, {"status": "queued"}, done=True),
-    "400": Answer(400, {"error": "Invalid script"}),
-    "401": Answer(401, {"message": "Invalid API key"}),
-    "402": Answer(402, {"error": "The account is out of credit"}),
-    "403": Answer(403, "Forbidden"),
-    "422": Answer(422, {"message": "Not like this"}),
+    "no id, done": CannedResponse(200, {"status": "queued"}, done=True),
+    "400": CannedResponse(400, {"error": "Invalid script"}),
+    "401": CannedResponse(401, {"message": "Invalid API key"}),
+    "402": CannedResponse(402, {"error": "The account is out of credit"}),
+    "403": CannedResponse(403, "Forbidden"),
+    "422": CannedResponse(422, {"message": "Not like this"}),
 }
 _READS: Final[Mapping[str, Fault]] = {
     **_LOST,
-    "400": Answer(400, {"error": "Invalid video_id"}),
-    "401": Answer(401, {"message": "Invalid API key"}),
-    "404": Answer(404, {"error": "Unknown"}),
-    "of another": Answer(200, {"video_id": "v-other", "replica_id": "r-other", "status": "ready"}),
+    "400": CannedResponse(400, {"error": "Invalid video_id"}),
+    "401": CannedResponse(401, {"message": "Invalid API key"}),
+    "404": CannedResponse(404, {"error": "Unknown"}),
+    "of another": CannedResponse(
+        200, {"video_id": "v-other", "replica_id": "r-other", "status": "ready"}
+    ),
 }
 _SCENARIOS: Final[Mapping[str, Scenario]] = {
     "fails": Scenario("error", reason="The face is hidden"),
@@ -97,13 +99,15 @@ _SCENARIOS: Final[Mapping[str, Scenario]] = {
 
 def _refusals(method: str) -> Mapping[str, Fault]:
     """Return what Slack may say to a method, by its code."""
-    said = {code: Answer(200, {"ok": False, "error": code}) for code in _CODES[method].split()}
+    said = {
+        code: CannedResponse(200, {"ok": False, "error": code}) for code in _CODES[method].split()
+    }
     for code in ("internal_error", "fatal_error", "request_timeout"):
-        said[f"{code}, done"] = Answer(200, {"ok": False, "error": code}, done=True)
+        said[f"{code}, done"] = CannedResponse(200, {"ok": False, "error": code}, done=True)
     return said
 
 
-_POSTS: Final = {**_refusals("chat.postMessage"), "no code": Answer(200, {"ok": False})}
+_POSTS: Final = {**_refusals("chat.postMessage"), "no code": CannedResponse(200, {"ok": False})}
 _EDITS: Final = {**_LOST, **_refusals("chat.update")}
 _ASIDE: Final = {**_LOST, **_refusals("chat.postEphemeral")}
 # A form that Slack finds faulty is our own mistake, and the log says where it was made.
@@ -115,7 +119,7 @@ _FORMS: Final = {
 _LOOKS: Final = {
     **_LOST,
     **{
-        code: Answer(200, {"ok": False, "error": code})
+        code: CannedResponse(200, {"ok": False, "error": code})
         for code in ("missing_scope", "token_revoked", "channel_not_found", "internal_error")
     },
 }
@@ -414,9 +418,9 @@ class Life(RuleBasedStateMachine):
             named = _one(self._remote_ids(), which)
             self._does(self._sends(form, {"remote_id": named}))
 
-    def _sees(self, happening: Happening) -> None:
-        message = happening.message
-        if happening.kind in {"posted", "edited"} and message is not None and _buttons(message):
+    def _sees(self, event: Event) -> None:
+        message = event.message
+        if event.kind in {"posted", "edited"} and message is not None and _buttons(message):
             self.shown.append(message)
 
     def _remote_ids(self) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from bot.timings import Timings
 from sandbox.driver import Modal, Person
-from sandbox.faults import Answer, Drip, Fault, Hang, Reset
+from sandbox.faults import CannedResponse, Drip, Fault, Hang, Reset
 from sandbox.video_service import Scenario
 from tests.world import REPLICA, World
 
@@ -289,7 +289,15 @@ async def test_a_replica_in_training_is_accepted_and_the_card_says_that_the_vide
 
 
 @pytest.mark.parametrize(
-    "fault", [Answer(503, "<html>Down</html>"), Answer(429), Reset(), Hang(), Drip(), Answer(200)]
+    "fault",
+    [
+        CannedResponse(503, "<html>Down</html>"),
+        CannedResponse(429),
+        Reset(),
+        Hang(),
+        Drip(),
+        CannedResponse(200),
+    ],
 )
 async def test_a_service_that_is_slow_or_down_keeps_no_form_from_being_sent_off(
     quiet_world: World, fault: Fault

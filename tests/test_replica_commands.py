@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from sandbox.driver import Modal, Person
-from sandbox.faults import Answer
+from sandbox.faults import CannedResponse
 from sandbox.video_service import Pace, Scenario, TrainingFailure
 from sandbox.workspace import Message
 from tests.world import FOOTAGE, REPLICA, World
@@ -266,7 +266,7 @@ async def test_a_replica_in_error_without_a_reason_is_turned_down_with_the_servi
 async def test_a_service_that_is_down_is_told_and_nothing_is_changed(
     world: World, subcommand: str
 ) -> None:
-    world.service.faults.next("read_replica", Answer(503, "<html>Down</html>"))
+    world.service.faults.next("read_replica", CannedResponse(503, "<html>Down</html>"))
 
     told = await _is_told(world, world.ana, f"{subcommand} {REPLICA}")
 

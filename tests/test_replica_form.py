@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sandbox.driver import ClientRefusal, Modal
-from sandbox.faults import Answer
+from sandbox.faults import CannedResponse
 from tests.world import FOOTAGE, World
 
 CONSENT = "https://storage.example.com/consent.mp4"
@@ -182,12 +182,12 @@ async def test_all_mistakes_are_told_at_once(world: World) -> None:
 @pytest.mark.parametrize(
     ("refusal", "told"),
     [
-        (Answer(401, {"message": "Invalid API key"}), "does not accept this bot's key"),
-        (Answer(402, {"error": "Out of credit"}), "out of credit"),
+        (CannedResponse(401, {"message": "Invalid API key"}), "does not accept this bot's key"),
+        (CannedResponse(402, {"error": "Out of credit"}), "out of credit"),
     ],
 )
 async def test_a_service_that_takes_nothing_is_told_in_the_form_which_keeps_what_was_typed(
-    world: World, refusal: Answer, told: str
+    world: World, refusal: CannedResponse, told: str
 ) -> None:
     world.service.faults.next("create_replica", refusal)
     world.service.faults.always("read_video", refusal)

@@ -10,7 +10,7 @@ import pytest
 
 from bot.timings import Timings
 from sandbox.driver import Modal
-from sandbox.faults import Answer, Fault, Reset, Truncated
+from sandbox.faults import CannedResponse, Fault, Reset, Truncated
 from sandbox.video_service import MISSING, CallbackPlan, Pace, Scenario, TrainingFailure
 from sandbox.workspace import Message
 from tests.world import FOOTAGE, REPLICA, World
@@ -136,7 +136,9 @@ async def test_a_form_that_cannot_be_opened_by_that_button_is_told_kindly(
     training = await world.request_replica(world.ana)
     await world.advance(hours=4)
     [reply] = world.replies(training)
-    world.slack.faults.next("views.open", Answer(200, {"ok": False, "error": "trigger_expired"}))
+    world.slack.faults.next(
+        "views.open", CannedResponse(200, {"ok": False, "error": "trigger_expired"})
+    )
 
     await world.ben.click(reply, "Make a video with it")
     await world.settle()
@@ -409,7 +411,7 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(hourly_worl
 
 @pytest.mark.parametrize("name", ["Kim", ""])
 @pytest.mark.parametrize(
-    "fault", [Reset(done=True), Answer(500, "<html>", done=True), Truncated(done=True)]
+    "fault", [Reset(done=True), CannedResponse(500, "<html>", done=True), Truncated(done=True)]
 )
 async def test_a_replica_whose_create_answer_was_lost_is_found_by_its_callback_and_its_name(
     hourly_world: World, fault: Fault, name: str
@@ -704,7 +706,7 @@ async def test_a_refusal_that_says_nothing_of_a_replica_forgets_none(
 ) -> None:
     await world.ana.command("/replica", f"default {REPLICA}")
     await world.settle()
-    world.service.faults.next("read_replica", Answer(status, {"message": "Not now"}))
+    world.service.faults.next("read_replica", CannedResponse(status, {"message": "Not now"}))
     await world.ana.command("/replica", f"add {REPLICA}")
     await world.settle()
 

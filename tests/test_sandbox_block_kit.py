@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from sandbox.block_kit import judge_message, judge_options, judge_view
+from sandbox.block_kit import validate_message, validate_options, validate_view
 
 Json = dict[str, Any]
 
@@ -201,26 +201,28 @@ BAD_VIEWS = {
 
 @pytest.mark.parametrize("blocks", GOOD_MESSAGES.values(), ids=GOOD_MESSAGES)
 def test_a_good_message_passes(blocks: list[Json]) -> None:
-    assert judge_message("Words", blocks) == []
+    assert validate_message("Words", blocks) == []
 
 
 @pytest.mark.parametrize("blocks", BAD_MESSAGES.values(), ids=BAD_MESSAGES)
 def test_a_faulty_message_does_not_pass(blocks: list[Json]) -> None:
-    assert judge_message("Words", blocks)
+    assert validate_message("Words", blocks)
 
 
 @pytest.mark.parametrize("view", GOOD_VIEWS.values(), ids=GOOD_VIEWS)
 def test_a_good_view_passes(view: Json) -> None:
-    assert judge_view(view) == []
+    assert validate_view(view) == []
 
 
 @pytest.mark.parametrize("view", BAD_VIEWS.values(), ids=BAD_VIEWS)
 def test_a_faulty_view_does_not_pass(view: Json) -> None:
-    assert judge_view(view)
+    assert validate_view(view)
 
 
 def test_a_complaint_says_where_the_fault_is() -> None:
-    complaints = judge_message("Words", [section(), {"type": "header", "text": plain("a" * 151)}])
+    complaints = validate_message(
+        "Words", [section(), {"type": "header", "text": plain("a" * 151)}]
+    )
 
     assert len(complaints) == 1
     assert "message.blocks[1]" in complaints[0]
@@ -228,7 +230,7 @@ def test_a_complaint_says_where_the_fault_is() -> None:
 
 
 def test_every_fault_is_told_at_once() -> None:
-    assert len(judge_message("Words", [section(""), section("a" * 3001)])) == 2
+    assert len(validate_message("Words", [section(""), section("a" * 3001)])) == 2
 
 
 @pytest.mark.parametrize(
@@ -238,13 +240,13 @@ def test_every_fault_is_told_at_once() -> None:
 def test_a_message_without_blocks_needs_some_text_and_not_too_much(
     text: str, *, is_good: bool
 ) -> None:
-    assert (judge_message(text, None) == []) is is_good
+    assert (validate_message(text, None) == []) is is_good
 
 
 def test_a_menu_takes_up_to_100_options() -> None:
-    assert judge_options({"options": [option()] * 100}) == []
-    assert judge_options({"options": []}) == []
-    assert judge_options({"options": [option()] * 101})
-    assert judge_options({"options": [{"text": mrkdwn(), "value": "a"}]})
-    assert judge_options({"option_groups": [{"label": plain(), "options": [option()]}]}) == []
-    assert judge_options({})
+    assert validate_options({"options": [option()] * 100}) == []
+    assert validate_options({"options": []}) == []
+    assert validate_options({"options": [option()] * 101})
+    assert validate_options({"options": [{"text": mrkdwn(), "value": "a"}]})
+    assert validate_options({"option_groups": [{"label": plain(), "options": [option()]}]}) == []
+    assert validate_options({})

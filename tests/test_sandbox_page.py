@@ -23,7 +23,7 @@ from sandbox import tour
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock, TrailingClock
 from sandbox.demo import APP
-from sandbox.faults import Answer
+from sandbox.faults import CannedResponse
 from sandbox.http import Server, free_port
 from sandbox.page.server import Page
 from sandbox.watch import captions
@@ -581,7 +581,7 @@ async def test_a_form_over_another_can_be_closed_alone_or_with_all(browser: Brow
 
 
 async def test_a_button_of_a_card_is_pressed_by_its_ids(browser: Browser) -> None:
-    browser.world.service.faults.next("create_video", Answer(500))
+    browser.world.service.faults.next("create_video", CannedResponse(500))
     card = await browser.asks()
     await browser.world.advance(minutes=30)
     asked = await browser.presses(card, "I have its id")
@@ -631,7 +631,7 @@ async def test_a_button_that_is_gone_and_a_message_that_is_not_ones_own_are_told
 
 
 async def test_an_app_that_does_not_answer_a_button_is_told(browser: Browser) -> None:
-    browser.world.service.faults.next("create_video", Answer(500))
+    browser.world.service.faults.next("create_video", CannedResponse(500))
     card = await browser.asks()
     await browser.world.advance(minutes=30)
     async with nobody_home(browser.world, None):

@@ -17,13 +17,13 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from sandbox.clock import ManualClock
-from sandbox.driver import TROUBLE, AppMistake, ClientRefusal, Modal, Person, deliver
-from sandbox.faults import Answer, LateCommit, Reset
+from sandbox.driver import CONNECTION_ERROR, ClientRefusal, InvalidResponse, Modal, Person, deliver
+from sandbox.faults import CannedResponse, LateCommit, Reset
 from sandbox.http import Server
 from sandbox.mrkdwn import as_plain
 from sandbox.slack import SandboxSlack
 from sandbox.transcript import Narrator, render, render_view
-from sandbox.workspace import Happening, Message
+from sandbox.workspace import Event, Message
 
 Json = dict[str, Any]
 
@@ -449,8 +449,8 @@ async def test_faults_come_before_or_after_the_work(
         "chat.postMessage",
         Reset(),
         Reset(done=True),
-        Answer(503, "<html>"),
-        Answer(200, internal, done=True),
+        CannedResponse(503, "<html>"),
+        CannedResponse(200, internal, done=True),
         LateCommit(timedelta(seconds=2)),
     )
     for text in "ab":
@@ -590,7 +590,7 @@ async def test_the_answer_to_a_command_may_be_for_all(
     assert [each.text for each in slack.messages("studio")] == ["Hello all"]
 
     answering(bot, {"blocks": [section("")]})
-    with pytest.raises(AppMistake, match="invalid_blocks"):
+    with pytest.raises(InvalidResponse, match="invalid_blocks"):
         await ana.command("/video")
 
 
@@ -832,7 +832,7 @@ async def test_errors_stand_under_their_fields_and_what_was_typed_stays(
     assert modal.is_open
     assert (modal.errors, modal.values) == ({"script": "Say more"}, {"script": "Hi"})
     answering(bot, {"response_action": "errors", "errors": {"scrpt": "Say more"}})
-    with pytest.raises(AppMistake, match="scrpt"):
+    with pytest.raises(InvalidResponse, match="scrpt"):
         await modal.submit()
     answering(bot, None)
     await modal.submit({"script": "Hello there"})
@@ -847,7 +847,7 @@ async def test_a_submission_that_fails_leaves_the_form_with_a_notice(
     await modal.submit({"script": "Hi"})
 
     assert ana.modal
-    assert (ana.modal.notice, ana.modal.values) == (TROUBLE, {"script": "Hi"})
+    assert (ana.modal.notice, ana.modal.values) == (CONNECTION_ERROR, {"script": "Hi"})
     answering(bot, None)
     await modal.resubmit()
     assert ana.modal is None
@@ -938,7 +938,7 @@ async def test_a_menu_does_not_ask_before_enough_is_typed_and_judges_the_answer(
     assert await modal.suggest("replica", "ab") == []
     assert len(bot.received) == 1
     answering(bot, {"options": [option("r1")] * 101})
-    with pytest.raises(AppMistake, match="100"):
+    with pytest.raises(InvalidResponse, match="100"):
         await modal.suggest("replica", "abc")
 
 
@@ -1101,11 +1101,11 @@ async def test_the_narrator_tells_each_thing_as_it_happens(
 
 
 async def test_followers_are_told_what_happened(slack: SandboxSlack) -> None:
-    happenings: list[Happening] = []
-    slack.subscribe(happenings.append)
+    events: list[Event] = []
+    slack.subscribe(events.append)
     said = Person(slack, "ana").say("Hello")
 
-    assert [(each.kind, each.message) for each in happenings] == [("posted", said)]
+    assert [(each.kind, each.message) for each in events] == [("posted", said)]
 
 
 @pytest.mark.parametrize(

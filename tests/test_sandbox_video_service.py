@@ -14,8 +14,8 @@ from aiohttp import web
 
 from bot.clock import SystemClock
 from sandbox.clock import ManualClock
-from sandbox.faults import Answer, Drip, Fault, Hang, LateCommit, Reset, Truncated
-from sandbox.http import Agenda, Server
+from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
+from sandbox.http import Scheduler, Server
 from sandbox.video_service import (
     MISSING,
     CallbackPlan,
@@ -776,21 +776,26 @@ async def test_stopping_drops_a_request_that_hangs_within_a_second(
 @pytest.mark.parametrize(
     ("answer", "status", "body", "headers"),
     [
-        (Answer(500, {"error": "Your plan does not allow this"}), 500, None, {}),
-        (Answer(502, "<html>Bad gateway</html>"), 502, None, {"content-type": "text/html"}),
-        (Answer(503, "busy"), 503, b"busy", {"content-type": "text/plain"}),
-        (Answer(429), 429, b"", {}),
-        (Answer(429, headers={"Retry-After": "7"}), 429, b"", {"retry-after": "7"}),
-        (Answer(302, headers={"Location": "/login"}), 302, b"", {"location": "/login"}),
-        (Answer(body=None), 200, b"null", {"content-type": "application/json"}),
-        (Answer(body=[]), 200, b"[]", {"content-type": "application/json"}),
+        (CannedResponse(500, {"error": "Your plan does not allow this"}), 500, None, {}),
+        (CannedResponse(502, "<html>Bad gateway</html>"), 502, None, {"content-type": "text/html"}),
+        (CannedResponse(503, "busy"), 503, b"busy", {"content-type": "text/plain"}),
+        (CannedResponse(429), 429, b"", {}),
+        (CannedResponse(429, headers={"Retry-After": "7"}), 429, b"", {"retry-after": "7"}),
+        (CannedResponse(302, headers={"Location": "/login"}), 302, b"", {"location": "/login"}),
+        (CannedResponse(body=None), 200, b"null", {"content-type": "application/json"}),
+        (CannedResponse(body=[]), 200, b"[]", {"content-type": "application/json"}),
         (
-            Answer(body="{", headers={"Content-Type": "application/json"}),
+            CannedResponse(body="{", headers={"Content-Type": "application/json"}),
             200,
             b"{",
             {"content-type": "application/json"},
         ),
-        (Answer(body=b" " * 3_000_000), 200, b" " * 3_000_000, {"content-length": "3000000"}),
+        (
+            CannedResponse(body=b" " * 3_000_000),
+            200,
+            b" " * 3_000_000,
+            {"content-length": "3000000"},
+        ),
     ],
 )
 @pytest.mark.parametrize("done", [False, True])
@@ -798,13 +803,13 @@ async def test_any_answer_can_come_before_or_after_the_work(
     client: httpx.AsyncClient,
     service: SandboxVideoService,
     *,
-    answer: Answer,
+    answer: CannedResponse,
     status: int,
     body: bytes | None,
     headers: Mapping[str, str],
     done: bool,
 ) -> None:
-    fault = Answer(answer.status, answer.body, answer.headers, done=done)
+    fault = CannedResponse(answer.status, answer.body, answer.headers, done=done)
     service.faults.next("create_video", fault)
     response = await client.post("/v2/videos", json=VIDEO)
     assert response.status_code == status
@@ -835,21 +840,21 @@ async def test_faults_come_in_their_order_and_go_when_cleared(
     async def statuses(count: int) -> list[int]:
         return [(await client.get("/v2/replicas/r-anna")).status_code for _ in range(count)]
 
-    service.faults.next("read_replica", Answer(500), Answer(502))
+    service.faults.next("read_replica", CannedResponse(500), CannedResponse(502))
     assert (await client.get("/v2/videos/v-none")).status_code == 400
     assert await statuses(3) == [500, 502, 200]
-    service.faults.always("read_replica", Answer(503))
-    service.faults.next("read_replica", Answer(500))
+    service.faults.always("read_replica", CannedResponse(503))
+    service.faults.next("read_replica", CannedResponse(500))
     assert await statuses(3) == [500, 503, 503]
     service.faults.always("read_replica", None)
     assert await statuses(1) == [200]
-    service.faults.always("read_replica", Answer(503))
-    service.faults.next("read_replica", Answer(500))
+    service.faults.always("read_replica", CannedResponse(503))
+    service.faults.next("read_replica", CannedResponse(500))
     service.faults.clear()
     assert await statuses(1) == [200]
 
 
-# The server and the agenda
+# The server and the scheduler
 
 
 async def test_a_stopped_service_refuses_connections_and_comes_back_with_its_videos(
@@ -885,19 +890,19 @@ async def test_work_on_the_agenda_that_fails_does_not_keep_the_rest_from_being_d
     async def note() -> None:
         done.append(len(done))
 
-    agenda = Agenda(clock)
-    clock.settles_with(agenda.settled)
-    await agenda.start()
-    agenda.after(SECOND, note)
-    agenda.at(clock.now(), fail)
-    agenda.after(SECOND, note)
+    scheduler = Scheduler(clock)
+    clock.settles_with(scheduler.settled)
+    await scheduler.start()
+    scheduler.after(SECOND, note)
+    scheduler.at(clock.now(), fail)
+    scheduler.after(SECOND, note)
     await clock.advance(SECOND)
     assert done == [0, 1]
-    assert "work on the agenda failed" in caplog.text
-    assert not await agenda.settled()
-    await agenda.stop()
-    agenda.after(timedelta(0), note)
-    assert not await agenda.settled()
+    assert "work on the scheduler failed" in caplog.text
+    assert not await scheduler.settled()
+    await scheduler.stop()
+    scheduler.after(timedelta(0), note)
+    assert not await scheduler.settled()
 
 
 async def test_callbacks_are_sent_by_the_machines_own_clock_too() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sandbox.block_kit import Json
-from sandbox.faults import Answer
+from sandbox.faults import CannedResponse
 from sandbox.video_service import CallbackPlan, Scenario
 from tests import canary
 from tests.canary import COLUMNS, Canary, Sort
@@ -56,7 +56,7 @@ async def test_a_refusal_that_quotes_what_the_service_was_sent_gives_none_of_it_
             body["error"] = f"Key {key}: cannot fetch {SIGNED} nor reach {callback_url(world)} now"
 
     world.service.on_request = quote
-    world.service.faults.next("create_video", Answer(status, body, done=True))
+    world.service.faults.next("create_video", CannedResponse(status, body, done=True))
     await asks_with_a_signed_link(world)
     await world.advance(minutes=1)
     assert body
@@ -72,7 +72,7 @@ async def test_a_read_that_quotes_what_the_service_was_sent_gives_none_of_it_awa
     await asks_with_a_signed_link(world)
     quoted = f"Cannot fetch {SIGNED} nor reach {callback_url(world)}"
     said = {"status": word, "status_details": quoted, "data": {"script": SCRIPT}}
-    world.service.faults.always("read_video", Answer(200, said))
+    world.service.faults.always("read_video", CannedResponse(200, said))
     await world.advance(minutes=1)
     await world.ana.command("/video", f"status {next(iter(world.service.videos))}")
     await world.settle()
@@ -98,7 +98,7 @@ async def test_a_refusal_of_slacks_that_quotes_a_message_leaves_its_words_out_of
     messages = [f"[ERROR] must not say “{SCRIPT}” [json-pointer:/blocks/1/text]"]
     refusal = {"ok": False, "error": "bad_one", "response_metadata": {"messages": messages}}
     await world.request_video(world.ana, {"script": SCRIPT})
-    world.slack.faults.next(method, Answer(200, refusal))
+    world.slack.faults.next(method, CannedResponse(200, refusal))
     with contextlib.suppress(AssertionError, ValueError):  # there is no form, or no card
         await world.request_video(world.ana, {"script": SCRIPT})
     await world.advance(minutes=5)

@@ -29,7 +29,7 @@ from bot import database, datafile, doctor
 from bot.database import StoreError
 from bot.model import DeliveryState, Request, Role, State
 from bot.store import Store
-from sandbox.driver import TROUBLE, Person
+from sandbox.driver import CONNECTION_ERROR, Person
 from sandbox.modal import Modal
 from tests.processes import QUICK, BotProcess, LiveWorld
 from tests.world import REPLICA, World
@@ -365,7 +365,7 @@ async def test_what_a_slow_disk_has_people_send_twice_is_made_once(
         forms = [await filled_form(person, f"For {person.user.name}.") for person in people]
         slow.touch()
         await asyncio.gather(*(form.submit() for form in forms))
-        assert {form.notice for form in forms if form.is_open} <= {TROUBLE}
+        assert {form.notice for form in forms if form.is_open} <= {CONNECTION_ERROR}
         assert any(form.is_open for form in forms), "it is slower than Slack is patient"
         slow.unlink()
         for form in forms:

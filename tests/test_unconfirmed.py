@@ -10,7 +10,7 @@ from aiohttp import web
 
 from bot.timings import Timings
 from sandbox.driver import Modal
-from sandbox.faults import Answer, Drip, Fault, LateCommit, Reset, Truncated
+from sandbox.faults import CannedResponse, Drip, Fault, LateCommit, Reset, Truncated
 from sandbox.video_service import CallbackPlan, Scenario
 from sandbox.workspace import Message
 from tests.world import REPLICA, World
@@ -70,10 +70,10 @@ async def _until_created(world: World, form: Modal) -> None:
     "fault",
     [
         Reset(done=True),
-        Answer(500, "<html>Oops</html>", done=True),
-        Answer(200, "no JSON", done=True),
-        Answer(200, {"status": "queued"}, done=True),
-        Answer(302, "", {"Location": "/elsewhere"}, done=True),
+        CannedResponse(500, "<html>Oops</html>", done=True),
+        CannedResponse(200, "no JSON", done=True),
+        CannedResponse(200, {"status": "queued"}, done=True),
+        CannedResponse(302, "", {"Location": "/elsewhere"}, done=True),
         Truncated(done=True),
         LateCommit(timedelta(seconds=40)),
     ],
@@ -129,7 +129,7 @@ async def test_a_callback_that_comes_while_the_service_cannot_be_read_is_kept(
     world: World,
 ) -> None:
     world.service.faults.next("create_video", Reset(done=True))
-    world.service.faults.next("read_video", *[Answer(503, "<html>Down</html>")] * 3)
+    world.service.faults.next("read_video", *[CannedResponse(503, "<html>Down</html>")] * 3)
     card = await world.request_video(world.ana)
 
     await world.advance(minutes=5)
@@ -176,7 +176,7 @@ async def test_a_callback_that_names_a_video_with_another_script_adopts_nothing(
 async def test_an_answer_that_names_another_requests_video_adopts_nothing(world: World) -> None:
     theirs = await world.request_video(world.ben)
     [video_id] = world.service.videos
-    world.service.faults.next("create_video", Answer(200, {"video_id": video_id}))
+    world.service.faults.next("create_video", CannedResponse(200, {"video_id": video_id}))
 
     card = await world.request_video(world.ana)
     await world.advance(minutes=20)
@@ -512,7 +512,7 @@ async def test_a_video_that_was_named_before_it_was_given_up_is_told_on_its_card
 ) -> None:
     card = await _is_asked(world, made=True)
     [video_id] = world.service.videos
-    world.service.faults.always("read_video", Answer(500, "down"))
+    world.service.faults.always("read_video", CannedResponse(500, "down"))
     await _calls_back(world, 0, video_id)
     await world.ana.click(card, "Give up")
     await world.advance(minutes=10)

@@ -11,8 +11,8 @@ from bot.kinds import Invalid
 from bot.kinds.video import parse
 from sandbox.block_kit import Json
 from sandbox.driver import Modal
-from sandbox.faults import Answer, Reset
-from sandbox.workspace import Happening
+from sandbox.faults import CannedResponse, Reset
+from sandbox.workspace import Event
 from tests.world import REPLICA, World
 
 PAGE = "https://www.example.com/background?colour=blue&size=2#top"
@@ -214,7 +214,7 @@ async def test_a_form_that_cannot_be_opened_in_time_is_told_kindly(world: World)
 
 
 async def test_a_form_that_slack_does_not_open_is_told_kindly(world: World) -> None:
-    world.slack.faults.next("views.open", Answer(503, "<html>Bad gateway</html>"))
+    world.slack.faults.next("views.open", CannedResponse(503, "<html>Bad gateway</html>"))
     answer = await world.ana.command("/video", "Hello.")
 
     assert answer.message is not None
@@ -434,10 +434,10 @@ async def test_a_form_that_was_accepted_is_not_refused_when_it_comes_again(world
 async def test_one_video_pings_the_person_who_asked_once(world: World) -> None:
     pings: list[frozenset[str]] = []
 
-    def note(happening: Happening) -> None:
+    def note(event: Event) -> None:
         # An edit pings nobody, whomever it mentions.
-        if happening.kind == "posted" and happening.message is not None:
-            pings.append(happening.message.pings)
+        if event.kind == "posted" and event.message is not None:
+            pings.append(event.message.pings)
 
     world.slack.subscribe(note)
     card = await world.request_video(world.ana)

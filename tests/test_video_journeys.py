@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from bot.timings import Timings
-from sandbox.faults import Answer, Fault
+from sandbox.faults import CannedResponse, Fault
 from sandbox.video_service import MISSING, CallbackPlan, RateLimit, Scenario
 from tests.world import REPLICA, World
 
@@ -316,7 +316,7 @@ async def test_a_video_that_is_deleted_at_the_service_has_failed(world: World) -
 
 async def test_a_refused_request_is_told_with_the_services_text(world: World) -> None:
     world.service.faults.next(
-        "create_video", Answer(422, {"error": "The script has <bad> words in it"})
+        "create_video", CannedResponse(422, {"error": "The script has <bad> words in it"})
     )
     card = await world.request_video(world.ana)
 
@@ -400,15 +400,15 @@ async def test_a_service_that_limits_without_saying_how_long_is_asked_ever_less_
 @pytest.mark.parametrize(
     ("refusal", "told"),
     [
-        (Answer(401, {"message": "Invalid API key"}), "does not accept this bot's key"),
-        (Answer(402, {"error": "Out of credit"}), "out of credit"),
+        (CannedResponse(401, {"message": "Invalid API key"}), "does not accept this bot's key"),
+        (CannedResponse(402, {"error": "Out of credit"}), "out of credit"),
     ],
 )
 async def test_a_refused_key_or_account_is_told_in_the_thread_and_logged_once(
     world: World, caplog: pytest.LogCaptureFixture, refusal: Fault, told: str
 ) -> None:
     world.service.faults.next("create_video", refusal)
-    world.service.faults.always("read_video", Answer(401, {"message": "Invalid API key"}))
+    world.service.faults.always("read_video", CannedResponse(401, {"message": "Invalid API key"}))
     card = await world.request_video(world.ana)
 
     [reply] = world.replies(card)

@@ -22,7 +22,7 @@ from bot.model import Failure
 from bot.timings import ServiceTimings
 from bot.video_service import FAILURES, Clients, VideoService, _translated, connect
 from sandbox.clock import ManualClock
-from sandbox.faults import Answer, Drip, Fault, Hang, LateCommit, Reset, Truncated
+from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
 from sandbox.http import Server
 from sandbox.video_service import SandboxVideoService
 
@@ -104,7 +104,7 @@ async def test_a_create_and_a_read_return_the_services_json(
 async def test_every_success_with_json_in_it_is_an_answer(
     service: VideoService, sandbox: SandboxVideoService, status: int
 ) -> None:
-    sandbox.faults.next("create_video", Answer(status, {"video_id": "v1"}))
+    sandbox.faults.next("create_video", CannedResponse(status, {"video_id": "v1"}))
     assert await create(service) == {"video_id": "v1"}
 
 
@@ -116,20 +116,20 @@ LOST: list[Fault] = [
     Hang(done=True),
     Truncated(),
     Drip(),
-    Answer(200, "nothing of the kind"),
-    Answer(200, ""),
-    Answer(200, b"\xff\xfe"),
-    Answer(200, "[" * 100_000),
-    Answer(200, "rubbish", {"Content-Encoding": "gzip"}),
-    Answer(200, f"[{' ' * MIB}]"),
-    Answer(204),
-    Answer(301, headers={"Location": "/v2/elsewhere"}),
-    Answer(304),
-    Answer(307, headers={"Location": "/v2/elsewhere"}),
-    Answer(500, {"message": "plan problem"}, done=True),
-    Answer(502, "<html>Bad gateway</html>"),
-    Answer(503),
-    Answer(599),
+    CannedResponse(200, "nothing of the kind"),
+    CannedResponse(200, ""),
+    CannedResponse(200, b"\xff\xfe"),
+    CannedResponse(200, "[" * 100_000),
+    CannedResponse(200, "rubbish", {"Content-Encoding": "gzip"}),
+    CannedResponse(200, f"[{' ' * MIB}]"),
+    CannedResponse(204),
+    CannedResponse(301, headers={"Location": "/v2/elsewhere"}),
+    CannedResponse(304),
+    CannedResponse(307, headers={"Location": "/v2/elsewhere"}),
+    CannedResponse(500, {"message": "plan problem"}, done=True),
+    CannedResponse(502, "<html>Bad gateway</html>"),
+    CannedResponse(503),
+    CannedResponse(599),
 ]
 
 
@@ -154,7 +154,7 @@ async def test_a_read_without_a_clear_answer_is_never_uncertain(
 async def test_what_the_service_turns_down_is_refused_with_its_status(
     service: VideoService, sandbox: SandboxVideoService, status: int
 ) -> None:
-    answer = Answer(status, {"error": "No."})
+    answer = CannedResponse(status, {"error": "No."})
     sandbox.faults.next("read_replica", answer)
     sandbox.faults.next("create_video", answer)
     for error in (await failed_read(service), await failed_create(service)):
@@ -165,8 +165,8 @@ async def test_what_the_service_turns_down_is_refused_with_its_status(
 async def test_too_many_requests_means_that_nothing_was_done(
     service: VideoService, sandbox: SandboxVideoService
 ) -> None:
-    sandbox.faults.next("create_video", Answer(429))
-    sandbox.faults.next("read_replica", Answer(429))
+    sandbox.faults.next("create_video", CannedResponse(429))
+    sandbox.faults.next("read_replica", CannedResponse(429))
     for error in (await failed_create(service), await failed_read(service)):
         assert isinstance(error, Unavailable)
         assert error.retry_after is None
@@ -199,7 +199,7 @@ A_DAY = timedelta(days=1)
 async def test_retry_after_is_read_as_seconds_or_a_date_and_never_beyond_a_day(
     service: VideoService, sandbox: SandboxVideoService, header: str, wait: timedelta | None
 ) -> None:
-    sandbox.faults.next("read_replica", Answer(429, headers={"Retry-After": header}))
+    sandbox.faults.next("read_replica", CannedResponse(429, headers={"Retry-After": header}))
     error = await failed_read(service)
     assert isinstance(error, Unavailable)
     assert error.retry_after == wait
@@ -231,7 +231,7 @@ async def test_retry_after_is_read_as_seconds_or_a_date_and_never_beyond_a_day(
 async def test_the_reason_is_what_the_service_says_in_words_that_fit_a_message(
     service: VideoService, sandbox: SandboxVideoService, body: object, reason: str | None
 ) -> None:
-    sandbox.faults.next("read_replica", Answer(400, body))
+    sandbox.faults.next("read_replica", CannedResponse(400, body))
     error = await failed_read(service)
     assert error.reason == (reason or "The video service answered 400 without saying why.")
     assert len(error.reason) <= 500
@@ -243,7 +243,9 @@ async def test_the_reason_is_what_the_service_says_in_words_that_fit_a_message(
 async def test_a_redirect_is_not_followed(
     service: VideoService, sandbox: SandboxVideoService
 ) -> None:
-    sandbox.faults.next("read_replica", Answer(302, headers={"Location": "/v2/replicas/r-anna"}))
+    sandbox.faults.next(
+        "read_replica", CannedResponse(302, headers={"Location": "/v2/replicas/r-anna"})
+    )
     assert type(await failed_read(service)) is Unavailable
     assert len(sandbox.requests) == 1
 
@@ -251,7 +253,7 @@ async def test_a_redirect_is_not_followed(
 async def test_an_answer_of_a_mebibyte_is_read(
     service: VideoService, sandbox: SandboxVideoService
 ) -> None:
-    sandbox.faults.next("read_replica", Answer(200, f"[{' ' * (MIB - 2)}]"))
+    sandbox.faults.next("read_replica", CannedResponse(200, f"[{' ' * (MIB - 2)}]"))
     assert await service.read(REPLICAS, "r-anna") == []
 
 
@@ -262,7 +264,7 @@ async def test_an_answer_that_is_a_lot_when_unpacked_is_not_unpacked(
     zeros = bytes(MIB)
     bomb = b"".join([*(packing.compress(zeros) for _ in range(100)), packing.flush()])
     headers = {"Content-Encoding": "gzip"}
-    sandbox.faults.next("read_replica", Answer(200, bomb, headers))
+    sandbox.faults.next("read_replica", CannedResponse(200, bomb, headers))
     tracemalloc.start()
     try:
         assert type(await failed_read(service)) is Unavailable
@@ -276,7 +278,7 @@ async def test_an_answer_may_be_packed(
     service: VideoService, sandbox: SandboxVideoService, encoding: str
 ) -> None:
     pack = zlib.compress if encoding == "deflate" else gzip.compress
-    answer = Answer(200, pack(b'{"status": "completed"}'), {"Content-Encoding": encoding})
+    answer = CannedResponse(200, pack(b'{"status": "completed"}'), {"Content-Encoding": encoding})
     sandbox.faults.next("read_replica", answer)
     assert await service.read(REPLICAS, "r-anna") == {"status": "completed"}
 
@@ -555,7 +557,7 @@ async def test_the_key_shows_nowhere(
     service: VideoService, sandbox: SandboxVideoService, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    quoted = Answer(401, {"message": f"Invalid API key {KEY}"})
+    quoted = CannedResponse(401, {"message": f"Invalid API key {KEY}"})
     sandbox.faults.next("create_video", *LOST)
     errors = [await failed_create(service) for _ in LOST]
     # A slow machine may give up on a call before it arrives: what waits for it is not for the next.
@@ -680,7 +682,7 @@ async def test_a_try_without_an_answer_does_not_mean_that_there_is_credit(
     sandbox.out_of_credit = True
     await failed_create(service)
     await clock.advance(timedelta(minutes=10))
-    sandbox.faults.next("create_video", Answer(429))
+    sandbox.faults.next("create_video", CannedResponse(429))
     assert isinstance(await failed_create(service), Unavailable)
     assert await refusal(service) is Failure.OUT_OF_CREDIT
 

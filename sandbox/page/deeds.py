@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from sandbox.block_kit import Json
-from sandbox.driver import TROUBLE, Answer, AppMistake, ClientRefusal, Modal, Person
+from sandbox.driver import CONNECTION_ERROR, ClientRefusal, InvalidResponse, Modal, Person, Response
 from sandbox.form import Gone
 from sandbox.page import sight
 from sandbox.slack import SandboxSlack
@@ -149,13 +149,13 @@ class Deeds:
         modal.type(asked.values, finished=True)
         try:
             answer = await modal.submit()
-        except AppMistake:
+        except InvalidResponse:
             if modal.is_open:
-                self._slack.show_trouble(modal.view, {}, TROUBLE)
+                self._slack.show_errors(modal.view, {}, CONNECTION_ERROR)
             raise
         if answer.ok:
             return self._with_views({"ok": True})
-        return self._with_views(failed(_code(answer), TROUBLE, shown=True))
+        return self._with_views(failed(_code(answer), CONNECTION_ERROR, shown=True))
 
     async def close(self, view_id: str, asked: Closed) -> Json:
         """Close a form, or all that are open."""
@@ -171,7 +171,7 @@ class Deeds:
             outcome = failed("gone", str(error))
         except ClientRefusal as error:
             outcome = failed("refused", str(error))
-        except AppMistake as error:
+        except InvalidResponse as error:
             outcome = failed("app_mistake", f"Slack does not take what the app answered: {error}")
         except Exception:  # noqa: BLE001 - the page goes on, the developer finds the traceback
             _LOG.exception("a deed failed")
@@ -222,11 +222,11 @@ def failed(code: str, text: str, *, shown: bool = False) -> Json:
     return {"ok": False, "error": {"code": code, "text": text, "shown": shown}}
 
 
-def _code(answer: Answer) -> str:
+def _code(answer: Response) -> str:
     return "operation_timeout" if answer.status is None else "dispatch_failed"
 
 
-def _came_of(answer: Answer) -> Json:
+def _came_of(answer: Response) -> Json:
     if answer.ok:
         return {"ok": True}
     if answer.status is None:
@@ -234,7 +234,7 @@ def _came_of(answer: Answer) -> Json:
     return failed(_code(answer), f"The app answered with an error (HTTP {answer.status}).")
 
 
-def _offered(answer: Answer | None) -> Json:
+def _offered(answer: Response | None) -> Json:
     if answer is None:
         return {"ok": True, "options": []}
     if not answer.ok:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from sandbox.block_kit import Json
 from sandbox.page.journal import Journal
 from sandbox.slack import SandboxSlack
-from sandbox.workspace import APP, TEAM, Channel, Happening, Message, User, View
+from sandbox.workspace import APP, TEAM, Channel, Event, Message, User, View
 
 
 def snapshot(slack: SandboxSlack, reader: User) -> Json:
@@ -85,32 +85,30 @@ def views_json(slack: SandboxSlack, reader: str) -> list[Json]:
 def follow(slack: SandboxSlack, journal: Journal) -> Callable[[], None]:
     """Tell the journal what people see happen, until what is returned is called."""
 
-    def tell(happening: Happening) -> None:
-        if happening.message is not None:
-            _tell_message(slack, journal, happening, happening.message)
-        elif happening.channel is not None:
-            channel = happening.channel
+    def tell(event: Event) -> None:
+        if event.message is not None:
+            _tell_message(slack, journal, event, event.message)
+        elif event.channel is not None:
+            channel = event.channel
             for reader in channel.members:
                 shown = {"channel": channel_json(slack, channel, reader)}
                 journal.note("channel", _always(shown), frozenset({reader}))
-        elif happening.view is not None:
-            view = happening.view
-            if happening.kind == "home_published":
+        elif event.view is not None:
+            view = event.view
+            if event.kind == "home_published":
                 name, said = "home", {"view": view_json(view)}
             else:
-                name, said = "views", _changed(slack, view, happening.kind)
+                name, said = "views", _changed(slack, view, event.kind)
             journal.note(name, _always(said), frozenset({view.user}))
 
     return slack.subscribe(tell)
 
 
-def _tell_message(
-    slack: SandboxSlack, journal: Journal, happening: Happening, message: Message
-) -> None:
+def _tell_message(slack: SandboxSlack, journal: Journal, event: Event, message: Message) -> None:
     readers = slack.channels[message.channel].members
     if message.visible_to is not None:
         readers = {message.visible_to}
-    if happening.kind == "deleted":
+    if event.kind == "deleted":
         gone = {"channel": message.channel, "ts": message.ts}
         journal.note("message_deleted", _always(gone), frozenset(readers))
     else:

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from pydantic import Field
 
 from sandbox.block_kit import Json
-from sandbox.faults import Answer, Fault, Hang, Reset
+from sandbox.faults import CannedResponse, Fault, Hang, Reset
 from sandbox.page.deeds import Asked, failed
 from sandbox.slack import RESPONSE_URL, SandboxSlack
 from sandbox.video_service import RateLimit, SandboxVideoService, Scenario
@@ -56,10 +56,10 @@ def fault(what: str, side: Side) -> Fault:
     faults: dict[str, Fault] = {
         "lose_answer": Reset(done=True),
         "lose_request": Reset(),
-        "rate_limit": Answer(429, _TOO_MANY[side], {"Retry-After": "5"}),
-        "unavailable": Answer(503, _PAGE),
+        "rate_limit": CannedResponse(429, _TOO_MANY[side], {"Retry-After": "5"}),
+        "unavailable": CannedResponse(503, _PAGE),
         "hang": Hang(),
-        "rubbish": Answer(200, _PAGE, done=True),
+        "rubbish": CannedResponse(200, _PAGE, done=True),
     }
     return faults[what]
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Final
 
 from sandbox.faults import (
-    Answer,
+    CannedResponse,
     Drip,
     Fault,
     Faults,
@@ -36,30 +36,30 @@ _LOST: Final = (
     Truncated(done=True),
 )
 _ODD: Final = (
-    Answer(429, {"error": "slow down"}),
-    Answer(429, {"error": "slow down"}, headers=_SOON),
-    Answer(500, {"error": "oops"}),
-    Answer(500, {"error": "oops"}, done=True),
-    Answer(503, _HTML),
-    Answer(503, _HTML, done=True),
-    Answer(200, _HTML),
-    Answer(200, _HTML, done=True),
-    Answer(200, None, done=True),
-    Answer(200, [], done=True),
-    Answer(200, _HUGE, done=True),
-    Answer(307, "", headers={"Location": "/v2/videos"}),
-    Answer(302, "", headers={"Location": "/v2/videos"}, done=True),
+    CannedResponse(429, {"error": "slow down"}),
+    CannedResponse(429, {"error": "slow down"}, headers=_SOON),
+    CannedResponse(500, {"error": "oops"}),
+    CannedResponse(500, {"error": "oops"}, done=True),
+    CannedResponse(503, _HTML),
+    CannedResponse(503, _HTML, done=True),
+    CannedResponse(200, _HTML),
+    CannedResponse(200, _HTML, done=True),
+    CannedResponse(200, None, done=True),
+    CannedResponse(200, [], done=True),
+    CannedResponse(200, _HUGE, done=True),
+    CannedResponse(307, "", headers={"Location": "/v2/videos"}),
+    CannedResponse(302, "", headers={"Location": "/v2/videos"}, done=True),
 )
 _WRONG: Final = (
-    Answer(200, {"video_id": {}, "replica_id": [], "status": None}, done=True),
-    Answer(400, {"error": "Invalid script"}),
-    Answer(401, {"message": "Invalid API key"}),
-    Answer(402, {"error": "The account is out of credit"}),
+    CannedResponse(200, {"video_id": {}, "replica_id": [], "status": None}, done=True),
+    CannedResponse(400, {"error": "Invalid script"}),
+    CannedResponse(401, {"message": "Invalid API key"}),
+    CannedResponse(402, {"error": "The account is out of credit"}),
 )
 
 
-def _no(code: str, *, done: bool = False) -> Answer:
-    return Answer(200, {"ok": False, "error": code}, done=done)
+def _no(code: str, *, done: bool = False) -> CannedResponse:
+    return CannedResponse(200, {"ok": False, "error": code}, done=done)
 
 
 _POST: Final = (
@@ -75,8 +75,14 @@ _POST: Final = (
     _no("invalid_blocks"),
     _no("token_revoked"),
 )
-_LOOK: Final = (Reset(), Hang(), Answer(503, _HTML), Answer(429, {}, headers=_SOON), Answer(200, 0))
-_VIEW: Final = (Reset(), Reset(done=True), Answer(503, _HTML), _no("expired_trigger_id"))
+_LOOK: Final = (
+    Reset(),
+    Hang(),
+    CannedResponse(503, _HTML),
+    CannedResponse(429, {}, headers=_SOON),
+    CannedResponse(200, 0),
+)
+_VIEW: Final = (Reset(), Reset(done=True), CannedResponse(503, _HTML), _no("expired_trigger_id"))
 
 #: By operation: how many of its requests a job is expected to make, its share of all the faults,
 #: and what they are. What is written here of the requests decides only how the faults are spread.

@@ -17,7 +17,7 @@ from sandbox.block_kit import Json
 from sandbox.http import Server
 from sandbox.slack import DEFAULT_SCOPES, SandboxSlack
 from sandbox.video_service import Operation, Pace, SandboxVideoService
-from sandbox.workspace import Happening, Message
+from sandbox.workspace import Event, Message
 from tests.chaos.plan import Kill, Plan, Planned
 from tests.processes import BotProcess, Phase
 from tests.world import REPLICA
@@ -233,7 +233,7 @@ class Stage:
         await self._at(f"after {what}")
         return web.Response(status=status, body=said)
 
-    def _note(self, happening: Happening) -> None:
-        message = happening.message
-        if happening.kind == "posted" and message is not None and message.is_from_bot:
+    def _note(self, event: Event) -> None:
+        message = event.message
+        if event.kind == "posted" and message is not None and message.is_from_bot:
             self.posted.append(message)
