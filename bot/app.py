@@ -146,7 +146,6 @@ async def running(
             kinds.values(),
             clock=clock,
             timings=timings,
-            people_first=people_first,
             last_answers=_LAST_ANSWERS,
             healthy=lambda: all(worker.healthy for worker in workers),
         )

@@ -153,8 +153,6 @@ class WebTimings:
 
     receive_timeout: timedelta = timedelta(seconds=10)
     """What the headers of a request may take to arrive, and then its body."""
-    callback_answer: timedelta = timedelta(milliseconds=50)
-    """No callback is answered sooner, so that the wait does not tell whether its token is known."""
 
 
 @dataclass(frozen=True, kw_only=True)

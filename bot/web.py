@@ -4,7 +4,6 @@ How Slack signs: https://docs.slack.dev/authentication/verifying-requests-from-s
 """
 
 import asyncio
-import binascii
 import contextlib
 import hashlib
 import hmac
@@ -14,7 +13,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -27,7 +26,6 @@ from bot.database import StoreError
 from bot.kinds import Kind
 from bot.kinds.wire import text_of
 from bot.model import token_hash
-from bot.priority import PeopleFirst
 from bot.store import Store
 from bot.timings import Timings
 
@@ -40,12 +38,8 @@ _MAX_CALLBACK: Final = 256 * 1024
 _LONGEST_ID: Final = 200
 _READY_WITHIN: Final = 2.0
 _STAMP: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
-_PAYLOAD: Final = b"payload="
-# What would mean something else in quoted-printable, or begins another field.
-_NOT_QUOTED: Final = (b"=", b"&", b"\r", b"\n")
 # Slack's signatures are good for five minutes either way.
 _GOOD_FOR: Final = timedelta(minutes=5)
-_REMEMBERED: Final = 2 * _GOOD_FOR + timedelta(minutes=1)
 # Longer than proxies keep a connection that rests (a minute, mostly): they close it, not we.
 _RESTS: Final = timedelta(seconds=75)
 # So many files the process asks to be allowed; half of them may be connections from outside.
@@ -74,7 +68,6 @@ class FrontDoor:
         *,
         clock: Clock,
         timings: Timings,
-        people_first: PeopleFirst,
         last_answers: timedelta,
         healthy: Callable[[], bool],
     ) -> None:
@@ -83,10 +76,7 @@ class FrontDoor:
         self._store = store
         self._id_fields = {kind.name: kind.id_field for kind in kinds}
         self._clock = clock
-        self._timings = timings
-        self._people_first = people_first
         self._healthy = healthy
-        self._answers: dict[tuple[str, str], tuple[datetime, asyncio.Future[_Reply]]] = {}
         self._ears = _Ears(self._application(), timings.receive_timeout, last_answers)
 
     async def opens(self, host: str, port: int) -> int:
@@ -123,8 +113,8 @@ class FrontDoor:
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
         # The signature does not cover headers, and there are some that steer Bolt.
         headers = {"Content-Type": request.headers.get("Content-Type", "")}
-        with self._ears.attend(request), self._people_first.answering():
-            reply = await self._once((timestamp, signature), lambda: self._dispatch(body, headers))
+        with self._ears.attend(request):
+            reply = await self._dispatch(body, headers)
         return reply.to_web()
 
     def _is_signed(self, body: bytes, timestamp: str, signature: str) -> bool:
@@ -137,33 +127,9 @@ class FrontDoor:
         is_right = hmac.compare_digest(right, signature.encode(errors="replace"))
         return is_right and abs(age) <= _GOOD_FOR.total_seconds()
 
-    async def _once(self, key: tuple[str, str], answer: Callable[[], Awaitable[_Reply]]) -> _Reply:
-        """Answer a request; one that comes again gets the same answer without any effect.
-
-        An answer that says "try again" is not kept: the next one may.
-        """
-        now = self._clock.now()
-        while self._answers:
-            oldest = next(iter(self._answers))
-            if abs(now - self._answers[oldest][0]) < _REMEMBERED:
-                break
-            del self._answers[oldest]
-        if (known := self._answers.get(key)) is not None:
-            return await asyncio.shield(known[1])
-        promise: asyncio.Future[_Reply] = asyncio.get_running_loop().create_future()
-        self._answers[key] = now, promise
-        reply = _Reply(HTTPStatus.SERVICE_UNAVAILABLE)
-        try:
-            reply = await answer()
-        finally:
-            promise.set_result(reply)
-            if not HTTPStatus.OK <= reply.status < HTTPStatus.MULTIPLE_CHOICES:
-                self._answers.pop(key, None)
-        return reply
-
     async def _dispatch(self, body: bytes, headers: Mapping[str, str]) -> _Reply:
         try:
-            request = AsyncBoltRequest(body=_unwrapped(body).decode(), headers={**headers})
+            request = AsyncBoltRequest(body=body.decode(), headers={**headers})
         except (ValueError, TypeError, AttributeError, RecursionError):
             return _Reply(HTTPStatus.BAD_REQUEST)
         try:
@@ -177,13 +143,11 @@ class FrontDoor:
     # ── The service ───────────────────────────────────────────────────────────────────────────
 
     async def _on_callback(self, request: web.Request) -> web.Response:
-        """Take note of a callback. Whatever its token and body, the answer is the same.
+        """Store that a callback came, and answer the same whatever its token and body are.
 
-        It is stored before it is answered, and is answered no sooner than ever: how long it took to
-        find its token, or to find none, does not show.
+        How long the answer takes may tell whether the token is known. Nobody gains anything by
+        that: a token has 256 bits of randomness, so that none is found by trying.
         """
-        loop = asyncio.get_running_loop()
-        answer_at = loop.time() + self._timings.callback_answer.total_seconds()
         try:
             body = await self._ears.body(request, _MAX_CALLBACK)
         except web.HTTPException:
@@ -198,7 +162,6 @@ class FrontDoor:
             except StoreError as error:
                 _LOG.error("a callback could not be stored", extra={"reason": str(error)})
                 answer = web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE)
-            await asyncio.sleep(answer_at - loop.time())
         return answer
 
     def _named(self, body: bytes, query: Mapping[str, str]) -> dict[str, str]:
@@ -234,18 +197,6 @@ class FrontDoor:
         if not self._healthy():
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="stopping")
         return web.Response(text="ok")
-
-
-def _unwrapped(body: bytes) -> bytes:
-    """Return the JSON of an interaction, which comes as the one field of a form; else the body.
-
-    Bolt would take it out with urllib: for a form of ours that takes longer than all the rest of
-    the answer. This decoder is for quoted-printable, which differs in the sign and in line breaks.
-    """
-    value = body.removeprefix(_PAYLOAD)
-    if not body.startswith(_PAYLOAD + b"%7B") or any(sign in value for sign in _NOT_QUOTED):
-        return body
-    return binascii.a2b_qp(value.replace(b"+", b" ").replace(b"%", b"="))
 
 
 def _only(request: web.Request, name: str) -> str:

@@ -52,7 +52,6 @@ TIMINGS: Final = Timings(
     view_timeout=timedelta(seconds=0.3),
     check_timeout=timedelta(seconds=0.3),
     stop_timeout=timedelta(seconds=0.3),
-    callback_answer=timedelta(0),
     max_retry_interval=timedelta(minutes=20),
     pause=timedelta(minutes=20),
     create_within=timedelta(days=2),

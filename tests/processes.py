@@ -50,7 +50,6 @@ QUICK: Final = Timings(
     max_retry_interval=timedelta(milliseconds=200),
     post_hold=timedelta(milliseconds=50),
     callback_spacing=timedelta(milliseconds=30),
-    callback_answer=timedelta(0),
     stop_timeout=timedelta(milliseconds=500),
     lock_timeout=timedelta(milliseconds=300),
 )

@@ -39,7 +39,7 @@ class World:
         self.slack = SandboxSlack(self.clock)
         self.service = SandboxVideoService(self.clock)
         self.service.add_replica(REPLICA, "Anna")
-        self.timings = timings or Timings(jitter=0, callback_answer=timedelta(0))
+        self.timings = timings or Timings(jitter=0)
         # These waits are in real time, which few tests need.
         self.pauses: Mapping[str, Any] = dict.fromkeys(
             ("give_way", "breath", "claim_interval"), timedelta(0)

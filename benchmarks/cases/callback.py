@@ -27,10 +27,8 @@ _MS: Final = 1000.0
 # In seconds: the last job is done with when the next callback goes.
 _REST: Final = 0.03
 _PATIENCE: Final = 30.0
-# No job is read but for its callback, whose own answer (which says nothing) comes within the rest.
-_TIMINGS: Final = json.dumps(
-    {"minutes": {"first_interval": 3000, "max_interval": 3000}, "callback_answer": 0.01}
-)
+# No job is read but for its callback.
+_TIMINGS: Final = json.dumps({"minutes": {"first_interval": 3000, "max_interval": 3000}})
 _ADDRESS: Final = re.compile(rb'"callback_url": ?"([^"]+)"')
 # The callback, the end of the job, and the mark before a post.
 _COMMITS: Final = 3

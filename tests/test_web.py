@@ -1,27 +1,34 @@
-"""The front door: what impatient and repeated requests get, floods, and what gets into the log.
+"""The HTTP server: repeated requests, callbacks, floods of connections, and what is logged.
 
-What is no good in itself is a corpus of its own: test_bad_input.py.
+Invalid requests have a corpus of their own: test_bad_input.py.
 """
 
 import asyncio
 import contextlib
 import hashlib
-import json
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from urllib.parse import quote, quote_plus, urlencode, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 import pytest
 
 from bot.timings import Timings
-from bot.web import _unwrapped
-from sandbox.delivery import _signature, deliver, timestamp_of
+from sandbox.delivery import (
+    _signature,
+    deliver,
+    encoded,
+    find_button,
+    interaction,
+    pressed,
+    timestamp_of,
+)
 from sandbox.faults import CannedResponse
 from sandbox.video_service import CallbackPlan
+from sandbox.workspace import Message
 from tests.processes import LiveWorld
 from tests.world import REPLICA, World
 
@@ -29,8 +36,8 @@ JSON = "application/json"
 
 
 @pytest.fixture(autouse=True)
-def nothing_unforeseen_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Whatever strangers send, it is no surprise."""
+def no_traceback_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Whatever is sent, the bot is prepared for it."""
     caplog.set_level(logging.INFO)
     yield
     surprises = [record for record in caplog.get_records("call") if record.exc_info]
@@ -39,7 +46,7 @@ def nothing_unforeseen_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[N
 
 @pytest.fixture
 async def client(world: World) -> AsyncIterator[aiohttp.ClientSession]:
-    """A stranger's client, at the bot's own address."""
+    """An HTTP client for the bot's own address."""
     async with aiohttp.ClientSession(f"http://127.0.0.1:{world.bot.port}") as client:
         yield client
 
@@ -60,152 +67,191 @@ def command(world: World, name: str = "/video", text: str = "") -> bytes:
     return urlencode(form).encode()
 
 
-def interaction(world: World, kind: str, **more: object) -> bytes:
-    """Return the body of an interaction of one kind."""
-    payload = {
-        "type": kind,
-        "user": {"id": world.ana.user.id},
-        "team": {"id": "T0SANDBOX"},
-        "trigger_id": "1.2.3",
-        **more,
-    }
-    return urlencode({"payload": json.dumps(payload)}).encode()
-
-
 def untouched(world: World) -> bool:
-    """Return whether nobody outside heard of anything."""
+    """Return whether the bot has called neither Slack nor the video service."""
     return not world.slack.calls and not world.service.requests and world.ana.modal is None
 
 
-# ── Who is let in ─────────────────────────────────────────────────────────────────────────────
+# ── Signed requests ─────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_signed_command_is_answered(world: World) -> None:
-    # What the refusals below are measured against.
+    # The same request is refused below, where something is wrong with its signature.
     assert (await deliver(world.slack, command(world))).ok
     assert world.ana.modal is not None
 
 
-# ── Signed, and nonsense all the same ─────────────────────────────────────────────────────────
+# ── Signed, but invalid ───────────────────────────────────────────────────────────────────────
 
 
-async def test_a_known_form_with_nonsense_in_it_is_told_under_a_field_with_a_reference(
+async def test_a_form_with_invalid_metadata_shows_an_error_with_a_reference_under_a_field(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     form = await world.open_form(world.ana)
-    calls = len(world.slack.calls)
+    calls, studio = len(world.slack.calls), world.slack.channel("studio")
     for metadata in ("", "{broken", '{"version": 2}'):
         view = {**form.view.payload(), "private_metadata": metadata}
-        answer = await deliver(world.slack, interaction(world, "view_submission", view=view))
+        payload = interaction(world.slack, world.ana.user, "view_submission", studio)
+        answer = await deliver(world.slack, encoded({**payload, "view": view}))
         assert answer.json is not None
-        [told] = answer.json["errors"].values()
+        [error] = answer.json["errors"].values()
         assert answer.json["response_action"] == "errors"
-        assert told.split()[-1] in [getattr(record, "reference", "") for record in caplog.records]
+        assert error.split()[-1] in [getattr(record, "reference", "") for record in caplog.records]
     assert len(world.slack.calls) == calls
     assert world.service.requests == []
 
 
-# ── The same once more ────────────────────────────────────────────────────────────────────────
+# ── The same request again ────────────────────────────────────────────────────────────────────
 
 
-async def test_a_request_that_is_replayed_gets_the_same_answer_and_changes_nothing(
-    world: World,
-) -> None:
+async def replay(world: World, body: bytes, times: int = 5) -> None:
+    """Deliver one request that was sent before several times more, at once and one by one."""
+    answers = await asyncio.gather(*(deliver(world.slack, body) for _ in range(times)))
+    answers += [
+        await deliver(world.slack, body, retry=1),
+        await deliver(world.slack, body, headers={"User-Agent": "another client"}),
+    ]
+    assert all(answer.ok for answer in answers), answers
+    await world.settle()
+
+
+def click(world: World, message: Message, button: str) -> bytes:
+    """Return the body of Ana's click on a button of a message in #studio."""
+    ana, studio = world.ana.user, world.slack.channel("studio")
+    payload = {
+        **interaction(world.slack, ana, "block_actions", studio),
+        "channel": {"id": studio.id},
+        "response_url": world.slack.new_response_url(ana.id, studio.id),
+        "actions": [pressed(world.slack, *find_button(message.blocks, button))],
+    }
+    return encoded(payload)
+
+
+async def test_a_replayed_command_opens_one_form(world: World) -> None:
+    body = command(world)
+    await asyncio.gather(*(deliver(world.slack, body) for _ in range(5)))
+    await replay(world, body)
+    assert len(world.slack.modals[world.ana.user.id]) == 1
+
+
+async def test_a_replayed_question_changes_nothing(world: World) -> None:
     body = command(world, text="list")
-    first = await deliver(world.slack, body)
-    await world.request_video(world.ana)
-    again = await deliver(world.slack, body)
-    assert "not asked for a video yet" in first.body
-    assert (again.status, again.body) == (first.status, first.body)
+    assert "not asked for a video yet" in (await deliver(world.slack, body)).body
+    await replay(world, body)
+    assert untouched(world)
 
 
-async def test_a_command_that_is_replayed_opens_one_form(world: World) -> None:
-    body = command(world)
-    answers = await asyncio.gather(*(deliver(world.slack, body) for _ in range(5)))
-    assert {(answer.status, answer.body) for answer in answers} == {(200, "")}
-    assert len(world.calls("views.open")) == 1
-
-
-async def test_a_replay_with_other_headers_is_still_a_replay(world: World) -> None:
-    body = command(world)
-    await deliver(world.slack, body)
-    await deliver(world.slack, body, retry=1)
-    await deliver(world.slack, body, headers={"User-Agent": "somebody else"})
-    assert len(world.calls("views.open")) == 1
-
-
-async def test_a_submission_that_is_replayed_makes_one_video(world: World) -> None:
+async def test_concurrent_copies_of_a_submission_make_one_video(world: World) -> None:
     form = await world.open_form(world.ana)
-    values = {"replica_id": REPLICA, "script": "Hello, world."}
-    await form.submit(values, clicks=5)
+    await form.submit({"replica_id": REPLICA, "script": "Hello, world."}, clicks=5)
+    await world.advance(minutes=10)
+    assert world.created_count() == 1
+    assert len(world.posts()) == 2
+
+
+async def test_a_replayed_submission_makes_one_video(world: World) -> None:
+    form = await world.open_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+    await form.resubmit(5)
+    # The signature is good for five minutes, and the job has ended by then.
+    await world.advance(minutes=4)
     await form.resubmit(5)
     await world.advance(minutes=10)
     assert world.created_count() == 1
     assert len(world.posts()) == 2
-    assert {answer.status for answer in await form.resubmit(2)} == {401}  # too old by now
+    assert {answer.status for answer in await form.resubmit(2)} == {401}  # the signature is old
 
 
-async def test_what_is_remembered_against_replays_outlives_the_signature(world: World) -> None:
-    # Slack's clock is ahead of ours: its signature stays good for longer than five minutes.
-    ahead = world.clock.now() + timedelta(minutes=4)
-    body, stamp = command(world, text="list"), str(int(ahead.timestamp()))
-    first = await deliver(world.slack, body, timestamp=stamp)
-    await world.request_video(world.ana)
-    await world.advance(minutes=8)
-    again = await deliver(world.slack, body, timestamp=stamp)
-    assert (again.status, again.body) == (first.status, first.body)
+async def test_a_replayed_submission_makes_one_video_after_a_restart_too(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        form = await world.open_form(world.ana)
+        await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+        await world.settle()
+    async with world.running_bot():
+        assert {answer.status for answer in await form.resubmit(3)} == {200}
+        await world.advance(minutes=10)
+    assert world.created_count() == 1
+    assert len(world.posts()) == 2
 
 
-async def test_headers_that_steer_slacks_own_framework_are_not_for_strangers(
+async def asks_what_to_do(world: World) -> Message:
+    """Have a create call of Ana's fail without a trace, and return the card that asks her."""
+    world.service.faults.next("create_video", CannedResponse(500))
+    card = world.now(await world.request_video(world.ana))
+    assert "Your answer is needed" in card.text
+    return card
+
+
+async def test_a_replayed_create_again_creates_once(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(callbacks=False):
+        card = await asks_what_to_do(world)
+        body = click(world, card, "job_create_again")
+        await asyncio.gather(*(deliver(world.slack, body) for _ in range(5)))
+        await replay(world, body)
+        await world.advance(minutes=5)
+        assert len(world.requests_for("create_video")) == 2
+        assert world.created_count() == 1
+        assert len(world.replies(card)) == 1
+
+
+async def test_a_replayed_give_up_ends_a_request_once(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(callbacks=False):
+        card = await asks_what_to_do(world)
+        body = click(world, card, "job_give_up")
+        await asyncio.gather(*(deliver(world.slack, body) for _ in range(5)))
+        await replay(world, body)
+        assert len(world.replies(card)) == 1
+
+
+# ── Headers, forms and health ─────────────────────────────────────────────────────────────────
+
+
+async def test_headers_that_choose_what_bolt_runs_are_dropped(
     world: World,
 ) -> None:
-    steering = {
+    headers = {
         "X-Slack-Bolt-Lazy-Only": "1",
         "x-slack-bolt-lazy-function-name": "_on_command",
         "X-SLACK-BOLT-Anything": "else",
     }
-    assert (await deliver(world.slack, command(world), headers=steering)).ok
+    assert (await deliver(world.slack, command(world), headers=headers)).ok
     assert world.ana.modal is not None
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "a+b c%20d", "=3D=\r\n= \n", "100 % & more=less", "Żaneta 😀 \t", "payload={}", "\x00"],
-)
-@pytest.mark.parametrize("encoded", [quote, quote_plus])
-def test_what_somebody_typed_comes_out_of_the_form_letter_for_letter(
-    text: str, encoded: Callable[[str], str]
-) -> None:
-    payload = json.dumps({"value": text}, ensure_ascii=False) + text
-    assert _unwrapped(f"payload={encoded(payload)}".encode()).decode() == payload
-
-
-@pytest.mark.parametrize(
-    "body",
+    "script",
     [
-        b"",
-        b"command=%2Fvideo&text=payload%3D%7B",
-        b"payload=%7B%22a%22%3A1%7D&more=1",
-        b"payload=%7B%22a%22=3A1%7D",
-        b"payload=%7B%22a%22%3A1%7D\n",
-        b"payload=1",
-        b"%7B%22a%22%3A1%7D",
-        b'{"payload": 1}',
+        "a+b c%20d",
+        "=3D=\r\n= \n!",
+        "100 % & more=less",
+        "Żaneta 😀 \t!",
+        "payload={}",
+        "payload=%7B",
     ],
 )
-def test_what_is_no_form_with_one_payload_is_left_as_it_is(body: bytes) -> None:
-    assert _unwrapped(body) == body
+async def test_a_script_comes_out_of_the_form_letter_for_letter(world: World, script: str) -> None:
+    await world.request_video(world.ana, {"script": script})
+    [request] = world.requests_for("create_video")
+    assert isinstance(request.body, dict)
+    assert request.body["script"] == script
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-async def test_how_it_is_can_only_be_asked(path: str, client: aiohttp.ClientSession) -> None:
+async def test_health_and_readiness_answer_get_alone(
+    path: str, client: aiohttp.ClientSession
+) -> None:
     async with client.get(path) as answer:
         assert (answer.status, await answer.text()) == (200, "ok")
     async with client.post(path) as answer:
         assert answer.status == 405
 
 
-async def test_it_is_not_ready_once_its_database_is_gone(
+async def test_the_bot_is_not_ready_without_its_database(
     world: World, client: aiohttp.ClientSession
 ) -> None:
     world.database.unlink()
@@ -215,7 +261,7 @@ async def test_it_is_not_ready_once_its_database_is_gone(
         assert answer.status == 200
 
 
-async def test_a_form_is_not_closed_where_its_job_could_not_be_kept(world: World) -> None:
+async def test_a_form_stays_open_when_its_job_could_not_be_stored(world: World) -> None:
     form = await world.open_form(world.ana)
     await form.suggest("replica_id", REPLICA)
     world.database.unlink()
@@ -231,7 +277,7 @@ async def test_a_form_is_not_closed_where_its_job_could_not_be_kept(world: World
 
 
 async def callback_path(world: World) -> str:
-    """Ask for a video and return where the service was told to call back."""
+    """Ask for a video and return the path of its callback URL."""
     world.service.callback_plan = CallbackPlan(times=0)
     await world.request_video(world.ana)
     [video] = world.service.videos.values()
@@ -247,19 +293,19 @@ async def answer_to(
 
 
 def reads_at(world: World) -> list[datetime]:
-    """Return when the video was read."""
+    """Return the times at which the video was read."""
     return [request.at for request in world.requests_for("read_video")]
 
 
 async def call_back(
     client: aiohttp.ClientSession, path: str, times: int, body: bytes = b"{}"
 ) -> None:
-    """Call back so many times, many of them at once."""
+    """Call back ``times`` times, fifty at once."""
     for _ in range(times // 50):
         await asyncio.gather(*(answer_to(client, "POST", path, body) for _ in range(50)))
 
 
-async def test_a_thousand_callbacks_make_a_read_each_two_seconds_and_one_after_the_last(
+async def test_a_thousand_callbacks_cause_a_read_every_two_seconds_and_one_after_the_last(
     world: World, client: aiohttp.ClientSession
 ) -> None:
     path = await callback_path(world)
@@ -272,11 +318,11 @@ async def test_a_thousand_callbacks_make_a_read_each_two_seconds_and_one_after_t
     await world.advance(seconds=5)
     reads = reads_at(world)[before - 1 :]
     assert all(after - earlier >= timedelta(seconds=2) for earlier, after in pairwise(reads))
-    assert len(reads) >= 6, "they are put off, not dropped"
+    assert len(reads) >= 6, "reads are delayed, not dropped"
     assert reads[-1] > last
 
 
-async def test_callbacks_that_come_while_the_video_is_read_wait_their_two_seconds(
+async def test_callbacks_during_a_read_wait_two_seconds_too(
     world: World, client: aiohttp.ClientSession
 ) -> None:
     path = await callback_path(world)
@@ -298,7 +344,7 @@ async def test_callbacks_that_come_while_the_video_is_read_wait_their_two_second
     assert all(after - earlier >= timedelta(seconds=2) for earlier, after in pairwise(reads))
 
 
-async def test_callbacks_that_name_one_id_after_the_other_make_few_reads(
+async def test_callbacks_that_each_name_another_id_cause_few_reads(
     world: World, client: aiohttp.ClientSession
 ) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
@@ -315,7 +361,7 @@ async def test_callbacks_that_name_one_id_after_the_other_make_few_reads(
     assert [each.path for each in world.requests_for("read_video")][1:] == ["/v2/videos/v19"]
 
 
-async def test_the_last_of_many_callbacks_finds_the_end(
+async def test_the_last_of_many_callbacks_finds_the_finished_video(
     world: World, client: aiohttp.ClientSession
 ) -> None:
     path = await callback_path(world)
@@ -329,31 +375,7 @@ async def test_the_last_of_many_callbacks_finds_the_end(
     assert "is ready" in world.posts()[-1].text
 
 
-async def test_no_callback_is_answered_before_its_time_whether_its_token_is_known_or_not(
-    tmp_path: Path,
-) -> None:
-    world = World(tmp_path, Timings(jitter=0, callback_answer=timedelta(seconds=0.3)))
-    async with (
-        world.running_sandbox(),
-        world.running_bot(),
-        aiohttp.ClientSession(f"http://127.0.0.1:{world.bot.port}") as client,
-    ):
-        known = await callback_path(world)
-        reads = len(reads_at(world))
-        loop = asyncio.get_running_loop()
-        for path in (known, "/callbacks/" + "x" * 43):
-            began = loop.time()
-            assert await answer_to(client, "POST", path, b"{}") == ANSWERED
-            # That is many times what the look at the token, and all that follows, takes.
-            assert loop.time() - began >= 0.3
-        await world.settle()
-        assert len(reads_at(world)) == reads + 1
-
-
-ANSWERED = (200, "ok", "text/plain; charset=utf-8")
-
-
-async def test_a_token_is_stored_as_a_hash_alone(quiet_world: World) -> None:
+async def test_only_the_hash_of_a_token_is_stored(quiet_world: World) -> None:
     async with quiet_world.running_bot():
         token = (await callback_path(quiet_world)).removeprefix("/callbacks/")
     stored = quiet_world.database.read_bytes()
@@ -366,12 +388,12 @@ async def test_a_token_is_stored_as_a_hash_alone(quiet_world: World) -> None:
 
 @pytest.fixture
 def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process asks for so few files that half of them are a hundred."""
+    """Limit the bot to a hundred connections."""
     monkeypatch.setattr("bot.web._FILES", 200)
 
 
 @pytest.mark.parametrize(
-    "begun",
+    "start",
     [
         b"",
         b"POST /slack/events HTTP/1.1\r\nHost: x\r\nX-",
@@ -381,25 +403,25 @@ def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["nothing", "headers", "a body", "a callback"],
 )
 @pytest.mark.usefixtures("few_files")
-async def test_a_flood_of_connections_that_are_only_begun_stops_no_good_request(
-    begun: bytes, world: World
+async def test_a_flood_of_unfinished_requests_blocks_no_complete_one(
+    start: bytes, world: World
 ) -> None:
     async with contextlib.AsyncExitStack() as stack:
         readers = []
         for _ in range(300):
             reader, writer = await asyncio.open_connection("127.0.0.1", world.bot.port)
             stack.callback(writer.close)
-            writer.write(begun)
+            writer.write(start)
             readers.append(reader)
         assert (await deliver(world.slack, command(world))).ok
         assert world.ana.modal is not None
-        # Those that came first are closed, and there are never so many that files run out.
+        # The oldest are closed, so that the process never runs out of files.
         for reader in readers[:150]:
             assert await reader.read() == b""
         assert not readers[-1].at_eof()
 
 
-async def test_a_connection_over_which_nothing_comes_is_closed(tmp_path: Path) -> None:
+async def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:
     world = World(tmp_path, Timings(jitter=0, receive_timeout=timedelta(seconds=0.2)))
     async with world.running_sandbox(), world.running_bot():
         reader, writer = await asyncio.open_connection("127.0.0.1", world.bot.port)
@@ -407,7 +429,7 @@ async def test_a_connection_over_which_nothing_comes_is_closed(tmp_path: Path) -
         other.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         async with asyncio.timeout(5):
             assert await reader.read() == b""
-        # One that was used stays open for the next request.
+        # A connection that was used stays open for the next request.
         other.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert (await used.read()).count(b"200 OK") == 2
         for each in (writer, other):
@@ -415,7 +437,7 @@ async def test_a_connection_over_which_nothing_comes_is_closed(tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("few_files")
-async def test_a_request_that_is_being_answered_is_not_cut_off_by_others(world: World) -> None:
+async def test_a_request_that_is_being_answered_keeps_its_connection(world: World) -> None:
     others = []
 
     async def crowd(phase: str, method: str, _: object) -> None:
@@ -433,7 +455,7 @@ async def test_a_request_that_is_being_answered_is_not_cut_off_by_others(world: 
 # ── Logs ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_neither_secrets_nor_what_people_wrote_get_into_the_log(tmp_path: Path) -> None:
+async def test_the_log_holds_no_secrets_and_no_text_that_people_wrote(tmp_path: Path) -> None:
     world = LiveWorld(tmp_path)
     async with world.running() as live:
         await live.request_video("A very private script.")
@@ -460,7 +482,7 @@ async def test_neither_secrets_nor_what_people_wrote_get_into_the_log(tmp_path: 
 
 
 @pytest.mark.parametrize("named", ["\\ud800", "x" * 201])
-async def test_a_callback_that_names_an_impossible_id_is_taken_and_forgotten(
+async def test_a_callback_that_names_an_impossible_id_is_answered_like_any_other(
     world: World, named: str
 ) -> None:
     await world.request_video(world.ana)
@@ -472,7 +494,7 @@ async def test_a_callback_that_names_an_impossible_id_is_taken_and_forgotten(
         assert (answer.status, await answer.text()) == (200, "ok")
 
 
-# ── The signature once more ───────────────────────────────────────────────────────────────────
+# ── What the signature covers ─────────────────────────────────────────────────────────────────
 
 
 async def test_an_empty_body_has_to_be_signed_too(
@@ -483,9 +505,9 @@ async def test_an_empty_body_has_to_be_signed_too(
     assert untouched(world)
 
 
-async def test_a_signature_covers_the_very_bytes_and_not_what_they_mean(world: World) -> None:
+async def test_a_signature_covers_the_exact_bytes_and_not_their_meaning(world: World) -> None:
     body = command(world, text="two words")
-    meaning_the_same = body.replace(b"+", b"%20")
+    same_meaning = body.replace(b"+", b"%20")
     signed = _signature(world.slack.signing_secret, timestamp_of(world.slack), body)
-    assert (await deliver(world.slack, meaning_the_same, signature=signed)).status == 401
+    assert (await deliver(world.slack, same_meaning, signature=signed)).status == 401
     assert untouched(world)
