@@ -30,7 +30,7 @@ from bot.store import Outgoing, Store
 from bot.sweep import Sweep
 from bot.timings import Timings
 from bot.video_service import VideoService
-from bot.web import FrontDoor
+from bot.web import WebServer
 from bot.worker import Worker
 
 _LOG: Final = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ _LOG: Final = logging.getLogger(__name__)
 FEATURES: Final = (video.FEATURE, replica.FEATURE)
 
 _SLOTS: Final = 64
-# Requests that are being answered when the process is asked to end get so long.
-_LAST_ANSWERS: Final = timedelta(seconds=3)
+# For the requests that are being answered when the process is asked to end.
+_SHUTDOWN_TIMEOUT: Final = timedelta(seconds=3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,29 +139,29 @@ async def running(
         routes = Routes(desk.whisper)
         for register in (jobs.register, *(feature.register for feature in features)):
             register(routes, desk)
-        door = FrontDoor(
+        server = WebServer(
             _bolt(client, routes),
             settings.slack_signing_secret.get_secret_value(),
             store,
             kinds.values(),
             clock=clock,
             timings=timings,
-            last_answers=_LAST_ANSWERS,
-            healthy=lambda: all(worker.healthy for worker in workers),
+            shutdown_timeout=_SHUTDOWN_TIMEOUT,
+            is_ready=lambda: all(worker.healthy for worker in workers),
         )
         sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)
         endless = (sweep.run(), store.database.lasts())
         tasks = [_own(each) for each in (*(worker.run() for worker in workers), *endless)]
         try:
-            port = await door.opens(settings.host, settings.port)
+            port = await server.start(settings.host, settings.port)
             yield Bot(settings.host, port, routes, store, *workers, background, sweep, tasks)
         finally:
             for worker in workers:
                 worker.stop()
             for task in tasks[len(workers) :]:
                 task.cancel()
-            await door.closes()
-            await background.stop(timings.stop_timeout - _LAST_ANSWERS)
+            await server.stop()
+            await background.stop(timings.stop_timeout - _SHUTDOWN_TIMEOUT)
             await asyncio.wait(tasks)
 
 
@@ -206,7 +206,7 @@ def _bolt(client: AsyncWebClient, routes: Routes) -> AsyncApp:
         authorize=authorize,
         # The answer leaves when the handler returns; otherwise Bolt looks for it every 10 ms.
         process_before_response=True,
-        # What these would do is done at the front door, or never needed.
+        # What these would do is done in bot.web, or never needed.
         request_verification_enabled=False,
         ssl_check_enabled=False,
         ignoring_self_events_enabled=False,
@@ -216,7 +216,7 @@ def _bolt(client: AsyncWebClient, routes: Routes) -> AsyncApp:
 
     @bolt.error
     async def hand_on(error: Exception) -> None:
-        # Handlers answer for their own errors; what Bolt cannot read is the front door's to tell.
+        # Handlers answer for their own errors; what Bolt cannot read is answered in bot.web.
         raise error
 
     bolt.use(routes)

@@ -389,7 +389,7 @@ async def test_only_the_hash_of_a_token_is_stored(quiet_world: World) -> None:
 @pytest.fixture
 def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limit the bot to a hundred connections."""
-    monkeypatch.setattr("bot.web._FILES", 200)
+    monkeypatch.setattr("bot.connections._MAX_OPEN_FILES", 200)
 
 
 @pytest.mark.parametrize(
