@@ -8,32 +8,32 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests import canary
+from tests import leaks
 from tests.world import MEMORY, World
 
 pytest_plugins = ["tests.browser"]
 
-# Goes on looking for examples that break something: ``pytest --hypothesis-profile=long``.
+# A longer search for failing examples: ``pytest --hypothesis-profile=long``.
 settings.register_profile(
     "long", max_examples=500, stateful_step_count=40, deadline=None, print_blob=True
 )
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Have one more than there are cores: whatever waits in real time leaves one idle."""
+    """Run one worker more than there are cores, as tests in real time leave one idle."""
     return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture(autouse=True)
 def _nothing_secret_is_logged() -> Iterator[None]:
-    """Whatever a test does, the log holds no secret and nothing that people wrote."""
-    with canary.listening():
+    """Require of each test that the log holds no secret and no user content."""
+    with leaks.log_recorded():
         yield
 
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A folder in memory: where the bot is not killed, nothing is gained by waiting for a disk."""
+    """A folder in memory, for tests that need no real disk."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         yield Path(folder)
 

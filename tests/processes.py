@@ -28,7 +28,7 @@ from sandbox.http import Server
 from sandbox.slack import SandboxSlack
 from sandbox.video_service import Operation, Pace, SandboxVideoService
 from sandbox.workspace import Message
-from tests.canary import Canary
+from tests.leaks import LeakDetector
 from tests.world import REPLICA
 
 Phase = Literal["before", "after"]
@@ -165,7 +165,7 @@ class LiveWorld:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["LiveWorld"]:
         """Start the sandbox and the bot and stop them; raise if the bot logged a traceback."""
-        canary = Canary(self, logs=[self.log_file])
+        leak_detector = LeakDetector(self, logs=[self.log_file])
         self.slack.on_request, self.service.on_request = self._on_slack, self._on_service
         leave = self.slack.subscribe(lambda _: self._changed.set())
         for server in (self.slack, self.service, self._relay_server):
@@ -180,7 +180,7 @@ class LiveWorld:
             for server in (self._relay_server, self.service, self.slack):
                 await server.stop()
         assert "Traceback" not in self.log_file.read_text()
-        canary.examine()
+        leak_detector.check()
 
     def spawn_bot(self) -> BotProcess:
         """Start a process of the bot without waiting for it."""
@@ -273,7 +273,7 @@ class LiveWorld:
             ).fetchone()
         return int(due)
 
-    # ── Moments ───────────────────────────────────────────────────────────────────────────────
+    # ── Moments ───────────────────────────────────────────────────────────────────────────────────
 
     async def _at(self, moment: str, about: str = "") -> None:
         self.moments.append(moment)
@@ -335,7 +335,7 @@ class LiveWorld:
         return web.Response(status=status, body=said)
 
 
-# ── In the child process ──────────────────────────────────────────────────────────────────────
+# ── In the child process ──────────────────────────────────────────────────────────────────────────
 
 
 class _PortReporter(logging.Handler):

@@ -32,7 +32,7 @@ from sandbox.driver import Modal
 from sandbox.faults import CannedResponse
 from sandbox.video_service import CallbackPlan, Pace
 from sandbox.workspace import Message
-from tests.canary import _secrets
+from tests.leaks import _secrets
 from tests.world import FOOTAGE, REPLICA, World
 
 _T = TypeVar("_T")
@@ -344,8 +344,8 @@ class Door:
         assert "***" not in logged, logged
         assert max(map(len, logged.splitlines()), default=0) < _LONGEST_LINE
         for mark in _secrets(self.world):
-            assert not mark.is_in(told), f"{mark.what} is in the answer"
-            assert not mark.is_in(logged), f"{mark.what} is in the log"
+            assert not mark.is_in(told), f"{mark.description} is in the answer"
+            assert not mark.is_in(logged), f"{mark.description} is in the log"
 
     def _effects(self) -> tuple[int, ...]:
         """Return how much the service was asked to make, and how much was posted."""

@@ -1,4 +1,4 @@
-"""Whole lives of jobs in any order: people, the service, Slack, the clock and the power at work."""
+"""Random sequences of what users, the service, Slack, the clock and crashes do to jobs."""
 
 import asyncio
 import contextlib
@@ -23,8 +23,8 @@ from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset,
 from sandbox.form import elements
 from sandbox.video_service import CallbackPlan, RateLimit, Scenario
 from sandbox.workspace import Event, Message
-from tests.judge import Judge, Told
-from tests.mortal import MortalWorld
+from tests.crash import CrashingWorld
+from tests.invariants import InvariantChecker, UserActions
 from tests.world import FOOTAGE, MEMORY, REPLICA
 
 _T = TypeVar("_T")
@@ -37,12 +37,12 @@ _BUSY: Final = {"error": "Too many requests"}
 _SOON: Final = timedelta(seconds=10)
 _DAY: Final = timedelta(days=1)
 _HISTORY: Final = frozenset({"channels:history", "groups:history", "im:history"})
-# So many forms are sent off in one example: more only make it longer.
-_MANY: Final = 5
-# Six hours of calm, so many times: longer than anybody's patience.
-_CALM: Final = 30
+# The limit of submissions in one example: more only make it longer.
+_MAX_SUBMISSIONS: Final = 5
+# Rounds of six hours without faults: longer than every deadline.
+_MAX_ROUNDS: Final = 30
 
-# What may come of any request, by name: with "done" its work was done all the same.
+# What may happen to any request, by name; with "done" it was carried out all the same.
 _LOST: Final[Mapping[str, Fault]] = {
     "reset": Reset(),
     "reset, done": Reset(done=True),
@@ -65,7 +65,7 @@ _LOST: Final[Mapping[str, Fault]] = {
     "429 for a while": CannedResponse(429, _BUSY, {"Retry-After": "90"}),
     "429 for a day": CannedResponse(429, _BUSY, {"Retry-After": "86400"}),
 }
-_CREATES: Final[Mapping[str, Fault]] = {
+_CREATE_FAULTS: Final[Mapping[str, Fault]] = {
     **_LOST,
     "done much later": LateCommit(timedelta(minutes=20)),
     "no id, done": CannedResponse(200, {"status": "queued"}, done=True),
@@ -75,7 +75,7 @@ _CREATES: Final[Mapping[str, Fault]] = {
     "403": CannedResponse(403, "Forbidden"),
     "422": CannedResponse(422, {"message": "Not like this"}),
 }
-_READS: Final[Mapping[str, Fault]] = {
+_READ_FAULTS: Final[Mapping[str, Fault]] = {
     **_LOST,
     "400": CannedResponse(400, {"error": "Invalid video_id"}),
     "401": CannedResponse(401, {"message": "Invalid API key"}),
@@ -98,7 +98,7 @@ _SCENARIOS: Final[Mapping[str, Scenario]] = {
 
 
 def _refusals(method: str) -> Mapping[str, Fault]:
-    """Return what Slack may say to a method, by its code."""
+    """Return Slack's refusals of a method, by their code."""
     said = {
         code: CannedResponse(200, {"ok": False, "error": code}) for code in _CODES[method].split()
     }
@@ -109,14 +109,14 @@ def _refusals(method: str) -> Mapping[str, Fault]:
 
 _POSTS: Final = {**_refusals("chat.postMessage"), "no code": CannedResponse(200, {"ok": False})}
 _EDITS: Final = {**_LOST, **_refusals("chat.update")}
-_ASIDE: Final = {**_LOST, **_refusals("chat.postEphemeral")}
-# A form that Slack finds faulty is our own mistake, and the log says where it was made.
-_FORMS: Final = {
+_EPHEMERALS: Final = {**_LOST, **_refusals("chat.postEphemeral")}
+# A form that Slack refuses as invalid is a bug in the bot, and is logged with a traceback.
+_VIEWS: Final = {
     code: fault
     for code, fault in {**_LOST, **_refusals("views.open")}.items()
     if errors.FATES.get(code) is not errors.Fate.REWRITE
 }
-_LOOKS: Final = {
+_SEARCHES: Final = {
     **_LOST,
     **{
         code: CannedResponse(200, {"ok": False, "error": code})
@@ -124,31 +124,31 @@ _LOOKS: Final = {
     },
 }
 
-_SAID: Final[Mapping[str, Mapping[str, Fault]]] = {
+_FAULTS_BY_METHOD: Final[Mapping[str, Mapping[str, Fault]]] = {
     "chat.postMessage": {**_LOST, **_POSTS},
     "chat.update": _EDITS,
-    "chat.postEphemeral": _ASIDE,
+    "chat.postEphemeral": _EPHEMERALS,
     "response_url": _LOST,
-    "views.open": _FORMS,
-    "conversations.open": _LOOKS,
-    "conversations.history": _LOOKS,
-    "conversations.replies": _LOOKS,
+    "views.open": _VIEWS,
+    "conversations.open": _SEARCHES,
+    "conversations.history": _SEARCHES,
+    "conversations.replies": _SEARCHES,
 }
-# Losses of posts and what is said to posts come as often as all that is said to another method.
-_CALLS: Final = [
+# Lost posts come as often as all faults of another method.
+_METHOD_FAULTS: Final = [
     [("chat.postMessage", outcome) for outcome in _LOST],
-    *([(method, outcome) for outcome in said] for method, said in _SAID.items()),
+    *([(method, outcome) for outcome in said] for method, said in _FAULTS_BY_METHOD.items()),
 ]
 
-_WHO: Final = st.sampled_from(["ana", "ben"])
-_ANYBODY: Final = st.sampled_from(["ana", "ben", "cleo"])
+_USER: Final = st.sampled_from(["ana", "ben"])
+_ANY_USER: Final = st.sampled_from(["ana", "ben", "cleo"])
 _KIND: Final = st.sampled_from(["video", "video", "replica"])
 _WORDS: Final = st.sampled_from(["Words A.", "Words B."])
 _PLACE: Final = st.sampled_from(["studio", "studio", "studio", "lobby", "vault"])
 _ANSWER: Final = st.sampled_from([CREATE_AGAIN, CREATE_AGAIN, HAVE_ID, HAVE_ID, GIVE_UP])
 _CALLBACK: Final = "a callback"
-# Which of some things, counted from the newest; where there are fewer, it begins anew.
-_WHICH: Final = st.integers(0, 5)
+# An index from the newest, modulo the number of things.
+_INDEX: Final = st.integers(0, 5)
 _MOMENTS: Final = st.sampled_from(
     [
         f"{phase} {what}"
@@ -160,70 +160,70 @@ _MOMENTS: Final = st.sampled_from(
 
 @dataclass(frozen=True)
 class Form:
-    """A form that somebody was shown."""
+    """A form that a user was shown."""
 
     modal: Modal
     what: str
-    """``video``, ``replica``, or ``job`` for the id of one."""
+    """``video``, ``replica``, or ``job`` for the form that asks for an id."""
 
     @property
     def is_on_top(self) -> bool:
-        """Whether the person could press its button now."""
+        """Whether the user could submit it now."""
         top = self.modal._slack.modals[self.modal.view.user][-1:]
         return [self.modal.view] == top
 
 
-class Life(RuleBasedStateMachine):
-    """What people do, and what time and power do to the bot."""
+class JobLife(RuleBasedStateMachine):
+    """Actions of users, the passing of time, and crashes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        # The power is cut by copying files: nothing is gained by a disk that is waited for.
+        # A crash is simulated by copying files, so memory serves as the disk.
         self.folder = tempfile.TemporaryDirectory(dir=MEMORY)
-        self.told = Told()
+        self.actions = UserActions()
         self.forms: list[Form] = []
         self.shown: list[Message] = []
-        self.is_sound = self.is_news = False
-        self.runner.run(self._made())
+        self.can_check = self.has_changed = False
+        self.runner.run(self._set_up())
 
-    async def _made(self) -> None:
-        self.world = MortalWorld(Path(self.folder.name))
+    async def _set_up(self) -> None:
+        self.world = CrashingWorld(Path(self.folder.name))
         self.people = {"ana": self.world.ana, "ben": self.world.ben, "cleo": self.world.cleo}
-        self.judge = Judge(self.world, self.told)
-        self.world.slack.subscribe(self._sees)
+        self.checker = InvariantChecker(self.world, self.actions)
+        self.world.slack.subscribe(self._record_message)
 
-    @initialize(callbacks=st.booleans(), who=_WHO, kind=_KIND, words=_WORDS)
-    def begins(self, *, callbacks: bool, who: str, kind: str, words: str) -> None:
-        self.runner.run(self.world.begin(callbacks=callbacks))
-        self._does(self._asks(who, kind, words, "studio"))
+    @initialize(callbacks=st.booleans(), who=_USER, kind=_KIND, words=_WORDS)
+    def start(self, *, callbacks: bool, who: str, kind: str, words: str) -> None:
+        self.runner.run(self.world.start(callbacks=callbacks))
+        self._run(self._request(who, kind, words, "studio"))
 
     @invariant()
-    def all_promises_are_kept(self) -> None:
-        if self.is_sound and self.is_news:
-            self._looks()
+    def all_invariants_hold(self) -> None:
+        if self.can_check and self.has_changed:
+            self._check()
 
     def teardown(self) -> None:
         try:
-            if self.is_sound:
-                self._comes_to_rest()
+            if self.can_check:
+                self._finish()
         finally:
-            self.judge.leave()
+            self.checker.detach()
             with contextlib.closing(self.runner), self.folder:
-                self.runner.run(self.world.end())
+                self.runner.run(self.world.stop())
 
-    # ── What people do ────────────────────────────────────────────────────────────────────────
+    # ── Users ─────────────────────────────────────────────────────────────────────────────────────
 
     @rule(
-        who=_WHO,
+        who=_USER,
         kind=_KIND,
         words=_WORDS,
         place=_PLACE,
         clicks=st.sampled_from([1, 1, 2]),
         newest=st.booleans(),
-        heard=st.sampled_from([True, True, False]),
+        answered=st.sampled_from([True, True, False]),
     )
-    def somebody_asks(
+    def submit_a_request(
         self,
         *,
         who: str,
@@ -232,133 +232,133 @@ class Life(RuleBasedStateMachine):
         place: str,
         clicks: int,
         newest: bool,
-        heard: bool,
+        answered: bool,
     ) -> None:
-        """For a video with the newest replica, which may be in training, or with one trained."""
-        self.world.unanswered = 0 if heard else clicks
-        self._does(self._asks(who, kind, words, place, clicks=clicks, newest=newest))
+        """A video uses the newest replica, which may be in training, or a trained one."""
+        self.world.lost_answers = 0 if answered else clicks
+        self._run(self._request(who, kind, words, place, clicks=clicks, newest=newest))
 
     @rule(kind=_KIND, words=_WORDS)
-    def two_ask_at_once(self, kind: str, words: str) -> None:
+    def submit_two_requests_at_once(self, kind: str, words: str) -> None:
         async def ask() -> None:
-            both = [self._asks(who, kind, words, "studio") for who in ("ana", "ben")]
+            both = [self._request(who, kind, words, "studio") for who in ("ana", "ben")]
             await asyncio.gather(*both)
 
-        self._does(ask())
+        self._run(ask())
 
-    @rule(which=_WHICH, words=st.none() | _WORDS, remote=_WHICH)
-    def a_form_is_sent_off(self, which: int, words: str | None, remote: int) -> None:
-        """One is open that got no answer, that lies over another, or that a button opened.
+    @rule(which=_INDEX, words=st.none() | _WORDS, remote=_INDEX)
+    def submit_an_open_form(self, which: int, words: str | None, remote: int) -> None:
+        """Submit an open form, for example one that got no answer or that a button opened.
 
-        Where none is, Slack sends an earlier one once more.
+        Where none is open, Slack sends an earlier submission again.
         """
         if not (there := [form for form in self.forms if form.is_on_top]):
-            self._does(self._comes_again(_one(self.forms, which)))
+            self._run(self._resubmit(_one(self.forms, which)))
         elif (form := _one(there, which)).what == "job":
-            self._gives_id(form, remote)
+            self._give_id(form, remote)
         else:
             field = "script" if form.what == "video" else "replica_name"
-            self._does(self._sends(form, {} if words is None else {field: words}))
+            self._run(self._submit(form, {} if words is None else {field: words}))
 
-    @rule(who=_ANYBODY, which=_WHICH, button=_WHICH, sure=st.sampled_from([True, True, False]))
-    def somebody_presses_a_button(self, *, who: str, which: int, button: int, sure: bool) -> None:
-        """One of those that stand on the cards now, or that stood there when somebody looked."""
+    @rule(who=_ANY_USER, which=_INDEX, button=_INDEX, sure=st.sampled_from([True, True, False]))
+    def press_a_button(self, *, who: str, which: int, button: int, sure: bool) -> None:
+        """Press a button of any version of any message, as clients may be out of date."""
         if self.shown:
             message = _one(self.shown, which)
-            self._presses(self.people[who], message, _one(_buttons(message), button), sure=sure)
+            self._press(self.people[who], message, _one(_buttons(message), button), sure=sure)
 
-    @rule(who=_ANYBODY, which=_WHICH, answer=_ANSWER, remote=_WHICH)
-    def a_question_is_answered(self, who: str, which: int, answer: str, remote: int) -> None:
-        jobs = self.judge.rows.jobs
+    @rule(who=_ANY_USER, which=_INDEX, answer=_ANSWER, remote=_INDEX)
+    def answer_a_question(self, who: str, which: int, answer: str, remote: int) -> None:
+        jobs = self.checker.rows.jobs
         if doubtful := [id_ for id_, job in jobs.items() if job["state"] == "unconfirmed"]:
             job = _one(doubtful, which)
             if not jobs[job]["asked"]:
-                self._does(
+                self._run(
                     self.world.advance(seconds=self.world.timings.reconcile_within.seconds + 1)
                 )
-                self._looks()
-            self._answers(self.people[who], job, answer)
+                self._check()
+            self._answer(self.people[who], job, answer)
             if answer == HAVE_ID and self.forms[-1].is_on_top:
-                self._gives_id(self.forms[-1], remote)
+                self._give_id(self.forms[-1], remote)
 
-    @rule(who=_ANYBODY, which=_WHICH)
-    def somebody_asks_how_one_stands(self, who: str, which: int) -> None:
+    @rule(who=_ANY_USER, which=_INDEX)
+    def ask_for_the_status(self, who: str, which: int) -> None:
         async def ask() -> None:
-            job = _one(list(self.judge.rows.jobs.values()), which)
+            job = _one(list(self.checker.rows.jobs.values()), which)
             await self.people[who].command(f"/{job['kind']}", f"status {job['id']}")
 
-        if self.judge.rows.jobs:
-            self._does(ask())
+        if self.checker.rows.jobs:
+            self._run(ask())
 
-    # ── Time and power ────────────────────────────────────────────────────────────────────────
+    # ── Time and crashes ──────────────────────────────────────────────────────────────────────────
 
     @rule(seconds=st.sampled_from([1, 10, 31, 65, 130, 16 * 60, 3600, 4 * 3600, 24 * 3600]))
-    def time_passes(self, seconds: int) -> None:
-        self._does(self.world.advance(seconds=seconds))
+    def advance_time(self, seconds: int) -> None:
+        self._run(self.world.advance(seconds=seconds))
 
     @rule(days=st.sampled_from([1, -1]), seconds=st.sampled_from([1, 65, 3600]))
-    def the_bots_clock_is_wrong_for_a_while(self, days: int, seconds: int) -> None:
-        async def go_wrong() -> None:
-            # What Slack does late it has done by then: nobody can wait for it by a wrong clock.
+    def skew_the_bots_clock(self, days: int, seconds: int) -> None:
+        async def skew() -> None:
+            # Late commits are done by then: the wrong clock must not hide one.
             await self.world.advance(seconds=2 * _SOON.seconds)
-            self.world.own_clock.go_wrong(days * _DAY)
+            self.world.skewed_clock.skew_by(days * _DAY)
             await self.world.advance(seconds=seconds)
-            self.world.own_clock.go_wrong(0 * _DAY)
+            self.world.skewed_clock.skew_by(0 * _DAY)
 
-        self._does(go_wrong())
+        self._run(skew())
 
     @rule(moment=st.just("now") | _MOMENTS, minutes=st.sampled_from([0, 0, 5, 120]))
-    def the_power_goes(self, moment: str, minutes: int) -> None:
-        self.world.down_for = timedelta(minutes=minutes)
+    def crash(self, moment: str, minutes: int) -> None:
+        self.world.downtime = timedelta(minutes=minutes)
         if moment == "now":
-            self._does(self.world.die())
+            self._run(self.world.crash())
         else:
-            self.world.deadly = moment
+            self.world.crash_at = moment
 
     @rule(callbacks=st.booleans())
-    def the_bot_is_restarted(self, *, callbacks: bool) -> None:
-        self._does(self.world.restart(callbacks=callbacks))
+    def restart_the_bot(self, *, callbacks: bool) -> None:
+        self._run(self.world.restart(callbacks=callbacks))
 
-    # ── Parts of the above ────────────────────────────────────────────────────────────────────
+    # ── Parts of the above ────────────────────────────────────────────────────────────────────────
 
-    def _does(self, deed: Coroutine[Any, Any, None]) -> None:
-        """Have something done and all that follows, whether or not the power goes meanwhile."""
+    def _run(self, action: Coroutine[Any, Any, None]) -> None:
+        """Run an action and what follows from it, whether or not the bot crashes meanwhile."""
 
-        async def all_of_it() -> None:
-            await deed
+        async def act_and_settle() -> None:
+            await action
             await self.world.settle()
 
         async def do() -> None:
-            if not await self.world.live_through(all_of_it()):
+            if not await self.world.survives(act_and_settle()):
                 await self.world.settle()
-                self.world.own_clock.go_wrong(0 * _DAY)
+                self.world.skewed_clock.skew_by(0 * _DAY)
                 await self.world.settle()
 
-        self.is_sound = False
+        self.can_check = False
         self.runner.run(do())
-        self.is_sound = self.is_news = True
+        self.can_check = self.has_changed = True
 
-    def _looks(self) -> None:
-        self.is_sound = self.is_news = False
-        self.judge.look()
-        self.is_sound = True
+    def _check(self) -> None:
+        self.can_check = self.has_changed = False
+        self.checker.check()
+        self.can_check = True
 
-    async def _asks(
+    async def _request(
         self, who: str, kind: str, words: str, place: str, *, clicks: int = 1, newest: bool = False
     ) -> None:
-        if len(self.told.keys) >= _MANY:
+        if len(self.actions.submitted) >= _MAX_SUBMISSIONS:
             return
         await self.people[who].command(f"/{kind}", "", place)
-        if (form := self._opened(self.people[who])) is not None:
+        if (form := self._new_form(self.people[who])) is not None:
             replica = list(self.world.service.replicas)[-1] if newest else REPLICA
             values: dict[str, dict[str, Any]] = {
                 "video": {"replica_id": replica, "script": words},
                 "replica": {"train_video_url": FOOTAGE, "replica_name": words, "agreed": ["yes"]},
             }
-            await self._sends(form, values[kind], clicks=clicks)
+            await self._submit(form, values[kind], clicks=clicks)
 
-    def _opened(self, person: Person) -> Form | None:
-        """Return the form that a person has in front of them, if it is a new one."""
+    def _new_form(self, person: Person) -> Form | None:
+        """Return the user's open form if it is a new one."""
         modal = person.modal
         if modal is None or any(form.modal.view is modal.view for form in self.forms):
             return None
@@ -366,101 +366,101 @@ class Life(RuleBasedStateMachine):
         self.forms.append(form)
         return form
 
-    async def _sends(self, form: Form, values: Mapping[str, Any], *, clicks: int = 1) -> None:
+    async def _submit(self, form: Form, values: Mapping[str, Any], *, clicks: int = 1) -> None:
         key = form.modal.view.id
         if form.what != "job":
-            self.told.keys.add(key)
+            self.actions.submitted.add(key)
         try:
             answer = await form.modal.submit(values, clicks=clicks)
         except ClientRefusal:
             return  # something is missing in it, or it is gone
         closes = not answer.body.strip() or (answer.json or {}).get("response_action") == "clear"
-        if answer.ok and closes and form.what != "job" and not self.world.is_dead:
+        if answer.ok and closes and form.what != "job" and not self.world.is_crashed:
             kept = ("replica_id", "script", "train_video_url", "replica_name", "where")
             typed = form.modal.values
-            self.told.accepted[key] = {name: typed[name] for name in kept if typed.get(name)}
-        self._opened(self.people[self.world.slack.users[form.modal.view.user].name])
+            self.actions.accepted[key] = {name: typed[name] for name in kept if typed.get(name)}
+        self._new_form(self.people[self.world.slack.users[form.modal.view.user].name])
 
-    def _presses(self, person: Person, message: Message, button: Json, *, sure: bool) -> None:
-        job = self.judge.rows.jobs.get(button.get("value", ""))
+    def _press(self, person: Person, message: Message, button: Json, *, sure: bool) -> None:
+        job = self.checker.rows.jobs.get(button.get("value", ""))
         may = job is not None and person.user.id in {job["user_id"], self.world.cleo.user.id}
         action = button["action_id"]
         if may and job and sure and (action, job["state"]) == (CREATE_AGAIN, "unconfirmed"):
-            self.told.again[job["id"]] += 1
+            self.actions.create_again[job["id"]] += 1
 
         async def press() -> None:
             await person.click(message, action, confirm=sure)
-            self._opened(person)
+            self._new_form(person)
 
-        deaths = self.world.deaths
-        self._does(press())
-        if job is not None and not may and self.world.deaths == deaths:
+        crashes = self.world.crash_count
+        self._run(press())
+        if job is not None and not may and self.world.crash_count == crashes:
             now = self.world.disk.rows().jobs[job["id"]]
             for name in ("state", "attempts", "asked", "ended_at"):
-                assert now[name] == job[name], "a stranger decided"
+                assert now[name] == job[name], "a user without permission decided"
 
-    def _answers(self, person: Person, job: str, action: str) -> None:
-        """Have somebody press a button below a question, where that is to be seen."""
+    def _answer(self, person: Person, job: str, action: str) -> None:
+        """Press a button of a job's question, if one was shown."""
         for message in reversed(self.shown):
             for button in _buttons(message):
                 if (button.get("value"), button["action_id"]) == (job, action):
-                    self._presses(person, message, button, sure=True)
+                    self._press(person, message, button, sure=True)
                     return
 
     @staticmethod
-    async def _comes_again(form: Form) -> None:
+    async def _resubmit(form: Form) -> None:
         with contextlib.suppress(ClientRefusal):  # it was never sent off
             await form.modal.resubmit()
 
-    def _gives_id(self, form: Form, which: int) -> None:
-        """Have somebody give an id, which may be that of anything or of nothing."""
+    def _give_id(self, form: Form, which: int) -> None:
+        """Submit an id, which may belong to any resource or to none."""
         if form.what == "job":
             named = _one(self._remote_ids(), which)
-            self._does(self._sends(form, {"remote_id": named}))
+            self._run(self._submit(form, {"remote_id": named}))
 
-    def _sees(self, event: Event) -> None:
+    def _record_message(self, event: Event) -> None:
         message = event.message
         if event.kind in {"posted", "edited"} and message is not None and _buttons(message):
             self.shown.append(message)
 
     def _remote_ids(self) -> list[str]:
-        """Return the ids of all that there is, and of what is not."""
+        """Return the ids of all resources, and an unknown one."""
         service = self.world.service
         return ["nobody-knows-it", *service.replicas, *service.videos]
 
-    def _comes_to_rest(self) -> None:
-        """Let all go well from here on: everything ends, as soon as people have answered."""
+    def _finish(self) -> None:
+        """Stop all faults and answer all questions, until every job has ended."""
         world = self.world
-        world.deadly, world.unanswered = None, 0
+        world.crash_at, world.lost_answers = None, 0
         world.service.faults.clear()
         world.slack.faults.clear()
         world.service.down = world.service.key_revoked = world.service.out_of_credit = False
         world.slack.auth_error, world.service.rate_limited = None, None
-        for _ in range(_CALM):
-            self._does(world.settle())
-            self._looks()
-            for job in self.judge.questions():
-                self._answers(self.people["cleo"], job, GIVE_UP)
-                self._looks()
-            if not self.judge.restless():
+        for _ in range(_MAX_ROUNDS):
+            self._run(world.settle())
+            self._check()
+            for job in self.checker.open_questions():
+                self._answer(self.people["cleo"], job, GIVE_UP)
+                self._check()
+            if not self.checker.unfinished():
                 break
-            self._does(world.advance(hours=6))
-        self.judge.close()
+            self._run(world.advance(hours=6))
+        self.checker.check_end()
 
 
-class Creating(Life):
-    """And the service has its days."""
+class ServiceFaults(JobLife):
+    """With faults of the video service."""
 
     @rule(
-        who=_WHO,
+        who=_USER,
         kind=_KIND,
         words=_WORDS,
-        outcome=st.sampled_from(sorted(_CREATES)),
-        by=_ANYBODY,
+        outcome=st.sampled_from(sorted(_CREATE_FAULTS)),
+        by=_ANY_USER,
         answer=st.none() | st.just(_CALLBACK) | _ANSWER,
-        remote=_WHICH,
+        remote=_INDEX,
     )
-    def somebody_asks_for_what_is_hard_to_get(
+    def request_with_a_create_fault(
         self,
         *,
         who: str,
@@ -471,37 +471,35 @@ class Creating(Life):
         answer: str | None,
         remote: int,
     ) -> None:
-        self.world.service.faults.next(f"create_{kind}", _CREATES[outcome])
-        self._does(self._asks(who, kind, words, "studio"))
-        self._looks()
+        self.world.service.faults.next(f"create_{kind}", _CREATE_FAULTS[outcome])
+        self._run(self._request(who, kind, words, "studio"))
+        self._check()
         if answer == _CALLBACK:
-            self.something_calls_back(of=0, names=remote, forged=False, method="POST")
+            self.send_a_callback(of=0, names=remote, forged=False, method="POST")
         elif answer is not None:
-            self.a_question_is_answered(by, 0, answer, remote)
+            self.answer_a_question(by, 0, answer, remote)
 
-    @rule(who=_WHO, kind=_KIND, words=_WORDS, scenario=st.sampled_from(sorted(_SCENARIOS)))
-    def somebody_asks_for_what_goes_its_own_way(
-        self, who: str, kind: str, words: str, scenario: str
-    ) -> None:
+    @rule(who=_USER, kind=_KIND, words=_WORDS, scenario=st.sampled_from(sorted(_SCENARIOS)))
+    def request_with_a_scenario(self, who: str, kind: str, words: str, scenario: str) -> None:
         service = self.world.service
         (service.next_video if kind == "video" else service.next_replica)(_SCENARIOS[scenario])
-        self._does(self._asks(who, kind, words, "studio"))
+        self._run(self._request(who, kind, words, "studio"))
 
-    @rule(kind=_KIND, outcome=st.sampled_from(sorted(_READS)))
-    def the_next_read(self, kind: str, outcome: str) -> None:
-        self.world.service.faults.next(f"read_{kind}", _READS[outcome])
+    @rule(kind=_KIND, outcome=st.sampled_from(sorted(_READ_FAULTS)))
+    def read_fault(self, kind: str, outcome: str) -> None:
+        self.world.service.faults.next(f"read_{kind}", _READ_FAULTS[outcome])
 
-    @rule(mood=st.sampled_from(["well", "down", "key revoked", "out of credit", "busy"]))
-    def the_service_is(self, mood: str) -> None:
+    @rule(state=st.sampled_from(["well", "down", "key revoked", "out of credit", "busy"]))
+    def set_service_state(self, state: str) -> None:
         service = self.world.service
-        service.down = mood == "down"
-        service.key_revoked = mood == "key revoked"
-        service.out_of_credit = mood == "out of credit"
+        service.down = state == "down"
+        service.key_revoked = state == "key revoked"
+        service.out_of_credit = state == "out of credit"
         until = self.world.clock.now() + timedelta(minutes=20)
-        service.rate_limited = RateLimit(until, timedelta(minutes=5)) if mood == "busy" else None
+        service.rate_limited = RateLimit(until, timedelta(minutes=5)) if state == "busy" else None
 
-    @rule(which=_WHICH, how=st.sampled_from(["well", "badly", "deleted"]))
-    def the_service_ends_one(self, which: int, how: str) -> None:
+    @rule(which=_INDEX, how=st.sampled_from(["well", "badly", "deleted"]))
+    def end_at_the_service(self, which: int, how: str) -> None:
         async def end() -> None:
             service = self.world.service
             job = _one(self._remote_ids(), which)
@@ -514,16 +512,16 @@ class Creating(Life):
                     case _:
                         service.delete(job)
 
-        self._does(end())
+        self._run(end())
 
     @rule(
-        of=_WHICH,
-        names=_WHICH,
+        of=_INDEX,
+        names=_INDEX,
         forged=st.sampled_from([False, False, True]),
         method=st.sampled_from(["POST", "GET"]),
     )
-    def something_calls_back(self, *, of: int, names: int, forged: bool, method: str) -> None:
-        """With the token of any create call, or one of nobody's; about anything."""
+    def send_a_callback(self, *, of: int, names: int, forged: bool, method: str) -> None:
+        """Send a callback with the token of any create call or an unknown token, naming any id."""
         addresses = [
             request.body["callback_url"]
             for request in self.world.service.requests
@@ -536,43 +534,41 @@ class Creating(Life):
             if forged:
                 address = address.rpartition("/")[0] + "/forged"
             said = {"video_id": named, "replica_id": named, "status": "ready"}
-            with contextlib.suppress(aiohttp.ClientError):  # the power went
+            with contextlib.suppress(aiohttp.ClientError):  # the bot crashed
                 async with self.world.slack.session.request(method, address, json=said):
                     pass
 
         if addresses:
-            self._does(call_back())
+            self._run(call_back())
 
 
-class DeliveryState(Life):
-    """And Slack has its days."""
+class SlackFaults(JobLife):
+    """With faults of Slack."""
 
-    @rule(who=_WHO, kind=_KIND, place=_PLACE, outcome=st.sampled_from(sorted(_LOST)))
-    def somebody_asks_and_the_next_post_is_lost(
-        self, who: str, kind: str, place: str, outcome: str
-    ) -> None:
+    @rule(who=_USER, kind=_KIND, place=_PLACE, outcome=st.sampled_from(sorted(_LOST)))
+    def request_with_a_lost_post(self, who: str, kind: str, place: str, outcome: str) -> None:
         self.world.slack.faults.next("chat.postMessage", _LOST[outcome])
-        self._does(self._asks(who, kind, "Words.", place))
+        self._run(self._request(who, kind, "Words.", place))
 
-    @rule(call=st.one_of(*(st.sampled_from(calls) for calls in _CALLS)))
-    def the_next_call(self, call: tuple[str, str]) -> None:
+    @rule(call=st.one_of(*(st.sampled_from(calls) for calls in _METHOD_FAULTS)))
+    def slack_fault(self, call: tuple[str, str]) -> None:
         method, outcome = call
-        self.world.slack.faults.next(method, _SAID[method][outcome])
+        self.world.slack.faults.next(method, _FAULTS_BY_METHOD[method][outcome])
 
-    @rule(mood=st.sampled_from(["well", "token_revoked", "account_inactive", "blind", "archived"]))
-    def slack_is(self, mood: str) -> None:
+    @rule(state=st.sampled_from(["well", "token_revoked", "account_inactive", "blind", "archived"]))
+    def set_slack_state(self, state: str) -> None:
         slack = self.world.slack
-        slack.auth_error = mood if mood in errors.FATES else None
-        slack.scopes = slack.scopes - _HISTORY if mood == "blind" else slack.scopes | _HISTORY
-        slack.channel("studio").is_archived = mood == "archived"
+        slack.auth_error = state if state in errors.FATES else None
+        slack.scopes = slack.scopes - _HISTORY if state == "blind" else slack.scopes | _HISTORY
+        slack.channel("studio").is_archived = state == "archived"
 
 
-class Everything(Creating, DeliveryState):
-    """All of it at once."""
+class AllFaults(ServiceFaults, SlackFaults):
+    """With faults of both."""
 
 
 def _buttons(message: Message) -> list[Json]:
-    """Return the buttons of a message that tell the bot."""
+    """Return the buttons of a message, without links."""
     there = [each for block in message.blocks for each in elements(block)]
     return [each for each in there if each["type"] == "button" and "url" not in each]
 
@@ -585,7 +581,7 @@ _LONG: Final = settings.get_current_profile_name() == "long"
 
 
 def _bounds(examples: int, steps: int) -> settings:
-    """Return how long to go on: the same examples each time, unless asked for more than that."""
+    """Return the settings: the same examples each time, unless the long profile is chosen."""
     if _LONG:
         return settings.get_profile("long")
     return settings(
@@ -598,15 +594,14 @@ def _bounds(examples: int, steps: int) -> settings:
 
 
 def _tests(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> Any:  # noqa: ANN401 - made by name
-    """Return the test case of a machine."""
+    """Return the test case of a state machine."""
     case: Any = machine.TestCase
     case.settings = _bounds(examples, steps)
     return case
 
 
-#: Nobody pays twice, and nobody is left without an answer.
-TestCreating = _tests(Creating, 20, 25)
-#: Every message arrives, once.
-TestPosting = _tests(DeliveryState, 20, 25)
-#: And all of it at once.
-TestEverything = _tests(Everything, 20, 25)
+#: Nothing is paid twice, and every request is answered.
+TestServiceFaults = _tests(ServiceFaults, 20, 25)
+#: Every message arrives once.
+TestSlackFaults = _tests(SlackFaults, 20, 25)
+TestAllFaults = _tests(AllFaults, 20, 25)

@@ -1,4 +1,4 @@
-"""Secrets and people's words stay where they belong; and the canary that watches over it bites."""
+"""Secrets and user content stay where they belong, and the leak detector finds them elsewhere."""
 
 import asyncio
 import base64
@@ -14,8 +14,8 @@ import pytest
 from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse
 from sandbox.video_service import CallbackPlan, Scenario
-from tests import canary
-from tests.canary import COLUMNS, Canary, Sort
+from tests import leaks
+from tests.leaks import COLUMNS, LeakDetector, MarkType
 from tests.world import REPLICA, World
 
 SIGNED = "https://storage.example.com/sea.mp4?X-Amz-Signature=7fe2b1"
@@ -40,7 +40,7 @@ def callback_url(world: World) -> str:
     return str(sent["callback_url"])
 
 
-# ── What the service quotes: the canary finds it wherever it goes ─────────────────────────────
+# ── What the service quotes: the leak detector finds it anywhere ──────────────────────────────────
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 422, 429, 500])
@@ -88,7 +88,7 @@ async def test_a_training_that_fails_with_a_link_in_its_reason_gives_none_of_its
     assert f"Cannot fetch {CUT}" in world.posts()[-1].text
 
 
-# ── What Slack quotes ─────────────────────────────────────────────────────────────────────────
+# ── What Slack quotes ─────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("method", ["chat.postMessage", "chat.update", "views.open"])
@@ -106,7 +106,7 @@ async def test_a_refusal_of_slacks_that_quotes_a_message_leaves_its_words_out_of
     assert "Slack refused (bad_one) json-pointer:/blocks/1/text" in logged
 
 
-# ── The canary bites ──────────────────────────────────────────────────────────────────────────
+# ── The leak detector ─────────────────────────────────────────────────────────────────────────────
 
 LOG = logging.getLogger("bot.somewhere")
 Leak = Callable[[World], Awaitable[None]]
@@ -145,7 +145,7 @@ async def _a_callbacks_token_in_a_log_line(world: World) -> None:
     LOG.warning("called back", extra={"path": callback_url(world)})
 
 
-async def _a_link_to_answer_at_in_a_log_line(world: World) -> None:
+async def _a_response_url_in_a_log_line(world: World) -> None:
     await world.ana.command("/video", "list")
     LOG.info("answers at %s", next(iter(world.slack._response_urls)))
 
@@ -203,14 +203,14 @@ async def _a_query_in_a_form_of_somebody_else(world: World) -> None:
     await _slack(world, "views.open", trigger_id=trigger, view=_form(SIGNED))
 
 
-async def _a_query_in_a_whisper(world: World) -> None:
+async def _a_query_in_an_ephemeral_message(world: World) -> None:
     studio = world.slack.channel("studio").id
     url = world.slack.new_response_url(world.ana.user.id, studio)
     async with world.slack.session.post(url, json={"text": SIGNED}) as answer:
         assert answer.ok
 
 
-async def _a_script_in_a_whisper_to_somebody_else(world: World) -> None:
+async def _a_script_in_an_ephemeral_to_somebody_else(world: World) -> None:
     studio = world.slack.channel("studio").id
     url = world.slack.new_response_url(world.ben.user.id, studio)
     async with world.slack.session.post(url, json={"text": SCRIPT}) as answer:
@@ -230,7 +230,7 @@ LEAKS: dict[Leak, str] = {
     _a_key_in_a_traceback: "the service's key is in the log",
     _a_key_in_an_exception_that_nobody_waits_for: "the service's key is in the log",
     _a_callbacks_token_in_a_log_line: "a callback's token is in the log",
-    _a_link_to_answer_at_in_a_log_line: "a link to answer at is in the log",
+    _a_response_url_in_a_log_line: "a response_url is in the log",
     _a_script_in_a_log_line: "a script is in the log",
     _a_query_in_a_log_line: "the query of a background_source_url is in the log",
     _a_token_in_a_message: "the bot's token is in a call of chat.postMessage",
@@ -240,14 +240,14 @@ LEAKS: dict[Leak, str] = {
     _a_token_in_a_form: "the bot's token is in a form",
     _a_script_in_a_form_of_somebody_else: "a script is in a form of somebody else",
     _a_query_in_a_form_of_somebody_else: "the query of a .* is in a form of somebody else",
-    _a_query_in_a_whisper: "the query of a .* is in a whisper",
-    _a_script_in_a_whisper_to_somebody_else: "a script is in a whisper to somebody else",
+    _a_query_in_an_ephemeral_message: "the query of a .* is in an ephemeral message",
+    _a_script_in_an_ephemeral_to_somebody_else: "a script is in an ephemeral message to ",
     _a_token_of_slacks_in_a_call_to_the_service: "the bot's token is in a call to the service",
 }
 
 
 @pytest.mark.parametrize("leak", LEAKS, ids=lambda leak: leak.__name__.strip("_"))
-async def test_the_canary_finds(leak: Leak, tmp_path: Path) -> None:
+async def test_the_leak_detector_finds(leak: Leak, tmp_path: Path) -> None:
     async def story() -> None:
         world = World(tmp_path)
         async with world.running_sandbox(), world.running_bot():
@@ -270,19 +270,19 @@ def _columns(database: Path) -> list[tuple[str, str]]:
         ]
 
 
-async def test_the_canary_looks_into_each_column_of_the_database(quiet_world: World) -> None:
+async def test_the_leak_detector_searches_each_column_of_the_database(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
         await asks_with_a_signed_link(world)
         await world.request_replica(world.ana, {"replica_name": "A quite private name"})
-    marks = {mark.sort: mark for mark in canary._typed(world, [])}
-    marks[Sort.SECRET] = next(canary._secrets(world))
-    assert marks.keys() == set(Sort)
-    looked_at = {(table, name) for table, row in canary._rows(world.database) for name in row}
+    marks = {mark.type: mark for mark in leaks._typed(world, [])}
+    marks[MarkType.SECRET] = next(leaks._secrets(world))
+    assert marks.keys() == set(MarkType)
+    looked_at = {(table, name) for table, row in leaks._rows(world.database) for name in row}
     for table, column in _columns(world.database):
-        for sort, mark in marks.items():
-            found = [*canary._in_columns([(table, {column: f"so: {mark.text}"})], [mark])]
-            assert bool(found) == (sort not in COLUMNS.get((table, column), ())), (table, column)
+        for type_, mark in marks.items():
+            found = [*leaks._in_columns([(table, {column: f"so: {mark.text}"})], [mark])]
+            assert bool(found) == (type_ not in COLUMNS.get((table, column), ())), (table, column)
         if table != "channel_defaults":  # nobody has chosen one
             assert (table, column) in looked_at
 
@@ -292,10 +292,10 @@ def test_no_column_is_allowed_a_secret_and_none_is_named_that_is_not_there(tmp_p
     with contextlib.closing(sqlite3.connect(tmp_path / "bot.db")) as db:
         db.executescript(schema)
     assert COLUMNS.keys() <= set(_columns(tmp_path / "bot.db"))
-    assert not any(Sort.SECRET in sorts for sorts in COLUMNS.values())
+    assert not any(MarkType.SECRET in types for types in COLUMNS.values())
 
 
-async def test_the_canary_finds_a_secret_on_the_disk_even_in_pages_that_are_no_longer_used(
+async def test_the_leak_detector_finds_a_secret_on_the_disk_even_in_pages_that_are_no_longer_used(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -304,23 +304,23 @@ async def test_the_canary_finds_a_secret_on_the_disk_even_in_pages_that_are_no_l
     whole = world.database.read_bytes()
     world.database.write_bytes(whole + world.slack.bot_token.encode())
     with pytest.raises(AssertionError, match="the bot's token is in the database's file"):
-        Canary(world).examine()
+        LeakDetector(world).check()
     world.database.write_bytes(whole)
 
 
 @pytest.mark.parametrize("written", ["key=sandbox-key", "Traceback: sandbox-key", "token=***"])
-async def test_the_canary_reads_the_log_of_a_process_and_minds_what_had_to_be_masked(
+async def test_the_leak_detector_searches_the_log_of_a_process_also_for_what_was_masked(
     written: str, quiet_world: World, tmp_path: Path
 ) -> None:
     log = tmp_path / "bot.log"
     log.write_text(f"level=info event=listening\nlevel=error {written}\n")
     with pytest.raises(AssertionError, match=r"is in (the log|a secret's place in the log)"):
-        Canary(quiet_world, logs=[log]).examine()
+        LeakDetector(quiet_world, logs=[log]).check()
 
 
-async def test_what_is_logged_after_a_world_has_ended_is_examined_too(tmp_path: Path) -> None:
+async def test_what_is_logged_after_a_world_has_ended_is_searched_too(tmp_path: Path) -> None:
     async def story() -> None:
-        with canary.listening():
+        with leaks.log_recorded():
             world = World(tmp_path)
             async with world.running_sandbox():
                 pass
@@ -330,8 +330,8 @@ async def test_what_is_logged_after_a_world_has_ended_is_examined_too(tmp_path: 
         await story()
 
 
-async def test_what_may_be_anywhere_is_found_nowhere(world: World) -> None:
-    # What all the others are measured against: a whole story, told as it should be.
+async def test_a_story_without_leaks_passes(world: World) -> None:
+    # The counterpart of all the tests above: a whole story in which nothing leaks.
     await asks_with_a_signed_link(world)
     await world.request_replica(world.ben)
     await world.advance(hours=5)

@@ -20,7 +20,7 @@ from sandbox.http import free_port
 from sandbox.slack import Call, SandboxSlack
 from sandbox.video_service import Operation, Request, SandboxVideoService
 from sandbox.workspace import Message
-from tests.canary import Canary
+from tests.leaks import LeakDetector
 
 REPLICA = "r-anna-42"
 FOOTAGE = "https://storage.example.com/anna.mp4?X-Amz-Signature=4f00ta9e"
@@ -52,7 +52,7 @@ class World:
     @contextlib.asynccontextmanager
     async def running_sandbox(self) -> AsyncIterator[None]:
         """Start the sandbox's servers and stop them; raise if anything secret got out."""
-        canary = Canary(self)
+        leak_detector = LeakDetector(self)
         await self.slack.start()
         await self.service.start()
         try:
@@ -60,7 +60,7 @@ class World:
         finally:
             await self.service.stop()
             await self.slack.stop()
-        canary.examine()
+        leak_detector.check()
 
     @contextlib.asynccontextmanager
     async def running_bot(

@@ -1,7 +1,7 @@
-"""The canary: where secrets and people's words may be after a test, and that they are nowhere else.
+"""Finds secrets and user content that the bot left where they must not be.
 
-Nothing is planted for it: whatever a test has the bot keep to itself, or has people type, is a mark
-that is looked for in all that the bot left behind.
+The secrets of a test's world, and whatever its users typed, are the marks. After the test they are
+looked for in the log, the database, the calls to Slack and the requests to the video service.
 """
 
 import base64
@@ -23,62 +23,61 @@ from sandbox.slack import SandboxSlack
 from sandbox.video_service import SandboxVideoService
 from sandbox.workspace import Event
 
-# Shorter ones stand in other texts by accident.
-_SHORTEST_QUERY: Final = 6
-_SHORTEST_WORDS: Final = 12
-_LONGEST: Final = 60
+# In characters. Shorter ones occur in other texts by accident.
+_MIN_QUERY: Final = 6
+_MIN_TEXT: Final = 12
+_MAX_TEXT: Final = 60
 _VIEWS: Final = frozenset({"views.open", "views.push", "views.update"})
-_LISTENS: Final = "bot"
 
 
-class Sort(StrEnum):
-    """What a mark is."""
+class MarkType(StrEnum):
+    """The type of a mark."""
 
     SECRET = "secret"
-    """A token, a key, or a link that gives a right: the bot's, or a callback's."""
+    """A token, a key or a capability URL, of the bot or of a callback."""
     QUERY = "query"
-    """Of a link that somebody typed. Storage signs links there: it is as good as a key."""
+    """The query of a link that a user typed. Storage services sign links there."""
     SCRIPT = "script"
-    """What somebody had a replica say."""
+    """The script of a video."""
     NAME = "name"
-    """What somebody called a video or a replica."""
+    """The name of a video or a replica."""
 
 
-COLUMNS: Final[Mapping[tuple[str, str], frozenset[Sort]]] = {
-    # What the create call sends, and what "Edit and retry" fills in again; erased after a while.
-    ("jobs", "params"): frozenset({Sort.QUERY, Sort.SCRIPT, Sort.NAME}),
-    # The service says back what it made: the script is the transcript below the closing reply.
-    ("jobs", "snapshot"): frozenset({Sort.SCRIPT, Sort.NAME}),
-    # Everybody picks replicas by name, written in capitals or not.
-    ("replicas", "name"): frozenset({Sort.NAME}),
-    ("replicas", "sought"): frozenset({Sort.NAME}),
+COLUMNS: Final[Mapping[tuple[str, str], frozenset[MarkType]]] = {
+    # The create call sends it, and "Edit and retry" fills it in again. Erased after a while.
+    ("jobs", "params"): frozenset({MarkType.QUERY, MarkType.SCRIPT, MarkType.NAME}),
+    # The service repeats the script, which is the transcript in the closing reply.
+    ("jobs", "snapshot"): frozenset({MarkType.SCRIPT, MarkType.NAME}),
+    # Every user picks replicas by name.
+    ("replicas", "name"): frozenset({MarkType.NAME}),
+    ("replicas", "sought"): frozenset({MarkType.NAME}),
 }
-"""The columns that may hold marks, and of which sort. Of all others, and all other tables, none."""
+"""The columns that may hold marks, with the types allowed there. No other column may."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Something to look for."""
+    """A text to look for."""
 
-    sort: Sort
+    type: MarkType
     text: str
-    what: str
+    description: str
 
     @cached_property
     def forms(self) -> tuple[str, ...]:
-        """Return it as it is, and secrets as a link and a header would have them too."""
-        if self.sort is not Sort.SECRET:
+        """Return the text; for secrets, also its URL-encoded and base64 forms."""
+        if self.type is not MarkType.SECRET:
             return (self.text,)
         encoded = base64.b64encode(self.text.encode()).decode().rstrip("=")
         return tuple({self.text, quote(self.text, safe=""), encoded})
 
     def is_in(self, text: str) -> bool:
-        """Return whether it stands there."""
+        """Return whether ``text`` contains the mark in any form."""
         return any(form in text for form in self.forms)
 
 
-class Watched(Protocol):
-    """A world, as far as it is looked at."""
+class Inspected(Protocol):
+    """The parts of a world that are searched."""
 
     slack: SandboxSlack
     service: SandboxVideoService
@@ -93,8 +92,8 @@ class _Job:
 
 
 @dataclass
-class _Shown:
-    """A form as somebody had it on the screen; ``opened``: it is a new one."""
+class _ShownForm:
+    """A form as a user saw it; ``opened``: newly opened, not updated."""
 
     user: str
     text: str
@@ -102,7 +101,7 @@ class _Shown:
 
 
 class _Records(logging.Handler):
-    """Keeps what is logged, as far as it would be heard in earnest."""
+    """Keeps the log records that the bot's own configuration would write."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
@@ -127,9 +126,9 @@ _RECORDS: Final = _Records()
 
 
 @contextlib.contextmanager
-def listening() -> Iterator[None]:
-    """Hear all that is logged meanwhile; what no world was asked about is examined at the end."""
-    bot, root = logging.getLogger(_LISTENS), logging.getLogger()
+def log_recorded() -> Iterator[None]:
+    """Record the log meanwhile; search at the end what no detector has searched."""
+    bot, root = logging.getLogger("bot"), logging.getLogger()
     level = bot.level
     bot.setLevel(logging.INFO)
     root.addHandler(_RECORDS)
@@ -140,23 +139,23 @@ def listening() -> Iterator[None]:
         bot.setLevel(level)
         texts, secrets = _RECORDS.taken(), set(_RECORDS.secrets)
         _RECORDS.secrets.clear()
-    _judge(_found("the log", texts, secrets))
+    _raise_on(_found("the log", texts, secrets))
 
 
 @dataclass
-class Canary:
-    """Follows a world from its beginning, and examines it when all of it has stopped."""
+class LeakDetector:
+    """Follows a world from its start; ``check`` searches it once all of it has stopped."""
 
-    world: Watched
+    world: Inspected
     logs: Sequence[Path] = ()
-    """Files into which processes of the bot wrote their log, and what they printed."""
-    _shown: list[_Shown] = field(default_factory=list)
+    """Files with the log and the output of bot processes."""
+    _shown: list[_ShownForm] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.world.slack.subscribe(self._follow)
 
-    def examine(self) -> None:
-        """Raise ``AssertionError`` where something is where it may not be."""
+    def check(self) -> None:
+        """Raise ``AssertionError`` if a mark is where it must not be."""
         rows = list(_rows(self.world.database))
         jobs = [
             _Job(row["id"], row["user_id"], json.loads(row["params"]))
@@ -166,13 +165,15 @@ class Canary:
         secrets, typed = set(_secrets(self.world)), _typed(self.world, jobs)
         _RECORDS.secrets |= secrets
         logged = [*_RECORDS.taken(), *(_content(path) for path in self.logs)]
-        _judge(
+        _raise_on(
             [
                 *_found("the log", logged, secrets | typed),
                 *_found("a secret's place in the log", [_masked(self.logs)], {_MASKED}),
                 *_found("the database's file", _files(self.world.database), secrets),
                 *_in_columns(rows, secrets | typed),
-                *_found("a call to the service", _requests(self.world), _own(secrets)),
+                *_found(
+                    "a call to the service", _requests(self.world), _hidden_from_service(secrets)
+                ),
                 *_in_slack(self.world.slack, jobs, secrets, typed),
                 *_in_forms(self._shown, jobs, secrets),
             ]
@@ -182,36 +183,38 @@ class Canary:
         view = event.view
         if view is not None and event.kind in {"modal_opened", "modal_updated"}:
             opened = event.kind == "modal_opened" and view.previous_id is None
-            self._shown.append(_Shown(view.user, _json(view.body), opened))
+            self._shown.append(_ShownForm(view.user, _json(view.body), opened))
 
 
-# ── Marks ─────────────────────────────────────────────────────────────────────────────────────
+# ── Marks ─────────────────────────────────────────────────────────────────────────────────────────
 
 _CALLBACK: Final = "a callback's token"
-# Whoever writes to a log does not know of the mask: nothing that needs it is to be written at all.
-_MASKED: Final = Mark(Sort.SECRET, "***", "something that had to be masked")
+# The log masks secrets as a last resort: no record may depend on that.
+_MASKED: Final = Mark(MarkType.SECRET, "***", "something that was masked")
 
 
-def _secrets(world: Watched) -> Iterator[Mark]:
-    yield Mark(Sort.SECRET, world.slack.bot_token, "the bot's token")
-    yield Mark(Sort.SECRET, world.slack.signing_secret, "the signing secret")
-    yield Mark(Sort.SECRET, world.service.api_key, "the service's key")
+def _secrets(world: Inspected) -> Iterator[Mark]:
+    yield Mark(MarkType.SECRET, world.slack.bot_token, "the bot's token")
+    yield Mark(MarkType.SECRET, world.slack.signing_secret, "the signing secret")
+    yield Mark(MarkType.SECRET, world.service.api_key, "the service's key")
     for request in world.service.requests:
         if isinstance(request.body, dict) and (url := request.body.get("callback_url")):
-            yield Mark(Sort.SECRET, str(url).rpartition("/")[2], _CALLBACK)
+            yield Mark(MarkType.SECRET, str(url).rpartition("/")[2], _CALLBACK)
     for key in world.slack._response_urls:
-        yield Mark(Sort.SECRET, key, "a link to answer at")
+        yield Mark(MarkType.SECRET, key, "a response_url")
 
 
-def _own(secrets: Iterable[Mark]) -> set[Mark]:
-    """Return those that the service has no business with: it is told where to call back."""
-    return {mark for mark in secrets if mark.what != _CALLBACK}
+def _hidden_from_service(secrets: Iterable[Mark]) -> set[Mark]:
+    """Return the secrets that the service must not see: all but callback tokens."""
+    return {mark for mark in secrets if mark.description != _CALLBACK}
 
 
-def _typed(world: Watched, jobs: Iterable[_Job]) -> set[Mark]:
-    asked = [job.params for job in jobs]
-    asked += [request.body for request in world.service.requests if isinstance(request.body, dict)]
-    return {mark for params in asked for mark in _marks_of(params)}
+def _typed(world: Inspected, jobs: Iterable[_Job]) -> set[Mark]:
+    submitted = [job.params for job in jobs]
+    submitted += [
+        request.body for request in world.service.requests if isinstance(request.body, dict)
+    ]
+    return {mark for params in submitted for mark in _marks_of(params)}
 
 
 def _marks_of(params: Mapping[str, Any]) -> Iterator[Mark]:
@@ -220,24 +223,24 @@ def _marks_of(params: Mapping[str, Any]) -> Iterator[Mark]:
             continue
         if name.endswith("_url"):
             for part in re.split("[?#&]", value)[1:]:
-                if len(part) >= _SHORTEST_QUERY:
-                    yield Mark(Sort.QUERY, part, f"the query of a {name}")
+                if len(part) >= _MIN_QUERY:
+                    yield Mark(MarkType.QUERY, part, f"the query of a {name}")
         elif name == "script" or name.endswith("_name"):
             lines = [line.strip() for line in value.splitlines()]
-            sort = Sort.SCRIPT if name == "script" else Sort.NAME
+            type_ = MarkType.SCRIPT if name == "script" else MarkType.NAME
             for line in lines[:3]:
-                if len(line) >= _SHORTEST_WORDS:
-                    yield Mark(sort, line[:_LONGEST], f"a {name}")
+                if len(line) >= _MIN_TEXT:
+                    yield Mark(type_, line[:_MAX_TEXT], f"a {name}")
 
 
-# ── Places ────────────────────────────────────────────────────────────────────────────────────
+# ── Places ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def _found(where: str, texts: Iterable[str], marks: Iterable[Mark]) -> Iterator[str]:
     for text in texts:
         for mark in marks:
             if mark.is_in(text):
-                yield f"{mark.what} is in {where}: {_around(text, mark)}"
+                yield f"{mark.description} is in {where}: {_around(text, mark)}"
 
 
 def _in_columns(
@@ -247,16 +250,16 @@ def _in_columns(
         for column, value in row.items():
             if isinstance(value, str):
                 allowed = COLUMNS.get((table, column), frozenset())
-                # As it was before it became JSON.
+                # Decoded, as JSON escapes some characters.
                 text = value if value[:1] not in {"{", "["} else _json(json.loads(value))
-                banned = [mark for mark in marks if mark.sort not in allowed]
+                banned = [mark for mark in marks if mark.type not in allowed]
                 yield from _found(f"the column {table}.{column}", [text], banned)
 
 
 def _in_slack(
     slack: SandboxSlack, jobs: Sequence[_Job], secrets: set[Mark], typed: set[Mark]
 ) -> Iterator[str]:
-    queries = {mark for mark in typed if mark.sort is Sort.QUERY}
+    queries = {mark for mark in typed if mark.type is MarkType.QUERY}
     for call in slack.calls:
         text = _json(call.arguments)
         banned = secrets if call.method in _VIEWS else secrets | queries
@@ -265,15 +268,17 @@ def _in_slack(
             about = _job_of(slack, call.arguments)
             theirs = [job for job in jobs if job.id == about]
             yield from _found("a message about another job", [text], _scripts_but(theirs, jobs))
-    for whisper in slack._ephemerals.values():
-        text = whisper.text + _json(whisper.blocks)
-        theirs = [job for job in jobs if job.user == whisper.visible_to]
-        yield from _found("a whisper", [text], secrets | queries)
-        yield from _found("a whisper to somebody else", [text], _scripts_but(theirs, jobs))
+    for ephemeral in slack._ephemerals.values():
+        text = ephemeral.text + _json(ephemeral.blocks)
+        theirs = [job for job in jobs if job.user == ephemeral.visible_to]
+        yield from _found("an ephemeral message", [text], secrets | queries)
+        yield from _found(
+            "an ephemeral message to somebody else", [text], _scripts_but(theirs, jobs)
+        )
 
 
 def _job_of(slack: SandboxSlack, arguments: Mapping[str, Any]) -> str | None:
-    """Return the id of the job that a message is about: its metadata says."""
+    """Return the id of the job that a message is about, from its metadata."""
     metadata = arguments.get("metadata")
     with contextlib.suppress(KeyError):
         message = slack.find(str(arguments.get("channel")), str(arguments.get("ts")))
@@ -282,34 +287,36 @@ def _job_of(slack: SandboxSlack, arguments: Mapping[str, Any]) -> str | None:
     return found and found[1]
 
 
-def _in_forms(shown: Iterable[_Shown], jobs: Sequence[_Job], secrets: set[Mark]) -> Iterator[str]:
-    """Look at forms: what somebody typed is filled in for them alone.
+def _in_forms(
+    shown: Iterable[_ShownForm], jobs: Sequence[_Job], secrets: set[Mark]
+) -> Iterator[str]:
+    """Search forms: what a user typed may be filled in for that user alone.
 
-    A form that changes holds what was typed there. One that opens is filled in from a job, or with
-    what stood behind the command.
+    An updated form holds what was typed into it. A newly opened one is filled in from a job or from
+    the text after the command.
     """
     for form in shown:
         yield from _found("a form", [form.text], secrets)
         if form.opened:
             theirs = [job for job in jobs if job.user == form.user]
-            private = _scripts_but(theirs, jobs, Sort.SCRIPT, Sort.QUERY)
+            private = _scripts_but(theirs, jobs, MarkType.SCRIPT, MarkType.QUERY)
             yield from _found("a form of somebody else", [form.text], private)
 
 
-def _scripts_but(theirs: Iterable[_Job], jobs: Iterable[_Job], *sorts: Sort) -> set[Mark]:
-    """Return what was typed for others than ``theirs``: scripts, or what is of these sorts."""
+def _scripts_but(theirs: Iterable[_Job], jobs: Iterable[_Job], *types: MarkType) -> set[Mark]:
+    """Return the marks of jobs other than ``theirs``: scripts, or those of these types."""
     typed = {mark for job in jobs for mark in _marks_of(job.params)}
     own = {mark for job in theirs for mark in _marks_of(job.params)}
-    # What is part of their own words is theirs too.
+    # A text that is part of their own is theirs too.
     return {
         mark
         for mark in typed - own
-        if mark.sort in (sorts or (Sort.SCRIPT,))
+        if mark.type in (types or (MarkType.SCRIPT,))
         and not any(mark.text in each.text for each in own)
     }
 
 
-def _requests(world: Watched) -> Iterator[str]:
+def _requests(world: Inspected) -> Iterator[str]:
     for request in world.service.requests:
         yield f"{request.path} {_json(request.body)}"
 
@@ -320,8 +327,8 @@ def _files(database: Path) -> Iterator[str]:
 
 
 def _rows(database: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each row with its table; none where a test took the database away or broke it."""
-    # One that a killed process left behind is read with its log; one that is in use, without.
+    """Yield each row with its table; none where a test removed or damaged the database."""
+    # A file that a killed process left is read with its write-ahead log, one in use without.
     for how in ("mode=rw", "immutable=1"):
         with contextlib.suppress(sqlite3.DatabaseError):
             path = f"file:{quote(str(database))}?{how}"
@@ -358,6 +365,6 @@ def _level(name: str) -> int:
     return logging.getLevelNamesMapping()[name]
 
 
-def _judge(found: Iterable[str]) -> None:
-    complaints = sorted(set(found))
-    assert not complaints, "\n".join(complaints)
+def _raise_on(found: Iterable[str]) -> None:
+    leaks = sorted(set(found))
+    assert not leaks, "\n".join(leaks)
