@@ -1,10 +1,9 @@
-"""The command line: serve, demo, doctor, migrate."""
+"""The command line: serve, doctor, migrate."""
 
 import argparse
 import asyncio
 import errno
 import gc
-import io
 import logging
 import os
 import socket
@@ -16,8 +15,6 @@ from bot import database, log
 from bot.datafile import StoreError, look_ahead
 from bot.settings import Settings, SettingsError, environment
 
-_LAST_PORT: Final = 65_535
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Do what the command line says and return the exit code."""
@@ -28,18 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("serve", help="run the bot, with the settings of the environment")
     commands.add_parser("migrate", help="bring the database up to date, and do nothing else")
     commands.add_parser("doctor", help="look at settings, database, Slack and the video service")
-    demo = commands.add_parser("demo", help="watch the bot at work, without Slack or a key")
-    demo.add_argument(
-        "--keep", action="store_true", help="open a page to use it on, and keep it running"
-    )
-    demo.add_argument("--port", type=_port, help="where the page is, or on one of the next ports")
-    demo.add_argument(
-        "--no-browser", action="store_true", help="only say where the page is, do not open it"
-    )
     chosen = parser.parse_args(arguments)
     try:
-        if chosen.command == "demo":
-            return asyncio.run(_demo(chosen))
         return asyncio.run(_COMMANDS[chosen.command]())
     except KeyboardInterrupt:
         return 130
@@ -88,24 +75,6 @@ async def _doctor() -> int:
         print(finding)
         well = well and finding.well
     return 0 if well else 1
-
-
-async def _demo(chosen: argparse.Namespace) -> int:
-    # Only here: what serves in earnest never loads the sandbox.
-    from sandbox.demo import play, show  # noqa: PLC0415
-
-    log.configure(sys.stderr, logging.ERROR)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a bar shows "?"
-    if chosen.keep:
-        return await show(sys.stdout, port=chosen.port, browser=not chosen.no_browser)
-    return await play(sys.stdout)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or not 1 <= (port := int(text)) <= _LAST_PORT:
-        raise argparse.ArgumentTypeError(f"a port is a number from 1 to {_LAST_PORT}")
-    return port
 
 
 def _settings() -> Settings:

@@ -19,7 +19,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from bot.clock import Clock
-from sandbox import watch
+from sandbox import player
 from sandbox.clock import ManualClock
 from sandbox.faults import Faults, respond
 from sandbox.http import Scheduler, Server
@@ -642,7 +642,7 @@ class SandboxVideoService:
             "error": video.reason or "the service does not say why",
             "deleted": "it was deleted",
         }
-        return watch.page(
+        return player.page(
             video.video_id,
             video.name,
             video.script,
@@ -657,20 +657,20 @@ class SandboxVideoService:
         job = self.videos.get(job_id) or self.replicas.get(job_id)
         if job is None or job.ended(self._clock.now()) != "success":
             raise web.HTTPNotFound
-        if ending in watch.FILES:
-            return watch.file(*watch.FILES[ending])
+        if ending in player.FILES:
+            return player.file(*player.FILES[ending])
         if ending == "vtt" and isinstance(job, Video):
-            return web.Response(text=watch.captions(job.script), content_type="text/vtt")
+            return web.Response(text=player.captions(job.script), content_type="text/vtt")
         if ending == "m3u8":
-            text = watch.playlist(f"{job_id}.mp4")
+            text = player.playlist(f"{job_id}.mp4")
             return web.Response(text=text, content_type="application/vnd.apple.mpegurl")
         raise web.HTTPNotFound
 
     async def _serve_asset(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
-        if name not in watch.ASSETS:
+        if name not in player.ASSETS:
             raise web.HTTPNotFound
-        return watch.file(name, watch.ASSETS[name])
+        return player.file(name, player.ASSETS[name])
 
     def _video_body(
         self, video: Video, now: datetime, stamp: Callable[[datetime], str]

@@ -30,8 +30,8 @@ from playwright.async_api import Page as Tab
 
 from bot.settings import environment
 from bot.timings import Timings
-from sandbox.demo import APP
 from sandbox.page.server import Page
+from sandbox.running import APP
 from tests.world import REPLICA, World
 
 #: Set where a browser has to be there: then its want fails the tests that it would skip elsewhere.

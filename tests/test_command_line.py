@@ -27,10 +27,14 @@ class Ended:
 
 
 async def bot(*arguments: str, environ: dict[str, str], folder: Path) -> Ended:
+    return await run("bot", *arguments, environ=environ, folder=folder)
+
+
+async def run(module: str, *arguments: str, environ: dict[str, str], folder: Path) -> Ended:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "bot",
+        module,
         *arguments,
         env={"PYTHONPATH": str(_ROOT), **environ},
         cwd=folder,
@@ -43,22 +47,24 @@ async def bot(*arguments: str, environ: dict[str, str], folder: Path) -> Ended:
     return Ended(process.returncode, out.decode(errors="replace"), err.decode())
 
 
-async def test_the_demo_tells_each_ending_and_ends_well(tmp_path: Path) -> None:
+async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> None:
     # A terminal that knows few letters is shown what it can show.
-    told = await bot("demo", environ={"PYTHONIOENCODING": "latin-1"}, folder=tmp_path)
-    assert told.code == 0, told.err
-    assert "! The link leads to a name that exists only inside one network" in told.out
+    shown = await run(
+        "sandbox", "--story", environ={"PYTHONIOENCODING": "latin-1"}, folder=tmp_path
+    )
+    assert shown.code == 0, shown.err
+    assert "! The link leads to a name that exists only inside one network" in shown.out
 
     def times(line: str) -> int:
-        return len(re.findall(rf"^      {re.escape(line)}$", told.out, re.MULTILINE))
+        return len(re.findall(rf"^      {re.escape(line)}$", shown.out, re.MULTILINE))
 
     assert times("@ana your video is ready.") == 1
     assert times("@ben your video is ready.") == 2
     assert times("@ana your video could not be made.") == 1
     assert times("@ben your replica is ready.") == 1
-    assert "> The script contains a name that this replica may not say." in told.out
-    assert "> This is me, and I did not have to say it." in told.out
-    assert told.err == ""
+    assert "> The script contains a name that this replica may not say." in shown.out
+    assert "> This is me, and I did not have to say it." in shown.out
+    assert shown.err == ""
     assert _left_in(tmp_path) == []
 
 
@@ -113,7 +119,7 @@ async def test_a_database_that_cannot_be_opened_is_told_in_a_sentence(
 
 async def test_an_empty_command_line_shows_what_there_is(tmp_path: Path) -> None:
     ended = await bot("--help", environ={}, folder=tmp_path)
-    for command in ("serve", "migrate", "doctor", "demo"):
+    for command in ("serve", "migrate", "doctor"):
         assert command in ended.out
 
 

@@ -166,16 +166,18 @@ async def test_a_form_that_got_no_answer_says_so_and_can_be_sent_again(
     assert page_world.created_count() == 1
 
 
-async def test_on_the_demos_page_a_video_can_be_asked_for_at_once(windows: Windows) -> None:
-    demo = await asyncio.create_subprocess_exec(
+async def test_on_the_page_of_the_command_a_video_can_be_requested_at_once(
+    windows: Windows,
+) -> None:
+    sandbox = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "bot", "demo", "--keep", "--no-browser", f"--port={free_port()}"),
+        *("-m", "sandbox", "--no-browser", f"--port={free_port()}"),
         cwd=Path(__file__).parent.parent,
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        assert demo.stdout is not None
-        told = await patiently(demo.stdout.readuntil(b" in a browser"))
+        assert sandbox.stdout is not None
+        told = await patiently(sandbox.stdout.readuntil(b" in a browser"))
         ana = await windows.open(told.decode().split()[1])
         await expect(ana.card("Replica for @ben")).to_contain_text("steps are done")
         await expect(ana.card("Video for @ana").get_by_role("link", name="Watch")).to_be_visible()
@@ -189,8 +191,8 @@ async def test_on_the_demos_page_a_video_can_be_asked_for_at_once(windows: Windo
         await expect(card).to_contain_text("Ready")
         await windows.close()
     finally:
-        demo.terminate()
-        assert await patiently(demo.wait()) == 0
+        sandbox.terminate()
+        assert await patiently(sandbox.wait()) == 0
 
 
 # ── The picker ────────────────────────────────────────────────────────────────────────────────

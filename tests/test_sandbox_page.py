@@ -18,15 +18,15 @@ import pytest
 import yaml
 from aiohttp import web
 
-from bot.__main__ import main
-from sandbox import tour
+from sandbox.__main__ import main
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock, TrailingClock
-from sandbox.demo import APP
 from sandbox.faults import CannedResponse
 from sandbox.http import Server, free_port
+from sandbox.page import sample
 from sandbox.page.server import Page
-from sandbox.watch import captions
+from sandbox.player import captions
+from sandbox.running import APP
 from sandbox.wire import LENGTH, MASK, Wire
 from sandbox.workspace import Message
 from tests.world import FOOTAGE, REPLICA, World
@@ -79,8 +79,8 @@ class Browser:
             await self.in_form(view, "options", person, **field(view, "replica_id"), query=REPLICA)
         return view
 
-    async def in_form(self, view: Json, deed: str, person: str = "ana", **body: object) -> Json:
-        return await self.post(f"/api/{person}/views/{view['id']}/{deed}", body)
+    async def in_form(self, view: Json, action: str, person: str = "ana", **body: object) -> Json:
+        return await self.post(f"/api/{person}/views/{view['id']}/{action}", body)
 
     async def asks(self, person: str = "ana", **fields: object) -> Message:
         """Ask for a video through the page and return its card."""
@@ -190,8 +190,8 @@ async def test_a_person_is_shown_the_places_they_are_in(browser: Browser) -> Non
     browser.world.slack.channel("vault").members.discard(browser.world.ben.user.id)
     ana, ben = await browser.sees("ana"), await browser.sees("ben")
 
-    def places(sight: Json) -> Json:
-        return {each["name"]: each for each in sight["channels"]}
+    def places(snapshot: Json) -> Json:
+        return {each["name"]: each for each in snapshot["channels"]}
 
     assert places(ana).keys() == {"studio", "lobby", "vault", "attic", "directmessage"}
     assert places(ben).keys() == {"studio", "lobby", "attic", "directmessage"}
@@ -259,8 +259,8 @@ async def test_a_long_channel_is_shown_quickly(browser: Browser) -> None:
         browser.world.slack.post(replace(card, text=f"No. {number}"))
     loop = asyncio.get_running_loop()
     began = loop.time()
-    sight = await browser.sees()
-    assert len(sight["messages"]) == 501
+    snapshot = await browser.sees()
+    assert len(snapshot["messages"]) == 501
     assert loop.time() - began < 0.5
 
 
@@ -548,13 +548,13 @@ async def test_a_form_that_got_no_good_answer_stays_with_a_notice(
 async def test_a_form_that_is_closed_is_gone(browser: Browser) -> None:
     view = await browser.opens_form()
     assert (await browser.in_form(view, "close", all=True))["views"] == []
-    for deed, body in (
+    for action, body in (
         ("submit", {}),
         ("close", {}),
         ("press", field(view, "background")),
         ("options", field(view, "replica_id")),
     ):
-        outcome = await browser.in_form(view, deed, **body)
+        outcome = await browser.in_form(view, action, **body)
         assert outcome["error"]["code"] == "gone"
         assert outcome["views"] == []
 
@@ -1107,7 +1107,7 @@ async def test_the_servers_listen_on_loopback_alone(browser: Browser) -> None:
         assert url.startswith("http://127.0.0.1:")
 
 
-async def test_a_deed_comes_from_the_pages_own_script_alone(browser: Browser) -> None:
+async def test_an_action_comes_from_the_pages_own_script_alone(browser: Browser) -> None:
     place = browser.world.slack.channel("studio").id
     body = json.dumps({"channel": place, "text": "Forged"})
     json_type = {"Content-Type": "application/json"}
@@ -1300,7 +1300,7 @@ async def test_a_video_that_failed_says_why_in_place_of_a_picture(browser: Brows
 # ── The command ───────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_demo_opens_on_a_channel_where_something_has_happened(
+async def test_the_page_opens_on_a_channel_where_something_has_happened(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     opened = tmp_path_factory.mktemp("browser") / "opened"
@@ -1318,7 +1318,7 @@ async def test_the_demo_opens_on_a_channel_where_something_has_happened(
         stack.push_async_callback(other.stop)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            *("-m", "bot", "demo", "--keep", "--port", str(other.port)),
+            *("-m", "sandbox", "--port", str(other.port)),
             env={
                 "PYTHONPATH": str(ROOT),
                 "PATH": os.defpath,
@@ -1341,21 +1341,21 @@ async def test_the_demo_opens_on_a_channel_where_something_has_happened(
                 aiohttp.ClientSession() as session,
                 session.get(f"{url}/api/ana/snapshot") as answer,
             ):
-                sight = await answer.json()
+                snapshot = await answer.json()
         finally:
             process.send_signal(signal.SIGINT)
             async with asyncio.timeout(30):
                 _, err = await process.communicate()
-    cards = [each for each in sight["messages"] if "bot_id" in each and "thread_ts" not in each]
+    cards = [each for each in snapshot["messages"] if "bot_id" in each and "thread_ts" not in each]
     states = ("Ready", "Failed", "In training")
     assert [state in card["text"] for state, card in zip(states, cards, strict=True)] == [True] * 3
     assert "about 1 second" not in cards[1]["text"], "the first took as long as the next will"
-    replies = [each for each in sight["messages"] if "thread_ts" in each]
+    replies = [each for each in snapshot["messages"] if "thread_ts" in each]
     assert [each["thread_ts"] for each in replies] == [card["ts"] for card in cards[:2]]
-    moments = [float(each["ts"]) for each in sight["messages"]]
-    assert moments[-1] <= sight["now"] < moments[0] + tour.AGO.total_seconds() + 30
-    assert sight["views"] == []
-    assert [each["command"] for each in sight["app"]["commands"]] == ["/video", "/replica"]
+    moments = [float(each["ts"]) for each in snapshot["messages"]]
+    assert moments[-1] <= snapshot["now"] < moments[0] + sample.SPAN.total_seconds() + 30
+    assert snapshot["views"] == []
+    assert [each["command"] for each in snapshot["app"]["commands"]] == ["/video", "/replica"]
     assert process.returncode == 0
     assert err == b""
     assert _left_in(tmp_path) == []
@@ -1388,7 +1388,7 @@ def test_a_port_that_is_none_is_told_in_a_sentence(
     port: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
-        main(["demo", "--keep", "--no-browser", f"--port={port}"])
+        main(["--no-browser", f"--port={port}"])
     assert "a port is a number from 1 to 65535" in capsys.readouterr().err
 
 
@@ -1398,7 +1398,23 @@ async def test_what_serves_in_earnest_never_loads_the_sandbox(tmp_path: Path) ->
         "print([name for name in sys.modules if name.startswith('sandbox')])"
     )
     assert await run(tmp_path, "-c", found) == (0, "[]\n")
-    assert "--keep" not in (await run(tmp_path, "-m", "bot", "serve", "--help"))[1]
+    assert "demo" not in (await run(tmp_path, "-m", "bot", "--help"))[1]
+
+
+@pytest.mark.parametrize("option", ["--port=8765", "--no-browser"])
+def test_the_story_takes_no_option_of_the_page(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--story", option])
+    assert "--story opens none" in capsys.readouterr().err
+
+
+async def test_the_help_says_what_there_is(tmp_path: Path) -> None:
+    code, out = await run(tmp_path, "-m", "sandbox", "--help")
+    assert code == 0
+    for option in ("--story", "--port", "--no-browser"):
+        assert option in out
 
 
 async def run(folder: Path, *arguments: str) -> tuple[int | None, str]:

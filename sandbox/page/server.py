@@ -15,8 +15,8 @@ from pydantic import BaseModel, ValidationError
 
 from sandbox.block_kit import Json
 from sandbox.http import POLICY, Server
-from sandbox.page import deeds, panel, sight, switches
-from sandbox.page.deeds import Deeds
+from sandbox.page import actions, panel, snapshot, switches
+from sandbox.page.actions import PersonActions
 from sandbox.page.journal import Event, Journal
 from sandbox.page.switches import Switches
 from sandbox.slack import SandboxSlack
@@ -47,16 +47,16 @@ _PANEL_SECONDS: Final = 0.5
 _Asked = TypeVar("_Asked", bound=BaseModel)
 
 # What is done on the page, by the end of its address: what is sent with it, and who does it.
-_DEEDS: Final[dict[str, tuple[type[deeds.Asked], Callable[..., Awaitable[Json]]]]] = {
-    "type": (deeds.Typed, Deeds.type),
-    "press": (deeds.Pressed, Deeds.press),
-    "options": (deeds.Sought, Deeds.look_up),
+_ACTIONS: Final[dict[str, tuple[type[actions.Asked], Callable[..., Awaitable[Json]]]]] = {
+    "type": (actions.Typed, PersonActions.type),
+    "press": (actions.Pressed, PersonActions.press),
+    "options": (actions.Sought, PersonActions.look_up),
 }
-_DEEDS_IN_FORMS: Final[dict[str, tuple[type[deeds.Asked], Callable[..., Awaitable[Json]]]]] = {
-    "press": (deeds.PressedInForm, Deeds.press_in_form),
-    "options": (deeds.SoughtInForm, Deeds.look_up_in_form),
-    "submit": (deeds.Submitted, Deeds.submit),
-    "close": (deeds.Closed, Deeds.close),
+_FORM_ACTIONS: Final[dict[str, tuple[type[actions.Asked], Callable[..., Awaitable[Json]]]]] = {
+    "press": (actions.PressedInForm, PersonActions.press_in_form),
+    "options": (actions.SoughtInForm, PersonActions.look_up_in_form),
+    "submit": (actions.Submitted, PersonActions.submit),
+    "close": (actions.Closed, PersonActions.close),
 }
 
 
@@ -74,7 +74,7 @@ class Page:
         self._bot_url = bot_url
         self._journal = Journal()
         self._switches = Switches(slack, service)
-        self._deeds: dict[str, Deeds] = {}
+        self._actions: dict[str, PersonActions] = {}
         self._leave: list[Callable[[], None]] = []
         self._closing = False
         self._server = Server(self._app())
@@ -98,7 +98,7 @@ class Page:
             if user != self._slack.bot:
                 self._slack.dm(user.id)
         self._leave = [
-            sight.follow(self._slack, self._journal),
+            snapshot.follow(self._slack, self._journal),
             self._slack.wire.subscribe(self._note_exchange),
         ]
 
@@ -130,8 +130,8 @@ class Page:
         add_post("/api/panel/channels/{id}", self._change_channel)
         add_post("/api/panel/reset", self._reset)
         add_get("/api/{person}/snapshot", self._serve_snapshot)
-        add_post("/api/{person}/{deed}", self._serve_deed)
-        add_post("/api/{person}/views/{view}/{deed}", self._serve_deed)
+        add_post("/api/{person}/{action}", self._serve_action)
+        add_post("/api/{person}/views/{view}/{action}", self._serve_action)
         return app
 
     # What it shows
@@ -145,7 +145,7 @@ class Page:
     async def _serve_snapshot(self, request: web.Request) -> web.StreamResponse:
         reader = self._user(request.match_info["person"])
         cursor = self._journal.cursor(self._journal.last)
-        return _answer({"cursor": cursor, **sight.snapshot(self._slack, reader)})
+        return _answer({"cursor": cursor, **snapshot.snapshot(self._slack, reader)})
 
     async def _serve_panel(self, _request: web.Request) -> web.StreamResponse:
         wire = self._slack.wire
@@ -207,16 +207,16 @@ class Page:
 
     # What is done on it
 
-    async def _serve_deed(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_action(self, request: web.Request) -> web.StreamResponse:
         person = self._user(request.match_info["person"])
         view = request.match_info.get("view")
-        table = _DEEDS if view is None else _DEEDS_IN_FORMS
-        name = request.match_info["deed"]
+        table = _ACTIONS if view is None else _FORM_ACTIONS
+        name = request.match_info["action"]
         if name not in table:
             raise web.HTTPNotFound
         model, do = table[name]
         asked = await _read(request, model)
-        doer = self._deeds.setdefault(person.id, Deeds(self._slack, person.id))
+        doer = self._actions.setdefault(person.id, PersonActions(self._slack, person.id))
         return _answer(await doer.come_of(do(doer, *([] if view is None else [view]), asked)))
 
     async def _switch_service(self, request: web.Request) -> web.StreamResponse:
@@ -239,7 +239,7 @@ class Page:
         return self._turned(self._switches.change_channel(request.match_info["id"], asked))
 
     async def _reset(self, request: web.Request) -> web.StreamResponse:
-        await _read(request, deeds.Asked)
+        await _read(request, actions.Asked)
         self._switches.reset()
         return self._turned(None)
 

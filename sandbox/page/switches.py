@@ -8,7 +8,7 @@ from pydantic import Field
 
 from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse, Fault, Hang, Reset
-from sandbox.page.deeds import Asked, failed
+from sandbox.page.actions import Asked, failed
 from sandbox.slack import RESPONSE_URL, SandboxSlack
 from sandbox.video_service import RateLimit, SandboxVideoService, Scenario
 

@@ -1,4 +1,4 @@
-"""What people do on the page: each deed goes through their client, and tells what came of it."""
+"""What people do on the page: each action goes through their client, and tells what came of it."""
 
 import logging
 import re
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 from sandbox.block_kit import Json
 from sandbox.driver import CONNECTION_ERROR, ClientRefusal, InvalidResponse, Modal, Person, Response
 from sandbox.form import Gone
-from sandbox.page import sight
+from sandbox.page import snapshot
 from sandbox.slack import SandboxSlack
 from sandbox.workspace import Message
 
@@ -24,7 +24,7 @@ Values = dict[str, dict[str, Any]]
 
 
 class Asked(BaseModel):
-    """What the page sends with a deed."""
+    """What the page sends with a action."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -87,7 +87,7 @@ class Closed(Asked):
     all: bool = False
 
 
-class Deeds:
+class PersonActions:
     """What one person can do."""
 
     def __init__(self, slack: SandboxSlack, name: str) -> None:
@@ -99,7 +99,7 @@ class Deeds:
         place = self._slack.channels.get(asked.channel)
         if place is None or self._person.user.id not in place.members:
             raise Gone("That conversation is not there.")
-        if (why := sight.read_only(self._slack, place)) is not None:
+        if (why := snapshot.read_only(self._slack, place)) is not None:
             return failed("read_only", why)
         thread_ts = asked.thread_ts
         if thread_ts is not None:
@@ -114,7 +114,7 @@ class Deeds:
         if asked.text.startswith("/"):
             return await self._command(asked)
         message = self._person.say(asked.text, place.id, thread_ts)
-        return {"ok": True, "message": sight.message_json(message)}
+        return {"ok": True, "message": snapshot.message_json(message)}
 
     async def press(self, asked: Pressed) -> Json:
         """Press a button of a message, or choose something in it."""
@@ -162,11 +162,11 @@ class Deeds:
         await self._modal(view_id).close(whole_stack=asked.all)
         return self._with_views({"ok": True})
 
-    async def come_of(self, deed: Awaitable[Json]) -> Json:
-        """Return what comes of a deed, whatever that is."""
+    async def come_of(self, action: Awaitable[Json]) -> Json:
+        """Return what comes of a action, whatever that is."""
         began = time.monotonic()
         try:
-            outcome = await deed
+            outcome = await action
         except Gone as error:
             outcome = failed("gone", str(error))
         except ClientRefusal as error:
@@ -174,7 +174,7 @@ class Deeds:
         except InvalidResponse as error:
             outcome = failed("app_mistake", f"Slack does not take what the app answered: {error}")
         except Exception:  # noqa: BLE001 - the page goes on, the developer finds the traceback
-            _LOG.exception("a deed failed")
+            _LOG.exception("a action failed")
             outcome = failed("sandbox_mistake", "The sandbox made a mistake: see its log.")
         if not outcome["ok"] and "views" not in outcome:
             outcome = self._with_views(outcome)
@@ -214,11 +214,11 @@ class Deeds:
         raise Gone("That form is closed.")
 
     def _with_views(self, outcome: Json) -> Json:
-        return {**outcome, "views": sight.views_json(self._slack, self._person.user.id)}
+        return {**outcome, "views": snapshot.views_json(self._slack, self._person.user.id)}
 
 
 def failed(code: str, text: str, *, shown: bool = False) -> Json:
-    """Return the outcome of a deed of which nothing came; ``shown``: the person sees it already."""
+    """Return a failed outcome; ``shown`` says that the person sees it already."""
     return {"ok": False, "error": {"code": code, "text": text, "shown": shown}}
 
 

@@ -1,0 +1,103 @@
+"""Runs the page until the process is asked to stop."""
+
+import asyncio
+import contextlib
+import signal
+import threading
+import webbrowser
+from datetime import timedelta
+from typing import Final, TextIO
+
+from bot.clock import SystemClock
+from bot.timings import PollSchedule, Timings
+from sandbox.clock import TrailingClock
+from sandbox.page import sample
+from sandbox.page.server import PORT, Page
+from sandbox.running import REPLICA, running
+from sandbox.video_service import Pace
+
+# Long enough to see what happens, short enough to wait for.
+_POLLING: Final = PollSchedule(
+    first_interval=timedelta(seconds=1),
+    growth=0.1,
+    max_interval=timedelta(seconds=2),
+    late_after=timedelta(minutes=1),
+    overdue_after=timedelta(minutes=3),
+    overdue_interval=timedelta(seconds=5),
+    give_up_after=timedelta(hours=1),
+)
+_TIMINGS: Final = Timings(
+    minutes=_POLLING,
+    hours=_POLLING,
+    call_timeout=timedelta(seconds=10),
+    retry_interval=timedelta(milliseconds=500),
+    reconcile_within=timedelta(seconds=10),
+    recheck_key=timedelta(seconds=5),
+    recheck_credit=timedelta(seconds=10),
+    post_hold=timedelta(seconds=3),
+    pause=timedelta(seconds=5),
+    callback_spacing=timedelta(milliseconds=200),
+)
+_PACE: Final = Pace(
+    queued=timedelta(seconds=3),
+    generating=timedelta(seconds=12),
+    training=timedelta(seconds=40),
+    training_steps=20,
+)
+_SAMPLE_TIMEOUT: Final = timedelta(minutes=1)
+# Browsers that would take over the terminal.
+_TERMINAL_BROWSERS: Final = frozenset({"elinks", "links", "lynx", "w3m", "www-browser"})
+
+
+async def run(out: TextIO, *, port: int | None, open_browser: bool) -> int:
+    """Serve the page until SIGINT or SIGTERM, and return an exit code.
+
+    Args:
+        out: where the page's address is printed.
+        port: where to listen, or on the next free port; None for the default.
+        open_browser: whether to open the page in the user's browser.
+    """
+    stopped = _stop_signal()
+    clock = TrailingClock(SystemClock(), sample.SPAN)
+    async with running(clock, _PACE, _TIMINGS) as sandbox:
+        page = Page(sandbox.slack, sandbox.service, sandbox.bot_url)
+        await page.start(port or PORT)
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_SAMPLE_TIMEOUT.total_seconds()):
+                    await sample.play(sandbox.slack, sandbox.service, REPLICA, clock)
+            as_asked = port is None or page.url.endswith(f":{port}")
+            opening = "Open" if as_asked else f"Port {port} is taken: open"
+            address = _ADDRESS.format(opening=opening, page=page, sandbox=sandbox)
+            print(address, file=out, flush=True)
+            if open_browser:
+                # Some browsers return only once they are closed.
+                threading.Thread(target=_open, args=(page.url,), daemon=True).start()
+            await stopped.wait()
+        finally:
+            await page.stop()
+    return 0
+
+
+def _open(url: str) -> None:
+    with contextlib.suppress(webbrowser.Error):
+        browser = webbrowser.get()
+        if getattr(browser, "name", "") not in _TERMINAL_BROWSERS:
+            browser.open(url)
+
+
+def _stop_signal() -> asyncio.Event:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    return stopped
+
+
+_ADDRESS: Final = """\
+{opening} {page.url} in a browser, and use the bot as you would in Slack.
+Everything runs on this machine only. Ctrl-C ends it, and nothing is kept.
+
+  the bot        {sandbox.bot_url}
+  Slack          {sandbox.slack.url}
+  video service  {sandbox.service.url}
+"""

@@ -1,0 +1,83 @@
+"""The real bot, running between a sandbox Slack and a sandbox video service."""
+
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bot import app
+from bot.clock import Clock
+from bot.settings import Settings
+from bot.timings import Timings
+from sandbox.http import free_port
+from sandbox.slack import SandboxSlack
+from sandbox.video_service import Pace, SandboxVideoService
+from sandbox.workspace import App, SlashCommand
+
+#: What the app's manifest tells Slack; a test compares the two.
+APP: Final = App(
+    "Replica Videos",
+    (
+        SlashCommand(
+            "/video", "Make a video from a script", "[script] | list | status <id> | help"
+        ),
+        SlashCommand(
+            "/replica",
+            "Train a replica from footage, and choose among those there are",
+            "list | status <id> | add <id> | default <id> | help",
+        ),
+    ),
+    takes_messages=False,
+)
+#: The id of the replica that the video service has from the start.
+REPLICA: Final = "r-anna"
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A Slack, a video service, and the address of the bot between them."""
+
+    slack: SandboxSlack
+    service: SandboxVideoService
+    bot_url: str
+
+
+@contextlib.asynccontextmanager
+async def running(clock: Clock, pace: Pace, timings: Timings) -> AsyncIterator[Sandbox]:
+    """Run everything, with a database in a temporary folder.
+
+    Args:
+        clock: the time of all three.
+        pace: how long the service's jobs take.
+        timings: the bot's.
+    """
+    slack, service = SandboxSlack(clock), SandboxVideoService(clock, pace=pace)
+    slack.app = APP
+    service.add_replica(REPLICA, "Anna")
+    await slack.start()
+    await service.start()
+    port = free_port()
+    bot_url = f"http://127.0.0.1:{port}"
+    slack.request_url = f"{bot_url}/slack/events"
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings.read(
+            {
+                "SLACK_BOT_TOKEN": slack.bot_token,
+                "SLACK_SIGNING_SECRET": slack.signing_secret,
+                "SLACK_API_URL": slack.api_url,
+                "VIDEO_API_URL": service.url,
+                "VIDEO_API_KEY": service.api_key,
+                "PUBLIC_URL": bot_url,
+                "DATABASE_URL": f"sqlite:///{Path(folder) / 'bot.db'}",
+                "HOST": "127.0.0.1",
+                "PORT": str(port),
+            }
+        )
+        try:
+            async with app.running(settings, clock=clock, timings=timings):
+                yield Sandbox(slack, service, bot_url)
+        finally:
+            await service.stop()
+            await slack.stop()
