@@ -20,7 +20,6 @@ from bot.background import Background
 from bot.clock import Clock, SystemClock
 from bot.engine import Engine
 from bot.model import Job
-from bot.priority import PeopleFirst
 from bot.settings import Settings
 from bot.slack import jobs, replica, video
 from bot.slack.desk import Desk, Feature
@@ -131,10 +130,9 @@ async def running(
             public_url=settings.public_url,
             ask_person=messenger.nudge,
         )
-        people_first = PeopleFirst(timings)
         workers = (
-            Worker(engine, clock, timings, people_first, slots=_SLOTS),
-            Worker(messenger, clock, timings, people_first, slots=_SLOTS),
+            Worker(engine, clock, timings, slots=_SLOTS),
+            Worker(messenger, clock, timings, slots=_SLOTS),
         )
         routes = Routes(desk.whisper)
         for register in (jobs.register, *(feature.register for feature in features)):

@@ -1,4 +1,4 @@
-"""The loop that does what is due: claim, one step each, wait for more; and its graceful stop."""
+"""The loop that does due work: claim rows, take each one step, release them; its graceful stop."""
 
 import asyncio
 import logging
@@ -9,8 +9,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from bot.clock import Clock
 from bot.database import StoreError, Trouble
 from bot.log import reference
-from bot.priority import PeopleFirst
-from bot.timings import Timings
+from bot.timings import WorkTimings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -23,119 +22,108 @@ class Work(Protocol[_T]):
     def due(self) -> asyncio.Event:
         """Set when a row may have become due."""
 
-    async def claim(self, limit: int, in_hand: Collection[_T]) -> Sequence[_T]:
-        """Lease up to ``limit`` rows that are due, and not in hand."""
+    async def claim(self, limit: int, exclude: Collection[_T]) -> Sequence[_T]:
+        """Lease up to ``limit`` due rows, none of them in ``exclude``."""
 
-    async def next_due(self, in_hand: Collection[_T]) -> datetime | None:
-        """Return when the next row is due that is not in hand."""
+    async def next_due(self, exclude: Collection[_T]) -> datetime | None:
+        """Return when the next row is due, those in ``exclude`` aside; None without any."""
 
     async def step(self, item: _T) -> None:
-        """Do one thing for a claimed row, then end it or put it back."""
+        """Take a claimed row one step further, then finish or release it."""
 
 
 class Worker(Generic[_T]):
-    """Does the work of one table, so many rows at a time.
+    """Does the work of one table, up to ``slots`` rows at a time.
 
-    A step that fails in a way that nobody foresaw is logged; its row comes back when its lease runs
-    out. A row that is in hand is not taken up once more, whatever the clock says of its lease.
+    A step that fails unexpectedly is logged, and its row comes back when its lease runs out. A row
+    is not claimed while a step of it is under way, even if the clock says that its lease is over.
     """
 
-    def __init__(
-        self,
-        work: Work[_T],
-        clock: Clock,
-        timings: Timings,
-        people_first: PeopleFirst,
-        *,
-        slots: int,
-    ) -> None:
+    def __init__(self, work: Work[_T], clock: Clock, timings: WorkTimings, *, slots: int) -> None:
         self._work = work
         self._clock = clock
         self._timings = timings
-        self._people_first = people_first
         self._slots = slots
         self._last_claim = float("-inf")
         self._steps: dict[asyncio.Task[None], _T] = {}
-        self._parked = asyncio.Event()
+        self._waiting = asyncio.Event()
         self._stopping = False
 
     @property
     def healthy(self) -> bool:
-        """Whether the loop runs."""
+        """Whether it takes on work."""
         return not self._stopping
 
     async def run(self) -> None:
-        """Do what is due until ``stop``, then give what is under way some time to end."""
-        async with asyncio.TaskGroup() as group:
-            while True:
-                await self._turn()
+        """Do what is due until ``stop``; then steps under way have ``stop_timeout`` to end.
+
+        It returns only after ``stop``. An unexpected error of the table is raised.
+        """
+        async with asyncio.TaskGroup() as steps:
+            while not self._stopping:
                 self._work.due.clear()
-                if self._stopping:
-                    break
-                until = await self._begin(group)
-                self._parked.set()
-                await self._clock.wait(self._work.due, until)
-                self._parked.clear()
+                look_again_at = await self._start_due(steps)
+                self._waiting.set()
+                # Until there is work, a row is due, or ``stop``.
+                await self._clock.wait(self._work.due, look_again_at)
+                self._waiting.clear()
+                await self._space_claims()
             if self._steps:
                 await asyncio.wait(self._steps, timeout=self._timings.stop_timeout.total_seconds())
             for step in self._steps:
-                # Its row is marked: the next process takes it up from what it had come to.
+                # Its row is marked: the next process goes on from there.
                 step.cancel()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more steps."""
         self._stopping = True
         self._work.due.set()
 
     async def settled(self) -> bool:
         """Return when nothing is due or under way; say whether anything was."""
         busy = False
-        while self._steps or not self._parked.is_set():
+        while self._steps or not self._waiting.is_set():
             busy = True
             if self._steps:
                 await asyncio.wait(self._steps)
-            await self._parked.wait()
+            await self._waiting.wait()
             await asyncio.sleep(0)
         return busy
 
-    async def _begin(self, group: asyncio.TaskGroup) -> datetime | None:
-        """Begin what is due; return when to look again, or None for when something changes."""
+    async def _start_due(self, steps: asyncio.TaskGroup) -> datetime | None:
+        """Start a step of each due row; return when to look again, None for after a change."""
         free = self._slots - len(self._steps)
         if not free:
             return None
-        in_hand = tuple(self._steps.values())
         try:
-            for item in await self._work.claim(free, in_hand):
+            for item in await self._work.claim(free, tuple(self._steps.values())):
                 self._last_claim = asyncio.get_running_loop().time()
-                step = group.create_task(self._guarded(item))
+                step = steps.create_task(self._take_step(item))
                 self._steps[step] = item
-                step.add_done_callback(self._finished)
+                step.add_done_callback(self._on_step_done)
             if len(self._steps) == self._slots:
                 return None
-            await asyncio.sleep(0)  # what they ask of the database goes first
+            await asyncio.sleep(0)  # the steps' first queries go before the next one
             return await self._work.next_due(tuple(self._steps.values()))
         except StoreError as error:
             if not isinstance(error, Trouble):
                 _LOG.error("nothing could be claimed", extra={"reason": str(error)})
             return self._clock.now() + self._timings.retry_interval
 
-    async def _turn(self) -> None:
-        """Return when it is time for the next claim."""
-        loop = asyncio.get_running_loop()
-        await asyncio.sleep(
-            self._last_claim + self._timings.claim_interval.total_seconds() - loop.time()
-        )
-        await self._people_first.turn()
+    async def _space_claims(self) -> None:
+        """Wait until ``claim_interval`` has passed since the last claim that found work."""
+        next_claim = self._last_claim + self._timings.claim_interval.total_seconds()
+        await asyncio.sleep(next_claim - asyncio.get_running_loop().time())
 
-    def _finished(self, step: asyncio.Task[None]) -> None:
+    def _on_step_done(self, step: asyncio.Task[None]) -> None:
         del self._steps[step]
-        # Its slot is free, and its row no longer in hand.
+        # There is a free slot, and the row may be claimed again.
         self._work.due.set()
 
-    async def _guarded(self, item: _T) -> None:
+    async def _take_step(self, item: _T) -> None:
         try:
             await self._work.step(item)
         except StoreError as error:
             _LOG.error("a step could not be stored", extra={"reason": str(error)})
-        except Exception:  # noqa: BLE001 - whatever it is, the next row must not wait for it
+        except Exception:  # noqa: BLE001 - the other rows go on, whatever it was
             _LOG.exception("a step failed", extra={"reference": reference()})
