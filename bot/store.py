@@ -105,6 +105,7 @@ class Store:
             wake_waiting=self.wake_waiting,
             record_callback=self.call_back,
             erase=self.erase,
+            wake_far_future=self.wake_far_future_jobs,
         )
         self.deliveries = SimpleNamespace(
             claim=self.claim_deliveries,
@@ -112,6 +113,7 @@ class Store:
             next_due=self.next_delivery_due,
             mark_sending=self.mark_sending,
             release=self.settle,
+            wake_far_future=self.wake_far_future_deliveries,
         )
 
     @classmethod
@@ -694,6 +696,33 @@ class Store:
         self.deliveries_due.set()
         return row is not None
 
+    @repeatable
+    def wake_far_future_jobs(self, db: sqlite3.Connection, now: datetime) -> int:
+        """Make due what is due later than any wait lasts; return how many that were.
+
+        The clock was set back since. Claim numbers stay: what is claimed may be released.
+        """
+        rows = all_rows(
+            db,
+            "UPDATE jobs SET due_at = :now WHERE due_at > :latest RETURNING id",
+            {"now": ms_of(now), "latest": self._latest(now)},
+        )
+        if rows:
+            self.jobs_due.set()
+        return len(rows)
+
+    @repeatable
+    def wake_far_future_deliveries(self, db: sqlite3.Connection, now: datetime) -> int:
+        """Make due what is due later than any wait lasts, as for jobs."""
+        rows = all_rows(
+            db,
+            "UPDATE deliveries SET due_at = :now WHERE due_at > :latest RETURNING id",
+            {"now": ms_of(now), "latest": self._latest(now)},
+        )
+        if rows:
+            self.deliveries_due.set()
+        return len(rows)
+
     # ── Parts of the above ────────────────────────────────────────────────────────────────────
 
     def _lease(
@@ -703,10 +732,13 @@ class Store:
             "now": ms_of(now),
             "lease": ms_of(now + self._timings.lease),
             # Nothing is put that far ahead: the clock was set back since.
-            "parked": ms_of(now + self._timings.max_wait + self._timings.lease),
+            "parked": self._latest(now),
             "limit": limit,
             "in_hand": json.dumps(list(in_hand)),
         }
+
+    def _latest(self, now: datetime) -> int:
+        return ms_of(now + self._timings.max_wait + self._timings.lease)
 
     def _end(self, db: sqlite3.Connection, job: Job, now: datetime, condition: str) -> bool:
         ended = first_row(

@@ -1,56 +1,89 @@
-"""Erases what people wrote, and the links, of jobs that ended longer ago than they are kept."""
+"""Housekeeping: erase old scripts and links, and wake rows that a wrong clock put too far ahead."""
 
 import asyncio
 import logging
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from bot.clock import Clock
-from bot.database import StoreError
+from bot.database import StoreError, Trouble
 from bot.kinds import Kind
 from bot.store import Store
-from bot.timings import Timings
+from bot.timings import SweepTimings
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 class Sweep:
-    """Looks from time to time for jobs that are old enough."""
+    """Sweeps every ``sweep_interval``, and whenever the clock may have been set.
+
+    Args:
+        retention: how long the scripts and links of an ended job are kept.
+    """
 
     def __init__(
         self,
         store: Store,
         kinds: Iterable[Kind],
         clock: Clock,
-        timings: Timings,
+        timings: SweepTimings,
         retention: timedelta,
     ) -> None:
         self._store = store
-        self._kept = {kind.name: kind.kept_params for kind in kinds}
+        self._kept_params = {kind.name: kind.kept_params for kind in kinds}
         self._clock = clock
         self._timings = timings
         self._retention = retention
-        self._parked = asyncio.Event()
+        self._erased_at: datetime | None = None
+        self._waiting = asyncio.Event()
 
     async def run(self) -> None:
-        """Erase what is due, again and again, until cancelled."""
+        """Sweep until cancelled."""
         never = asyncio.Event()
         while True:
             now = self._clock.now()
-            try:
-                while erased := await self._store.jobs.erase(now - self._retention, self._kept):
-                    _LOG.info("erased old scripts and links", extra={"jobs": erased})
-            except StoreError as error:
-                _LOG.error("old scripts could not be erased", extra={"reason": str(error)})
-            until = now + self._timings.sweep_interval
-            while self._clock.now() < until:
-                self._parked.set()
-                await self._clock.wait(never, until)
-                self._parked.clear()
+            await self._wake_far_future(now)
+            if self._is_erasing_due(now):
+                await self._erase(now)
+            self._waiting.set()
+            # Only one wait: it ends within half a minute, also where the clock is set back.
+            await self._clock.wait(never, now + self._timings.sweep_interval)
+            self._waiting.clear()
 
     async def settled(self) -> bool:
         """Return when nothing is due or under way; say whether anything was."""
-        busy = not self._parked.is_set()
-        await self._parked.wait()
+        busy = not self._waiting.is_set()
+        await self._waiting.wait()
         return busy
+
+    async def _wake_far_future(self, now: datetime) -> None:
+        try:
+            woken = await self._store.jobs.wake_far_future(now)
+            woken += await self._store.deliveries.wake_far_future(now)
+        except StoreError as error:
+            _report("rows could not be swept", error)
+        else:
+            if woken:
+                _LOG.warning("the clock was set back: woke what it put off", extra={"rows": woken})
+
+    def _is_erasing_due(self, now: datetime) -> bool:
+        if self._erased_at is None:
+            return True
+        # It has not been done in the future: the clock was set back since.
+        return not timedelta(0) <= now - self._erased_at < self._timings.erase_interval
+
+    async def _erase(self, now: datetime) -> None:
+        try:
+            while erased := await self._store.jobs.erase(now - self._retention, self._kept_params):
+                _LOG.info("erased old scripts and links", extra={"jobs": erased})
+        except StoreError as error:
+            _report("old scripts could not be erased", error)
+        else:
+            self._erased_at = now
+
+
+def _report(event: str, error: StoreError) -> None:
+    # That the database is unavailable has been logged, and will be again by others.
+    if not isinstance(error, Trouble):
+        _LOG.error(event, extra={"reason": str(error)})

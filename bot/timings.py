@@ -156,14 +156,23 @@ class WebTimings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SweepTimings:
+    """For housekeeping."""
+
+    sweep_interval: timedelta = timedelta(minutes=1)
+    """Between two looks for rows that a wrong clock put too far ahead."""
+    erase_interval: timedelta = timedelta(hours=1)
+    """Between two looks for scripts and links that are old enough to erase."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Timings(
-    StoreTimings, EngineTimings, ServiceTimings, DeliveryTimings, FormTimings, WebTimings
+    StoreTimings,
+    EngineTimings,
+    ServiceTimings,
+    DeliveryTimings,
+    FormTimings,
+    WebTimings,
+    SweepTimings,
 ):
     """All of them."""
-
-    give_way: timedelta = timedelta(seconds=1)
-    """How long work in the background lets people go first who wait for an answer."""
-    breath: timedelta = timedelta(milliseconds=3)
-    """From an answer to the next work in the background: often another person comes at once."""
-    sweep_interval: timedelta = timedelta(hours=1)
-    """Between two looks for scripts and links that are old enough to erase."""

@@ -1,13 +1,21 @@
 """The bot's clock jumps a day, either way, at any step: nothing is parked, lost or done twice."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from bot.clock import Clock
+from bot.kinds.video import Video
+from bot.model import Job, Request, State
+from bot.store import Store
+from bot.sweep import Sweep
+from bot.timings import Timings
+from sandbox.clock import ManualClock
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.video_service import RateLimit
@@ -219,3 +227,111 @@ async def test_a_clock_that_jumps_while_nobody_knows_what_was_created_creates_no
     assert world.replies(card) == [], "nobody gave up on it"
     assert world.created_count() == 1
     assert len(world.requests_for("create_video")) == 1
+
+
+# ── The sweep ─────────────────────────────────────────────────────────────────────────────────
+
+
+class Sweeping:
+    """A sweep of a store, under a clock that can be set."""
+
+    def __init__(self, store: Store, timings: Timings) -> None:
+        self.clock = ManualClock()
+        self.store = store
+        retention = timedelta(days=1)
+        self._sweep = Sweep(store, [Video()], self.clock, timings, retention)
+
+    @contextlib.asynccontextmanager
+    async def runs(self) -> AsyncIterator[None]:
+        """Run it until the end."""
+        task = asyncio.create_task(self._sweep.run())  # noqa: TID251 - cancelled below
+        leave = self.clock.settles_with(self._sweep.settled)
+        try:
+            await self.clock.settle()
+            yield
+        finally:
+            leave()
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def claimed(self) -> Job:
+        """Return a new job, claimed."""
+        params = {"script": ANA, "replica_id": REPLICA}
+        request = Request("V1", "video", params, "U1", "C1")
+        await self.store.jobs.submit(request, self.clock.now())
+        [job] = await self.store.jobs.claim(self.clock.now(), 1)
+        return job
+
+
+@pytest.fixture
+async def sweeping(memory: Path) -> AsyncIterator[Sweeping]:
+    """A sweep that does not run yet."""
+    timings = Timings()
+    async with Store.open(memory / "bot.db", timings) as store:
+        yield Sweeping(store, timings)
+
+
+async def test_after_the_clock_was_set_back_old_scripts_are_still_erased_in_time(
+    sweeping: Sweeping,
+) -> None:
+    clock, store = sweeping.clock, sweeping.store
+    right = clock.now()
+    clock.set(right + timedelta(days=5))
+    async with sweeping.runs():
+        clock.set(right)
+        job = await sweeping.claimed()
+        await store.jobs.finish(replace(job, state=State.FAILED), right)
+
+        await clock.advance(timedelta(days=1, hours=1))
+
+    found = await store.jobs.fetch(job.id)
+    assert found is not None
+    assert found.erased
+
+
+@pytest.mark.parametrize("by", [timedelta(hours=2), DAY], ids=["two hours", "a day"])
+async def test_a_row_that_a_wrong_clock_put_too_far_ahead_is_due_within_a_minute(
+    by: timedelta, sweeping: Sweeping
+) -> None:
+    clock, store = sweeping.clock, sweeping.store
+    job = await sweeping.claimed()
+    [card] = await store.deliveries.claim(clock.now(), 1)
+    async with sweeping.runs():
+        await store.jobs.release(job, clock.now(), clock.now() + by)
+        await store.deliveries.release(card.delivery, clock.now(), clock.now() + by)
+        store.jobs_due.clear()
+        store.deliveries_due.clear()
+
+        await clock.advance(timedelta(minutes=1))
+
+    for table, due in ((store.jobs, store.jobs_due), (store.deliveries, store.deliveries_due)):
+        assert await table.next_due() <= clock.now()
+        assert due.is_set()
+
+
+async def test_a_row_that_waits_for_as_long_as_rows_may_is_left_alone(
+    sweeping: Sweeping,
+) -> None:
+    clock, store = sweeping.clock, sweeping.store
+    job = await sweeping.claimed()
+    latest = clock.now() + Timings().max_wait
+    await store.jobs.release(job, clock.now(), latest)
+
+    async with sweeping.runs():
+        await clock.advance(timedelta(minutes=59))
+
+    assert await store.jobs.next_due() == latest
+
+
+async def test_a_job_that_is_being_worked_on_is_released_after_the_sweep_has_woken_it(
+    sweeping: Sweeping,
+) -> None:
+    clock, store = sweeping.clock, sweeping.store
+    job = await sweeping.claimed()
+    clock.set(clock.now() - DAY)
+    async with sweeping.runs():
+        await clock.advance(timedelta(minutes=1))
+
+    soon = clock.now() + timedelta(minutes=5)
+    assert await store.jobs.release(job, clock.now(), soon)
+    assert await store.jobs.next_due() == soon
