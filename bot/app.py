@@ -1,14 +1,15 @@
-"""The composition root: builds everything, starts it, and stops it so that nothing is lost."""
+"""The composition root: builds the bot's parts, starts them, watches over them and stops them."""
 
 import asyncio
+import gc
 import logging
 import random
 import signal
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import aiohttp
 from slack_bolt.async_app import AsyncApp
@@ -16,9 +17,11 @@ from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import video_service
-from bot.background import Background
+from bot.background import BackgroundTasks
 from bot.clock import Clock, SystemClock
+from bot.database import StoreError
 from bot.engine import Engine
+from bot.log import reference
 from bot.model import Job
 from bot.settings import Settings
 from bot.slack import jobs, replica, video
@@ -33,13 +36,18 @@ from bot.web import WebServer
 from bot.worker import Worker
 
 _LOG: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
-# What the bot can do: a new kind of job is one more of these.
+# One for each kind of job.
 FEATURES: Final = (video.FEATURE, replica.FEATURE)
 
-_SLOTS: Final = 64
+_MAX_STEPS: Final = 64  # of one worker at a time
 # For the requests that are being answered when the process is asked to end.
 _SHUTDOWN_TIMEOUT: Final = timedelta(seconds=3)
+
+
+class PartFailed(Exception):
+    """A part of the bot ended by itself; ``str()`` says which to the person who runs the bot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +56,31 @@ class Bot:
 
     host: str
     port: int
-    """Where it listens: what the system chose where the settings said 0."""
+    """Chosen by the system where the settings say 0."""
     routes: Routes
     store: Store
     _engine: Worker[Job]
     _messenger: Worker[Outgoing]
-    _background: Background
+    _background: BackgroundTasks
     _sweep: Sweep
-    _tasks: Sequence[asyncio.Task[None]]
+    _parts: Sequence[asyncio.Task[None]]
+    """They run until the bot is stopped: one that ends before has failed."""
 
-    async def until(self, ended: asyncio.Event) -> None:
-        """Return when ``ended`` is set; raise what ends a part of the bot before that."""
-        waiting = _own(ended.wait())
-        done, _ = await asyncio.wait([waiting, *self._tasks], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        for task in done - {waiting}:
-            task.result()
+    async def run_until(self, stop: asyncio.Event) -> None:
+        """Return when ``stop`` is set.
+
+        Raises:
+            StoreError: the database cannot be used any more.
+            PartFailed: a part of the bot ended by itself.
+        """
+        stopped = _start(stop.wait(), "stop")
+        done, _ = await asyncio.wait([stopped, *self._parts], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        for part in done - {stopped}:
+            if not part.cancelled():
+                part.result()
+            _LOG.error("a part of the bot ended", extra={"part": part.get_name()})
+            raise PartFailed(f"The bot ends, because its {part.get_name()} ended.")
 
     async def settled(self) -> bool:
         """Return when nothing is due or under way; say whether anything was."""
@@ -82,7 +99,8 @@ async def running(
 ) -> AsyncIterator[Bot]:
     """Start the bot and stop it at the end, in little more than ``timings.stop_timeout``.
 
-    It begins nothing more, gives its last answers, ends what is in hand, and closes its memory.
+    To stop, it claims no more work, answers the requests that have arrived, lets the work under way
+    end, and closes the database.
 
     Raises:
         StoreError: the database cannot be used.
@@ -91,7 +109,7 @@ async def running(
     clock = clock or SystemClock()
     timings = timings or Timings()
     rng = rng or random.Random()  # noqa: S311 - for jitter
-    background = Background()
+    background = BackgroundTasks()
     kinds = {feature.kind.name: feature.kind for feature in features}
     faces = {feature.kind.name: feature.face for feature in features}
     async with (
@@ -131,8 +149,8 @@ async def running(
             ask_person=messenger.nudge,
         )
         workers = (
-            Worker(engine, clock, timings, slots=_SLOTS),
-            Worker(messenger, clock, timings, slots=_SLOTS),
+            Worker(engine, clock, timings, slots=_MAX_STEPS),
+            Worker(messenger, clock, timings, slots=_MAX_STEPS),
         )
         routes = Routes(desk.whisper)
         for register in (jobs.register, *(feature.register for feature in features)):
@@ -148,36 +166,71 @@ async def running(
             is_ready=lambda: all(worker.healthy for worker in workers),
         )
         sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)
-        endless = (sweep.run(), store.database.lasts())
-        tasks = [_own(each) for each in (*(worker.run() for worker in workers), *endless)]
+        port = await server.start(settings.host, settings.port)
+        work = [
+            _start_part(workers[0].run, "engine"),
+            _start_part(workers[1].run, "messenger"),
+        ]
+        endless = [
+            _start_part(sweep.run, "sweep"),
+            _start_part(store.database.lasts, "database"),
+            _start_part(server.serve, "web server"),
+        ]
+        parts = [*work, *endless]
         try:
-            port = await server.start(settings.host, settings.port)
-            yield Bot(settings.host, port, routes, store, *workers, background, sweep, tasks)
+            yield Bot(settings.host, port, routes, store, *workers, background, sweep, parts)
         finally:
             for worker in workers:
                 worker.stop()
-            for task in tasks[len(workers) :]:
-                task.cancel()
+            for part in endless:
+                part.cancel()
             await server.stop()
             await background.stop(timings.stop_timeout - _SHUTDOWN_TIMEOUT)
-            await asyncio.wait(tasks)
+            await asyncio.gather(*parts, return_exceptions=True)  # each has logged its own
 
 
 async def serve(settings: Settings, *, timings: Timings | None = None) -> None:
-    """Run the bot until the process is asked to end (SIGTERM, SIGINT)."""
-    ended = asyncio.Event()
+    """Run the bot until the process is asked to end (SIGTERM, SIGINT).
+
+    Raises:
+        StoreError: the database cannot be used, or cannot any more.
+        PartFailed: a part of the bot ended by itself.
+        OSError: the port is taken.
+    """
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ended.set)
+        loop.add_signal_handler(number, stop.set)
     async with running(settings, timings=timings) as bot:
+        # What exists now stays. To look through it at each garbage collection costs 0.5 ms a job.
+        gc.freeze()
         _LOG.info("listening", extra={"host": bot.host, "port": bot.port})
-        await bot.until(ended)
-        _LOG.info("ending: what is under way is finished, what is not is kept")
-    _LOG.info("ended")
+        await bot.run_until(stop)
+        _LOG.info("stopping")
+    _LOG.info("stopped")
 
 
-def _own(work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-    return asyncio.create_task(work)  # noqa: TID251 - whoever calls waits for it
+def _start_part(run: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
+    return _start(_run_part(run, name), name)
+
+
+async def _run_part(run: Callable[[], Awaitable[None]], name: str) -> None:
+    """Run a part of the bot, and log what it fails with."""
+    try:
+        await run()
+    except StoreError as error:
+        _LOG.error("a part of the bot failed", extra={"part": name, "reason": str(error)})
+        raise
+    except Exception as error:
+        code = reference()
+        _LOG.exception("a part of the bot failed", extra={"part": name, "reference": code})
+        raise PartFailed(
+            f"The bot ends, because its {name} failed. The log says more beside {code}."
+        ) from error
+
+
+def _start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
+    return asyncio.create_task(work, name=name)  # noqa: TID251 - whoever calls waits for it
 
 
 def _slack_client(

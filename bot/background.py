@@ -1,4 +1,4 @@
-"""Work that nobody waits for: the one place that owns such tasks, and ends them."""
+"""Tasks that nobody waits for: the one place that starts, logs and ends them."""
 
 import asyncio
 import logging
@@ -11,38 +11,38 @@ from bot.log import reference
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Background:
-    """Answers that go out after Slack has been told that its request arrived.
+class BackgroundTasks:
+    """Private answers to a person, sent after Slack was told that the request has arrived.
 
-    They may be lost with the process: nothing that was accepted depends on them.
+    They may be lost with the process: no accepted request depends on them.
     """
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have it done."""
-        task = asyncio.create_task(self._guarded(work))  # noqa: TID251 - this is the one place
+        """Run ``work`` in a task of its own; log what it raises."""
+        task = asyncio.create_task(self._logged(work))  # noqa: TID251 - this is the one place
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def settled(self) -> bool:
-        """Return when nothing is under way; say whether anything was."""
+        """Return when no task is left; say whether there was one."""
         busy = bool(self._tasks)
         while self._tasks:
             await asyncio.wait(self._tasks)
         return busy
 
-    async def stop(self, within: timedelta) -> None:
-        """Give what is under way so much time, then end it."""
+    async def stop(self, timeout: timedelta) -> None:  # noqa: ASYNC109 - cancels at the end
+        """Wait for the tasks for at most ``timeout``, then cancel the rest."""
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=within.total_seconds())
+            await asyncio.wait(self._tasks, timeout=timeout.total_seconds())
         for task in tuple(self._tasks):
             task.cancel()
         await self.settled()
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _logged(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except Exception:  # noqa: BLE001 - nobody else would hear of it
-            _LOG.exception("an answer could not be given", extra={"reference": reference()})
+        except Exception:  # noqa: BLE001 - nobody waits for the task
+            _LOG.exception("a background task failed", extra={"reference": reference()})

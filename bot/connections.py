@@ -60,7 +60,11 @@ class LimitedServer:
         """
         await self._runner.setup()
         loop = asyncio.get_running_loop()
-        self._listener = await loop.create_server(self._connect, host, port, backlog=_BACKLOG)
+        try:
+            self._listener = await loop.create_server(self._connect, host, port, backlog=_BACKLOG)
+        except OSError:
+            await self._runner.cleanup()
+            raise
         listening: int = self._listener.sockets[0].getsockname()[1]
         return listening
 
