@@ -23,7 +23,7 @@ _PLAIN: Final = re.compile(r"[\w.:/@+*-]+", re.ASCII)
 _STANDARD: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
 # They log each request, or with it what people wrote: Bolt does so in its warnings too.
 _QUIETED: Final = {
-    **dict.fromkeys(("aiohttp.access", "asyncio", "slack_sdk"), "WARNING"),
+    **dict.fromkeys(("aiohttp.access", "asyncio", "httpx", "slack_sdk"), "WARNING"),
     "slack_bolt": "ERROR",
 }
 

@@ -196,7 +196,7 @@ def test_the_service_is_only_ever_asked_to_create_and_to_read() -> None:
     ]
     assert {each.value for each in calls if isinstance(each, ast.Constant)} == {"POST", "GET"}
     assert all(isinstance(each, ast.Constant) for each in calls)
-    assert source.count(".request(") == 1, "all of them go through one place"
+    assert source.count(".stream(") == 1, "all of them go through one place"
 
 
 # What Slack's refusals mean

@@ -15,7 +15,7 @@ from bot import log
 
 _TOKEN = "xoxb-made-up"
 _KEY = 'k"ey\\with+odd/ends'
-_NOISY = ["aiohttp.access", "asyncio", "slack_sdk"]
+_NOISY = ["aiohttp.access", "asyncio", "httpx", "slack_sdk"]
 
 Lines = Callable[[], list[str]]
 

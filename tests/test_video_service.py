@@ -14,13 +14,16 @@ from email.utils import format_datetime
 from typing import Any
 
 import aiohttp
+import httpx
 import pytest
 from aiohttp import client_exceptions, web
+from httpx_aiohttp import AiohttpTransport
 
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Failure
+from bot.service_errors import FAILURES, OUTCOMES, translated
 from bot.timings import ServiceTimings
-from bot.video_service import FAILURES, Clients, VideoService, _translated, connect
+from bot.video_service import Clients, VideoService, connect
 from sandbox.clock import ManualClock
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
 from sandbox.http import Server
@@ -162,14 +165,21 @@ async def test_what_the_service_turns_down_is_refused_with_its_status(
         assert (error.code, error.reason) == (str(status), "No.")
 
 
-async def test_too_many_requests_means_that_nothing_was_done(
-    service: VideoService, sandbox: SandboxVideoService
+@pytest.mark.parametrize("status", [408, 425, 429])
+async def test_some_statuses_mean_that_nothing_was_done(
+    service: VideoService, sandbox: SandboxVideoService, status: int
 ) -> None:
-    sandbox.faults.next("create_video", CannedResponse(429))
-    sandbox.faults.next("read_replica", CannedResponse(429))
+    sandbox.faults.next(
+        "create_video", CannedResponse(status), CannedResponse(status, headers={"Retry-After": "7"})
+    )
+    sandbox.faults.next("read_replica", CannedResponse(status))
     for error in (await failed_create(service), await failed_read(service)):
         assert isinstance(error, Unavailable)
         assert error.retry_after is None
+        assert error.reason == f"The video service answered {status} without saying why."
+    error = await failed_create(service)
+    assert isinstance(error, Unavailable)
+    assert error.retry_after == timedelta(seconds=7)
 
 
 IN_A_MINUTE = format_datetime(ManualClock().now() + timedelta(minutes=1), usegmt=True)
@@ -273,14 +283,27 @@ async def test_an_answer_that_is_a_lot_when_unpacked_is_not_unpacked(
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "x-gzip", "deflate"])
-async def test_an_answer_may_be_packed(
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "x-gzip", "deflate", "br", "identity, gzip"])
+async def test_an_answer_that_is_packed_although_nobody_asked_for_it_is_unreadable(
     service: VideoService, sandbox: SandboxVideoService, encoding: str
 ) -> None:
-    pack = zlib.compress if encoding == "deflate" else gzip.compress
-    answer = CannedResponse(200, pack(b'{"status": "completed"}'), {"Content-Encoding": encoding})
-    sandbox.faults.next("read_replica", answer)
-    assert await service.read(REPLICAS, "r-anna") == {"status": "completed"}
+    packed, headers = gzip.compress(b'{"error": "No."}'), {"Content-Encoding": encoding}
+    sandbox.faults.next(
+        "create_video", *(CannedResponse(status, packed, headers) for status in (200, 422))
+    )
+    sandbox.faults.next("read_replica", CannedResponse(200, packed, headers))
+    assert type(await failed_create(service)) is Uncertain
+    refused = await failed_create(service)
+    assert isinstance(refused, Refused), "its status says enough"
+    assert refused.reason == "The video service answered 422 without saying why."
+    assert type(await failed_read(service)) is Unavailable
+
+
+async def test_answers_are_asked_for_as_they_are(clients: Clients, clock: ManualClock) -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}"
+    async with answering(answer) as (url, asked):
+        assert await client_of(url, clients, clock).read(VIDEOS, "v1") == {}
+    assert b"accept-encoding: identity\r\n" in asked[0].lower()
 
 
 @pytest.mark.parametrize("fault", [Hang(), Drip()], ids=repr)
@@ -344,8 +367,8 @@ async def test_a_failed_tls_handshake_means_that_nothing_was_done(
 async def test_a_call_that_waits_for_others_to_end_has_not_been_sent(
     sandbox: SandboxVideoService, clients: Clients, clock: ManualClock
 ) -> None:
-    connector = aiohttp.TCPConnector(limit=1, force_close=True)
-    async with aiohttp.ClientSession(connector=connector) as crowded:
+    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1, force_close=True))
+    async with httpx.AsyncClient(transport=AiohttpTransport(client=session)) as crowded:
         service = client_of(sandbox.url, replace(clients, creating=crowded), clock)
         sandbox.faults.next("create_video", Hang())
         first, second = await asyncio.gather(failed_create(service), failed_create(service))
@@ -523,16 +546,29 @@ async def test_an_id_that_would_lead_elsewhere_is_not_asked_for(
 # Everything that can be raised
 
 
-def family(base: type[Exception]) -> list[type[Exception]]:
-    """Return ``base`` and all that is derived from it, each so that it needs no arguments."""
+def subclasses(base: type[Exception]) -> list[type[Exception]]:
+    """Return ``base`` and all that is derived from it."""
     found = [base]
     for each in found:
         found += each.__subclasses__()
-    bare = {"__init__": lambda _: None, "__str__": lambda _: "made up"}
-    return [type(each.__name__, (each,), dict(bare)) for each in dict.fromkeys(found)]
+    return list(dict.fromkeys(found))
+
+
+def bare(raised: type[Exception]) -> Exception:
+    """Return an exception of a class that is derived from ``raised`` and needs no arguments."""
+    methods = {"__init__": lambda _: None, "__str__": lambda _: "made up"}
+    return type(raised.__name__, (raised,), methods)()
+
+
+def family(base: type[Exception]) -> list[type[Exception]]:
+    """Return ``base`` and all that is derived from it, each so that it needs no arguments."""
+    return [type(bare(each)) for each in subclasses(base)]
 
 
 AIOHTTP = family(aiohttp.ClientError)
+HTTPX: set[type[Exception]] = {
+    each for each in vars(httpx).values() if isinstance(each, type) and issubclass(each, Exception)
+}
 
 
 def test_no_exception_of_aiohttps_client_is_forgotten_here() -> None:
@@ -541,13 +577,48 @@ def test_no_exception_of_aiohttps_client_is_forgotten_here() -> None:
     assert public - {"WSMessageTypeError"} <= {each.__name__ for each in AIOHTTP}
 
 
+def test_every_exception_of_httpx_has_an_outcome_of_its_own() -> None:
+    derived = {each for base in (httpx.HTTPError, httpx.StreamError) for each in subclasses(base)}
+    theirs = {each for each in derived if each.__module__.startswith("httpx")}
+    assert len(HTTPX | theirs) > 25
+    assert HTTPX | theirs <= OUTCOMES.keys()
+
+
+NOT_SENT = {
+    *(httpx.ConnectTimeout, httpx.ConnectError, httpx.PoolTimeout),
+    *(httpx.UnsupportedProtocol, httpx.InvalidURL),
+}
+
+
+@pytest.mark.parametrize("raised", sorted(HTTPX, key=str))
+def test_of_what_httpx_raises_only_what_comes_before_a_request_says_that_nothing_was_sent(
+    raised: type[Exception],
+) -> None:
+    with pytest.raises(Unavailable if raised in NOT_SENT else Uncertain), translated():
+        raise bare(raised)
+
+
 @pytest.mark.parametrize("raised", [*AIOHTTP, OSError, TimeoutError, ValueError, UnicodeError])
 def test_of_what_aiohttp_raises_only_a_failed_connection_says_that_nothing_was_sent(
     raised: type[Exception],
 ) -> None:
-    never_sent = issubclass(raised, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-    with pytest.raises(Unavailable if never_sent else Uncertain), _translated():
+    never_sent = issubclass(
+        raised, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL
+    )
+    with pytest.raises(Unavailable if never_sent else Uncertain), translated():
         raise raised
+
+
+@pytest.mark.parametrize("cause", AIOHTTP)
+@pytest.mark.parametrize("raised", [httpx.ConnectTimeout, httpx.ReadError])
+def test_where_the_transport_names_a_cause_the_cause_decides(
+    raised: type[Exception], cause: type[Exception]
+) -> None:
+    with pytest.raises(OutsideError) as alone, translated():
+        raise cause
+    with pytest.raises(OutsideError) as wrapped, translated():
+        raise bare(raised) from cause()
+    assert type(wrapped.value) is type(alone.value)
 
 
 # The key

@@ -10,7 +10,7 @@ from bot.engine.runtime import Runtime, log_fields
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.kinds import Unreadable
 from bot.model import Failure, Job, Snapshot, State, token_hash
-from bot.video_service import FAILURES
+from bot.service_errors import FAILURES
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from bot.engine.runtime import LOGGED_LENGTH, Runtime
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind, Unreadable
 from bot.model import Failure, Job, Snapshot, State, Verdict
+from bot.service_errors import UNKNOWN_ID
 from bot.timings import EngineTimings, PollSchedule
-from bot.video_service import UNKNOWN_ID
 
 _LOG: Final = logging.getLogger(__name__)
 # A service that has a new status for each answer does not fill the log.

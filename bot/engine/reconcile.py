@@ -8,7 +8,7 @@ from bot.engine.runtime import Runtime, log_fields
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.kinds import Unreadable
 from bot.model import Attempt, Job, Snapshot, State
-from bot.video_service import UNKNOWN_ID
+from bot.service_errors import UNKNOWN_ID
 
 _LOG: Final = logging.getLogger(__name__)
 

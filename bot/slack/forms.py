@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bot.errors import Refused
 from bot.model import Failure, Request
+from bot.service_errors import FAILURES
 from bot.slack.blocks import Json, element, field, modal, section
 from bot.slack.desk import Desk
 from bot.slack.payloads import Submission, View
 from bot.slack.routes import Answer
-from bot.video_service import FAILURES
 
 Place = Mapping[str, Any]
 """Where a form was opened: ``channel``, ``thread_ts``, and what a form wants to remember."""

@@ -12,6 +12,7 @@ from bot.errors import OutsideError, Refused
 from bot.kinds import Kind, Unreadable
 from bot.kinds.wire import moment
 from bot.model import Job, Snapshot, State, Verdict
+from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import (
     SCRIPT,
     TEXT,
@@ -44,7 +45,6 @@ from bot.slack.cards import CHECK_AGAIN, CREATE_AGAIN, GIVE_UP, HAVE_ID, Face
 from bot.slack.desk import Desk
 from bot.slack.payloads import Click, Command, Submission
 from bot.slack.routes import Answer, Routes
-from bot.video_service import UNKNOWN_ID
 
 UNKNOWN: Final = "I no longer know this one."
 _LISTED: Final = 15

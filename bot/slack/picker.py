@@ -8,9 +8,9 @@ from bot.errors import Refused, Unavailable
 from bot.kinds import Unreadable
 from bot.model import Verdict
 from bot.replicas import KnownReplica
+from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import cut, one_line
 from bot.slack.desk import Desk
-from bot.video_service import UNKNOWN_ID
 
 _NAME: Final = 36
 _ID: Final = 20

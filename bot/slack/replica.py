@@ -14,6 +14,7 @@ from bot.kinds.video import is_replica_id
 from bot.links import runs_out, show_link
 from bot.model import Failure, Job, State, Verdict
 from bot.replicas import KnownReplica
+from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import (
     Json,
     bullets,
@@ -47,7 +48,6 @@ from bot.slack.jobs import listing, pressed, status, tell
 from bot.slack.payloads import Click, Command, Submission
 from bot.slack.picker import called, look_up, unexplained
 from bot.slack.routes import Answer, Routes
-from bot.video_service import UNKNOWN_ID
 
 COMMAND: Final = "/replica"
 _FORM: Final = "replica_form"

@@ -1,0 +1,161 @@
+"""What each way in which a call to the video service can fail means.
+
+A create call without a usable answer is ``Uncertain``, unless it is known that nothing was done.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from typing import Final
+
+import aiohttp
+import httpx
+
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.links import without_keys
+from bot.model import Failure
+
+FAILURES: Final = {"401": Failure.KEY_REJECTED, "402": Failure.OUT_OF_CREDIT}
+"""The HTTP statuses that say that no create call is accepted, whatever it asks for."""
+UNKNOWN_ID: Final = frozenset({"400", "404", "410"})
+"""The HTTP statuses of a read that say that nothing has its id. Services were seen to say 400."""
+_NOTHING_DONE: Final = frozenset(
+    {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
+)
+_MAX_REASON: Final = 500  # characters
+_MAX_RETRY_AFTER: Final = timedelta(days=1)
+
+_NOT_SENT: Final = (Unavailable, "The video service cannot be reached.")
+_NO_ANSWER: Final = (Uncertain, "The video service did not answer in time.")
+_BROKEN: Final = (Uncertain, "The connection to the video service broke.")
+_UNREADABLE: Final = (Uncertain, "The video service's answer could not be read.")
+
+OUTCOMES: Final[Mapping[type[Exception], tuple[type[Unavailable | Uncertain], str]]] = {
+    # HTTPError
+    # ├── RequestError
+    # │   ├── TransportError
+    # │   │   ├── TimeoutException
+    httpx.ConnectTimeout: _NOT_SENT,
+    httpx.PoolTimeout: _NOT_SENT,
+    httpx.ReadTimeout: _NO_ANSWER,
+    httpx.WriteTimeout: _NO_ANSWER,
+    httpx.TimeoutException: _NO_ANSWER,
+    # │   │   ├── NetworkError
+    httpx.ConnectError: _NOT_SENT,
+    httpx.ReadError: _BROKEN,
+    httpx.WriteError: _BROKEN,
+    httpx.CloseError: _BROKEN,
+    httpx.NetworkError: _BROKEN,
+    # │   │   ├── ProtocolError
+    httpx.LocalProtocolError: _UNREADABLE,
+    httpx.RemoteProtocolError: _UNREADABLE,
+    httpx.ProtocolError: _UNREADABLE,
+    # │   │   └── others
+    httpx.ProxyError: _BROKEN,
+    httpx.UnsupportedProtocol: _NOT_SENT,
+    httpx.TransportError: _BROKEN,
+    # │   └── others
+    httpx.DecodingError: _UNREADABLE,
+    httpx.TooManyRedirects: _UNREADABLE,
+    httpx.RequestError: _BROKEN,
+    # └── HTTPStatusError
+    httpx.HTTPStatusError: _UNREADABLE,
+    httpx.HTTPError: _BROKEN,
+    # httpx has these beside that family.
+    httpx.InvalidURL: _NOT_SENT,
+    httpx.CookieConflict: _UNREADABLE,
+    httpx.StreamConsumed: _UNREADABLE,
+    httpx.StreamClosed: _UNREADABLE,
+    httpx.ResponseNotRead: _UNREADABLE,
+    httpx.RequestNotRead: _UNREADABLE,
+    httpx.StreamError: _UNREADABLE,
+    # The transport's own. httpx-aiohttp makes httpx.ConnectTimeout of a refused connection and of
+    # one that broke after the request was sent alike: the cause tells them apart, and decides.
+    aiohttp.ClientConnectorError: _NOT_SENT,  # name not found, refused, TLS
+    aiohttp.ConnectionTimeoutError: _NOT_SENT,
+    aiohttp.InvalidURL: _NOT_SENT,
+    aiohttp.ServerTimeoutError: _NO_ANSWER,
+    aiohttp.ClientConnectionError: _BROKEN,
+    aiohttp.ClientPayloadError: _BROKEN,
+    aiohttp.ClientError: _UNREADABLE,
+    # Python's.
+    TimeoutError: _NO_ANSWER,
+    OSError: _BROKEN,
+    ValueError: _UNREADABLE,
+    RecursionError: _UNREADABLE,  # of JSON that is nested too deeply
+}
+"""What each exception means; for one that is not listed, its nearest base class that is."""
+_LISTED: Final = tuple(OUTCOMES)
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise ``Unavailable`` or ``Uncertain`` in place of what a call raises, by ``OUTCOMES``."""
+    try:
+        yield
+    except _LISTED as error:
+        cause = error.__cause__
+        found = type(cause if isinstance(cause, aiohttp.ClientError) else error)
+        outcome, reason = next(OUTCOMES[each] for each in found.__mro__ if each in OUTCOMES)
+        raise outcome(reason) from error
+
+
+def from_answer(
+    response: httpx.Response, body: bytes, *, secret: str, now: datetime
+) -> OutsideError:
+    """Return what an answer means that is not 2xx, with the service's own words as the reason.
+
+    Args:
+        response: The answer: its status decides.
+        body: Its content, as far as it came.
+        secret: Our key, which some services quote.
+        now: For a Retry-After that is a date.
+    """
+    status = response.status_code
+    # Some services quote the key that they refuse, and what they were sent.
+    said = without_keys(_reason(body.replace(secret.encode(errors="replace"), b"***")))
+    reason = said or f"The video service answered {status} without saying why."
+    if status in _NOTHING_DONE:
+        retry_after = _retry_after(response.headers.get("retry-after", ""), now)
+        return Unavailable(reason, retry_after=retry_after)
+    if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Refused(reason, code=str(status))
+    return Uncertain(reason)
+
+
+def _reason(body: bytes) -> str:
+    """Return what an error's body says: its ``error``, its ``message``, or itself if it is text."""
+    text = body.decode(errors="replace").strip()
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        return "" if text.startswith("<") else _cut(text)
+    if isinstance(answer, dict):
+        for name in ("error", "message"):
+            if isinstance(said := answer.get(name), str) and said.strip():
+                return _cut(said)
+        return ""
+    return _cut(answer) if isinstance(answer, str) else ""
+
+
+def _cut(text: str) -> str:
+    # Lone surrogates, left where somebody cut a text, can be neither stored nor sent.
+    words = " ".join(text.encode(errors="replace").decode().split())
+    return words if len(words) <= _MAX_REASON else words[: _MAX_REASON - 1] + "…"
+
+
+def _retry_after(value: str, now: datetime) -> timedelta | None:
+    """Return the wait that a ``Retry-After`` header asks for: seconds or a date (RFC 9110)."""
+    try:
+        wait = timedelta(seconds=int(value))
+    except OverflowError:
+        wait = _MAX_RETRY_AFTER
+    except ValueError:
+        try:
+            wait = parsedate_to_datetime(value) - now
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return min(max(wait, timedelta(0)), _MAX_RETRY_AFTER)
