@@ -153,3 +153,29 @@ async def test_it_goes_on_after_a_restart_beside_the_other_kinds(quiet_world: Wo
     assert "your trailer" in world.replies(trailer)[0].text
     assert "your video" in world.replies(video)[0].text
     assert len(world.posts()) == 4
+
+
+async def test_its_jobs_wait_while_no_feature_knows_it_and_then_go_on(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = quiet_world
+    features = (*FEATURES, third_kind.FEATURE)
+    async with world.running_bot(features=features):
+        cards = [await _cuts(world, name) for name in ("Spring", "Summer")]
+    async with world.running_bot():
+        video = await world.request_video(world.ben)
+        await world.advance(hours=5)
+
+    assert "your video" in world.replies(video)[0].text
+    assert not any(world.replies(card) for card in cards)
+    assert "a step failed" not in caplog.messages
+    [logged] = [each for each in caplog.records if "unknown kind" in each.message]
+    assert (logged.levelname, vars(logged)["kind"]) == ("ERROR", "trailer")
+
+    async with world.running_bot(features=features):
+        await world.advance(hours=1, minutes=5)
+
+    for card in cards:
+        [reply] = world.replies(card)
+        assert "your trailer" in reply.text
+    assert len(world.service.videos) == 3

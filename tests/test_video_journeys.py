@@ -1,6 +1,8 @@
 """What people live through who ask for a video."""
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -486,6 +488,27 @@ async def test_of_two_that_are_sent_off_at_one_moment_only_one_tries_whether_the
     assert len(world.requests_for("create_video")) == 2
     cards = world.slack.messages("studio")
     assert [len(world.replies(card)) for card in cards] == [1, 1, 1]
+
+
+async def test_a_job_that_was_refused_before_its_create_call_has_no_attempt(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        world.service.out_of_credit = True
+        await world.request_video(world.ana)
+        await world.advance(minutes=10)
+        forms = [await world.open_form(person, "Hello.") for person in (world.ana, world.ben)]
+        await asyncio.gather(*(form.submit({"replica_id": REPLICA}) for form in forms))
+        await world.settle()
+
+    with contextlib.closing(sqlite3.connect(world.database)) as db:
+        attempts = db.execute(
+            "SELECT count(attempts.id) FROM jobs LEFT JOIN attempts ON job_id = jobs.id "
+            "GROUP BY jobs.id ORDER BY 1"
+        ).fetchall()
+    assert attempts == [(0,), (1,), (1,)]
+    assert len(world.requests_for("create_video")) == 2
 
 
 # ── The bot is restarted ──────────────────────────────────────────────────────────────────────
