@@ -13,7 +13,7 @@ from typing import Final
 
 from aiohttp import hdrs, web
 
-from sandbox.http import Scheduler
+from sandbox.scheduler import Scheduler
 
 # How often a request that hangs looks whether its client is still there, and how often a dripping
 # answer sends a byte: in real time, as clients measure their time limits.

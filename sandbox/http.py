@@ -1,20 +1,11 @@
-"""What all sandbox servers stand on: HTTP on loopback, and an scheduler of what is done later."""
+"""HTTP servers on the loopback interface, for every part of the sandbox."""
 
-import asyncio
-import contextlib
-import heapq
-import itertools
-import logging
 import socket
-from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
-
-from bot.clock import Clock
 
 _HOST: Final = "127.0.0.1"
 _LOOPBACK: Final = (_HOST, "localhost", "[::1]")
@@ -23,21 +14,19 @@ POLICY: Final = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-# How long open requests may take to end once the server stops; aiohttp waits for it twice.
-_SHUTDOWN_SECONDS: Final = 0.1
-
-_log = logging.getLogger(__name__)
+# For open requests to end once the server stops; aiohttp waits for it twice.
+_SHUTDOWN_TIMEOUT_S: Final = 0.1
 
 
 class Server:
-    """An aiohttp application on a port of the loopback interface; it can be started again.
+    """An aiohttp application on a port of the loopback interface. It can be started again.
 
-    Only programs of this machine reach it, and a browser is one of them: so a request that gives it
-    another name, or comes from another site's page, is refused.
+    Only programs on this machine reach it, but a browser is one of them: requests under another
+    host name, or from another site's page, are refused.
 
     Attributes:
         port: where it listens, or last listened.
-        policy: the Content-Security-Policy of its answers.
+        policy: the Content-Security-Policy of its responses.
     """
 
     def __init__(self, app: web.Application) -> None:
@@ -59,7 +48,7 @@ class Server:
         Raises:
             OSError: the port is taken.
         """
-        runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        runner = web.AppRunner(self._app, access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT_S)
         await runner.setup()
         try:
             await web.TCPSite(runner, _HOST, port).start()
@@ -70,7 +59,7 @@ class Server:
         self.port = runner.addresses[0][1]
 
     async def stop(self) -> None:
-        """Listen no more and drop the open requests, those that hang too, in under a second."""
+        """Stop listening and drop all open requests, in under a second."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -80,9 +69,9 @@ class Server:
         origins = {f"http://{name}:{self.port}" for name in _LOOPBACK}
         origin = request.headers.get(hdrs.ORIGIN)
         if f"http://{request.headers.get(hdrs.HOST, '').lower()}" not in origins:
-            return _refused("This server answers to the names of this machine alone.")
+            return _refused("This server answers only to the names of this machine.")
         if origin is not None and origin not in origins:
-            return _refused("This server answers no other site's pages.")
+            return _refused("This server does not answer other sites' pages.")
         return await handler(request)
 
     async def _harden(self, _request: web.Request, response: web.StreamResponse) -> None:
@@ -91,89 +80,12 @@ class Server:
         response.headers["Referrer-Policy"] = "no-referrer"
 
 
-class Scheduler:
-    """What is to be done at later moments of the clock, done one after the other by one task.
-
-    Work that raises is logged and does not keep the rest from being done.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        # The number keeps what is due at the same moment in the order in which it came.
-        self._entries: list[tuple[datetime, int, Callable[[], Awaitable[object]]]] = []
-        self._numbers = itertools.count()
-        self._changed = asyncio.Event()
-        self._rested = asyncio.Event()
-        self._under_way = False
-        self._task: asyncio.Task[None] | None = None
-
-    def at(self, moment: datetime, work: Callable[[], Awaitable[object]]) -> None:
-        """Have ``work`` done once the clock shows ``moment``."""
-        heapq.heappush(self._entries, (moment, next(self._numbers), work))
-        self._changed.set()
-
-    def after(self, delay: timedelta, work: Callable[[], Awaitable[object]]) -> None:
-        """Have ``work`` done when ``delay`` has passed from now."""
-        self.at(self._clock.now() + delay, work)
-
-    async def start(self) -> None:
-        """Begin to do what is due."""
-        self._changed.set()
-        self._task = asyncio.create_task(self._run())  # noqa: TID251 - owned here, ended by `stop`
-
-    async def stop(self) -> None:
-        """Break off the work under way, and keep what is not due yet for the next start."""
-        if self._task is None:
-            return
-        task, self._task = self._task, None
-        self._changed.set()
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        self._rested.set()
-
-    async def settled(self) -> bool:
-        """Return once nothing is due or under way, and whether there was anything to do."""
-        had_work = False
-        while self._task is not None and self._is_busy():
-            had_work = True
-            self._rested.clear()
-            self._changed.set()
-            await self._rested.wait()
-        return had_work
-
-    def _is_busy(self) -> bool:
-        return self._under_way or self._changed.is_set() or self._is_due()
-
-    def _is_due(self) -> bool:
-        return bool(self._entries) and self._entries[0][0] <= self._clock.now()
-
-    async def _run(self) -> None:
-        # A clock that is just waking up may lose the cancellation: so `stop` shows here too.
-        while self._task is not None:
-            self._changed.clear()
-            while self._is_due():
-                await self._do(heapq.heappop(self._entries)[2])
-            # No `await` lies between here and the clock's own note of who waits for when.
-            self._rested.set()
-            await self._clock.wait(self._changed, self._entries[0][0] if self._entries else None)
-
-    async def _do(self, work: Callable[[], Awaitable[object]]) -> None:
-        self._under_way = True
-        try:
-            await work()
-        except Exception:  # noqa: BLE001 - whatever it is, the scheduler goes on
-            _log.exception("work on the scheduler failed")
-        finally:
-            self._under_way = False
-
-
-def _refused(why: str) -> web.Response:
-    return web.json_response({"error": why}, status=HTTPStatus.FORBIDDEN)
+def _refused(reason: str) -> web.Response:
+    return web.json_response({"error": reason}, status=HTTPStatus.FORBIDDEN)
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nobody listens on."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         port: int = probe.getsockname()[1]

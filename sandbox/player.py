@@ -1,30 +1,32 @@
-"""What the sandbox's videos show: one clip of our own making, under the script as captions."""
+"""The page on which a sandbox video is watched: a clip of our own, with the script as captions."""
 
 import html
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from aiohttp import hdrs, web
 
-CLIP: Final = Path(__file__).parent / "clip"
-#: How long the clip is.
-LENGTH: Final = timedelta(seconds=8)
-#: The files there are of each video and replica, by their ending: a file of the clip and its type.
-FILES: Final = {
+from sandbox.scenarios import Ending
+from sandbox.service_jobs import Replica, Video
+
+_CLIP: Final = Path(__file__).parent / "clip"
+# The duration of the clip.
+DURATION: Final = timedelta(seconds=8)
+# The files of each video and replica by their ending: a file of the clip, and its type.
+_FILES: Final = {
     "mp4": ("clip.mp4", "video/mp4"),
     "webm": ("clip.webm", "video/webm"),
 }
-#: What the page itself needs, likewise.
-ASSETS: Final = {
+# The files that the page itself needs, with their types.
+_ASSETS: Final = {
     "icon.svg": "image/svg+xml",
     "watch.css": "text/css; charset=utf-8",
 }
-# In `clip.mp4` one fragment follows the header.
-_HEADER: Final = 1334
-_CAPTION: Final = 74
-# What a page of the sandbox says of itself.
+# In `clip.mp4`, one fragment follows the header.
+_HEADER_BYTES: Final = 1334
+_CAPTION_LENGTH: Final = 74
 _NOTE: Final = (
     "Sandbox: this is neither Slack nor a video service. Nothing was filmed, and everything runs "
     "on your machine."
@@ -57,82 +59,108 @@ _PLAYER: Final = """\
 <source src="/files/{id}.mp4" type="video/mp4">
 <track kind="captions" label="Script" srclang="en" src="/files/{id}.vtt" default>
 </video>"""
-_GOING: Final = (
-    '<p class="state" role="status">It is not ready yet: the service says “{status}”. '
-    "This page looks again by itself.</p>"
+_OPEN: Final = (
+    '<p class="state" role="status">This video is not ready yet. Its status is “{status}”. '
+    "This page reloads by itself.</p>"
 )
-_FAILED: Final = '<p class="state" role="status">It cannot be watched: {reason}.</p>'
+_FAILED: Final = '<p class="state" role="status">This video cannot be watched: {reason}.</p>'
 
 
-def page(
-    video_id: str, name: str, script: str, replica: str, *, status: str, ready: bool, reason: str
-) -> web.Response:
-    """Return the page of a video; ``reason`` says why it will never be ready, if so."""
-    if ready:
-        picture = _PLAYER.format(id=html.escape(video_id))
-    elif reason:
+def page(video: Video, now: datetime) -> web.Response:
+    """Return the page on which a video is watched."""
+    ended = video.ended(now)
+    reasons: dict[Ending | None, str] = {
+        "error": video.reason or "the service does not say why",
+        "deleted": "it was deleted",
+    }
+    if ended == "success":
+        picture = _PLAYER.format(id=html.escape(video.video_id))
+    elif reason := reasons.get(ended, ""):
         picture = _FAILED.format(reason=html.escape(reason.removesuffix(".")))
     else:
-        picture = _GOING.format(status=html.escape(status))
+        picture = _OPEN.format(status=html.escape(video.status(now)))
     text = _PAGE.format(
-        title=html.escape(name),
+        title=html.escape(video.name),
         note=_NOTE,
-        refresh="" if ready or reason else '<meta http-equiv="refresh" content="3">\n',
+        refresh="" if ended else '<meta http-equiv="refresh" content="3">\n',
         picture=picture,
-        script=html.escape(script),
-        replica=html.escape(replica),
-        download=f' · <a download href="/files/{html.escape(video_id)}.mp4">Download</a>'
-        if ready
+        script=html.escape(video.script),
+        replica=html.escape(video.replica_id),
+        download=f' · <a download href="/files/{html.escape(video.video_id)}.mp4">Download</a>'
+        if ended == "success"
         else "",
     )
     return web.Response(text=text, content_type="text/html")
 
 
+def job_file(job: Video | Replica, job_id: str, ending: str) -> web.StreamResponse:
+    """Return a file of a finished job by its ending.
+
+    Raises:
+        web.HTTPNotFound: there is none.
+    """
+    if ending in _FILES:
+        return _file(*_FILES[ending])
+    if ending == "vtt" and isinstance(job, Video):
+        return web.Response(text=captions(job.script), content_type="text/vtt")
+    if ending == "m3u8":
+        text = playlist(f"{job_id}.mp4")
+        return web.Response(text=text, content_type="application/vnd.apple.mpegurl")
+    raise web.HTTPNotFound
+
+
+def asset(name: str) -> web.StreamResponse:
+    """Return a file that the page itself needs; raises ``web.HTTPNotFound`` for any other."""
+    if name not in _ASSETS:
+        raise web.HTTPNotFound
+    return _file(name, _ASSETS[name])
+
+
 def captions(script: str) -> str:
-    """Return the script as a WebVTT track: cut into lines, which share the clip by their length."""
+    """Return the script as a WebVTT track, its lines spread over the clip by their length."""
     lines = _lines(script)
     whole = sum(map(len, lines)) or 1
     cues, said = ["WEBVTT"], 0
     for line in lines:
         begin, said = said, said + len(line)
-        # A caption is text with markup, so what is markup has to be escaped: `-->` with it.
+        # Captions may hold markup, so escape it; that also escapes `-->`.
         times = f"{_moment(begin / whole)} --> {_moment(said / whole)}"
         cues.append(f"{times}\n{html.escape(line, quote=False)}")
     return "\n\n".join(cues) + "\n"
 
 
 def playlist(clip: str) -> str:
-    """Return the clip as a stream: an HLS playlist over parts of the file named ``clip``."""
-    rest = (CLIP / "clip.mp4").stat().st_size - _HEADER
-    seconds = LENGTH.total_seconds()
+    """Return an HLS playlist over parts of the file named ``clip``."""
+    rest = (_CLIP / "clip.mp4").stat().st_size - _HEADER_BYTES
+    seconds = DURATION.total_seconds()
     return (
         "#EXTM3U\n#EXT-X-VERSION:7\n#EXT-X-PLAYLIST-TYPE:VOD\n"
         f"#EXT-X-TARGETDURATION:{seconds:.0f}\n"
-        f'#EXT-X-MAP:URI="{clip}",BYTERANGE="{_HEADER}@0"\n'
-        f"#EXTINF:{seconds:.3f},\n#EXT-X-BYTERANGE:{rest}@{_HEADER}\n{clip}\n#EXT-X-ENDLIST\n"
+        f'#EXT-X-MAP:URI="{clip}",BYTERANGE="{_HEADER_BYTES}@0"\n'
+        f"#EXTINF:{seconds:.3f},\n#EXT-X-BYTERANGE:{rest}@{_HEADER_BYTES}\n{clip}\n#EXT-X-ENDLIST\n"
     )
 
 
-def file(name: str, content_type: str) -> web.FileResponse:
-    """Return a file of the clip's folder, in parts where those are asked for."""
-    return web.FileResponse(CLIP / name, headers={hdrs.CONTENT_TYPE: content_type})
+def _file(name: str, content_type: str) -> web.FileResponse:
+    """Return a file of the clip's folder; range requests are answered."""
+    return web.FileResponse(_CLIP / name, headers={hdrs.CONTENT_TYPE: content_type})
 
 
 def _lines(script: str) -> list[str]:
-    """Cut a script into lines that can be read at once: at sentences, else between words."""
+    """Cut a script into lines for captions: at sentences, else between words."""
     lines: list[str] = []
     for sentence in re.split(r"(?<=[.!?…])\s+|\s*\n\s*", script.strip()):
         line = ""
         for word in sentence.split():
-            parts = [word[at : at + _CAPTION] for at in range(0, len(word), _CAPTION)]
+            parts = [word[at : at + _CAPTION_LENGTH] for at in range(0, len(word), _CAPTION_LENGTH)]
             for part in parts:
                 longer = f"{line} {part}".strip()
-                if len(longer) > _CAPTION:
+                if len(longer) > _CAPTION_LENGTH:
                     lines.append(line)
-                line = longer if len(longer) <= _CAPTION else part
+                line = longer if len(longer) <= _CAPTION_LENGTH else part
         lines += [line] if line else []
     return lines
 
 
 def _moment(share: float) -> str:
-    return f"00:00:{share * LENGTH.total_seconds():06.3f}"
+    return f"00:00:{share * DURATION.total_seconds():06.3f}"

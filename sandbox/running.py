@@ -12,8 +12,9 @@ from bot.clock import Clock
 from bot.settings import Settings
 from bot.timings import Timings
 from sandbox.http import free_port
+from sandbox.scenarios import Pace
 from sandbox.slack import SandboxSlack
-from sandbox.video_service import Pace, SandboxVideoService
+from sandbox.video_service import SandboxVideoService
 from sandbox.workspace import App, SlashCommand
 
 #: What the app's manifest tells Slack; a test compares the two.

@@ -18,7 +18,8 @@ from sandbox import web_api
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
 from sandbox.faults import Fault, Faults, respond
-from sandbox.http import Scheduler, Server
+from sandbox.http import Server
+from sandbox.scheduler import Scheduler
 from sandbox.wire import Wire
 from sandbox.workspace import Message, SlackError, Workspace
 

@@ -8,9 +8,9 @@ from bot.clock import SystemClock
 from bot.timings import PollSchedule, Timings
 from sandbox.driver import Person
 from sandbox.running import REPLICA, Sandbox, running
+from sandbox.scenarios import CallbackPlan, Pace, Scenario
 from sandbox.slack import SandboxSlack
 from sandbox.transcript import Narrator
-from sandbox.video_service import CallbackPlan, Pace, Scenario
 from sandbox.workspace import Event, Message
 
 # Short enough to watch. The people of the story act about as often as a job is polled.

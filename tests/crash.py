@@ -17,7 +17,8 @@ from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
 from sandbox.driver import Person
 from sandbox.http import Server
-from sandbox.video_service import Operation, Pace
+from sandbox.scenarios import Pace
+from sandbox.video_service import Operation
 from tests.disk import Disk
 from tests.world import REPLICA, World
 

@@ -25,8 +25,9 @@ from bot.timings import PollSchedule, Timings
 from sandbox.block_kit import Json
 from sandbox.driver import Modal, Person
 from sandbox.http import Server
+from sandbox.scenarios import Pace
 from sandbox.slack import SandboxSlack
-from sandbox.video_service import Operation, Pace, SandboxVideoService
+from sandbox.video_service import Operation, SandboxVideoService
 from sandbox.workspace import Message
 from tests.leaks import LeakDetector
 from tests.world import REPLICA

@@ -30,7 +30,7 @@ from sandbox.block_kit import Json
 from sandbox.delivery import deliver, encoded, find_button, interact, interaction, pressed
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse
-from sandbox.video_service import CallbackPlan, Pace
+from sandbox.scenarios import CallbackPlan, Pace
 from sandbox.workspace import Message
 from tests.leaks import _secrets
 from tests.world import FOOTAGE, REPLICA, World

@@ -10,7 +10,7 @@ import pytest
 from bot.slack import errors
 from sandbox.driver import ClientRefusal, Person
 from sandbox.faults import CannedResponse, Reset
-from sandbox.video_service import CallbackPlan, Scenario
+from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.workspace import Message
 from tests.world import REPLICA, World
 

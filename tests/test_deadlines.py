@@ -8,7 +8,8 @@ import pytest
 
 from bot.timings import Timings
 from sandbox.faults import CannedResponse
-from sandbox.video_service import CallbackPlan, RateLimit, Scenario
+from sandbox.scenarios import CallbackPlan, Scenario
+from sandbox.video_service import RateLimit
 from sandbox.workspace import Message
 from tests.world import World
 

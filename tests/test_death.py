@@ -16,7 +16,7 @@ from aiohttp import web
 from bot import database
 from sandbox.driver import CONNECTION_ERROR
 from sandbox.faults import Hang
-from sandbox.video_service import CallbackPlan
+from sandbox.scenarios import CallbackPlan
 from sandbox.workspace import Message
 from tests.processes import LiveWorld
 

@@ -21,7 +21,8 @@ from sandbox.block_kit import Json
 from sandbox.driver import ClientRefusal, Modal, Person
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
 from sandbox.form import elements
-from sandbox.video_service import CallbackPlan, RateLimit, Scenario
+from sandbox.scenarios import CallbackPlan, Scenario
+from sandbox.video_service import RateLimit
 from sandbox.workspace import Event, Message
 from tests.crash import CrashingWorld
 from tests.invariants import InvariantChecker, UserActions

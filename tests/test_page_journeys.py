@@ -11,7 +11,7 @@ from playwright.async_api import Locator, expect
 
 from sandbox.faults import Reset
 from sandbox.http import free_port
-from sandbox.video_service import CallbackPlan, Pace, Scenario
+from sandbox.scenarios import CallbackPlan, Pace, Scenario
 from tests.browser import PageWorld, Window, Windows, patiently
 from tests.world import FOOTAGE, REPLICA
 

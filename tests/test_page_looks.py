@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Locator, expect
 
 from sandbox.faults import Reset
-from sandbox.video_service import CallbackPlan, Scenario
+from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.workspace import Message
 from tests.browser import MILLISECONDS, PHONE, PageWorld, Window, patiently
 from tests.world import REPLICA

@@ -8,7 +8,7 @@ from playwright.async_api import Locator, expect
 
 from sandbox.block_kit import Json
 from sandbox.page.server import Page
-from sandbox.video_service import Scenario
+from sandbox.scenarios import Scenario
 from sandbox.workspace import Message
 from tests.browser import GONE, PageWorld, Window, patiently
 

@@ -10,7 +10,7 @@ import pytest
 from bot.timings import Timings
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, Reset
-from sandbox.video_service import Scenario
+from sandbox.scenarios import Scenario
 from tests.world import REPLICA, World
 
 

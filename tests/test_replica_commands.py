@@ -6,7 +6,7 @@ import pytest
 
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse
-from sandbox.video_service import Pace, Scenario, TrainingFailure
+from sandbox.scenarios import Pace, Scenario, TrainingFailure
 from sandbox.workspace import Message
 from tests.world import FOOTAGE, REPLICA, World
 

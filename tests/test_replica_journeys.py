@@ -11,7 +11,7 @@ import pytest
 from bot.timings import Timings
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Fault, Reset, Truncated
-from sandbox.video_service import MISSING, CallbackPlan, Pace, Scenario, TrainingFailure
+from sandbox.scenarios import MISSING, CallbackPlan, Pace, Scenario, TrainingFailure
 from sandbox.workspace import Message
 from tests.world import FOOTAGE, REPLICA, World
 

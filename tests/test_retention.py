@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from sandbox.video_service import Scenario
+from sandbox.scenarios import Scenario
 from tests.world import REPLICA, World
 
 SECRETS = ("A secret script.", "Secret name", "secret.mp4", "Secretly too dark.", "/watch/")

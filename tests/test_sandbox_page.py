@@ -1291,7 +1291,7 @@ async def test_a_video_that_failed_says_why_in_place_of_a_picture(browser: Brows
     [video] = service.videos
     service.fail(video, "It broke <b>.")
     _, _, page = await read(browser, f"/watch/{video}")
-    assert "It cannot be watched: It broke &lt;b&gt;." in page.decode()
+    assert "This video cannot be watched: It broke &lt;b&gt;." in page.decode()
     service.delete(video)
     _, _, page = await read(browser, f"/watch/{video}")
     assert "it was deleted" in page.decode()

@@ -15,17 +15,10 @@ from aiohttp import web
 from bot.clock import SystemClock
 from sandbox.clock import ManualClock
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
-from sandbox.http import Scheduler, Server
-from sandbox.video_service import (
-    MISSING,
-    CallbackPlan,
-    Operation,
-    Pace,
-    RateLimit,
-    SandboxVideoService,
-    Scenario,
-    TrainingFailure,
-)
+from sandbox.http import Server
+from sandbox.scenarios import MISSING, CallbackPlan, Pace, Scenario, TrainingFailure
+from sandbox.scheduler import Scheduler
+from sandbox.video_service import Operation, RateLimit, SandboxVideoService
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -879,7 +872,7 @@ async def test_a_port_that_is_taken_is_an_error(service: SandboxVideoService) ->
         await other.start(int(service.url.rpartition(":")[2]))
 
 
-async def test_work_on_the_agenda_that_fails_does_not_keep_the_rest_from_being_done(
+async def test_scheduled_work_that_fails_does_not_stop_the_rest(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     done: list[int] = []
@@ -898,7 +891,7 @@ async def test_work_on_the_agenda_that_fails_does_not_keep_the_rest_from_being_d
     scheduler.after(SECOND, note)
     await clock.advance(SECOND)
     assert done == [0, 1]
-    assert "work on the scheduler failed" in caplog.text
+    assert "scheduled work failed" in caplog.text
     assert not await scheduler.settled()
     await scheduler.stop()
     scheduler.after(timedelta(0), note)

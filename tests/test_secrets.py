@@ -13,7 +13,7 @@ import pytest
 
 from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse
-from sandbox.video_service import CallbackPlan, Scenario
+from sandbox.scenarios import CallbackPlan, Scenario
 from tests import leaks
 from tests.leaks import COLUMNS, LeakDetector, MarkType
 from tests.world import REPLICA, World

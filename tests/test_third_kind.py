@@ -6,7 +6,7 @@ import pytest
 
 from bot.app import FEATURES
 from sandbox.faults import Reset
-from sandbox.video_service import CallbackPlan, Scenario
+from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.workspace import Message
 from tests import third_kind
 from tests.world import REPLICA, World

@@ -11,7 +11,7 @@ from aiohttp import web
 from bot.timings import Timings
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Drip, Fault, LateCommit, Reset, Truncated
-from sandbox.video_service import CallbackPlan, Scenario
+from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.workspace import Message
 from tests.world import REPLICA, World
 

@@ -14,7 +14,8 @@ import pytest
 
 from bot.timings import Timings
 from sandbox.faults import CannedResponse, Fault
-from sandbox.video_service import MISSING, CallbackPlan, RateLimit, Scenario
+from sandbox.scenarios import MISSING, CallbackPlan, Scenario
+from sandbox.video_service import RateLimit
 from tests.world import REPLICA, World
 
 HOUR = timedelta(hours=1)

@@ -27,7 +27,7 @@ from sandbox.delivery import (
     timestamp_of,
 )
 from sandbox.faults import CannedResponse
-from sandbox.video_service import CallbackPlan
+from sandbox.scenarios import CallbackPlan
 from sandbox.workspace import Message
 from tests.processes import LiveWorld
 from tests.world import REPLICA, World

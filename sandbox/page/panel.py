@@ -7,14 +7,10 @@ from typing import Final
 from sandbox.block_kit import Json
 from sandbox.faults import Fault
 from sandbox.page.switches import AUTH_ERRORS, FAULTS, JOB_SCENARIOS, OPERATIONS, TIMES, Side, fault
+from sandbox.scenarios import Scenario, TrainingFailure
+from sandbox.service_jobs import Replica, Video
 from sandbox.slack import SandboxSlack
-from sandbox.video_service import (
-    Replica,
-    SandboxVideoService,
-    Scenario,
-    TrainingFailure,
-    Video,
-)
+from sandbox.video_service import SandboxVideoService
 
 #: Why a video may fail: sentences as the service writes them.
 VIDEO_FAILURES: Final = (

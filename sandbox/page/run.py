@@ -14,7 +14,7 @@ from sandbox.clock import TrailingClock
 from sandbox.page import sample
 from sandbox.page.server import PORT, Page
 from sandbox.running import REPLICA, running
-from sandbox.video_service import Pace
+from sandbox.scenarios import Pace
 
 # Long enough to see what happens, short enough to wait for.
 _POLLING: Final = PollSchedule(

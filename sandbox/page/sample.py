@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from sandbox.clock import TrailingClock
 from sandbox.driver import Person
+from sandbox.scenarios import Scenario
 from sandbox.slack import SandboxSlack
-from sandbox.video_service import SandboxVideoService, Scenario
+from sandbox.video_service import SandboxVideoService
 from sandbox.workspace import Event, Message
 
 #: How much time the activity covers.

@@ -9,8 +9,9 @@ from pydantic import Field
 from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse, Fault, Hang, Reset
 from sandbox.page.actions import Asked, failed
+from sandbox.scenarios import Scenario
 from sandbox.slack import RESPONSE_URL, SandboxSlack
-from sandbox.video_service import RateLimit, SandboxVideoService, Scenario
+from sandbox.video_service import RateLimit, SandboxVideoService
 
 Side = Literal["service", "slack"]
 
@@ -142,7 +143,7 @@ class Switches:
         for name in sent & {"down", "key_revoked", "out_of_credit"}:
             setattr(service, name, getattr(asked, name))
         if "callbacks" in sent:
-            service.call_back_from_now_on(TIMES[asked.callbacks])
+            service.set_callback_times(TIMES[asked.callbacks])
         if "rate_limit" in sent:
             service.rate_limited = self._rate_limit(asked.rate_limit)
         pace = asked.pace.model_dump(exclude_none=True)

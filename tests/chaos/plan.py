@@ -17,7 +17,7 @@ from sandbox.faults import (
     Reset,
     Truncated,
 )
-from sandbox.video_service import CallbackPlan, Ending, Scenario
+from sandbox.scenarios import CallbackPlan, Ending, Scenario
 
 _HTML: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
 _HUGE: Final = '{"x": "' + "x" * 3_000_000 + '"}'

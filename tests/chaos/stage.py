@@ -15,8 +15,9 @@ from bot.clock import SystemClock
 from bot.timings import PollSchedule, Timings
 from sandbox.block_kit import Json
 from sandbox.http import Server
+from sandbox.scenarios import Pace
 from sandbox.slack import DEFAULT_SCOPES, SandboxSlack
-from sandbox.video_service import Operation, Pace, SandboxVideoService
+from sandbox.video_service import Operation, SandboxVideoService
 from sandbox.workspace import Event, Message
 from tests.chaos.plan import Kill, Plan, Planned
 from tests.processes import BotProcess, Phase
