@@ -1,1 +1,1 @@
-"""Kills the bot and breaks its calls by a seeded plan, then judges it by what the outside saw."""
+"""Kills the bot and breaks its calls by a seeded plan, then checks what the sandbox recorded."""

@@ -1,4 +1,4 @@
-"""The command line: a run by its seed, and the table of what it has shown."""
+"""The command line: runs a seeded plan and prints the table of results."""
 
 import argparse
 import asyncio
@@ -12,51 +12,53 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.chaos import plan
-from tests.chaos.judge import Finding, ended, judged
-from tests.chaos.people import People
-from tests.chaos.stage import Stage
+from tests.chaos.environment import Environment
+from tests.chaos.plan import Plan, draw_plan
+from tests.chaos.results import Result, all_replied, results_of
+from tests.chaos.users import Users
 
-# In seconds: so long the calm may take to bring everything to its end, and so long it is looked
-# on after that for what should not come.
-_CALM: Final = 90.0
-_AFTERMATH: Final = 3.0
-_SHOWN: Final = 5
+# For all jobs to end once the faults have stopped.
+_FINISH_TIMEOUT_S: Final = 90.0
+# After that, for messages that should not come.
+_EXTRA_WAIT_S: Final = 3.0
+_MAX_EXAMPLES: Final = 5
 
 
 def main() -> int:
-    """Do a run, print what it has shown, and return the exit code: 1 if a promise broke."""
+    """Run the plan, print the results, and return 1 if a promise was broken."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.chaos",
-        description="Kill the bot and break its calls, then judge it by what the outside saw.",
+        description="Kill the bot, break its calls, and check what Slack and the service saw.",
     )
-    parser.add_argument("--jobs", type=int, default=100, help="how many people ask for")
-    parser.add_argument("--kills", type=int, default=40, help="how often the bot is killed")
-    parser.add_argument("--faults", type=int, help="calls that go wrong; 1.5 a job if not said")
-    parser.add_argument("--seed", type=int, default=1, help="what the plan is drawn from")
+    parser.add_argument("--jobs", type=int, default=100, help="number of requests")
+    parser.add_argument("--kills", type=int, default=40, help="number of kills")
+    parser.add_argument("--faults", type=int, help="number of faults (default: 1.5 per job)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the plan")
     parser.add_argument(
-        "--blind",
+        "--no-search",
         action="store_true",
-        help="without Slack's history scopes: a message may then come twice, which is counted",
+        help="without Slack's history scopes; messages may then be doubled, which is counted",
     )
     chosen = parser.parse_args()
     faults = round(1.5 * chosen.jobs) if chosen.faults is None else chosen.faults
     rng = random.Random(chosen.seed)  # noqa: S311 - a plan is to be repeatable
-    drawn = plan.drawn(rng, jobs=chosen.jobs, kills=chosen.kills, faults=faults)
+    plan = draw_plan(rng, jobs=chosen.jobs, kills=chosen.kills, faults=faults)
     print(
-        f"{chosen.jobs} jobs, {chosen.kills} kills, {drawn.planned} faults planned, "
-        f"seed {chosen.seed}{', without history scopes' if chosen.blind else ''}",
+        f"{chosen.jobs} jobs, {chosen.kills} kills, {plan.fault_count} faults planned, "
+        f"seed {chosen.seed}{', without history scopes' if chosen.no_search else ''}",
         flush=True,
     )
-    # A late commit that the bot is killed at is no news for whoever reads the table.
+    # The sandbox logs late commits that a kill has cut off: not of interest here.
     logging.getLogger("sandbox").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     began = time.monotonic()
-    findings = asyncio.run(_run(drawn, rng, folder, jobs=chosen.jobs, may_look=not chosen.blind))
-    for finding in findings:
-        _print(finding)
+    results = asyncio.run(
+        _run(plan, rng, folder, jobs=chosen.jobs, can_search=not chosen.no_search)
+    )
+    for result in results:
+        _print(result)
     print(f"{time.monotonic() - began:6.0f} s")
-    if any(finding.broken for finding in findings):
+    if any(result.is_broken for result in results):
         print(f"A promise was broken. Database and log: {folder}")
         return 1
     shutil.rmtree(folder)
@@ -65,31 +67,31 @@ def main() -> int:
 
 
 async def _run(
-    drawn: plan.Plan, rng: random.Random, folder: Path, *, jobs: int, may_look: bool
-) -> Sequence[Finding]:
-    stage = Stage(drawn, folder, may_look=may_look)
-    people = People(stage, rng, jobs=jobs)
-    async with stage.runs(), asyncio.TaskGroup() as group:
-        answering = group.create_task(people.answer())
-        async with asyncio.TaskGroup() as storm:
-            storm.create_task(stage.kill())
-            storm.create_task(people.ask())
-        stage.calm()
-        deadline = time.monotonic() + _CALM
-        while not ended(stage, people.asks) and time.monotonic() < deadline:
+    plan: Plan, rng: random.Random, folder: Path, *, jobs: int, can_search: bool
+) -> Sequence[Result]:
+    env = Environment(plan, folder, can_search=can_search)
+    users = Users(env, rng, jobs=jobs)
+    async with env.running(), asyncio.TaskGroup() as group:
+        answering = group.create_task(users.answer_questions())
+        async with asyncio.TaskGroup() as killing:
+            killing.create_task(env.kill())
+            killing.create_task(users.submit_all())
+        env.stop_faults()
+        deadline = time.monotonic() + _FINISH_TIMEOUT_S
+        while not all_replied(env, users.requests) and time.monotonic() < deadline:
             await asyncio.sleep(1)
-        await asyncio.sleep(_AFTERMATH)
+        await asyncio.sleep(_EXTRA_WAIT_S)
         answering.cancel()
-        code = await stage.stop()
-        findings = judged(stage, people.asks, may_look=may_look)
-    return [*findings, Finding("exit code of the bot when asked to end", code, promised=True)]
+        code = await env.stop()
+        results = results_of(env, users.requests, can_search=can_search)
+    return [*results, Result("exit code of the bot after SIGTERM", code, must_be_zero=True)]
 
 
-def _print(finding: Finding) -> None:
-    mark = "  " if not finding.promised else "✗ " if finding.broken else "✓ "
-    print(f"{finding.figure:6} {mark}{finding.name}")
-    for which in finding.which[:_SHOWN] if finding.broken else ():
-        print(f"         {which}")
+def _print(result: Result) -> None:
+    symbol = "  " if not result.must_be_zero else "✗ " if result.is_broken else "✓ "
+    print(f"{result.count:6} {symbol}{result.name}")
+    for example in result.examples[:_MAX_EXAMPLES] if result.is_broken else ():
+        print(f"         {example}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What goes wrong in a run, and when: drawn from a seed before anything starts."""
+"""The plan of a run, drawn from a seed: which calls fail and when the bot is killed."""
 
 import random
 from collections import Counter
@@ -75,7 +75,7 @@ _POST: Final = (
     _no("invalid_blocks"),
     _no("token_revoked"),
 )
-_LOOK: Final = (
+_SEARCH: Final = (
     Reset(),
     Hang(),
     CannedResponse(503, _HTML),
@@ -84,9 +84,9 @@ _LOOK: Final = (
 )
 _VIEW: Final = (Reset(), Reset(done=True), CannedResponse(503, _HTML), _no("expired_trigger_id"))
 
-#: By operation: how many of its requests a job is expected to make, its share of all the faults,
-#: and what they are. What is written here of the requests decides only how the faults are spread.
-_SIDES: Final[Mapping[str, tuple[float, float, Sequence[Fault]]]] = {
+#: By operation: the expected number of requests per job, the share of all faults, and the faults.
+#: The expected number only decides how the faults are spread over a run.
+_FAULTS_BY_OPERATION: Final[Mapping[str, tuple[float, float, Sequence[Fault]]]] = {
     "create_video": (0.9, 0.22, (*_LOST, *_ODD, *_WRONG)),
     "create_replica": (0.1, 0.03, (*_LOST, *_ODD)),
     "read_video": (4.0, 0.16, (*_LOST, *_ODD, *_WRONG[:1])),
@@ -94,14 +94,14 @@ _SIDES: Final[Mapping[str, tuple[float, float, Sequence[Fault]]]] = {
     "chat.postMessage": (2.0, 0.27, _POST),
     "chat.update": (2.5, 0.14, (*_LOST, *_ODD, _no("internal_error", done=True))),
     "conversations.open": (0.3, 0.02, _LOST),
-    "conversations.history": (0.2, 0.03, _LOOK),
-    "conversations.replies": (0.2, 0.03, _LOOK),
+    "conversations.history": (0.2, 0.03, _SEARCH),
+    "conversations.replies": (0.2, 0.03, _SEARCH),
     "views.open": (1.3, 0.05, _VIEW),
     "chat.postEphemeral": (0.2, 0.03, (*_LOST, _no("user_not_in_channel"))),
 }
 
-#: The moments at which the bot is killed: before the work of a call is done, and after that,
-#: when its answer is lost.
+#: The moments at which the bot is killed: before a call is carried out, and after that, so that
+#: its answer is lost.
 MOMENTS: Final = tuple(
     f"{phase} {what}"
     for phase in ("before", "after")
@@ -122,60 +122,60 @@ MOMENTS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One death: at a moment, or at the end of ``after``; then the bot stays dead for ``rest``.
+    """A kill at a moment, or after ``delay`` if ``moment`` is None.
 
-    ``again`` is how soon after its start it dies a second time, if it does.
+    After ``downtime`` the bot is restarted, and killed once more after ``kill_again_after``.
     """
 
     moment: str | None
-    after: timedelta
-    rest: timedelta
-    again: timedelta | None
+    delay: timedelta
+    downtime: timedelta
+    kill_again_after: timedelta | None
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a run draws from its seed."""
+    """Everything that a run draws from its seed."""
 
     faults: Mapping[str, Mapping[int, Fault]]
-    """By operation and the number of its request."""
+    """By operation and number of the request."""
     kills: Sequence[Kill]
     scenarios: Sequence[Scenario]
 
     @property
-    def planned(self) -> int:
-        """Return how many faults there are."""
+    def fault_count(self) -> int:
+        """Return the number of planned faults."""
         return sum(len(each) for each in self.faults.values())
 
 
-class Planned(Faults):
-    """The faults of a plan, each met by the request that has its number, until all is calm."""
+class PlannedFaults(Faults):
+    """The faults of a plan; each hits the request with its number, until ``clear``."""
 
     def __init__(self, faults: Mapping[str, Mapping[int, Fault]]) -> None:
         super().__init__()
         self._faults = faults
         self._seen: Counter[str] = Counter()
-        self._calm = False
-        self.met: Counter[str] = Counter()
+        self._cleared = False
+        self.faults_hit: Counter[str] = Counter()
 
     def take(self, operation: str) -> Fault | None:
-        """Return what the request of ``operation`` that is here now meets."""
+        """Return the fault of the current request of ``operation``."""
         number = self._seen[operation]
         self._seen[operation] += 1
-        fault = None if self._calm else self._faults.get(operation, {}).get(number)
+        fault = None if self._cleared else self._faults.get(operation, {}).get(number)
         if fault is not None:
-            self.met[operation] += 1
+            self.faults_hit[operation] += 1
         return fault
 
     def clear(self) -> None:
-        """Let everything go well from here on."""
-        self._calm = True
+        """Inject no faults from here on."""
+        self._cleared = True
 
 
-def drawn(rng: random.Random, *, jobs: int, kills: int, faults: int) -> Plan:
-    """Return a plan for so many jobs."""
+def draw_plan(rng: random.Random, *, jobs: int, kills: int, faults: int) -> Plan:
+    """Return a plan for this number of jobs, kills and faults."""
     planned = {}
-    for operation, (requests, share, kinds) in _SIDES.items():
+    for operation, (requests, share, kinds) in _FAULTS_BY_OPERATION.items():
         expected = max(1, round(requests * jobs))
         numbers = rng.sample(range(expected), min(expected, round(share * faults)))
         planned[operation] = {number: rng.choice(kinds) for number in numbers}
@@ -189,9 +189,9 @@ def drawn(rng: random.Random, *, jobs: int, kills: int, faults: int) -> Plan:
 def _kill(rng: random.Random) -> Kill:
     return Kill(
         moment=rng.choice(MOMENTS) if rng.random() < 0.6 else None,
-        after=timedelta(seconds=rng.uniform(0.05, 1.5)),
-        rest=timedelta(seconds=rng.choice((0.0, 0.0, rng.uniform(0, 0.4)))),
-        again=timedelta(seconds=rng.uniform(0, 0.15)) if rng.random() < 0.15 else None,
+        delay=timedelta(seconds=rng.uniform(0.05, 1.5)),
+        downtime=timedelta(seconds=rng.choice((0.0, 0.0, rng.uniform(0, 0.4)))),
+        kill_again_after=timedelta(seconds=rng.uniform(0, 0.15)) if rng.random() < 0.15 else None,
     )
 
 

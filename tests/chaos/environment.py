@@ -1,4 +1,4 @@
-"""The bot in a process that is killed by plan, between a Slack and a video service that record."""
+"""The bot in a process that is killed by plan, between the sandbox's Slack and video service."""
 
 import asyncio
 import contextlib
@@ -19,11 +19,11 @@ from sandbox.scenarios import Pace
 from sandbox.slack import DEFAULT_SCOPES, SandboxSlack
 from sandbox.video_service import Operation, SandboxVideoService
 from sandbox.workspace import Event, Message
-from tests.chaos.plan import Kill, Plan, Planned
+from tests.chaos.plan import Kill, Plan, PlannedFaults
 from tests.processes import BotProcess, Phase
 from tests.world import REPLICA
 
-_PATIENCE: Final = PollSchedule(
+_SCHEDULE: Final = PollSchedule(
     first_interval=timedelta(milliseconds=150),
     growth=0.2,
     max_interval=timedelta(milliseconds=600),
@@ -33,8 +33,8 @@ _PATIENCE: Final = PollSchedule(
     give_up_after=timedelta(seconds=15),
 )
 TIMINGS: Final = Timings(
-    minutes=_PATIENCE,
-    hours=_PATIENCE,
+    minutes=_SCHEDULE,
+    hours=_SCHEDULE,
     max_wait=timedelta(seconds=10),
     call_timeout=timedelta(milliseconds=700),
     lease=timedelta(seconds=3),
@@ -51,7 +51,7 @@ TIMINGS: Final = Timings(
     replica_max_age=timedelta(seconds=2),
     stop_timeout=timedelta(seconds=2),
 )
-"""The bot's own waits, so short that a run of a minute holds a week of them."""
+"""The bot's waits, shortened so that a run of a minute covers a week."""
 
 _PACE: Final = Pace(
     queued=timedelta(milliseconds=100),
@@ -60,59 +60,59 @@ _PACE: Final = Pace(
     training_steps=4,
 )
 _HISTORY: Final = frozenset(scope for scope in DEFAULT_SCOPES if scope.endswith(":history"))
-# In seconds: so long a kill waits for its moment, and then it strikes wherever the bot is.
-_MOMENT_COMES: Final = 2.5
+# A kill whose moment has not come by then takes place at once.
+_MOMENT_TIMEOUT_S: Final = 2.5
 
 
-class Stage:
+class Environment:
     """The sandbox, the bot's process, and the relay through which the outside reaches it.
 
     Attributes:
-        posted: every message that the bot has put into a conversation, as it was then.
-        deaths: how often it was killed, by what the moment was.
+        posted: every message that the bot posted, as it was then.
+        kills_by_moment: the number of kills by moment.
     """
 
-    def __init__(self, plan: Plan, folder: Path, *, may_look: bool) -> None:
+    def __init__(self, plan: Plan, folder: Path, *, can_search: bool) -> None:
         clock = SystemClock()
-        scopes = DEFAULT_SCOPES if may_look else DEFAULT_SCOPES - _HISTORY
+        scopes = DEFAULT_SCOPES if can_search else DEFAULT_SCOPES - _HISTORY
         self.slack = SandboxSlack(clock, scopes=scopes)
         self.service = SandboxVideoService(clock, pace=_PACE)
         self.service.add_replica(REPLICA, "Anna")
         self.service.next_video(*plan.scenarios)
-        self.slack.faults = self._slack_faults = Planned(plan.faults)
-        self.service.faults = self._service_faults = Planned(plan.faults)
+        self.slack.faults = self._slack_faults = PlannedFaults(plan.faults)
+        self.service.faults = self._service_faults = PlannedFaults(plan.faults)
         self.database = folder / "bot.db"
         self.log_file = folder / "bot.log"
         self.posted: list[Message] = []
-        self.deaths: Counter[str] = Counter()
+        self.kills_by_moment: Counter[str] = Counter()
         self._kills = plan.kills
         self._bot: BotProcess | None = None
         self._port = 0
-        self._deadly: str | None = None
-        self._died = asyncio.Event()
-        self._done = 0
+        self._kill_at: str | None = None
+        self._killed = asyncio.Event()
+        self._kills_done = 0
         relay = web.Application()
         relay.router.add_route("*", "/{path:.*}", self._relay)
         self._relay_server = Server(relay)
 
     @property
     def url(self) -> str:
-        """Return where the outside reaches the bot, dead or alive."""
+        """Return the bot's public URL, which stays the same over restarts."""
         return self._relay_server.url
 
     @property
-    def share(self) -> float:
-        """Return how much of the plan's killing is done, from 0 to 1."""
-        return self._done / len(self._kills) if self._kills else 1.0
+    def progress(self) -> float:
+        """Return the share of the planned kills that is done, from 0 to 1."""
+        return self._kills_done / len(self._kills) if self._kills else 1.0
 
     @property
-    def met(self) -> Counter[str]:
-        """Return how many faults were met, by operation."""
-        return self._slack_faults.met + self._service_faults.met
+    def faults_hit(self) -> Counter[str]:
+        """Return the number of faults that were hit, by operation."""
+        return self._slack_faults.faults_hit + self._service_faults.faults_hit
 
     @contextlib.asynccontextmanager
-    async def runs(self) -> AsyncIterator[None]:
-        """Start the sandbox and the bot; end both."""
+    async def running(self) -> AsyncIterator[None]:
+        """Start the sandbox and the bot, and stop both at the end."""
         self.slack.on_request, self.service.on_request = self._on_slack, self._on_service
         leave = self.slack.subscribe(self._note)
         for server in (self.slack, self.service, self._relay_server):
@@ -129,49 +129,49 @@ class Stage:
                 await server.stop()
 
     async def kill(self) -> None:
-        """Kill the bot as the plan says, and start it each time again."""
+        """Kill the bot as planned, and restart it each time."""
         for kill in self._kills:
-            await self._meet(kill)
-            await asyncio.sleep(kill.rest.total_seconds())
-            if kill.again is not None:
+            await self._wait_and_kill(kill)
+            await asyncio.sleep(kill.downtime.total_seconds())
+            if kill.kill_again_after is not None:
                 self._bot = self._process()
-                await asyncio.sleep(kill.again.total_seconds())
-                await self._die("while it starts")
+                await asyncio.sleep(kill.kill_again_after.total_seconds())
+                await self._kill("during the start")
             await self._start()
-            self._done += 1
+            self._kills_done += 1
 
-    def calm(self) -> None:
-        """Let everything go well from here on."""
+    def stop_faults(self) -> None:
+        """Inject no faults from here on."""
         self._slack_faults.clear()
         self._service_faults.clear()
 
     async def stop(self) -> int:
-        """Ask the bot to end, and return its exit code."""
+        """Send SIGTERM to the bot and return its exit code."""
         assert self._bot is not None
         bot, self._bot = self._bot, None
         return await bot.terminate()
 
-    # ── Dying ─────────────────────────────────────────────────────────────────────────────────
+    # ── Kills ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def _meet(self, kill: Kill) -> None:
+    async def _wait_and_kill(self, kill: Kill) -> None:
         if kill.moment is None:
-            await asyncio.sleep(kill.after.total_seconds())
-            await self._die("at random")
+            await asyncio.sleep(kill.delay.total_seconds())
+            await self._kill("at random")
             return
-        self._died.clear()
-        self._deadly = kill.moment
+        self._killed.clear()
+        self._kill_at = kill.moment
         try:
-            async with asyncio.timeout(_MOMENT_COMES):
-                await self._died.wait()
+            async with asyncio.timeout(_MOMENT_TIMEOUT_S):
+                await self._killed.wait()
         except TimeoutError:
-            self._deadly = None
-            await self._die("at random")
+            self._kill_at = None
+            await self._kill("at random")
 
-    async def _die(self, moment: str) -> None:
+    async def _kill(self, moment: str) -> None:
         bot, self._bot = self._bot, None
         if bot is not None:
             await bot.kill()
-            self.deaths[moment] += 1
+            self.kills_by_moment[moment] += 1
 
     async def _start(self) -> None:
         self._bot = self._process()
@@ -192,13 +192,13 @@ class Stage:
         return BotProcess(environ, TIMINGS, self.log_file)
 
     async def _at(self, moment: str) -> None:
-        if moment == self._deadly:
-            self._deadly = None
-            await self._die(moment)
-            self._died.set()
+        if moment == self._kill_at:
+            self._kill_at = None
+            await self._kill(moment)
+            self._killed.set()
             raise web.HTTPServiceUnavailable
 
-    # ── What passes between the bot and the outside ───────────────────────────────────────────
+    # ── Moments ───────────────────────────────────────────────────────────────────────────────────
 
     async def _on_slack(self, phase: Phase, method: str, arguments: Json) -> None:
         match method:
@@ -215,12 +215,12 @@ class Stage:
         await self._at(f"{phase} {'create' if operation.startswith('create') else 'read'}")
 
     async def _relay(self, request: web.Request) -> web.Response:
-        """Hand a request on to the bot, as the router of a host does."""
+        """Forward a request to the bot, as the router of a host does."""
         body = await request.read()
-        what = "submission" if b"view_submission" in body else "request"
+        name = "submission" if b"view_submission" in body else "request"
         if request.path.startswith("/callbacks/"):
-            what = "callback"
-        await self._at(f"before {what}")
+            name = "callback"
+        await self._at(f"before {name}")
         try:
             async with self.slack.session.request(
                 request.method,
@@ -228,11 +228,11 @@ class Stage:
                 data=body,
                 headers=request.headers,
             ) as answer:
-                status, said = answer.status, await answer.read()
+                status, content = answer.status, await answer.read()
         except aiohttp.ClientError:
             raise web.HTTPBadGateway from None
-        await self._at(f"after {what}")
-        return web.Response(status=status, body=said)
+        await self._at(f"after {name}")
+        return web.Response(status=status, body=content)
 
     def _note(self, event: Event) -> None:
         message = event.message

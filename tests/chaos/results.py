@@ -1,0 +1,206 @@
+"""The results of a run: counts of what the sandbox recorded, and which of them must be 0."""
+
+import contextlib
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sandbox.workspace import Message
+from tests.chaos.environment import Environment
+from tests.chaos.users import UserRequest, tag_in
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One row of the table; ``examples`` names the cases of a row that must be 0."""
+
+    name: str
+    count: int
+    must_be_zero: bool = False
+    examples: Sequence[str] = ()
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it must be 0 and is not."""
+        return self.must_be_zero and self.count > 0
+
+
+def results_of(
+    env: Environment, requests: Sequence[UserRequest], *, can_search: bool
+) -> list[Result]:
+    """Return the rows of the table for a finished run."""
+    known = {request.tag: request for request in requests}
+    accepted = [request for request in requests if request.accepted]
+    cards, replies, unexpected = _by_role(env.posted, known)
+    creates = Counter(
+        tag
+        for words in (
+            *(video.script for video in env.service.videos.values()),
+            *(replica.name for replica in env.service.replicas.values()),
+        )
+        if (tag := tag_in(words))
+    )
+
+    def promise(name: str, broken_by: Sequence[str]) -> Result:
+        return Result(name, len(broken_by), must_be_zero=True, examples=broken_by)
+
+    def doubled(posts: Posts, *, searchable: bool) -> list[str]:
+        """Return the doubled messages in places that the bot can search, or in the others."""
+        twice: list[str] = []
+        for tag, messages in posts.items():
+            places = [env.slack.channel(message.channel) for message in messages]
+            can_be_searched = can_search and all(
+                env.slack.bot.id in place.members for place in places
+            )
+            if len(messages) > 1 and can_be_searched is searchable:
+                twice.append(f"{tag} in {' and '.join(place.name for place in places)}")
+        return twice
+
+    kills, at_random = env.kills_by_moment.total(), env.kills_by_moment["at random"]
+    return [
+        Result("forms submitted", len(requests)),
+        Result("forms accepted", len(accepted)),
+        Result("kills", kills),
+        Result("  of these at a named moment", kills - at_random),
+        Result("faults hit, video service", _fault_count(env, service=True)),
+        Result("faults hit, Slack", _fault_count(env, service=False)),
+        Result("callbacks sent", len(env.service.callbacks)),
+        Result("create calls carried out", creates.total()),
+        Result(
+            "presses of Create again",
+            sum(request.create_again_presses for request in requests),
+        ),
+        Result("cards posted", sum(map(len, cards.values()))),
+        Result("closing replies posted", sum(map(len, replies.values()))),
+        promise(
+            "accepted forms without a job",
+            [a.tag for a in accepted if not cards[a.tag] and not replies[a.tag]],
+        ),
+        promise("forms never accepted", [a.tag for a in requests if not a.accepted]),
+        promise("jobs without a closing reply", [a.tag for a in accepted if not replies[a.tag]]),
+        promise(
+            "create calls that no user approved",
+            [tag for tag, times in creates.items() if times > 1 + known[tag].create_again_presses],
+        ),
+        promise("jobs without a card", [a.tag for a in accepted if not cards[a.tag]]),
+        promise("doubled cards", doubled(cards, searchable=True)),
+        promise("doubled closing replies", doubled(replies, searchable=True)),
+        Result(
+            "doubled messages where the bot cannot search",
+            len(doubled(cards, searchable=False) + doubled(replies, searchable=False)),
+        ),
+        promise(
+            "wrong closing replies",
+            [r.text for m, those in replies.items() for r in those if _is_wrong(env, known[m], r)],
+        ),
+        promise(
+            "messages to the wrong user or place",
+            [
+                m.text
+                for posts in (cards, replies)
+                for tag, those in posts.items()
+                for m in those
+                if _is_misplaced(env, known[tag], m)
+            ],
+        ),
+        promise(
+            "cards without the outcome",
+            [
+                m
+                for m, those in cards.items()
+                if replies[m] and not _shows_outcome(env, those, replies[m])
+            ],
+        ),
+        promise("unexpected posts", unexpected),
+        promise("database integrity errors", _integrity_errors(env)),
+        promise(
+            "tracebacks in the log",
+            [line for line in env.log_file.read_text().splitlines() if "Traceback" in line],
+        ),
+    ]
+
+
+def all_replied(env: Environment, requests: Sequence[UserRequest]) -> bool:
+    """Return whether every accepted request has its closing reply."""
+    _, replies, _ = _by_role(env.posted, {request.tag: request for request in requests})
+    return all(replies[request.tag] for request in requests if request.accepted)
+
+
+Posts = defaultdict[str, list[Message]]
+
+
+def _by_role(
+    posted: Sequence[Message], known: dict[str, UserRequest]
+) -> tuple[Posts, Posts, list[str]]:
+    cards, replies, unexpected = Posts(list), Posts(list), []
+    for message in posted:
+        tag, role = tag_in(message.text), _role(message)
+        if tag not in known or role is None:
+            unexpected.append(message.text)
+        else:
+            {"card": cards, "reply": replies}[role][tag].append(message)
+    return cards, replies, unexpected
+
+
+def _role(message: Message) -> str | None:
+    payload = (message.metadata or {}).get("event_payload", {})
+    role = str(payload.get("message", "")).rpartition("/")[2]
+    return role if role in {"card", "reply"} else None
+
+
+def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
+    """Return whether a reply says something else than what became of the request."""
+    service, now = env.service, env.slack.clock.now()
+    ends = {
+        video.video_id: video.ended(now)
+        for video in service.videos.values()
+        if tag_in(video.script) == request.tag
+    } | {
+        replica.replica_id: replica.ended(now)
+        for replica in service.replicas.values()
+        if tag_in(replica.name) == request.tag
+    }
+    good = {job for job, end in ends.items() if end == "success"}
+    if "is ready" in reply.text:
+        # A replica's reply has no link, and so no id in it.
+        return not good or (request.kind == "video" and not any(job in reply.text for job in good))
+    if "could not make this" in reply.text:
+        return "error" not in ends.values()
+    if "nothing was made" in reply.text:
+        return bool(ends) and not request.create_again_presses
+    if "is not known" in reply.text:
+        return request.decision != "give up"
+    if "never came to an end" in reply.text:
+        return None not in ends.values()
+    # The sandbox forgets nothing. The only text left is that of an unanswered question.
+    return "no longer knows" in reply.text
+
+
+def _is_misplaced(env: Environment, request: UserRequest, message: Message) -> bool:
+    """Return whether a message is in the wrong place or mentions the wrong user.
+
+    A card mentions nobody, a reply the user who asked.
+    """
+    user = request.person.user.id
+    places = {env.slack.channel(request.channel).id, env.slack.dm(user).id}
+    mentioned = {user} if _role(message) == "reply" else set()
+    return message.channel not in places or message.pings != mentioned
+
+
+def _shows_outcome(env: Environment, cards: Sequence[Message], replies: Sequence[Message]) -> bool:
+    """Return whether a card shows the outcome of its closing reply."""
+    shown = [found for card in cards if (found := env.slack.find(card.channel, card.ts))]
+    words = ("Ready",) if "is ready" in replies[0].text else ("Failed", "Given up")
+    return any(word in card.text for card in shown for word in words)
+
+
+def _fault_count(env: Environment, *, service: bool) -> int:
+    return sum(n for operation, n in env.faults_hit.items() if ("." not in operation) is service)
+
+
+def _integrity_errors(env: Environment) -> list[str]:
+    with contextlib.closing(sqlite3.connect(env.database)) as db:
+        said = [str(row[0]) for row in db.execute("PRAGMA integrity_check")]
+        said += [str(row) for row in db.execute("PRAGMA foreign_key_check")]
+    return [line for line in said if line != "ok"]

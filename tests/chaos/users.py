@@ -1,0 +1,220 @@
+"""The users: they submit forms, try again, answer questions, or do nothing."""
+
+import asyncio
+import contextlib
+import random
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import aiohttp
+
+from bot.slack.cards import CREATE_AGAIN, GIVE_UP, HAVE_ID
+from sandbox.driver import Modal, Person
+from sandbox.form import ClientRefusal
+from sandbox.workspace import Message
+from tests.chaos.environment import Environment
+from tests.world import FOOTAGE, REPLICA
+
+Decision = Literal["again", "its id", "wrong id, then again", "give up", "nothing"]
+
+_CHANNELS: Final = ("studio", "studio", "studio", "lobby", "vault", "attic")
+_DECISIONS: Final[tuple[Decision, ...]] = (
+    "again",
+    "again",
+    "its id",
+    "its id",
+    "wrong id, then again",
+    "give up",
+    "nothing",
+)
+# Between two tries to submit a form, and between two reads of the cards.
+_INTERVAL_S: Final = 0.25
+_MAX_TRIES: Final = 80
+_TAG: Final = re.compile(r"No·(\d{5})")
+
+
+@dataclass
+class UserRequest:
+    """A request of a user, identified in every text by its ``tag``.
+
+    Attributes:
+        clicks: how often the submit button is clicked.
+        decision: what the user does about a question.
+        accepted: whether its form closed on an answer.
+        create_again_presses: how often *Create again* was pressed.
+    """
+
+    tag: str
+    person: Person
+    channel: str
+    kind: Literal["video", "replica"]
+    clicks: int
+    decision: Decision
+    accepted: bool = False
+    create_again_presses: int = 0
+    tried_wrong_id: bool = False
+
+
+class Users:
+    """All users of the workspace, and an attacker who forges callbacks."""
+
+    def __init__(self, env: Environment, rng: random.Random, *, jobs: int) -> None:
+        self._env = env
+        self._rng = rng
+        names = [f"person-{number}" for number in range(max(4, min(24, jobs // 5)))]
+        for name in names:
+            env.slack.add_user(name)
+        for channel in env.slack.channels.values():
+            channel.members |= set(env.slack.users)
+            if channel.name in {"lobby", "vault"}:
+                channel.members.discard(env.slack.bot.id)
+        # A user has one form open at a time.
+        self._form_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._people = [Person(env.slack, name) for name in names]
+        self.requests = [
+            UserRequest(
+                tag=f"No·{number:05}",
+                person=self._people[number % len(names)],
+                channel=rng.choice(_CHANNELS),
+                kind="replica" if rng.random() < 0.1 else "video",
+                clicks=rng.choice((1, 1, 1, 2, 3)),
+                decision=rng.choice(_DECISIONS),
+            )
+            for number in range(jobs)
+        ]
+
+    async def submit_all(self) -> None:
+        """Submit all requests, spread over the time in which the bot is killed."""
+        async with asyncio.TaskGroup() as group:
+            for person in self._people:
+                group.create_task(
+                    self._submit_requests([a for a in self.requests if a.person is person])
+                )
+
+    async def answer_questions(self) -> None:
+        """Answer the questions on cards, and forge callbacks, until cancelled."""
+        while True:
+            await asyncio.sleep(_INTERVAL_S)
+            cards = self._cards()
+            for request in self.requests:
+                if request.accepted and (card := cards.get(request.tag)) and _has_question(card):
+                    with contextlib.suppress(ClientRefusal):
+                        await self._answer(request, card)
+            await self._forge_callback()
+
+    async def _submit_requests(self, requests: Sequence[UserRequest]) -> None:
+        for request in requests:
+            number = int(request.tag.rpartition("·")[2])
+            while self._env.progress < number / len(self.requests):
+                await asyncio.sleep(_INTERVAL_S)
+            async with self._form_locks[request.person.user.id]:
+                await self._submit(request)
+
+    async def _submit(self, request: UserRequest) -> None:
+        forms: dict[str, dict[str, object]] = {
+            "video": {
+                "replica_id": REPLICA,
+                "script": f"{request.tag} says *hello* <!here> & bye.",
+            },
+            "replica": {"train_video_url": FOOTAGE, "replica_name": request.tag, "agreed": ["yes"]},
+        }
+        values = forms[request.kind]
+        form: Modal | None = None
+        for _ in range(_MAX_TRIES):
+            if form is None or not form.is_open:
+                await request.person.command(f"/{request.kind}", "", request.channel)
+                form = request.person.modal
+            if form is not None:
+                # The picker offers no id while the bot is down.
+                with contextlib.suppress(ClientRefusal):
+                    answer = await form.submit(values, clicks=request.clicks)
+                    if not form.is_open:
+                        request.accepted = True
+                        return
+                    if answer.ok and not form.errors:
+                        raise AssertionError(f"an unexpected answer to a form: {answer}")
+            await asyncio.sleep(_INTERVAL_S)
+        if form is not None and form.is_open:
+            await form.close()
+
+    # ── Questions ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _answer(self, request: UserRequest, card: Message) -> None:
+        ids = [id_ for id_, tag in self._tags_by_id().items() if tag == request.tag]
+        match request.decision:
+            case "give up":
+                await request.person.click(card, GIVE_UP)
+            case "nothing":
+                pass
+            case "its id" if ids:
+                await self._give_id(request, card, self._rng.choice(ids))
+            case "wrong id, then again" if not request.tried_wrong_id:
+                others = [id_ for id_, tag in self._tags_by_id().items() if tag != request.tag]
+                request.tried_wrong_id = True
+                await self._give_id(request, card, self._rng.choice(others or [REPLICA]))
+            case _:
+                request.create_again_presses += 1
+                await request.person.click(card, CREATE_AGAIN)
+
+    async def _give_id(self, request: UserRequest, card: Message, job: str) -> None:
+        lock = self._form_locks[request.person.user.id]
+        if lock.locked():
+            return  # the user is busy with another form
+        async with lock:
+            await self._fill_in_id(request, card, job)
+
+    async def _fill_in_id(self, request: UserRequest, card: Message, job: str) -> None:
+        await request.person.click(card, HAVE_ID)
+        form = request.person.modal
+        if form is not None and "remote_id" in {each.block_id for each in form.view.fields()}:
+            await form.submit({"remote_id": job})
+            if form.is_open:
+                await form.close()
+
+    def _tags_by_id(self) -> dict[str, str]:
+        """Return the tag of each video and replica by its id."""
+        service = self._env.service
+        texts = {v.video_id: v.script for v in service.videos.values()}
+        texts |= {r.replica_id: r.name for r in service.replicas.values()}
+        return {id_: tag for id_, text in texts.items() if (tag := tag_in(text))}
+
+    def _cards(self) -> dict[str, Message]:
+        slack = self._env.slack
+        tops = [m for channel in slack.channels for m in slack.messages(channel) if m.is_from_bot]
+        return {tag: card for card in tops if (tag := tag_in(card.text))}
+
+    async def _forge_callback(self) -> None:
+        """Send a false callback with an unknown token or a leaked one."""
+        made = self._tags_by_id()
+        seen = [*self._env.service.videos.values()]
+        url = f"{self._env.url}/callbacks/unknown-token"
+        if seen and (known := self._rng.choice(seen).callback_url):
+            url = self._rng.choice((url, known))
+        job = self._rng.choice([*made, "v-unknown"])
+        false = {
+            "video_id": job,
+            "replica_id": job,
+            "status": "ready",
+            "hosted_url": "https://x.example",
+        }
+        with contextlib.suppress(aiohttp.ClientError):
+            async with self._env.slack.session.post(url, json=false) as answer:
+                await answer.read()
+
+
+def tag_in(text: str) -> str | None:
+    """Return the tag in a text."""
+    found = _TAG.search(text)
+    return found and found.group()
+
+
+def _has_question(card: Message) -> bool:
+    return CREATE_AGAIN in {
+        element["action_id"]
+        for block in card.blocks
+        if block["type"] == "actions"
+        for element in block["elements"]
+    }
