@@ -294,7 +294,7 @@ def _view(view_id: str, channel: str, typed: dict[str, Any]) -> dict[str, Any]:
         "type": "modal",
         "blocks": blocks,
         "private_metadata": json.dumps({"channel": channel}),
-        "callback_id": "video_form",
+        "callback_id": "create_video",
         "state": {"values": state},
         "hash": "1700000000.c5afb2c9",
         "title": _plain("Create a video"),

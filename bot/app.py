@@ -12,8 +12,6 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 import aiohttp
-from slack_bolt.async_app import AsyncApp
-from slack_bolt.authorization import AuthorizeResult
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import video_service
@@ -24,10 +22,10 @@ from bot.engine import Engine
 from bot.log import reference
 from bot.model import Job
 from bot.settings import Settings
-from bot.slack import jobs, replica, video
-from bot.slack.desk import Desk, Feature
+from bot.slack import create_video, train_replica
+from bot.slack.app import create_app
+from bot.slack.context import Feature, HandlerContext
 from bot.slack.messenger import Messenger
-from bot.slack.routes import Routes
 from bot.store import Outgoing, Store
 from bot.sweep import Sweep
 from bot.timings import Timings
@@ -39,7 +37,7 @@ _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 # One for each kind of job.
-FEATURES: Final = (video.FEATURE, replica.FEATURE)
+FEATURES: Final = (create_video.FEATURE, train_replica.FEATURE)
 
 _MAX_STEPS: Final = 64  # of one worker at a time
 # For the requests that are being answered when the process is asked to end.
@@ -57,7 +55,6 @@ class Bot:
     host: str
     port: int
     """Chosen by the system where the settings say 0."""
-    routes: Routes
     store: Store
     _engine: Worker[Job]
     _messenger: Worker[Outgoing]
@@ -111,7 +108,7 @@ async def running(
     rng = rng or random.Random()  # noqa: S311 - for jitter
     background = BackgroundTasks()
     kinds = {feature.kind.name: feature.kind for feature in features}
-    faces = {feature.kind.name: feature.face for feature in features}
+    presenters = {feature.kind.name: feature.presenter for feature in features}
     async with (
         Store.open(settings.database, timings) as store,
         video_service.connect() as clients,
@@ -125,11 +122,11 @@ async def running(
             timings=timings,
         )
         client = _slack_client(settings, session, timings)
-        desk = Desk(
+        handler_context = HandlerContext(
             store=store,
             service=service,
             kinds=kinds,
-            faces=faces,
+            presenters=presenters,
             client=client,
             session=session,
             background=background,
@@ -137,7 +134,7 @@ async def running(
             timings=timings,
             admins=settings.admin_users,
         )
-        messenger = Messenger(store, client, faces, clock=clock, timings=timings, rng=rng)
+        messenger = Messenger(store, client, presenters, clock=clock, timings=timings, rng=rng)
         engine = Engine(
             store,
             service,
@@ -146,17 +143,14 @@ async def running(
             timings=timings,
             rng=rng,
             public_url=settings.public_url,
-            ask_person=messenger.nudge,
+            ask_person=messenger.remind,
         )
         workers = (
             Worker(engine, clock, timings, slots=_MAX_STEPS),
             Worker(messenger, clock, timings, slots=_MAX_STEPS),
         )
-        routes = Routes(desk.whisper)
-        for register in (jobs.register, *(feature.register for feature in features)):
-            register(routes, desk)
         server = WebServer(
-            _bolt(client, routes),
+            create_app(handler_context, features),
             settings.slack_signing_secret.get_secret_value(),
             store,
             kinds.values(),
@@ -178,7 +172,7 @@ async def running(
         ]
         parts = [*work, *endless]
         try:
-            yield Bot(settings.host, port, routes, store, *workers, background, sweep, parts)
+            yield Bot(settings.host, port, store, *workers, background, sweep, parts)
         finally:
             for worker in workers:
                 worker.stop()
@@ -244,31 +238,3 @@ def _slack_client(
         # By default it sends again after a dropped connection: a message would be posted twice.
         retry_handlers=[],
     )
-
-
-def _bolt(client: AsyncWebClient, routes: Routes) -> AsyncApp:
-    async def authorize() -> AuthorizeResult:
-        # One workspace: no need to ask Slack who we are before the first answer.
-        return AuthorizeResult(enterprise_id=None, team_id=None, bot_token=client.token)
-
-    bolt = AsyncApp(
-        name="replica-videos",
-        client=client,
-        authorize=authorize,
-        # The answer leaves when the handler returns; otherwise Bolt looks for it every 10 ms.
-        process_before_response=True,
-        # What these would do is done in bot.web, or never needed.
-        request_verification_enabled=False,
-        ssl_check_enabled=False,
-        ignoring_self_events_enabled=False,
-        attaching_function_token_enabled=False,
-        logger=logging.getLogger("slack_bolt"),
-    )
-
-    @bolt.error
-    async def hand_on(error: Exception) -> None:
-        # Handlers answer for their own errors; what Bolt cannot read is answered in bot.web.
-        raise error
-
-    bolt.use(routes)
-    return bolt

@@ -141,8 +141,8 @@ class FormTimings(CallTimings):
 
     view_timeout: timedelta = timedelta(seconds=2)
     """What opening a form may take: Slack waits three seconds for our answer."""
-    check_timeout: timedelta = timedelta(seconds=1.5)
-    """What a look at the service may take while somebody waits for a form to close."""
+    service_deadline: timedelta = timedelta(seconds=2)
+    """What all reads from the service may take that one answer waits for."""
     replica_max_age: timedelta = timedelta(minutes=10)
     """For this long a form believes what is known of a replica."""
 

@@ -51,7 +51,7 @@ TIMINGS: Final = Timings(
     # In real time: a call that hangs takes this long.
     call_timeout=timedelta(seconds=0.3),
     view_timeout=timedelta(seconds=0.3),
-    check_timeout=timedelta(seconds=0.3),
+    service_deadline=timedelta(seconds=0.3),
     stop_timeout=timedelta(seconds=0.3),
     max_retry_interval=timedelta(minutes=20),
     pause=timedelta(minutes=20),

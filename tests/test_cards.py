@@ -33,10 +33,10 @@ from bot.slack.cards import (
     HAVE_ID,
     card,
     compose,
-    elsewhere,
+    redirected,
     reply,
 )
-from bot.slack.jobs import _standing, _status
+from bot.slack.job_status import state_in_words, status_message
 from sandbox import mrkdwn
 from sandbox.block_kit import validate_message
 from sandbox.faults import CannedResponse
@@ -63,8 +63,8 @@ READY = Snapshot(
     Verdict.SUCCEEDED,
     facts={"hosted_url": WATCH, "download_url": FILE, "script": "Hello, world."},
 )
-FACES = {feature.kind.name: feature.face for feature in FEATURES}
-FACE, REPLICA_FACE = FACES["video"], FACES["replica"]
+PRESENTERS = {feature.kind.name: feature.presenter for feature in FEATURES}
+PRESENTER, REPLICA_PRESENTER = PRESENTERS["video"], PRESENTERS["replica"]
 DATE = "<!date^1772442000^{date_short_pretty} at {time}|2026-03-02 09:00 UTC>"
 SMALL_PRINT = f"replica r-anna-42 · about 1 second spoken · No. 7. asked {DATE}"
 
@@ -102,14 +102,14 @@ def buttons(message: Message) -> dict[str, dict[str, Any]]:
 
 
 def test_a_new_card_says_who_asked_for_what_and_since_when() -> None:
-    assert card(JOB, FACE).text == (
+    assert card(JOB, PRESENTER).text == (
         f"Video for <@{ANA}>: :hourglass: Starting. I am asking the video service for it.\n"
         f"Video: “Greeting”\n{SMALL_PRINT}"
     )
 
 
 def test_a_card_names_who_asked_only_once_it_is_posted_so_that_it_pings_nobody() -> None:
-    message = card(JOB, FACE, posted=False)
+    message = card(JOB, PRESENTER, posted=False)
     assert message.text.startswith("Video: :hourglass: Starting.")
     assert mrkdwn.pings(message.text, message.blocks) == set()
 
@@ -117,7 +117,7 @@ def test_a_card_names_who_asked_only_once_it_is_posted_so_that_it_pings_nobody()
 def test_a_running_card_says_how_long_such_videos_take() -> None:
     snapshot = Snapshot("v1", "generating", Verdict.GOING)
     job = going(State.RUNNING, snapshot=snapshot, typical_duration=timedelta(minutes=3, seconds=10))
-    assert card(job, FACE).text == (
+    assert card(job, PRESENTER).text == (
         f"Video for <@{ANA}>: :hourglass_flowing_sand: In the making. The video service is making "
         "it. The answer comes into this thread.\nVideo: “Greeting”\n"
         "replica r-anna-42 · about 1 second spoken · service says: generating · No. 7. "
@@ -126,7 +126,7 @@ def test_a_running_card_says_how_long_such_videos_take() -> None:
 
 
 def test_a_question_says_what_happened_and_what_to_do() -> None:
-    message = card(going(State.UNCONFIRMED, asked=1), FACE)
+    message = card(going(State.UNCONFIRMED, asked=1), PRESENTER)
     assert (
         "Your answer is needed. I do not know whether the video service made this video, because "
         "it gave no clear answer. Please look into your account there. If it is there, give me its "
@@ -136,7 +136,7 @@ def test_a_question_says_what_happened_and_what_to_do() -> None:
 
 
 def test_a_ready_card_can_be_watched() -> None:
-    message = card(succeeded(), FACE)
+    message = card(succeeded(), PRESENTER)
     assert message.text == (
         f"Video for <@{ANA}>: :white_check_mark: Ready. The answer is in the thread.\n"
         f"Video: “Greeting”\n{SMALL_PRINT}, ended {DATE}\n<{WATCH}|Watch>\n<{FILE}|Download>"
@@ -148,7 +148,7 @@ def test_a_ready_card_can_be_watched() -> None:
 
 
 def test_a_failed_card_says_why_and_offers_to_try_again() -> None:
-    message = card(failed(Failure.SERVICE_FAILED, "Too <loud> & long"), FACE)
+    message = card(failed(Failure.SERVICE_FAILED, "Too <loud> & long"), PRESENTER)
     assert message.text == (
         f"Video for <@{ANA}>: :x: Failed. The video service could not make this video. "
         "*Edit and retry* opens the form with all that was typed. The video service says:\n"
@@ -158,7 +158,7 @@ def test_a_failed_card_says_why_and_offers_to_try_again() -> None:
 
 
 def test_the_closing_reply_of_a_video_has_its_links_and_its_script() -> None:
-    message = reply(succeeded(), FACE)
+    message = reply(succeeded(), PRESENTER)
     assert message.text == (
         f"<@{ANA}> your video “Greeting” is ready.\n<{WATCH}|Watch>\n<{FILE}|Download>\n"
         "Transcript: Hello, world."
@@ -167,7 +167,7 @@ def test_the_closing_reply_of_a_video_has_its_links_and_its_script() -> None:
 
 
 def test_the_closing_reply_of_a_failure_says_what_to_do() -> None:
-    message = reply(failed(Failure.OUT_OF_CREDIT, "No credit"), FACE)
+    message = reply(failed(Failure.OUT_OF_CREDIT, "No credit"), PRESENTER)
     assert message.text == (
         f"<@{ANA}> your video “Greeting” could not be made.\n"
         "The video service's account is out of credit; nothing was made. Please tell whoever "
@@ -177,7 +177,7 @@ def test_the_closing_reply_of_a_failure_says_what_to_do() -> None:
 
 
 def test_a_failure_without_a_reason_says_so() -> None:
-    text = reply(failed(Failure.SERVICE_FAILED, " \n"), FACE).text
+    text = reply(failed(Failure.SERVICE_FAILED, " \n"), PRESENTER).text
     assert text.endswith(
         "The video service could not make this video. It did not say why. *Edit and retry* opens "
         "the form with all that was typed."
@@ -187,9 +187,9 @@ def test_a_failure_without_a_reason_says_so() -> None:
 def test_a_video_without_a_link_says_how_to_ask_for_it() -> None:
     job = succeeded(snapshot=Snapshot("v1", "ready", Verdict.SUCCEEDED))
     said = "The video service gave no link that I can show: `/video status 7` asks it again."
-    assert said in card(job, FACE).text
-    assert said in reply(job, FACE).text
-    assert buttons(reply(job, FACE)) == {}
+    assert said in card(job, PRESENTER).text
+    assert said in reply(job, PRESENTER).text
+    assert buttons(reply(job, PRESENTER)) == {}
 
 
 @pytest.mark.parametrize(
@@ -200,44 +200,44 @@ def test_a_video_without_a_link_says_how_to_ask_for_it() -> None:
     ],
 )
 def test_a_video_that_turns_up_late_is_told_on_the_card(strays: tuple[str], said: str) -> None:
-    message = card(succeeded(orphaned_ids=strays), FACE)
+    message = card(succeeded(orphaned_ids=strays), PRESENTER)
     assert said in message.text
     assert said in json.dumps(message.blocks)
 
 
 def test_a_message_that_its_channel_did_not_take_says_why_it_comes_directly() -> None:
-    message = elsewhere(reply(succeeded(), FACE), JOB)
+    message = redirected(reply(succeeded(), PRESENTER), JOB)
     note = "I could not post this in <#C0STUDIO>, where you asked, so it comes to you."
     assert message.text.startswith(f"{note}\n<@{ANA}> your video")
     assert message.blocks[0]["elements"][0]["text"] == note
     note = "I could not post this where you asked, so it comes to you."
     direct = replace(JOB, channel="D0BEN")
-    assert elsewhere(reply(succeeded(), FACE), direct).text.startswith(f"{note}\n")
+    assert redirected(reply(succeeded(), PRESENTER), direct).text.startswith(f"{note}\n")
 
 
 @pytest.mark.parametrize("failure", Failure)
 def test_every_failure_says_what_to_do_next_unless_its_words_are_gone(failure: Failure) -> None:
     retry = "*Edit and retry* opens the form"
     job = failed(failure, "Because.")
-    assert retry in card(job, FACE).text
-    assert "“Because.”" in reply(job, FACE).text
+    assert retry in card(job, PRESENTER).text
+    assert "“Because.”" in reply(job, PRESENTER).text
     job = replace(job, erased=True, params={})
-    for message in (card(job, FACE), reply(job, FACE)):
+    for message in (card(job, PRESENTER), reply(job, PRESENTER)):
         assert retry not in message.text
         assert buttons(message) == {}
         assert not re.search(r"  |After that| \.", message.text)
 
 
 def test_each_failure_has_words_of_its_own() -> None:
-    assert len({card(failed(failure), FACE).text for failure in Failure}) == len(Failure)
+    assert len({card(failed(failure), PRESENTER).text for failure in Failure}) == len(Failure)
 
 
 @pytest.mark.parametrize("state", State)
 def test_every_state_has_words(state: State) -> None:
-    message = card(going(state), FACE)
+    message = card(going(state), PRESENTER)
     heading = message.text.split(": ", 1)[1].split("\n")[0]
     assert re.match(r":\w+: [A-Z][a-z ]+\. [A-Z].+[.:]$", heading)
-    assert _standing(FACE, going(state))
+    assert state_in_words(PRESENTER, going(state))
 
 
 def test_a_message_that_is_owed_says_what_its_role_is() -> None:
@@ -245,9 +245,9 @@ def test_a_message_that_is_owed_says_what_its_role_is() -> None:
     owed = Delivery(
         1, job.id, Role.CARD, DeliveryState.PENDING, job.channel, None, None, 1, 0, None, 0
     )
-    assert compose(owed, job, FACES) == card(job, FACE, posted=False)
-    assert compose(replace(owed, ts="1.0"), job, FACES) == card(job, FACE)
-    assert compose(replace(owed, role=Role.REPLY), job, FACES) == reply(job, FACE)
+    assert compose(owed, job, PRESENTERS) == card(job, PRESENTER, posted=False)
+    assert compose(replace(owed, ts="1.0"), job, PRESENTERS) == card(job, PRESENTER)
+    assert compose(replace(owed, role=Role.REPLY), job, PRESENTERS) == reply(job, PRESENTER)
 
 
 # Replicas
@@ -275,7 +275,7 @@ def in_training(progress: str) -> Job:
 
 
 def test_a_training_shows_a_bar_and_figures_and_since_when() -> None:
-    text = card(in_training("1/4"), REPLICA_FACE).text
+    text = card(in_training("1/4"), REPLICA_PRESENTER).text
     assert text.startswith(f"Replica for <@{ANA}>: :hourglass_flowing_sand: In training. ")
     assert "`███░░░░░░░░░` 1 of 4 steps are done." in text
     assert "footage storage.example.com/kim.mp4 · consent storage.example.com/yes.mp4" in text
@@ -288,27 +288,27 @@ def test_a_training_shows_a_bar_and_figures_and_since_when() -> None:
     [("0/7", 0), ("1/100", 0), ("50/100", 6), ("99/100", 12), ("3/3", 12), (" 1 / 2", None)],
 )
 def test_a_bar_is_as_full_as_the_training(progress: str, full: int | None) -> None:
-    text = card(in_training(progress), REPLICA_FACE).text
+    text = card(in_training(progress), REPLICA_PRESENTER).text
     assert (full is None) == ("█" not in text and "░" not in text)
     assert text.count("█") == (full or 0)
     assert text.count("█") + text.count("░") in {0, 12}
 
 
 def test_a_training_that_is_late_still_shows_how_far_it_is() -> None:
-    text = card(replace(in_training("1/4"), late=True), REPLICA_FACE).text
+    text = card(replace(in_training("1/4"), late=True), REPLICA_PRESENTER).text
     assert "It takes longer than usual" in text
     assert "1 of 4 steps" in text
 
 
 def test_a_video_that_waits_for_its_replica_says_so() -> None:
-    text = card(going(State.RUNNING, waits_for="r1", late=True), FACE).text
+    text = card(going(State.RUNNING, waits_for="r1", late=True), PRESENTER).text
     assert "Waiting for its replica. The replica is still in training" in text
     assert "longer than usual" not in text
 
 
 def test_a_trained_replica_can_be_seen_and_used() -> None:
     job = replace(TRAINING, state=State.SUCCEEDED, remote_id="r1", snapshot=TRAINED, ended_at=NINE)
-    for message in (card(job, REPLICA_FACE), reply(job, REPLICA_FACE)):
+    for message in (card(job, REPLICA_PRESENTER), reply(job, REPLICA_PRESENTER)):
         assert f"<{FILE}|See it>" in message.text
         assert buttons(message)["Make a video with it"]["value"] == "r1"
         assert "It can speak now" in message.text
@@ -317,7 +317,7 @@ def test_a_trained_replica_can_be_seen_and_used() -> None:
 @pytest.mark.parametrize("remote_id", [None, "", "two words", "r" * 151, "<!channel>"])
 def test_an_id_that_no_form_can_hold_offers_no_video(remote_id: str | None) -> None:
     job = replace(TRAINING, state=State.SUCCEEDED, remote_id=remote_id, snapshot=TRAINED)
-    assert "Make a video with it" not in buttons(reply(job, REPLICA_FACE))
+    assert "Make a video with it" not in buttons(reply(job, REPLICA_PRESENTER))
 
 
 @pytest.mark.parametrize("failure", Failure)
@@ -325,7 +325,7 @@ def test_only_what_the_service_says_of_the_footage_is_explained(failure: Failure
     job = replace(
         TRAINING, state=State.FAILED, failure=failure, reason="The file could not be reached"
     )
-    explained = "Usually that means" in reply(job, REPLICA_FACE).text
+    explained = "Usually that means" in reply(job, REPLICA_PRESENTER).text
     assert explained == (failure is Failure.SERVICE_FAILED)
 
 
@@ -338,12 +338,12 @@ def test_only_what_the_service_says_of_the_footage_is_explained(failure: Failure
         "Your plan does not give access to this",
         "You have reached your replica limit",
         "replica_name is too short",
-        "https://storage.example.com/face/a.mp4 has no audio track",
+        "https://storage.example.com/presenter/a.mp4 has no audio track",
     ],
 )
 def test_a_sentence_that_means_something_else_is_left_unexplained(reason: str) -> None:
     job = replace(TRAINING, state=State.FAILED, failure=Failure.SERVICE_FAILED, reason=reason)
-    assert "Usually that means" not in reply(job, REPLICA_FACE).text
+    assert "Usually that means" not in reply(job, REPLICA_PRESENTER).text
 
 
 # Whatever people and the service wrote
@@ -411,7 +411,7 @@ SNAPSHOTS = st.builds(
 JOBS = st.builds(
     Job,
     id=st.sampled_from(["7", "1234567890"]),
-    kind=st.sampled_from(sorted(FACES)),
+    kind=st.sampled_from(sorted(PRESENTERS)),
     params=st.dictionaries(
         st.sampled_from(
             [
@@ -467,17 +467,17 @@ def check(message: Message) -> None:
 @many
 @given(JOBS)
 def test_slack_takes_any_card_and_it_pings_nobody_else(job: Job) -> None:
-    message = card(job, FACES[job.kind])
+    message = card(job, PRESENTERS[job.kind])
     check(message)
-    check(elsewhere(message, job))
+    check(redirected(message, job))
 
 
 @many
 @given(JOBS)
 def test_slack_takes_any_reply_and_it_pings_who_asked_once(job: Job) -> None:
-    message = reply(job, FACES[job.kind])
+    message = reply(job, PRESENTERS[job.kind])
     check(message)
-    check(elsewhere(message, job))
+    check(redirected(message, job))
     assert message.text.count(f"<@{ANA}>") == 1
     assert mrkdwn.pings(message.text, message.blocks) == {ANA}
 
@@ -485,19 +485,19 @@ def test_slack_takes_any_reply_and_it_pings_who_asked_once(job: Job) -> None:
 @many
 @given(JOBS, st.none() | SNAPSHOTS, PEOPLE)
 def test_slack_takes_any_status(job: Job, snapshot: Snapshot | None, unread: str) -> None:
-    check(_status(FACES[job.kind], job, snapshot, ANA, unread))
+    check(status_message(PRESENTERS[job.kind], job, snapshot, ANA, unread))
 
 
 @many
 @given(SNAPSHOTS)
 def test_slack_takes_the_status_of_what_is_nobodys(snapshot: Snapshot) -> None:
-    check(_status(FACE, None, snapshot, BEN))
+    check(status_message(PRESENTER, None, snapshot, BEN))
 
 
 @many
 @given(JOBS)
 def test_a_card_asks_for_decisions_only_while_there_is_something_to_decide(job: Job) -> None:
-    offered = {each["action_id"] for each in buttons(card(job, FACES[job.kind])).values()}
+    offered = {each["action_id"] for each in buttons(card(job, PRESENTERS[job.kind])).values()}
     assert not (job.state.ended and offered & DECISIONS)
     assert (offered >= {HAVE_ID, CREATE_AGAIN, GIVE_UP}) == (
         job.state is State.UNCONFIRMED and job.asked > 0
@@ -510,7 +510,7 @@ def test_a_link_is_shown_only_when_the_video_is_ready(state: State) -> None:
     job = going(
         state, snapshot=replace(READY, verdict=Verdict.GOING), failure=Failure.SERVICE_FAILED
     )
-    said = [card(job, FACE), reply(job, FACE)]
+    said = [card(job, PRESENTER), reply(job, PRESENTER)]
     for message in said:
         shown = message.text + json.dumps(message.blocks)
         assert (WATCH in shown) == (state is State.SUCCEEDED)
@@ -518,7 +518,9 @@ def test_a_link_is_shown_only_when_the_video_is_ready(state: State) -> None:
 
 
 def test_what_is_shown_of_a_script_to_others_is_nothing() -> None:
-    message = _status(FACE, succeeded(params={**JOB.params, "script": "My secret"}), None, BEN)
+    message = status_message(
+        PRESENTER, succeeded(params={**JOB.params, "script": "My secret"}), None, BEN
+    )
     assert "Hello, world." not in message.text + json.dumps(message.blocks)
     assert "My secret" not in message.text + json.dumps(message.blocks)
 

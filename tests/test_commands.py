@@ -18,11 +18,13 @@ DOCUMENTED = tomllib.loads(
     (Path(__file__).parent / "data/slack_errors.toml").read_text(encoding="utf-8")
 )
 WHAT_TO_DO = {
-    None: "Please try again",  # later, or nobody knows: no fate of its own
-    errors.Fate.BEGIN_ANEW: "once more",
-    errors.Fate.PAUSE: "tell whoever runs this bot",
-    errors.Fate.ELSEWHERE: "tell whoever runs this bot",
-    errors.Fate.REWRITE: "Please try again.*give this to whoever runs the bot: ",
+    None: "Please try again",
+    errors.ErrorAction.RETRY: "Please try again",
+    errors.ErrorAction.RECONCILE: "Please try again",
+    errors.ErrorAction.EXPIRED: "once more",
+    errors.ErrorAction.PAUSE: "tell whoever runs this bot",
+    errors.ErrorAction.REDIRECT: "tell whoever runs this bot",
+    errors.ErrorAction.REWRITE: "Please try again.*give this to whoever runs the bot: ",
 }
 
 
@@ -404,7 +406,9 @@ async def test_whatever_slack_says_to_a_form_the_person_hears_what_to_do(
 
     assert answer.message is not None
     assert world.ana.modal is None
-    assert re.search(WHAT_TO_DO[errors.FATES.get(code)], answer.message.text), answer.message.text
+    assert re.search(WHAT_TO_DO[errors.ERROR_ACTIONS.get(code)], answer.message.text), (
+        answer.message.text
+    )
     assert (await world.ana.command("/video", "Hello.")).ok
     assert world.ana.modal is not None
 

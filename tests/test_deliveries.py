@@ -396,7 +396,7 @@ async def test_while_the_workspace_takes_nothing_everything_is_kept(
     await world.advance(hours=1)
     assert not world.posts()
     assert len(world.calls("chat.postMessage")) <= 61
-    told = [each for each in caplog.records if "takes nothing from this app" in each.message]
+    told = [each for each in caplog.records if "accepts nothing from this app" in each.message]
     assert len(told) == 1
 
     world.slack.auth_error = None

@@ -3,15 +3,16 @@
 import ast
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import yaml
+from slack_bolt.async_app import AsyncApp
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
@@ -21,14 +22,16 @@ from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.settings import Settings
 from bot.slack import errors
+from bot.slack.app import register_listeners
 from bot.slack.cards import card, reply
-from bot.slack.errors import FATES, LATER, UNCERTAIN, Fate, translated
-from bot.slack.jobs import _standing
+from bot.slack.context import HandlerContext
+from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.job_status import state_in_words
 from sandbox.faults import CannedResponse
 from tests.world import World
 
 KINDS = {feature.kind.name: feature.kind for feature in FEATURES}
-FACES = {feature.kind.name: feature.face for feature in FEATURES}
+PRESENTERS = {feature.kind.name: feature.presenter for feature in FEATURES}
 ROOT = Path(__file__).parent.parent
 MANIFEST = yaml.safe_load((ROOT / "manifest.yml").read_text(encoding="utf-8"))
 DOCUMENTED = tomllib.loads((ROOT / "tests/data/slack_errors.toml").read_text(encoding="utf-8"))
@@ -50,12 +53,35 @@ SCOPES: dict[str, set[str]] = {
 }
 
 
+# Listeners
+
+
+class Listeners:
+    """Stands in for the Bolt app and keeps the ids that listeners are registered for."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, list[str]] = {"command": [], "view": [], "action": [], "options": []}
+        context = cast("HandlerContext", None)  # only listeners use it
+        register_listeners(cast("AsyncApp", self), context, FEATURES)
+
+    def __getattr__(self, method: str) -> Callable[[str | re.Pattern[str]], Callable[..., object]]:
+        def register(constraint: str | re.Pattern[str]) -> Callable[..., object]:
+            if isinstance(constraint, str):
+                self.ids[method].append(constraint)
+            return lambda listener: listener
+
+        return register
+
+
+LISTENERS = Listeners().ids
+
+
 # The manifest
 
 
-async def test_the_manifest_has_the_commands_that_the_bot_answers(world: World) -> None:
+def test_the_manifest_has_the_commands_that_the_bot_answers() -> None:
     manifested = [each["command"] for each in MANIFEST["features"]["slash_commands"]]
-    assert sorted(manifested) == sorted(world.bot.routes.commands)
+    assert sorted(manifested) == sorted(LISTENERS["command"])
 
 
 def called_methods() -> set[str]:
@@ -118,50 +144,47 @@ def objects(value: object) -> Iterator[dict[str, Any]]:
             yield from objects(each)
 
 
-async def test_every_button_has_somebody_to_answer_it_or_is_a_link(world: World) -> None:
+def test_every_button_has_a_listener_or_is_a_link() -> None:
     rendered = [
         each
         for job in jobs()
-        for message in (card(job, FACES[job.kind]), reply(job, FACES[job.kind]))
+        for message in (card(job, PRESENTERS[job.kind]), reply(job, PRESENTERS[job.kind]))
         for each in objects(message.blocks)
         if each.get("type") == "button"
     ]
     assert rendered
     unanswered = {each["action_id"] for each in rendered if not each.get("url")}
-    assert unanswered <= world.bot.routes.clicks.keys()
+    assert unanswered <= set(LISTENERS["action"])
 
 
-async def test_every_form_and_field_that_asks_has_somebody_to_answer_it(
+async def test_every_form_and_field_that_asks_has_a_listener(
     quiet_world: World,
 ) -> None:
     world = quiet_world
     async with world.running_bot(callbacks=False):
         forms = [
-            await world.open_form(world.ben, command=command)
-            for command in world.bot.routes.commands
+            await world.open_form(world.ben, command=command) for command in LISTENERS["command"]
         ]
         world.service.faults.next("create_video", CannedResponse(500))
         posted = await world.request_video(world.ana)
         await world.ana.click(world.now(posted), "I have its id")
         assert world.ana.modal is not None
         forms.append(world.ana.modal)
-        routes = world.bot.routes
     views = [form.view.body for form in forms]
-    assert {view["callback_id"] for view in views} == routes.submissions.keys()
+    assert {view["callback_id"] for view in views} == set(LISTENERS["view"])
     fields = [each for each in objects(views) if each.get("type") == "input"]
     asking = {each["element"]["action_id"] for each in fields if each.get("dispatch_action")}
     assert asking
-    assert asking <= routes.clicks.keys()
+    assert asking <= set(LISTENERS["action"])
     searching = {
         each["action_id"] for each in objects(views) if each.get("type") == "external_select"
     }
     assert searching
-    assert searching <= routes.lookups.keys()
+    assert searching <= set(LISTENERS["options"])
 
 
-async def test_an_id_means_one_thing(world: World) -> None:
-    routes = world.bot.routes
-    ids = [*routes.commands, *routes.clicks, *routes.submissions, *routes.lookups]
+def test_an_id_means_one_thing() -> None:
+    ids = [each for registered in LISTENERS.values() for each in registered]
     assert len(ids) == len(set(ids))
 
 
@@ -169,22 +192,22 @@ async def test_an_id_means_one_thing(world: World) -> None:
 
 
 def test_every_kind_has_a_name_and_a_noun_of_its_own() -> None:
-    assert len(KINDS) == len({face.noun for face in FACES.values()}) == len(FEATURES)
+    assert len(KINDS) == len({presenter.noun for presenter in PRESENTERS.values()}) == len(FEATURES)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_has_words_for_every_state(kind: str) -> None:
-    face = FACES[kind]
+    presenter = PRESENTERS[kind]
     for job in jobs():
         if job.kind == kind:
-            assert face.noun in card(job, face).text.casefold()
-            assert face.noun in reply(job, face).text
-            assert face.making(job).endswith(".")
-            assert _standing(face, job)
+            assert presenter.noun in card(job, presenter).text.casefold()
+            assert presenter.noun in reply(job, presenter).text
+            assert presenter.running(job).endswith(".")
+            assert state_in_words(presenter, job)
 
 
-async def test_the_command_that_a_kinds_cards_name_is_there(world: World) -> None:
-    assert {f"/{face.noun}" for face in FACES.values()} <= world.bot.routes.commands.keys()
+def test_the_command_that_a_kinds_cards_name_is_there() -> None:
+    assert {f"/{presenter.noun}" for presenter in PRESENTERS.values()} <= set(LISTENERS["command"])
 
 
 def test_the_service_is_only_ever_asked_to_create_and_to_read() -> None:
@@ -202,20 +225,27 @@ def test_the_service_is_only_ever_asked_to_create_and_to_read() -> None:
 # What Slack's refusals mean
 
 
-def test_every_code_that_slack_documents_has_a_meaning() -> None:
+def codes_for(*actions: ErrorAction) -> list[str]:
+    return [code for code, action in ERROR_ACTIONS.items() if action in actions]
+
+
+REFUSALS = codes_for(*set(ErrorAction) - {ErrorAction.RETRY, ErrorAction.RECONCILE})
+
+
+def test_every_code_that_slack_documents_has_an_action() -> None:
     documented = {code for codes in DOCUMENTED.values() for code in codes.split()}
     assert len(documented) >= 100
-    assert documented - FATES.keys() - LATER - UNCERTAIN == set()
+    assert documented - ERROR_ACTIONS.keys() == set()
 
 
-def test_no_code_has_two_meanings() -> None:
+def test_no_code_has_two_actions() -> None:
     source = Path(errors.__file__).read_text(encoding="utf-8")
-    for code in {*FATES, *LATER, *UNCERTAIN}:
+    for code in ERROR_ACTIONS:
         assert len(re.findall(rf"\b{code}\b", source)) == 1, code
 
 
-def test_every_fate_is_somebodys() -> None:
-    assert set(FATES.values()) == set(Fate)
+def test_every_error_action_has_a_code() -> None:
+    assert set(ERROR_ACTIONS.values()) == set(ErrorAction)
 
 
 def answer(
@@ -240,7 +270,7 @@ async def meaning(raised: BaseException) -> OutsideError:
     return caught.value
 
 
-@pytest.mark.parametrize("code", [*FATES, "a_code_that_nobody_knows"])
+@pytest.mark.parametrize("code", [*REFUSALS, "a_code_that_nobody_knows"])
 async def test_a_refusal_by_slack_keeps_its_code(code: str) -> None:
     error = await meaning(answer(code))
     assert isinstance(error, Refused)
@@ -248,9 +278,9 @@ async def test_a_refusal_by_slack_keeps_its_code(code: str) -> None:
 
 
 async def test_slacks_bad_moments_are_told_from_its_refusals() -> None:
-    for code in LATER:
+    for code in codes_for(ErrorAction.RETRY):
         assert type(await meaning(answer(code))) is Unavailable
-    for code in UNCERTAIN:
+    for code in codes_for(ErrorAction.RECONCILE):
         assert type(await meaning(answer(code))) is Uncertain
     for code in ("channel_not_found", "ratelimited", ""):
         slow = await meaning(answer(code, 429, {"Retry-After": "30"}))

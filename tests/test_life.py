@@ -115,7 +115,7 @@ _EPHEMERALS: Final = {**_LOST, **_refusals("chat.postEphemeral")}
 _VIEWS: Final = {
     code: fault
     for code, fault in {**_LOST, **_refusals("views.open")}.items()
-    if errors.FATES.get(code) is not errors.Fate.REWRITE
+    if errors.ERROR_ACTIONS.get(code) is not errors.ErrorAction.REWRITE
 }
 _SEARCHES: Final = {
     **_LOST,
@@ -383,7 +383,7 @@ class JobLife(RuleBasedStateMachine):
         self._new_form(self.people[self.world.slack.users[form.modal.view.user].name])
 
     def _press(self, person: Person, message: Message, button: Json, *, sure: bool) -> None:
-        job = self.checker.rows.jobs.get(button.get("value", ""))
+        job = self.checker.rows.jobs.get(_job_id(button))
         may = job is not None and person.user.id in {job["user_id"], self.world.cleo.user.id}
         action = button["action_id"]
         if may and job and sure and (action, job["state"]) == (CREATE_AGAIN, "unconfirmed"):
@@ -404,7 +404,7 @@ class JobLife(RuleBasedStateMachine):
         """Press a button of a job's question, if one was shown."""
         for message in reversed(self.shown):
             for button in _buttons(message):
-                if (button.get("value"), button["action_id"]) == (job, action):
+                if (_job_id(button), button["action_id"]) == (job, action):
                     self._press(person, message, button, sure=True)
                     return
 
@@ -559,13 +559,18 @@ class SlackFaults(JobLife):
     @rule(state=st.sampled_from(["well", "token_revoked", "account_inactive", "blind", "archived"]))
     def set_slack_state(self, state: str) -> None:
         slack = self.world.slack
-        slack.auth_error = state if state in errors.FATES else None
+        slack.auth_error = state if state in errors.ERROR_ACTIONS else None
         slack.scopes = slack.scopes - _HISTORY if state == "blind" else slack.scopes | _HISTORY
         slack.channel("studio").is_archived = state == "archived"
 
 
 class AllFaults(ServiceFaults, SlackFaults):
     """With faults of both."""
+
+
+def _job_id(button: Json) -> str:
+    """Return the id of the job that a button is about."""
+    return str(button.get("value", "")).partition(":")[0]
 
 
 def _buttons(message: Message) -> list[Json]:

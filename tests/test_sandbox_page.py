@@ -962,7 +962,7 @@ async def test_the_wire_log_shows_every_request_both_ways_without_a_secret(
     assert {
         ("slack", "bot", "/video"),
         ("slack", "bot", f"block_actions {background['action_id']}"),
-        ("slack", "bot", "view_submission video_form"),
+        ("slack", "bot", "view_submission create_video"),
         ("bot", "slack", "views.open"),
         ("bot", "slack", "views.update"),
         ("bot", "slack", "chat.postMessage"),

@@ -1,4 +1,4 @@
-"""A third kind of job, as somebody would add it: what it is, how it shows itself, its command.
+"""A third kind of job, as a developer would add it: the kind, its presenter and its listeners.
 
 In the bot it would be one module in ``bot/kinds`` and one in ``bot/slack``; nothing else knows of
 it but the list of features. The sandbox's service has no trailers, so videos stand in for them.
@@ -8,17 +8,29 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.context.ack.async_ack import AsyncAck
+
 from bot.kinds import Unreadable
 from bot.kinds.wire import Answer as ServiceAnswer
 from bot.kinds.wire import Id, Text
 from bot.model import Job, Snapshot, State, Verdict
 from bot.slack.blocks import Json, link
 from bot.slack.cards import RETRY
-from bot.slack.desk import Desk, Feature
-from bot.slack.forms import Place, form, place_of, send_off, text_field, where_field, wrong
-from bot.slack.jobs import listing, pressed, status, tell
-from bot.slack.payloads import Click, Command, Submission
-from bot.slack.routes import Answer, Routes
+from bot.slack.context import Feature, HandlerContext, ack_ephemeral
+from bot.slack.forms import (
+    JobRequest,
+    Metadata,
+    ack_errors,
+    form,
+    metadata_of,
+    submit_job,
+    text_field,
+    where_field,
+)
+from bot.slack.job_actions import find_job
+from bot.slack.job_status import list_jobs, show_status
+from bot.slack.payloads import BlockAction, SlashCommand, ViewSubmission, read
 from tests.world import REPLICA
 
 # ── What it is ────────────────────────────────────────────────────────────────────────────────
@@ -79,15 +91,15 @@ class Trailer:
 # ── How it shows itself ───────────────────────────────────────────────────────────────────────
 
 COMMAND: Final = "/trailer"
-_FORM: Final = "trailer_form"
+CALLBACK_ID: Final = "create_trailer"
 
 
-class TrailerFace:
-    """How a trailer shows itself."""
+class TrailerPresenter:
+    """How trailers look in Slack."""
 
     noun: Final = "trailer"
     slow: Final = False
-    doing: Final = "Being cut"
+    running_word: Final = "Being cut"
 
     def name(self, job: Job) -> str:
         return job.params.get("video_name", "")
@@ -104,7 +116,7 @@ class TrailerFace:
     def transcript(self, job: Job) -> str:  # noqa: ARG002 - nobody speaks
         return ""
 
-    def making(self, job: Job) -> str:  # noqa: ARG002 - the same for all
+    def running(self, job: Job) -> str:  # noqa: ARG002 - the same for all
         return "Somebody is cutting it."
 
     def ready(self, job: Job) -> str:  # noqa: ARG002 - the same for all
@@ -117,52 +129,61 @@ class TrailerFace:
         return ()
 
 
-def register(routes: Routes, desk: Desk) -> None:
-    """Answer the command, the form and the button of a failed one."""
-    routes.command(COMMAND, partial(_on_command, desk))
-    routes.submission(_FORM, partial(_on_form, desk))
-    routes.click(f"{Trailer.name}_{RETRY}", partial(_on_retry, desk))
+def register(app: AsyncApp, ctx: HandlerContext) -> None:
+    """Register the listeners for the command, the form and the button of a failed one."""
+    app.view(CALLBACK_ID)(partial(submit, ctx))
+    app.command(COMMAND)(partial(handle_command, ctx))
+    app.action(f"{Trailer.name}_{RETRY}")(partial(retry, ctx))
 
 
-async def _on_command(desk: Desk, command: Command) -> Answer:
+async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    command = read(SlashCommand, body)
     match command.words.split():
         case ["list"]:
-            return await listing(desk, command, Trailer.name)
+            await ack_ephemeral(ack, await list_jobs(ctx, command, Trailer.name))
         case ["status", wanted]:
-            return await status(desk, command, Trailer.name, wanted)
+            await show_status(ctx, ack, command, Trailer.name, wanted)
         case _:
             view = _form({}, {"channel": command.channel})
-            told = await desk.open_form(command.trigger_id, view)
-            return {"text": told} if told else None
+            if error := await ctx.open_view(command.trigger_id, view):
+                await ack_ephemeral(ack, error)
+            else:
+                await ack()
 
 
-async def _on_retry(desk: Desk, click: Click) -> Answer:
-    if (job := await pressed(desk, click)) is not None:
+async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    action = read(BlockAction, body)
+    if (job := await find_job(ctx, action)) is not None:
         view = _form(job.params, {"channel": job.channel})
-        if told := await desk.open_form(click.trigger_id, view):
-            tell(desk, click, told)
-    return None
+        if error := await ctx.open_view(action.trigger_id, view):
+            ctx.respond_ephemeral(action.response_url, error)
+    await ack()
 
 
-async def _on_form(desk: Desk, submission: Submission) -> Answer:
-    fields, place = submission.view.typed(), place_of(submission.view)
+async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    submission = read(ViewSubmission, body)
+    fields, metadata = submission.view.fields(), metadata_of(submission.view)
     if "video_name" not in fields:
-        return wrong({"video_name": "What is it called?"})
+        await ack_errors(ack, {"video_name": "What is it called?"})
+        return
 
     async def redraw(note: str) -> Json:
-        return _form(fields, place, note)
+        return _form(fields, metadata, note)
 
     params = {"video_name": fields["video_name"]}
-    return await send_off(desk, submission, Trailer.name, params, redraw)
+    request = JobRequest(Trailer.name, params, ctx.service_deadline())
+    await submit_job(ctx, ack, submission, request, redraw)
 
 
-def _form(fields: Mapping[str, str], place: Place, note: str = "") -> Json:
+def _form(fields: Mapping[str, str], metadata: Metadata, note: str = "") -> Json:
     name = fields.get("video_name")
     blocks: list[Json] = [
         text_field("video_name", "Name", "", name, 100, placeholder="What is it called?"),
         where_field(fields.get("where")),
     ]
-    return form(_FORM, "Cut a trailer", submit="Cut", place=place, blocks=blocks, note=note)
+    return form(
+        CALLBACK_ID, "Cut a trailer", submit="Cut", metadata=metadata, blocks=blocks, note=note
+    )
 
 
-FEATURE: Final = Feature(Trailer(), TrailerFace(), register)
+FEATURE: Final = Feature(Trailer(), TrailerPresenter(), register)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from bot.app import FEATURES, Bot, running
 from bot.clock import Clock
 from bot.settings import Settings
-from bot.slack.desk import Feature
+from bot.slack.context import Feature
 from bot.timings import Timings
 from sandbox.clock import ManualClock
 from sandbox.driver import Modal, Person

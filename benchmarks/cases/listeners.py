@@ -17,10 +17,9 @@ _AT_ONCE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class _Sort:
-    """A sort of request: the one handler that is left, its table, and the no-op app's listener."""
+    """A sort of request: the id of the one listener that is left, and Bolt's method for it."""
 
     name: str
-    table: str
     handler: str
     listener: str
     request: Request
@@ -30,7 +29,6 @@ class _Sort:
 _SORTS: Final = (
     _Sort(
         "command",
-        "commands",
         "/video",
         "command",
         lambda port, n: command(port, number=n),
@@ -38,7 +36,6 @@ _SORTS: Final = (
     ),
     _Sort(
         "button",
-        "clicks",
         "video_background",
         "action",
         lambda port, n: click(port, "none", number=n),
@@ -46,7 +43,6 @@ _SORTS: Final = (
     ),
     _Sort(
         "options",
-        "lookups",
         "video_replica",
         "options",
         lambda port, n: lookup(port, "", number=n),
@@ -68,7 +64,7 @@ async def run(scale: Scale) -> Sequence[Row]:
         for _ in range(scale.rounds):
             async with ours() as bot:
                 port = bot.process.port
-                async with ours("--only", sort.table, sort.handler) as bare:
+                async with ours("--only", sort.listener, sort.handler) as bare:
                     ports = (port, bare.process.port)
                     first, second = await side_by_side(
                         ports, sort.request, number, _AT_ONCE, good=sort.good

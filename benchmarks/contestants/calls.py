@@ -73,7 +73,7 @@ async def main() -> None:
     )
     async with asyncio.TaskGroup() as group:
 
-        @app.view("video_form")
+        @app.view("create_video")
         async def take(ack: AsyncAck, view: dict[str, Any]) -> None:
             channel = view["state"]["values"]["where"]["where"]["selected_conversation"]
             place = json.loads(view["private_metadata"])

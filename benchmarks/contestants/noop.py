@@ -41,7 +41,7 @@ def application(listener: str, *, before_response: bool) -> AsyncApp:
         case "command":
             app.command("/video")(acknowledge)
         case "submission":
-            app.view("video_form")(acknowledge)
+            app.view("create_video")(acknowledge)
         case "action":
             app.action(re.compile(""))(acknowledge)
         case "options":

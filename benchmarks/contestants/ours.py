@@ -1,6 +1,6 @@
 """The bot itself, as ``python -m bot serve`` runs it, between a Slack and a service of the harness.
 
-With ``--only SORT NAME`` it has one handler, and no others.
+With ``--only SORT NAME`` it has one listener, and no others.
 """
 
 import argparse
@@ -14,18 +14,19 @@ from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
+from slack_bolt.async_app import AsyncApp
+
 from benchmarks.contestants import announce, asked_to_end
 from benchmarks.payloads import SECRET, TOKEN
 from bot import log
 from bot.app import running
 from bot.settings import Settings
-from bot.slack.routes import Routes
 from bot.timings import PollSchedule, Timings
 from sandbox.http import free_port
 
 _T = TypeVar("_T", Timings, PollSchedule)
-# The tables of handlers.
-_SORTS: Final = ("lookups", "submissions", "commands", "clicks")
+# Bolt's methods that register listeners.
+_SORTS: Final = ("options", "view", "command", "action")
 
 
 def changed(timings: _T, changes: Mapping[str, Any]) -> _T:
@@ -43,13 +44,23 @@ def changed(timings: _T, changes: Mapping[str, Any]) -> _T:
     return replace(timings, **new)
 
 
-def leave_one(routes: Routes, sort: str, name: str) -> None:
-    """Have the bot know one handler and none besides."""
+def register_only(sort: str, handler: str) -> None:
+    """Have Bolt register one listener, ``app.<sort>("<handler>")``, and no others."""
     for each in _SORTS:
-        table = getattr(routes, each)
-        kept = {name: table[name]} if each == sort and name in table else {}
-        table.clear()
-        table.update(kept)
+        register = getattr(AsyncApp, each)
+
+        def chosen(
+            app: AsyncApp,
+            constraint: object,
+            *,
+            each: str = each,
+            register: Any = register,  # noqa: ANN401
+        ) -> object:
+            if (each, constraint) == (sort, handler):
+                return register(app, constraint)
+            return lambda listener: listener
+
+        setattr(AsyncApp, each, chosen)
 
 
 async def main() -> None:
@@ -78,9 +89,9 @@ async def main() -> None:
     )
     log.configure(sys.stderr, logging.INFO, secrets=settings.secrets)
     gc.freeze()  # as the command line does
+    if chosen.only:
+        register_only(*chosen.only)
     async with running(settings, timings=changed(Timings(), chosen.timings)) as bot:
-        if chosen.only:
-            leave_one(bot.routes, *chosen.only)
         announce(port=bot.port)
         await asked_to_end()
 

@@ -56,7 +56,7 @@ def _form(channel: str) -> dict[str, Any]:
     name = {"type": "plain_text_input", "action_id": "video_name"}
     return {
         "type": "modal",
-        "callback_id": "video_form",
+        "callback_id": "create_video",
         "private_metadata": json.dumps({"channel": channel}),
         "title": text("Create a video"),
         "submit": text("Create"),
@@ -87,7 +87,7 @@ def _listen(app: AsyncApp, db: aiosqlite.Connection) -> None:
         text = [{"type": "plain_text", "text": replica_id} for replica_id in ids]
         await ack(options=[{"text": t, "value": t["text"]} for t in text])
 
-    @app.view("video_form")
+    @app.view("create_video")
     async def take(ack: AsyncAck, body: dict[str, Any], view: dict[str, Any]) -> None:
         values = view["state"]["values"]
         replica = values["replica_id"]["video_replica"]["selected_option"]

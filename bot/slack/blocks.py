@@ -183,16 +183,22 @@ def confirm(title: str, text: str, *, yes: str, no: str) -> Json:
 
 
 def modal(
-    callback_id: str, title: str, *, submit: str, close: str, memory: str, blocks: Iterable[Json]
+    callback_id: str,
+    title: str,
+    *,
+    submit: str,
+    close: str,
+    private_metadata: str,
+    blocks: Iterable[Json],
 ) -> Json:
-    """Return a form; Slack sends its ``memory`` back with it."""
+    """Return a modal; Slack sends its ``private_metadata`` back with it."""
     return {
         "type": "modal",
         "callback_id": callback_id,
         "title": plain(title, 24),
         "submit": plain(submit, 24),
         "close": plain(close, 24),
-        "private_metadata": memory,
+        "private_metadata": private_metadata,
         "blocks": list(blocks),
     }
 

@@ -1,7 +1,7 @@
-"""What a job looks like in Slack: its card and its closing reply, each made of the job alone."""
+"""A job's messages: its card and its closing reply, pure functions of the job."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+import re
+from typing import Final
 
 from bot.model import Delivery, Failure, Job, Role, State
 from bot.slack.blocks import (
@@ -32,12 +32,14 @@ from bot.slack.blocks import (
     title,
     words,
 )
+from bot.slack.presenters import Presenter, Presenters
 
+_ATTEMPTS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _REASON: Final = 500
 _GIVEN_UP: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 _FACTS: Final = 500
 _ID: Final = 100
-_STRAYS: Final = 5
+_MAX_ORPHANED: Final = 5
 
 CHECK_AGAIN: Final = "job_check_again"
 HAVE_ID: Final = "job_have_id"
@@ -50,93 +52,50 @@ MAKE_VIDEO: Final = "replica_make_video"
 """Its value is the replica's id."""
 
 
-class Face(Protocol):
-    """How a kind of job shows itself."""
-
-    @property
-    def noun(self) -> str:
-        """What it makes: "video"."""
-
-    def name(self, job: Job) -> str:
-        """Return what a person would call it, in their words; "" where they gave no words."""
-
-    def facts(self, job: Job) -> Sequence[str]:
-        """Return short facts for the small print, in people's words as they come."""
-
-    def links(self, job: Job) -> Mapping[str, str]:
-        """Return the links of what was made, by the label of their button, the best first."""
-
-    def transcript(self, job: Job) -> str:
-        """Return what is spoken, where that is known."""
-
-    @property
-    def slow(self) -> bool:
-        """Whether it takes hours: then its card says how long it has been going on."""
-
-    @property
-    def doing(self) -> str:
-        """What is going on while one runs, in a few words: "In the making"."""
-
-    def making(self, job: Job) -> str:
-        """Return the sentence for a job that is running."""
-
-    def ready(self, job: Job) -> str:
-        """Return what to say of a job that succeeded, beside its links; "" if they say it all."""
-
-    def advice(self, job: Job) -> str:
-        """Return what the service's reason for a failure usually means; "" if nothing is known."""
-
-    def next_steps(self, job: Job) -> Sequence[Json]:
-        """Return the buttons for what can be done with what was made."""
-
-
-Faces = Mapping[str, Face]
-
-
-def compose(delivery: Delivery, job: Job, faces: Faces) -> Message:
+def compose(delivery: Delivery, job: Job, presenters: Presenters) -> Message:
     """Return what a delivery says now."""
-    face = faces[job.kind]
+    presenter = presenters[job.kind]
     if delivery.role is Role.REPLY:
-        return reply(job, face)
-    return card(job, face, posted=delivery.ts is not None)
+        return reply(job, presenter)
+    return card(job, presenter, posted=delivery.ts is not None)
 
 
 # ── The card ──────────────────────────────────────────────────────────────────────────────────
 
 
-def card(job: Job, face: Face, *, posted: bool = True) -> Message:
+def card(job: Job, presenter: Presenter, *, posted: bool = True) -> Message:
     """Return the status card of a job.
 
     It says who asked once it is ``posted``: a mention in a new message is a ping, in an edit it is
     none, and the one ping is for the closing reply.
     """
-    whose = f"{_capital(face.noun)} for <@{job.user}>" if posted else _capital(face.noun)
-    heading, sentence = _standing(job, face)
-    name, said = title(face.name(job)), _said(job)
-    strays, since = _strays(job, face), _since(job, face)
-    facts = cut(" · ".join([*face.facts(job), *_word(job), f"No. {job.id}"]), _FACTS)
+    whose = f"{_capital(presenter.noun)} for <@{job.user}>" if posted else _capital(presenter.noun)
+    heading, sentence = _standing(job, presenter)
+    name, said = title(presenter.name(job)), _said(job)
+    orphaned, since = _orphaned(job, presenter), _since(job, presenter)
+    facts = cut(" · ".join([*presenter.facts(job), *_word(job), f"No. {job.id}"]), _FACTS)
     blocks = [*_headed(f"*{whose}* · {heading}", name), section(sentence)]
     if said:
         blocks.append(rich(quote(said)))
-    if strays:
-        blocks.append(context(plain(strays, SECTION)))
+    if orphaned:
+        blocks.append(context(plain(orphaned, SECTION)))
     blocks.append(context(plain(facts, SECTION), mrkdwn(since)))
-    if buttons := _buttons(job, face):
+    if buttons := _buttons(job, presenter):
         blocks.append(actions(buttons))
     text = [
         f"{whose}: {heading}. {sentence}",
         f"“{escaped(said, _REASON)}”" if said else "",
-        f"{_capital(face.noun)}: “{escape(name)}”" if name else "",
-        escape(strays),
+        f"{_capital(presenter.noun)}: “{escape(name)}”" if name else "",
+        escape(orphaned),
         f"{escaped(facts, _FACTS)}. {since}",
-        *_anchors(job, face),
+        *_anchors(job, presenter),
     ]
     return Message(joined(text), blocks)
 
 
-def _standing(job: Job, face: Face) -> tuple[str, str]:
+def _standing(job: Job, presenter: Presenter) -> tuple[str, str]:
     """Return in a word how a job stands, and a sentence about it. Both are ours, in mrkdwn."""
-    noun, doing = face.noun, f":hourglass_flowing_sand: {face.doing}"
+    noun, doing = presenter.noun, f":hourglass_flowing_sand: {presenter.running_word}"
     match job.state:
         case State.QUEUED | State.CREATING if job.unreachable:
             return ":hourglass: Waiting", (
@@ -166,24 +125,26 @@ def _standing(job: Job, face: Face) -> tuple[str, str]:
                 "The replica is still in training; the video service begins when it is ready."
             )
         case State.RUNNING if job.late:
-            return doing, f"It takes longer than usual; I keep looking. {face.making(job)}"
+            return doing, f"It takes longer than usual; I keep looking. {presenter.running(job)}"
         case State.RUNNING:
-            return doing, face.making(job)
+            return doing, presenter.running(job)
         case State.OVERDUE:
             return ":turtle: Overdue", (
                 "It should have been done long ago. I look only now and then from here on; "
                 "*Check again* looks at once."
             )
         case State.SUCCEEDED:
-            return ":white_check_mark: Ready", face.ready(job) or "The answer is in the thread."
+            return ":white_check_mark: Ready", presenter.ready(
+                job
+            ) or "The answer is in the thread."
         case State.FAILED:
             return f":x: {'Given up' if job.failure in _GIVEN_UP else 'Failed'}", _meaning(
-                job, face
+                job, presenter
             )
 
 
-def _buttons(job: Job, face: Face) -> list[Json]:
-    noun = face.noun
+def _buttons(job: Job, presenter: Presenter) -> list[Json]:
+    noun = presenter.noun
     match job.state:
         case State.OVERDUE:
             return [button("Check again", CHECK_AGAIN, value=job.id)]
@@ -202,14 +163,19 @@ def _buttons(job: Job, face: Face) -> list[Json]:
             )
             return [
                 button("I have its id", HAVE_ID, value=job.id, style="primary"),
-                button("Create again (may cost twice)", CREATE_AGAIN, value=job.id, confirm=again),
+                button(
+                    "Create again (may cost twice)",
+                    CREATE_AGAIN,
+                    value=f"{job.id}:{job.attempts}",
+                    confirm=again,
+                ),
                 button("Give up", GIVE_UP, value=job.id, style="danger", confirm=give_up),
             ]
         case State.SUCCEEDED:
-            next_steps = list(face.next_steps(job))
+            next_steps = list(presenter.next_steps(job))
             links = [
                 button(label, f"{OPEN_LINK}_{at}", url=url)
-                for at, (label, url) in enumerate(face.links(job).items())
+                for at, (label, url) in enumerate(presenter.links(job).items())
             ]
             return [*next_steps, *links]
         case State.FAILED if not job.erased:
@@ -218,14 +184,25 @@ def _buttons(job: Job, face: Face) -> list[Json]:
             return []
 
 
-def _since(job: Job, face: Face) -> str:
+def attempt_of(value: str) -> tuple[str, int]:
+    """Return the job id and the attempt count in the value of a *Create again* button.
+
+    A button of an earlier version of the bot has the job id alone: then it is of attempt 1.
+    """
+    job_id, colon, attempts = value.partition(":")
+    if not colon:
+        return job_id, 1
+    return job_id, int(attempts) if _ATTEMPTS.fullmatch(attempts) else 0
+
+
+def _since(job: Job, presenter: Presenter) -> str:
     asked = f"asked {date(job.created_at)}"
-    if job.started_at is not None and face.slow and not job.state.ended:
+    if job.started_at is not None and presenter.slow and not job.state.ended:
         asked += f" · began {ago(job.started_at)}"
     if job.ended_at is not None:
         return f"{asked}, ended {date(job.ended_at)}"
     if job.typical_duration is not None and job.state is not State.UNCONFIRMED:
-        asked += f" · such {face.noun}s take about {span(job.typical_duration)}"
+        asked += f" · such {presenter.noun}s take about {span(job.typical_duration)}"
     return asked
 
 
@@ -241,9 +218,9 @@ def _said(job: Job) -> str:
     return cut(job.reason.strip(), _REASON) if job.state is State.FAILED else ""
 
 
-def _strays(job: Job, face: Face) -> str:
+def _orphaned(job: Job, presenter: Presenter) -> str:
     """Return what to know of earlier create calls that made something after all."""
-    noun, ids = face.noun, [cut(id_, _ID) for id_ in job.orphaned_ids[-_STRAYS:]]
+    noun, ids = presenter.noun, [cut(id_, _ID) for id_ in job.orphaned_ids[-_MAX_ORPHANED:]]
     match ids:
         case []:
             return ""
@@ -262,21 +239,21 @@ def _strays(job: Job, face: Face) -> str:
 # ── The closing reply ─────────────────────────────────────────────────────────────────────────
 
 
-def reply(job: Job, face: Face) -> Message:
+def reply(job: Job, presenter: Presenter) -> Message:
     """Return the closing reply of an ended job: it mentions who asked, once."""
-    name, said, anchors = title(face.name(job)), _said(job), _anchors(job, face)
+    name, said, anchors = title(presenter.name(job)), _said(job), _anchors(job, presenter)
     called = f" “{escape(name)}”" if name else ""
     transcript = ""
     if job.state is State.SUCCEEDED:
         ending = "is ready."
-        body = joined([joined(anchors, SECTION, by=" · "), face.ready(job)], SECTION)
-        transcript = face.transcript(job).strip()
+        body = joined([joined(anchors, SECTION, by=" · "), presenter.ready(job)], SECTION)
+        transcript = presenter.transcript(job).strip()
     else:
         ending = "was given up." if job.failure in _GIVEN_UP else "could not be made."
-        body = _meaning(job, face)
+        body = _meaning(job, presenter)
     # In blocks the name is shown letter for letter; in text it can only be escaped. Where it is
     # the beginning of what stands below anyway, it is not said twice.
-    head = f"<@{job.user}> your {face.noun} {ending}"
+    head = f"<@{job.user}> your {presenter.noun} {ending}"
     blocks = [
         *_headed(head, "" if name == title(transcript) else name),
         section(body),
@@ -287,11 +264,11 @@ def reply(job: Job, face: Face) -> Message:
         blocks.append(rich(quote(cut(transcript, SCRIPT))))
     # Its links stand in it already.
     ended_well = job.state is State.SUCCEEDED
-    if buttons := face.next_steps(job) if ended_well else _buttons(job, face):
+    if buttons := presenter.next_steps(job) if ended_well else _buttons(job, presenter):
         blocks.append(actions(buttons))
     text = [
-        f"<@{job.user}> your {face.noun}{called} {ending}",
-        *([*anchors, face.ready(job)] if ended_well else [body]),
+        f"<@{job.user}> your {presenter.noun}{called} {ending}",
+        *([*anchors, presenter.ready(job)] if ended_well else [body]),
         f"“{escaped(said, _REASON)}”" if said else "",
     ]
     if transcript:
@@ -299,7 +276,7 @@ def reply(job: Job, face: Face) -> Message:
     return Message(joined(text), blocks)
 
 
-def elsewhere(message: Message, job: Job) -> Message:
+def redirected(message: Message, job: Job) -> Message:
     """Return a message as it goes to the person directly, because the channel did not take it."""
     # The name of a direct conversation means nothing to those outside it.
     place = f"in <#{job.channel}>, where you asked," if job.channel[:1] in {"C", "G"} else ""
@@ -307,9 +284,9 @@ def elsewhere(message: Message, job: Job) -> Message:
     return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])
 
 
-def _meaning(job: Job, face: Face) -> str:
+def _meaning(job: Job, presenter: Presenter) -> str:
     """Return what a failure means and what to do next. What the service said stands below it."""
-    parts = [_happened(job, face)]
+    parts = [_happened(job, presenter)]
     if job.failure in {Failure.SERVICE_FAILED, Failure.REFUSED} and not _said(job):
         parts.append("It did not say why.")
     if not job.erased:
@@ -317,14 +294,14 @@ def _meaning(job: Job, face: Face) -> str:
             "After that, " if job.failure in {Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT} else ""
         )
         parts.append(f"{fixed}*Edit and retry* opens the form with all that was typed.")
-    parts.append(face.advice(job))
+    parts.append(presenter.advice(job))
     if _said(job):
         parts.append("The video service says:")
     return " ".join(filter(None, parts))
 
 
-def _happened(job: Job, face: Face) -> str:
-    noun = face.noun
+def _happened(job: Job, presenter: Presenter) -> str:
+    noun = presenter.noun
     match job.failure:
         case Failure.SERVICE_FAILED | None:
             return f"The video service could not make this {noun}."
@@ -364,10 +341,10 @@ def _happened(job: Job, face: Face) -> str:
             )
 
 
-def _anchors(job: Job, face: Face) -> list[str]:
+def _anchors(job: Job, presenter: Presenter) -> list[str]:
     if job.state is not State.SUCCEEDED:
         return []
-    return [anchor(url, label) for label, url in face.links(job).items()]
+    return [anchor(url, label) for label, url in presenter.links(job).items()]
 
 
 def _headed(head: str, name: str) -> list[Json]:

@@ -1,8 +1,8 @@
-"""What Slack's answers mean for a message that we owe or a form: one table for all of them.
+"""Slack's error codes: one table of what to do about each, for messages and modals.
 
 The codes are those that Slack documents for ``chat.postMessage``, ``chat.update``,
 ``chat.postEphemeral``, ``views.open`` and ``views.update``
-(https://docs.slack.dev/reference/methods), and some that were met besides.
+(https://docs.slack.dev/reference/methods), and some that were seen besides.
 """
 
 import asyncio
@@ -20,25 +20,29 @@ from slack_sdk.errors import SlackApiError, SlackClientError
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 
 
-class Fate(StrEnum):
-    """What becomes of a message or a form that was refused."""
+class ErrorAction(StrEnum):
+    """What to do about a message or a modal that Slack refused."""
 
-    ELSEWHERE = "elsewhere"
-    """This channel takes nothing from us: tell the person directly."""
+    REDIRECT = "redirect"
+    """The channel does not accept it: send a direct message to the user."""
     GONE = "gone"
-    """What was to be edited is no longer there, or changed meanwhile."""
-    BEGIN_ANEW = "begin anew"
-    """A form cannot be opened any more for what the person did."""
+    """What was to be edited is no longer there, or has changed since: leave it."""
+    EXPIRED = "expired"
+    """The trigger is used or too old: the user has to start again."""
     PAUSE = "pause"
-    """The whole workspace takes nothing from us: keep everything and try later."""
+    """The workspace accepts nothing from this app: hold everything back and retry later."""
+    RETRY = "retry"
+    """Nothing was done: retry later."""
+    RECONCILE = "reconcile"
+    """Slack failed, and it may have been done: find out before it is sent again."""
     REWRITE = "rewrite"
-    """The message itself is at fault: send its text alone."""
+    """The message itself is refused: send its text alone."""
 
 
-FATES: Final = {
-    code: fate
-    for fate, codes in {
-        Fate.ELSEWHERE: """
+ERROR_ACTIONS: Final = {
+    code: action
+    for action, codes in {
+        ErrorAction.REDIRECT: """
             access_denied as_user_not_supported cannot_reply_to_message
             channel_not_found channel_type_not_supported ekm_access_denied is_archived is_inactive
             messages_tab_disabled method_not_supported_for_channel_type not_in_channel
@@ -50,20 +54,20 @@ FATES: Final = {
             slack_connect_lists_sharing_blocked team_access_not_granted team_not_found
             thread_not_found user_not_found user_not_in_channel
         """,
-        Fate.GONE: """
+        ErrorAction.GONE: """
             cant_update_message edit_window_closed external_channel_migrating hash_conflict
             message_not_found not_found streaming_state_conflict
         """,
-        Fate.BEGIN_ANEW: """
+        ErrorAction.EXPIRED: """
             exchanged_trigger_id expired_trigger_id invalid_trigger_id trigger_exchanged
             trigger_expired
         """,
-        Fate.PAUSE: """
+        ErrorAction.PAUSE: """
             account_inactive enterprise_is_restricted invalid_auth is_bot missing_scope
             no_permission not_allowed_token_type not_authed org_login_required team_added_to_org
             token_expired token_revoked two_factor_setup_required
         """,
-        Fate.REWRITE: """
+        ErrorAction.REWRITE: """
             attachment_payload_limit_exceeded block_mismatch blocked_file_type
             cant_broadcast_message deprecated_endpoint draft_already_deleted draft_already_sent
             draft_has_conflict draft_not_found duplicate_channel_not_found duplicate_external_id
@@ -77,6 +81,13 @@ FATES: Final = {
             push_limit_reached too_many_attachments too_many_contact_cards unable_to_share_files
             unknown_method view_too_large
         """,
+        ErrorAction.RETRY: """
+            accesslimited message_limit_exceeded rate_limited ratelimited service_unavailable
+            update_failed
+        """,
+        ErrorAction.RECONCILE: """
+            fatal_error internal_error request_timeout
+        """,
     }.items()
     for code in codes.split()
 }
@@ -84,35 +95,21 @@ FATES: Final = {
 _CODE: Final = re.compile(r"[\w.-]{1,100}", re.ASCII)
 _POINTER: Final = re.compile(r"json-pointer:[\w/-]+", re.ASCII)
 
-# Slack's own bad moments: they come with HTTP 200, and what was done before is not known.
-UNCERTAIN: Final = frozenset({"fatal_error", "internal_error", "request_timeout"})
-# Nothing was done, and later it may be.
-LATER: Final = frozenset(
-    {
-        "accesslimited",
-        "message_limit_exceeded",
-        "rate_limited",
-        "ratelimited",
-        "service_unavailable",
-        "update_failed",
-    }
-)
-
 
 @asynccontextmanager
-async def translated(within: timedelta) -> AsyncIterator[None]:
-    """Give a call to Slack so much time, and turn what it raises into our failures.
+async def translated(time_limit: timedelta) -> AsyncIterator[None]:
+    """Limit a call to Slack to ``time_limit``, and turn what it raises into an ``OutsideError``.
 
     Raises:
-        Refused: with Slack's code; ``FATES`` says what to do.
+        Refused: with Slack's code; ``ERROR_ACTIONS`` says what to do.
         Unavailable: nothing was done.
         Uncertain: it may have been done.
     """
     try:
-        async with asyncio.timeout(within.total_seconds()):
+        async with asyncio.timeout(time_limit.total_seconds()):
             yield
     except SlackApiError as error:
-        # What it says may quote what people wrote: it is not to stand in anybody's traceback.
+        # Its text may quote what people wrote, which must not get into a traceback.
         raise _failure(error) from None
     except aiohttp.ClientConnectorError as error:
         raise Unavailable("Slack cannot be reached.") from error
@@ -124,17 +121,18 @@ async def translated(within: timedelta) -> AsyncIterator[None]:
 
 def _failure(error: SlackApiError) -> OutsideError:
     response = error.response
-    # The HTTP status comes first: an error page of Slack's edge has no code to read.
+    # An error page of Slack's edge has an HTTP status and no code.
     status = getattr(response, "status_code", None) or getattr(response, "status", HTTPStatus.OK)
     code = details = ""
     if isinstance(data := getattr(response, "data", None), dict):
         said = data.get("error")
         code = said if isinstance(said, str) and _CODE.fullmatch(said) else ""
-        # Where it is wrong: what else it says may quote what people wrote.
+        # Only the places that are wrong: the rest may quote what people wrote.
         details = " ".join(_POINTER.findall(str(data.get("response_metadata"))))
-    if status == HTTPStatus.TOO_MANY_REQUESTS or code in LATER:
+    action = ERROR_ACTIONS.get(code)
+    if status == HTTPStatus.TOO_MANY_REQUESTS or action is ErrorAction.RETRY:
         return Unavailable(f"Slack asks to wait ({code})", retry_after=_retry_after(response))
-    if status != HTTPStatus.OK or not code or code in UNCERTAIN:
+    if status != HTTPStatus.OK or not code or action is ErrorAction.RECONCILE:
         return Uncertain(f"Slack failed ({code or status})")
     return Refused(f"Slack refused ({code}) {details}".strip(), code=code)
 

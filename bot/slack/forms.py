@@ -1,28 +1,29 @@
-"""What the forms of all kinds share: where to post, sending off, and links to fill in."""
+"""What the forms of all kinds share: fields, metadata, and storing what is submitted."""
 
 import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
+from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import Refused
-from bot.model import Failure, Request
+from bot.model import Failure, Request, Snapshot
 from bot.service_errors import FAILURES
 from bot.slack.blocks import Json, element, field, modal, section
-from bot.slack.desk import Desk
-from bot.slack.payloads import Submission, View
-from bot.slack.routes import Answer
+from bot.slack.context import HandlerContext
+from bot.slack.payloads import View, ViewSubmission
 
-Place = Mapping[str, Any]
-"""Where a form was opened: ``channel``, ``thread_ts``, and what a form wants to remember."""
+Metadata = Mapping[str, Any]
+"""A form's ``private_metadata``: ``channel`` and ``thread_ts``, where it was opened, and more."""
 
 _NOTE: Final = "note"
 # A person's id would have it posted to somebody else, as a direct message.
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
-_TURNED_AWAY: Final = {
+_REFUSALS: Final = {
     Failure.KEY_REJECTED: (
         "The video service does not accept this bot's key at the moment, so nothing can be made. "
         "Please tell whoever runs the bot. What you typed stays here."
@@ -34,7 +35,19 @@ _TURNED_AWAY: Final = {
 }
 
 
-class _Place(BaseModel):
+@dataclass(frozen=True, slots=True)
+class JobRequest:
+    """What a submitted form asks for, once it has been checked."""
+
+    kind: str
+    params: Mapping[str, str]
+    deadline: float
+    """When to stop waiting for the service, by the event loop's clock."""
+    used: Snapshot | None = None
+    """What the service said of the replica that the job uses: offered from now on."""
+
+
+class _Metadata(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, hide_input_in_errors=True)
 
     channel: str = Field(pattern=f"^{_CONVERSATION.pattern}$")
@@ -44,13 +57,13 @@ class _Place(BaseModel):
     warned: list[str] = Field(default_factory=list)
 
 
-def place_of(view: View) -> dict[str, Any]:
-    """Return where a form was opened.
+def metadata_of(view: View) -> dict[str, Any]:
+    """Return a form's metadata.
 
     Raises:
-        Garbled: that is not to be read from it.
+        InvalidPayload: they are not those of one of our forms.
     """
-    return view.remembers(_Place).model_dump(exclude_unset=True)
+    return view.metadata(_Metadata).model_dump(exclude_unset=True)
 
 
 def note_of(view: View) -> str:
@@ -63,13 +76,25 @@ def note_of(view: View) -> str:
 
 
 def form(
-    callback_id: str, title: str, *, submit: str, place: Place, blocks: list[Json], note: str = ""
+    callback_id: str,
+    title: str,
+    *,
+    submit: str,
+    metadata: Metadata,
+    blocks: list[Json],
+    note: str = "",
 ) -> Json:
     """Return a form with its fields, and a note on top if there is one."""
     if note:
         blocks = [section(note, block_id=_NOTE), *blocks]
-    memory = json.dumps(dict(place))
-    return modal(callback_id, title, submit=submit, close="Cancel", memory=memory, blocks=blocks)
+    return modal(
+        callback_id,
+        title,
+        submit=submit,
+        close="Cancel",
+        private_metadata=json.dumps(dict(metadata)),
+        blocks=blocks,
+    )
 
 
 def text_field(
@@ -103,53 +128,67 @@ def where_field(chosen: str | None) -> Json:
     return field("where", "Where to post", conversation, hint=hint)
 
 
-def wrong(errors: Mapping[str, str]) -> Answer:
-    """Return the answer that keeps a form open, with a sentence under each field that is wrong."""
-    return {"response_action": "errors", "errors": dict(errors)}
+async def ack_errors(ack: AsyncAck, errors: Mapping[str, str]) -> None:
+    """Keep the modal open, with a sentence under each field that is wrong."""
+    await ack(response_action="errors", errors=dict(errors))
 
 
-async def send_off(
-    desk: Desk,
-    submission: Submission,
-    kind: str,
-    params: Mapping[str, str],
+async def submit_job(
+    ctx: HandlerContext,
+    ack: AsyncAck,
+    submission: ViewSubmission,
+    request: JobRequest,
     redraw: Callable[[str], Awaitable[Json]],
-) -> Answer:
-    """Store what a form asks for and close it; ``redraw`` returns it anew under a note.
+) -> None:
+    """Store what a form asks for, and acknowledge.
 
-    A form that was sent off before, and was changed since, is not dropped: it opens once more.
+    A form that was submitted before, and has been changed since, opens again under a note:
+    ``redraw`` returns it with the note.
     """
-    view, place = submission.view, place_of(submission.view)
-    refusal = await _refusal(desk)
-    if refusal is not None and await desk.store.jobs.fetch_by_request(view.id) is None:
+    view, metadata = submission.view, metadata_of(submission.view)
+    refusal = await _refusal(ctx, request.deadline)
+    if refusal is not None and await ctx.store.jobs.fetch_by_request(view.id) is None:
         fields = [block["block_id"] for block in view.blocks if block.get("type") == "input"]
-        return wrong({fields[0]: _TURNED_AWAY[FAILURES[refusal.code]]})
-    channel = view.typed().get("where") or place["channel"]
+        await ack_errors(ack, {fields[0]: _REFUSALS[FAILURES[refusal.code]]})
+        return
+    channel = view.fields().get("where") or metadata["channel"]
     if not _CONVERSATION.fullmatch(channel):
-        return wrong({"where": "That is no conversation to post to. Please choose another one."})
-    request = Request(
-        key=view.id,
-        kind=kind,
-        params=params,
-        user=submission.user,
-        channel=channel,
-        thread_ts=place.get("thread_ts") if channel == place["channel"] else None,
+        error = "That is no conversation to post to. Please choose another one."
+        await ack_errors(ack, {"where": error})
+        return
+    now = ctx.clock.now()
+    submitted = await ctx.store.jobs.submit(
+        Request(
+            key=view.id,
+            kind=request.kind,
+            params=request.params,
+            user=submission.user,
+            channel=channel,
+            thread_ts=metadata.get("thread_ts") if channel == metadata["channel"] else None,
+        ),
+        now,
     )
-    job = (await desk.store.jobs.submit(request, desk.clock.now())).job
-    if (job.params, job.channel) != (params, channel):
-        noun = desk.faces[kind].noun
+    job = submitted.job
+    if (job.params, job.channel) != (request.params, channel):
+        noun = ctx.presenters[request.kind].noun
         note = (
             f"An earlier version of this form was sent off already: its card is No. {job.id}. "
             f"This one differs from it, and sending it off makes a second {noun}."
         )
-        return {"response_action": "push", "view": await redraw(note)}
-    return {"response_action": "clear"} if view.root_view_id not in {"", view.id} else None
+        await ack(response_action="push", view=await redraw(note))
+        return
+    if request.used is not None:
+        await ctx.store.replicas.learn(request.used, now)
+    if view.root_view_id not in {"", view.id}:
+        await ack(response_action="clear")
+    else:
+        await ack()
 
 
-async def _refusal(desk: Desk) -> Refused | None:
-    """Return why the service would refuse a create call; after a while, what is known of it."""
+async def _refusal(ctx: HandlerContext, deadline: float) -> Refused | None:
+    """Return why the service would refuse a create call; at the deadline, what is known of it."""
     try:
-        async with asyncio.timeout(desk.timings.check_timeout.total_seconds()):
-            return await desk.service.refusal()
+        async with asyncio.timeout_at(deadline):
+            return await ctx.service.refusal()
     except TimeoutError:
-        return desk.service.known_refusal
+        return ctx.service.known_refusal

@@ -1,7 +1,7 @@
-"""Posts what is owed: each message once, wherever the process dies, and each edit until it is in.
+"""Posts and edits the messages that are due: each post once, whenever the process dies.
 
-A post that got no answer waits, is looked for by the metadata that it carries, and only then goes
-again. Looking needs the history scopes; without them it goes again after the wait.
+A post that got no answer waits, is looked for by its metadata, and only then is posted again.
+Looking for it needs the history scopes; without them it is posted again after the wait.
 """
 
 import logging
@@ -9,10 +9,10 @@ import random
 import re
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any, Final
+from datetime import datetime
+from typing import Final
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
@@ -20,126 +20,100 @@ from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Delivery, DeliveryState, Job, Role
 from bot.slack.blocks import Message
-from bot.slack.cards import Faces, compose, elsewhere
-from bot.slack.errors import FATES, Fate, translated
+from bot.slack.cards import compose, redirected
+from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.presenters import Presenters
+from bot.slack.rate_limits import RateLimits
+from bot.slack.search import find_posted, metadata_for
 from bot.store import Outgoing, Store
-from bot.timings import Timings
+from bot.timings import DeliveryTimings
 
 _LOG: Final = logging.getLogger(__name__)
-_EVENT: Final = "job_message"
-# Slack's clock and ours may differ by so much: a search begins that much earlier.
-_SKEW: Final = timedelta(minutes=5)
-_PAGE: Final = 200
-_PAGES: Final = 5
-# So often a message goes that a person does not take, or that is refused for no reason we know.
-_PATIENCE: Final = 6
-# What Slack says where this app may post, and not look.
-_BLIND: Final = frozenset({"missing_scope", "no_permission", "not_allowed_token_type"})
-
-# So often Slack is asked for the conversation with a person before it goes without.
-_OPENINGS: Final = 3
+# Posts of a message that a user does not accept, or that is refused for an unknown reason.
+_MAX_REFUSALS: Final = 6
+# Slack's codes where the app may post, but not look.
+_CANNOT_LOOK: Final = frozenset({"missing_scope", "no_permission", "not_allowed_token_type"})
+# Calls of conversations.open before a direct message is posted to the user's id.
+_MAX_OPENINGS: Final = 3
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+", re.ASCII)
 
-_Call = Callable[..., Awaitable[AsyncSlackResponse]]
+_Method = Callable[..., Awaitable[AsyncSlackResponse]]
 
 
-class _Answer(BaseModel):
-    # What people wrote must not stand in a validation error.
+class _Posted(BaseModel):
+    """Slack's answer to a post: where the message is."""
+
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-
-class _Posted(_Answer):
-    """Where a message is: Slack's answer to a post."""
 
     channel: str = Field(pattern=r"^[A-Z0-9]+$")
     ts: str = Field(pattern=r"^[0-9]+\.[0-9]+$")
 
 
-class _Found(_Answer):
-    """A message that is there; ``mark`` is in its metadata, if we sent it."""
-
-    ts: str = Field(pattern=r"^[0-9]+\.[0-9]+$")
-    event: Any = Field(default=None, validation_alias=AliasPath("metadata", "event_type"))
-    marked: Any = Field(
-        default=None, validation_alias=AliasPath("metadata", "event_payload", "message")
-    )
-
-    @property
-    def mark(self) -> object:
-        """Return what ``_mark`` gave it."""
-        return self.marked if self.event == _EVENT else None
-
-
-class _Page(_Answer):
-    """What is in a conversation, in part: Slack's answer to a search."""
-
-    messages: list[_Found] | None = None
-    next_cursor: str | None = Field(
-        default=None, validation_alias=AliasPath("response_metadata", "next_cursor")
-    )
-
-
 class Messenger:
     """Takes claimed deliveries one step further.
 
-    ``client`` must not repeat a call by itself: a message would be posted twice.
+    ``client`` must not retry a call by itself: a message would be posted twice.
     """
 
     def __init__(
         self,
         store: Store,
         client: AsyncWebClient,
-        faces: Faces,
+        presenters: Presenters,
         *,
         clock: Clock,
-        timings: Timings,
+        timings: DeliveryTimings,
         rng: random.Random,
     ) -> None:
         self.due = store.deliveries_due
         self._store = store
         self._client = client
-        self._faces = faces
+        self._presenters = presenters
         self._clock = clock
         self._timings = timings
         self._rng = rng
-        self._held: dict[tuple[str, str], datetime] = {}
-        self._paused_until: datetime | None = None
+        self._limits = RateLimits(clock, timings)
+        self._unknown_kinds: set[int] = set()
 
     async def claim(self, limit: int, in_hand: Collection[Outgoing] = ()) -> Sequence[Outgoing]:
-        """Lease up to ``limit`` deliveries that are due, none while the workspace takes nothing."""
-        if self._is_ahead(self._paused_until):
+        """Lease up to ``limit`` due deliveries not ``in_hand``; none during a pause."""
+        if self._limits.paused_until is not None:
             return ()
         ids = [each.delivery.id for each in in_hand]
         return await self._store.deliveries.claim(self._clock.now(), limit, ids)
 
     async def next_due(self, in_hand: Collection[Outgoing] = ()) -> datetime | None:
-        """Return when the next delivery is due that is not in hand."""
+        """Return when the next delivery is due that is not ``in_hand``."""
         due = await self._store.deliveries.next_due([each.delivery.id for each in in_hand])
-        if due is None or self._paused_until is None or not self._is_ahead(self._paused_until):
-            return due
-        return max(due, self._paused_until)
+        paused_until = self._limits.paused_until
+        return due if due is None or paused_until is None else max(due, paused_until)
 
     async def step(self, outgoing: Outgoing) -> None:
         """Take a claimed delivery one step further."""
+        if outgoing.job.kind not in self._presenters:
+            await self._leave_unknown(outgoing)
+            return
         match outgoing.delivery.state:
             case DeliveryState.PENDING:
                 await self._post(outgoing)
             case DeliveryState.SENDING:
-                await self._doubt(outgoing.delivery)
+                await self._hold_back(outgoing.delivery)
             case DeliveryState.UNCERTAIN:
                 await self._look(outgoing)
             case DeliveryState.POSTED:
                 await self._edit(outgoing)
             case DeliveryState.UNDELIVERABLE:
-                await self._store.deliveries.release(outgoing.delivery, self._clock.now(), None)
+                await self._release(outgoing.delivery)
 
-    async def nudge(self, job: Job) -> None:
-        """Tell a person, visibly to nobody else, that a card has a question for them."""
-        noun = self._faces[job.kind].noun
+    async def remind(self, job: Job) -> None:
+        """Tell a user, in a message that only they see, that a card has a question for them."""
+        presenter = self._presenters.get(job.kind)
+        if presenter is None:
+            return
         card = await self._store.deliveries.fetch_card(job)
         text = (
-            f"I do not know whether the {noun} that you asked for was made, and need your answer: "
-            f"please look at its card here (No. {job.id})."
+            f"I do not know whether the {presenter.noun} that you asked for was made, and need "
+            f"your answer: please look at its card here (No. {job.id})."
         )
         try:
             async with translated(self._timings.call_timeout):
@@ -147,22 +121,21 @@ class Messenger:
                     channel=card.channel, user=job.user, text=text
                 )
         except OutsideError as error:
-            _LOG.info("a nudge did not arrive", extra={"job": job.id, "reason": error.reason})
+            _LOG.info("a reminder was not delivered", extra={"job": job.id, "reason": error.reason})
 
     # ── Posting ───────────────────────────────────────────────────────────────────────────────
 
     async def _post(self, outgoing: Outgoing) -> None:
-        delivery = _placed(outgoing)
-        method, now = self._client.chat_postMessage, self._clock.now()
-        if (until := self._hold(method, delivery)) is not None:
-            await self._store.deliveries.release(delivery, now, until)
+        delivery, method = _placed(outgoing), self._client.chat_postMessage
+        if (until := self._held_until(method, delivery)) is not None:
+            await self._release(delivery, until)
             return
-        # A method that stays out of order does not keep the answer back: the id serves to post.
-        if delivery.channel == outgoing.job.user and delivery.failures < _OPENINGS:
+        # Where Slack keeps failing to open the conversation, the user's id serves to post.
+        if delivery.channel == outgoing.job.user and delivery.failures < _MAX_OPENINGS:
             try:
-                delivery = replace(delivery, channel=await self._conversation(delivery))
+                delivery = replace(delivery, channel=await self._open_conversation(delivery))
             except OutsideError as error:
-                await self._wait(delivery, error, self._client.conversations_open)
+                await self._back_off(delivery, error, self._client.conversations_open)
                 return
         if not await self._store.deliveries.mark_sending(delivery, self._clock.now()):
             return
@@ -174,40 +147,38 @@ class Messenger:
                     thread_ts=delivery.thread_ts,
                     text=message.text,
                     blocks=None if delivery.text_only else message.blocks,
-                    metadata={
-                        "event_type": _EVENT,
-                        "event_payload": {"message": _mark(delivery)},
-                    },
+                    metadata=metadata_for(delivery),
                     unfurl_links=False,
                     unfurl_media=False,
                 )
-                there = _Posted.model_validate(answer.data)
+                posted = _Posted.model_validate(answer.data)
         except Refused as error:
-            await self._turned_down(delivery, outgoing.job, error)
+            await self._post_refused(delivery, outgoing.job, error)
         except Unavailable as error:
-            await self._wait(delivery, error, method)
+            await self._back_off(delivery, error, method)
         except Uncertain as error:
             _LOG.warning("a post got no usable answer", extra=_about(delivery, error))
-            await self._doubt(delivery)
+            await self._hold_back(delivery)
         else:
-            self._resume()
-            posted = replace(
-                delivery,
-                state=DeliveryState.POSTED,
-                channel=there.channel,
-                ts=there.ts,
-                shown_version=delivery.version,
-                failures=0,
+            self._limits.resume()
+            await self._release(
+                replace(
+                    delivery,
+                    state=DeliveryState.POSTED,
+                    channel=posted.channel,
+                    ts=posted.ts,
+                    shown_version=delivery.version,
+                    failures=0,
+                )
             )
-            await self._store.deliveries.release(posted, self._clock.now(), None)
 
-    async def _conversation(self, delivery: Delivery) -> str:
-        """Return where direct messages to a person stand, so that one can be looked for there.
+    async def _open_conversation(self, delivery: Delivery) -> str:
+        """Return the conversation with the user of a direct message, so that it can be found there.
 
-        Where the app may not open it, the person's id serves to post.
+        Where the app may not open it, this is the user's id, which serves to post.
 
         Raises:
-            Unavailable, Uncertain: Slack did not say; asking again does no harm.
+            Unavailable, Uncertain: Slack did not answer; asking again does no harm.
         """
         try:
             async with translated(self._timings.call_timeout):
@@ -222,73 +193,50 @@ class Messenger:
             raise Uncertain("Slack's answer could not be read.")
         return opened
 
-    async def _doubt(self, delivery: Delivery) -> None:
-        now = self._clock.now()
-        doubtful = replace(delivery, state=DeliveryState.UNCERTAIN)
-        await self._store.deliveries.release(doubtful, now, now + self._timings.post_hold)
+    async def _hold_back(self, delivery: Delivery) -> None:
+        """Wait before looking for a message whose post got no answer: Slack may post it late."""
+        uncertain = replace(delivery, state=DeliveryState.UNCERTAIN)
+        await self._release(uncertain, self._clock.now() + self._timings.post_hold)
 
     async def _look(self, outgoing: Outgoing) -> None:
-        """Look for a message whose post got no answer; post it again if it is not there."""
+        """Look for a message whose post got no answer; have it posted again if it is not there."""
         delivery = outgoing.delivery
         try:
-            ts = await self._find(delivery, outgoing.job)
+            ts = await find_posted(
+                self._client, delivery, outgoing.job.created_at, self._timings.call_timeout
+            )
         except Refused as error:
-            if FATES.get(error.code) is Fate.PAUSE and error.code not in _BLIND:
-                await self._store.deliveries.release(
-                    delivery, self._clock.now(), self._pause(error)
-                )
+            if (
+                ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE
+                and error.code not in _CANNOT_LOOK
+            ):
+                await self._release(delivery, self._limits.pause(error))
                 return
             _LOG.info("a message cannot be looked for", extra=_about(delivery, error))
             ts = None
         except OutsideError as error:
-            waiting = replace(delivery, failures=delivery.failures + 1)
-            await self._wait(waiting, error, self._client.conversations_history)
+            failed = replace(delivery, failures=delivery.failures + 1)
+            await self._back_off(failed, error, self._client.conversations_history)
             return
         if ts is None:
-            owed = replace(delivery, state=DeliveryState.PENDING)
-            await self._store.deliveries.release(owed, self._clock.now(), self._clock.now())
+            pending = replace(delivery, state=DeliveryState.PENDING)
+            await self._release(pending, self._clock.now())
             return
-        # What it said is not known: a card is edited to be sure, a reply is never edited.
+        # Which version it shows is not known: a card is edited to be sure, a reply never is.
         shown = delivery.version if delivery.role is Role.REPLY else 0
-        found = replace(
-            delivery, state=DeliveryState.POSTED, ts=ts, shown_version=shown, failures=0
+        await self._release(
+            replace(delivery, state=DeliveryState.POSTED, ts=ts, shown_version=shown, failures=0)
         )
-        await self._store.deliveries.release(found, self._clock.now(), None)
-
-    async def _find(self, delivery: Delivery, job: Job) -> str | None:
-        if not delivery.channel.startswith(("C", "G", "D")) or delivery.sent_at is None:
-            return None  # sent to a person: the conversation that this opened is not known
-        arguments: dict[str, Any] = {
-            "channel": delivery.channel,
-            # Not from when it was sent: a clock may have been wrong then. When the form came it was
-            # right, or its signature would have been too old, or too new.
-            "oldest": f"{(job.created_at - _SKEW).timestamp():.6f}",
-            "include_all_metadata": True,
-            "limit": _PAGE,
-        }
-        method: _Call = self._client.conversations_history
-        if delivery.thread_ts is not None:
-            method = self._client.conversations_replies
-            arguments["ts"] = delivery.thread_ts
-        for _ in range(_PAGES):
-            async with translated(self._timings.call_timeout):
-                page = _Page.model_validate((await method(**arguments)).data)
-            for message in page.messages or ():
-                if message.mark == _mark(delivery):
-                    return message.ts
-            if not page.next_cursor:
-                return None
-            arguments["cursor"] = page.next_cursor
-        return None
 
     # ── Editing ───────────────────────────────────────────────────────────────────────────────
 
     async def _edit(self, outgoing: Outgoing) -> None:
         delivery, method = outgoing.delivery, self._client.chat_update
-        if (until := self._hold(method, delivery)) is not None:
-            await self._store.deliveries.release(delivery, self._clock.now(), until)
+        if (until := self._held_until(method, delivery)) is not None:
+            await self._release(delivery, until)
             return
         message = self._message(outgoing.job, delivery)
+        failed = replace(delivery, failures=delivery.failures + 1)
         try:
             async with translated(self._timings.call_timeout):
                 await method(
@@ -298,125 +246,108 @@ class Messenger:
                     blocks=[] if delivery.text_only else message.blocks,
                 )
         except Refused as error:
-            await self._edit_turned_down(delivery, error)
+            await self._edit_refused(delivery, error)
         except Uncertain as error:
             # It may be sent again, but not at once: Slack may do this one late, after the next.
             _LOG.info("an edit got no usable answer", extra=_about(delivery, error))
-            now = self._clock.now()
-            waiting = replace(delivery, failures=delivery.failures + 1)
-            await self._store.deliveries.release(waiting, now, now + self._timings.post_hold)
+            await self._release(failed, self._clock.now() + self._timings.post_hold)
         except OutsideError as error:
-            waiting = replace(delivery, failures=delivery.failures + 1)
-            await self._wait(waiting, error, method)
+            await self._back_off(failed, error, method)
         else:
-            self._resume()
-            edited = replace(delivery, shown_version=delivery.version, failures=0)
-            await self._store.deliveries.release(edited, self._clock.now(), None)
+            self._limits.resume()
+            await self._release(replace(delivery, shown_version=delivery.version, failures=0))
 
-    async def _edit_turned_down(self, delivery: Delivery, error: Refused) -> None:
-        fate, now = FATES.get(error.code), self._clock.now()
-        if fate is Fate.PAUSE:
-            await self._store.deliveries.release(delivery, now, self._pause(error))
-        elif fate is Fate.REWRITE and not delivery.text_only:
+    async def _edit_refused(self, delivery: Delivery, error: Refused) -> None:
+        action = ERROR_ACTIONS.get(error.code)
+        if action is ErrorAction.PAUSE:
+            await self._release(delivery, self._limits.pause(error))
+        elif action is ErrorAction.REWRITE and not delivery.text_only:
             _LOG.error("Slack refuses the blocks of a card", extra=_about(delivery, error))
-            await self._store.deliveries.release(replace(delivery, text_only=True), now, now)
+            await self._release(replace(delivery, text_only=True), self._clock.now())
         else:
             _LOG.info("a card can no longer be edited", extra=_about(delivery, error))
-            await self._store.deliveries.release(
-                replace(delivery, shown_version=delivery.version), now, None
-            )
+            await self._release(replace(delivery, shown_version=delivery.version))
 
     # ── Refusals and waits ────────────────────────────────────────────────────────────────────
 
-    async def _turned_down(self, delivery: Delivery, job: Job, error: Refused) -> None:
-        fate, now = FATES.get(error.code), self._clock.now()
-        owed = replace(delivery, state=DeliveryState.PENDING, failures=0)
-        if fate is Fate.PAUSE:
-            await self._store.deliveries.release(owed, now, self._pause(error))
+    async def _post_refused(self, delivery: Delivery, job: Job, error: Refused) -> None:
+        action, now = ERROR_ACTIONS.get(error.code), self._clock.now()
+        pending = replace(delivery, state=DeliveryState.PENDING, failures=0)
+        if action is ErrorAction.PAUSE:
+            await self._release(pending, self._limits.pause(error))
             return
-        owed = replace(owed, refusals=delivery.refusals + 1)
-        if fate is None and owed.refusals < _PATIENCE:
-            _LOG.error("Slack refuses a message for an unknown reason", extra=_about(owed, error))
-            await self._store.deliveries.release(
-                owed, now, now + self._timings.back_off(owed.refusals)
+        pending = replace(pending, refusals=delivery.refusals + 1)
+        retry_at = now + self._timings.back_off(pending.refusals)
+        if action is None and pending.refusals < _MAX_REFUSALS:
+            _LOG.error(
+                "Slack refuses a message for an unknown reason", extra=_about(pending, error)
             )
-            return
-        if fate is Fate.REWRITE and not delivery.text_only:
-            _LOG.error("Slack refuses the blocks of a message", extra=_about(owed, error))
-            await self._store.deliveries.release(replace(owed, text_only=True), now, now)
+            await self._release(pending, retry_at)
+        elif action is ErrorAction.REWRITE and not delivery.text_only:
+            _LOG.error("Slack refuses the blocks of a message", extra=_about(pending, error))
+            await self._release(replace(pending, text_only=True), now)
         elif not delivery.direct:
-            _LOG.info("a channel takes no message", extra=_about(owed, error))
-            direct = replace(owed, direct=True, channel=job.user, thread_ts=None, refusals=0)
-            await self._store.deliveries.release(direct, now, now)
-        elif owed.refusals < _PATIENCE:
-            _LOG.warning("a person takes no message", extra=_about(owed, error))
-            again = replace(owed, channel=job.user, thread_ts=None)
-            await self._store.deliveries.release(
-                again, now, now + self._timings.back_off(owed.refusals)
-            )
+            _LOG.info("a channel does not accept a message", extra=_about(pending, error))
+            await self._release(_redirect(replace(pending, refusals=0), job), now)
+        elif pending.refusals < _MAX_REFUSALS:
+            _LOG.warning("a user does not accept a message", extra=_about(pending, error))
+            await self._release(_redirect(pending, job), retry_at)
         else:
-            _LOG.error("a message could be posted nowhere", extra=_about(owed, error))
-            await self._store.deliveries.release(
-                replace(owed, state=DeliveryState.UNDELIVERABLE), now, None
-            )
+            _LOG.error("a message could be posted nowhere", extra=_about(pending, error))
+            await self._release(replace(pending, state=DeliveryState.UNDELIVERABLE))
 
-    async def _wait(self, delivery: Delivery, error: OutsideError, method: _Call) -> None:
-        """Put a delivery back; where Slack asks to wait, hold back what would hear the same."""
+    async def _back_off(self, delivery: Delivery, error: OutsideError, method: _Method) -> None:
+        """Retry a delivery later; where Slack asks to wait, hold all calls that are limited."""
         now = self._clock.now()
-        asked_for = error.retry_after if isinstance(error, Unavailable) else None
+        retry_after = error.retry_after if isinstance(error, Unavailable) else None
         if delivery.state is DeliveryState.PENDING:
             delivery = replace(delivery, failures=delivery.failures + 1)
         wait = min(
-            asked_for or self._timings.back_off(max(1, delivery.failures)), self._timings.max_wait
+            retry_after or self._timings.back_off(max(1, delivery.failures)), self._timings.max_wait
         )
-        until = now + self._timings.jittered(wait, self._rng)
-        if asked_for is not None:
-            self._held = {key: at for key, at in self._held.items() if at > now}
-            self._held[_key(method, delivery)] = now + wait
-        await self._store.deliveries.release(delivery, now, until)
+        if retry_after is not None:
+            self._limits.hold(_name(method), delivery.channel, now + wait)
+        await self._release(delivery, now + self._timings.jittered(wait, self._rng))
 
-    def _hold(self, method: _Call, delivery: Delivery) -> datetime | None:
-        until = self._held.get(_key(method, delivery))
-        return until if self._is_ahead(until) else None
+    async def _leave_unknown(self, outgoing: Outgoing) -> None:
+        """Leave a message about a kind of job that is not registered, and report it once."""
+        delivery, job = outgoing.delivery, outgoing.job
+        if delivery.id not in self._unknown_kinds:
+            self._unknown_kinds.add(delivery.id)
+            _LOG.error(
+                "a message is about an unknown kind", extra={"job": job.id, "kind": job.kind}
+            )
+        await self._release(delivery, self._clock.now() + self._timings.max_wait)
 
-    def _is_ahead(self, until: datetime | None) -> bool:
-        """Return whether to wait until then; not where the clock was set back since."""
-        now = self._clock.now()
-        return until is not None and now < until <= now + self._timings.max_wait
+    def _held_until(self, method: _Method, delivery: Delivery) -> datetime | None:
+        return self._limits.held_until(_name(method), delivery.channel)
 
-    def _pause(self, error: Refused) -> datetime:
-        if self._paused_until is None:
-            _LOG.error("Slack takes nothing from this app", extra={"code": error.code})
-        self._paused_until = self._clock.now() + self._timings.pause
-        return self._paused_until
-
-    def _resume(self) -> None:
-        if self._paused_until is not None:
-            _LOG.info("Slack takes messages again")
-            self._paused_until = None
+    async def _release(self, delivery: Delivery, due_at: datetime | None = None) -> None:
+        await self._store.deliveries.release(delivery, self._clock.now(), due_at)
 
     def _message(self, job: Job, delivery: Delivery) -> Message:
-        message = compose(delivery, job, self._faces)
-        return elsewhere(message, job) if delivery.direct else message
+        message = compose(delivery, job, self._presenters)
+        return redirected(message, job) if delivery.direct else message
 
 
 def _placed(outgoing: Outgoing) -> Delivery:
-    """Return the delivery with the place where it belongs: a reply follows its card."""
+    """Return the delivery with its channel and thread: a reply goes below its card."""
     delivery, card = outgoing.delivery, outgoing.card
     if delivery.role is Role.CARD or delivery.direct:
         return delivery
     if card.ts is None:
-        return replace(delivery, direct=True, channel=outgoing.job.user, thread_ts=None)
+        return _redirect(delivery, outgoing.job)
     thread_ts = card.ts if card.direct else outgoing.job.thread_ts or card.ts
     return replace(delivery, channel=card.channel, thread_ts=thread_ts)
 
 
-def _mark(delivery: Delivery) -> str:
-    return f"{delivery.job_id}/{delivery.role.value}"
+def _redirect(delivery: Delivery, job: Job) -> Delivery:
+    """Return the delivery as a direct message to the user who asked."""
+    return replace(delivery, direct=True, channel=job.user, thread_ts=None)
 
 
-def _key(method: _Call, delivery: Delivery) -> tuple[str, str]:
-    return getattr(method, "__name__", ""), delivery.channel
+def _name(method: _Method) -> str:
+    return getattr(method, "__name__", "")
 
 
 def _about(delivery: Delivery, error: Exception) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What Slack sends, as far as the bot looks at it: each sort of request as a value.
+"""Slack's payloads, as far as the bot reads them: a model for each sort of request.
 
 Shapes: https://docs.slack.dev/interactivity and https://docs.slack.dev/reference/interaction-payloads.
 """
@@ -8,28 +8,28 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
-# Slack escapes brackets that people type: where one opens within another, neither is Slack's. And
-# each is looked at once, however many there are.
+# Slack escapes brackets that people type: where one opens within another, neither is Slack's. Both
+# patterns take linear time.
 _MENTION: Final = re.compile(r"<([@#!])([^<|>]*)(?:\|([^<>]*))?>")
 _LINK: Final = re.compile(r"<([^<|>\s]+)(?:\|([^<>]*))?>")
 _P = TypeVar("_P", bound=BaseModel)
 
 
-def whole(text: str) -> str:
-    """Return text without halves of characters, which can neither be stored nor sent on."""
+def without_surrogates(text: str) -> str:
+    """Return ``text`` with "?" for lone surrogates, which can neither be stored nor sent."""
     return text.encode(errors="replace").decode()
 
 
-Text = Annotated[str, AfterValidator(whole)]
-"""A text that can be stored and sent on."""
+Text = Annotated[str, AfterValidator(without_surrogates)]
+"""A text that can be stored and sent."""
 Id = Annotated[Text, Field(min_length=1)]
-"""The name of something: never empty."""
+"""An id: never empty."""
 
 
-class Garbled(ValueError):
-    """Something of Slack's has another shape than it documents, or than this version of the bot.
+class InvalidPayload(ValueError):
+    """A payload of another shape than Slack documents, or of another version of the bot.
 
-    ``str()`` says where, and never what stands there.
+    ``str()`` names the fields that are wrong, never their values.
     """
 
     def __init__(self, error: ValidationError) -> None:
@@ -37,16 +37,16 @@ class Garbled(ValueError):
         super().__init__(" ".join(sorted(places)))
 
 
-def read(kind: type[_P], body: dict[str, Any]) -> _P:
-    """Return what Slack sent as a value.
+def read(model: type[_P], body: dict[str, Any]) -> _P:
+    """Return the body of a request as a ``model``.
 
     Raises:
-        Garbled: it is none.
+        InvalidPayload: it has another shape.
     """
     try:
-        return kind.model_validate(body)
+        return model.model_validate(body)
     except ValidationError as error:
-        raise Garbled(error) from None
+        raise InvalidPayload(error) from None
 
 
 class _Payload(BaseModel):
@@ -54,7 +54,7 @@ class _Payload(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
 
-class Command(_Payload):
+class SlashCommand(_Payload):
     """A slash command."""
 
     command: Text
@@ -66,12 +66,12 @@ class Command(_Payload):
 
     @property
     def words(self) -> str:
-        """What was typed after the command, as the person saw it."""
+        """The text after the command, as the user typed it."""
         return unescaped(self.text).strip()
 
 
-class Click(_Payload):
-    """A button that was pressed in a message, or an element that was changed in a form."""
+class BlockAction(_Payload):
+    """A button that was clicked, or an element of a modal that was changed."""
 
     user: Id = Field(validation_alias=AliasPath("user", "id"))
     action_id: Id = Field(validation_alias=AliasPath("actions", 0, "action_id"))
@@ -83,7 +83,7 @@ class Click(_Payload):
 
 
 class View(_Payload):
-    """A form as it stands on somebody's screen."""
+    """A modal as the user sees it."""
 
     kind: Literal["modal"] = Field(validation_alias="type")
     id: Id
@@ -96,37 +96,37 @@ class View(_Payload):
         default_factory=dict, validation_alias=AliasPath("state", "values")
     )
 
-    def remembers(self, kind: type[_P]) -> _P:
-        """Return what the form was opened with.
+    def metadata(self, model: type[_P]) -> _P:
+        """Return the view's ``private_metadata``, which the bot gave it.
 
         Raises:
-            Garbled: it was opened by somebody else, or by another version of the bot.
+            InvalidPayload: another app, or another version of the bot, opened it.
         """
         try:
-            return kind.model_validate_json(self.private_metadata)
+            return model.model_validate_json(self.private_metadata)
         except ValidationError as error:
-            raise Garbled(error) from None
+            raise InvalidPayload(error) from None
 
-    def typed(self) -> dict[str, str]:
-        """Return what stands in each field that has something in it, by block id."""
+    def fields(self) -> dict[str, str]:
+        """Return the values of the fields that are filled in, by block id."""
         found = {}
         for block_id, elements in self.values.items():
             for element in elements.values():
-                if value := whole(_value(element)):
+                if value := without_surrogates(_value(element)):
                     found[block_id] = value
         return found
 
 
-class Submission(_Payload):
-    """A form that was sent off."""
+class ViewSubmission(_Payload):
+    """A modal that was submitted."""
 
     user: Id = Field(validation_alias=AliasPath("user", "id"))
     trigger_id: Text = ""
     view: View
 
 
-class Lookup(_Payload):
-    """A question for the options of a type-ahead field."""
+class OptionsRequest(_Payload):
+    """A request for the options of a type-ahead field."""
 
     user: Id = Field(validation_alias=AliasPath("user", "id"))
     action_id: Id
@@ -148,7 +148,7 @@ def _value(element: dict[str, Any]) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Return text that Slack escaped, as the person typed it.
+    """Return text that Slack escaped, as the user typed it.
 
     https://docs.slack.dev/messaging/formatting-message-text#escaping
     """

@@ -1,0 +1,121 @@
+"""What listeners share: the bot's parts, opening views, and private answers."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import aiohttp
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.context.ack.async_ack import AsyncAck
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.webhook.async_client import AsyncWebhookClient
+
+from bot.clock import Clock
+from bot.errors import OutsideError, Refused
+from bot.kinds import Kind
+from bot.model import Job
+from bot.slack.blocks import Json, Message
+from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.presenters import Presenter, Presenters
+from bot.store import Store
+from bot.timings import Timings
+from bot.video_service import VideoService
+
+UNKNOWN_JOB: Final = "I no longer know this one."
+UNKNOWN_KIND: Final = "I no longer know requests of this kind."
+_TELL_OPERATOR: Final = "Nothing was started. Please tell whoever runs this bot."
+
+
+async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:
+    """Acknowledge a command with a message that only this user sees."""
+    if isinstance(message, str):
+        message = Message(message, ())
+    await ack(text=message.text, blocks=message.blocks, response_type="ephemeral")
+
+
+class Background(Protocol):
+    """Runs work that no request waits for."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work``; a process that stops waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerContext:
+    """The parts of the bot that listeners use."""
+
+    store: Store
+    service: VideoService
+    kinds: Mapping[str, Kind]
+    presenters: Presenters
+    client: AsyncWebClient
+    session: aiohttp.ClientSession
+    background: Background
+    clock: Clock
+    timings: Timings
+    admins: frozenset[str]
+
+    def may_decide(self, user: str, job: Job) -> bool:
+        """Return whether a user may press a job's buttons: it is theirs, or they are an admin."""
+        return user == job.user or user in self.admins
+
+    def service_deadline(self) -> float:
+        """Return until when an answer may wait for the service, by the event loop's clock."""
+        loop = asyncio.get_running_loop()
+        return loop.time() + self.timings.service_deadline.total_seconds()
+
+    async def open_view(self, trigger_id: str, view: Json) -> str | None:
+        """Open a modal; return None, or a sentence for the user where Slack did not open it."""
+        try:
+            async with translated(self.timings.view_timeout):
+                await self.client.views_open(trigger_id=trigger_id, view=view)
+        except Refused as error:
+            match ERROR_ACTIONS.get(error.code):
+                case ErrorAction.EXPIRED:
+                    return (
+                        "Slack took too long to reach me, and the form could not open: once more?"
+                    )
+                case ErrorAction.PAUSE | ErrorAction.REDIRECT:
+                    return f"Slack lets me open no form ({error.code}). {_TELL_OPERATOR}"
+            raise
+        except OutsideError:
+            return "Slack could not open the form just now. Please try again."
+        return None
+
+    def respond_ephemeral(self, response_url: str | None, message: Message | str) -> None:
+        """Answer in the background with a message that only this user sees.
+
+        Slack accepts it at ``response_url`` for 30 minutes. A modal opened from a command has none:
+        then nothing is sent.
+        """
+        if response_url is not None:
+            self.background.spawn(self._respond(response_url, message))
+
+    async def _respond(self, response_url: str, message: Message | str) -> None:
+        if isinstance(message, str):
+            message = Message(message, ())
+        webhook = AsyncWebhookClient(response_url, session=self.session, retry_handlers=[])
+        try:
+            async with translated(self.timings.call_timeout):
+                await webhook.send(
+                    text=message.text,
+                    blocks=message.blocks or None,
+                    response_type="ephemeral",
+                    replace_original=False,
+                    unfurl_links=False,
+                    unfurl_media=False,
+                )
+        except OutsideError:
+            # It held nothing that cannot be asked for again.
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A kind of job with everything that Slack shows of it."""
+
+    kind: Kind
+    presenter: Presenter
+    register: Callable[[AsyncApp, HandlerContext], None]
+    """Register the kind's listeners."""

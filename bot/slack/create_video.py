@@ -1,0 +1,303 @@
+"""The /video command and the create form: opening, type-ahead, background, submission, retry."""
+
+import json
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.context.ack.async_ack import AsyncAck
+
+from bot.errors import OutsideError
+from bot.kinds import Invalid
+from bot.kinds.video import BACKGROUNDS, MAX_NAME, MAX_SCRIPT, Video, is_replica_id, parse
+from bot.model import Verdict
+from bot.replicas import KnownReplica
+from bot.slack.blocks import Json, element, field, option, spoken
+from bot.slack.cards import MAKE_VIDEO, RETRY
+from bot.slack.context import UNKNOWN_JOB, Feature, HandlerContext, ack_ephemeral
+from bot.slack.errors import translated
+from bot.slack.forms import (
+    JobRequest,
+    Metadata,
+    ack_errors,
+    form,
+    link_field,
+    metadata_of,
+    note_of,
+    submit_job,
+    text_field,
+    where_field,
+)
+from bot.slack.job_actions import find_job
+from bot.slack.job_status import list_jobs, show_status
+from bot.slack.payloads import BlockAction, OptionsRequest, SlashCommand, ViewSubmission, read
+from bot.slack.replica_picker import check_replica, replica_label
+from bot.slack.video_presenter import VideoPresenter
+
+_LOG: Final = logging.getLogger(__name__)
+COMMAND: Final = "/video"
+CALLBACK_ID: Final = "create_video"
+_REPLICA: Final = "video_replica"
+_BACKGROUND: Final = "video_background"
+_KIND: Final = "video"
+_MAX_OPTIONS: Final = 100
+# Two of them fit into a form's private metadata.
+_MAX_KEPT_LINK: Final = 1000
+
+_CHOICES: Final = {
+    "none": "No background",
+    "background_url": "A web page",
+    "background_source_url": "A video file",
+}
+_LINK_FIELDS: Final = {
+    "background_url": ("Link of the web page", "Anyone must be able to open it."),
+    "background_source_url": (
+        "Direct link of the video file",
+        "Anyone must be able to download it, for the next 24 hours at least.",
+    ),
+}
+
+_HELP: Final = f"""\
+I have videos made in which a replica speaks your script, and tell you here when they are ready.
+• `{COMMAND}` opens the form
+• `{COMMAND} Welcome to the team!` opens it with that script
+• `{COMMAND} list` shows your videos and how they stand
+• `{COMMAND} status` and a number or a video's id tells how that one stands now
+• `{COMMAND} help` shows this
+A form makes one video. Nothing is sent to the video service before you press *Create*."""
+
+
+def register(app: AsyncApp, ctx: HandlerContext) -> None:
+    """Register the listeners, the most frequent first: Bolt tries them in this order."""
+    app.view(CALLBACK_ID)(partial(submit, ctx))
+    app.options(_REPLICA)(partial(suggest_replicas, ctx))
+    app.command(COMMAND)(partial(handle_command, ctx))
+    app.action(_BACKGROUND)(partial(switch_background, ctx))
+    app.action(f"{_KIND}_{RETRY}")(partial(retry, ctx))
+    app.action(MAKE_VIDEO)(partial(make_video, ctx))
+
+
+# ── The command ───────────────────────────────────────────────────────────────────────────────
+
+
+async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Answer a subcommand, or open the form with the text as its script."""
+    command = read(SlashCommand, body)
+    match command.words.split():
+        case [word] if word.casefold() == "help":
+            await ack_ephemeral(ack, _HELP)
+        case [word] if word.casefold() == "list":
+            await ack_ephemeral(ack, await list_jobs(ctx, command, _KIND))
+        case ["status", wanted]:
+            await show_status(ctx, ack, command, _KIND, wanted)
+        case _:
+            await _open_form(ctx, ack, command)
+
+
+async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:
+    script = command.words
+    if len(script) > MAX_SCRIPT:
+        await ack_ephemeral(
+            ack,
+            f"That script has {len(script):,} characters, and {MAX_SCRIPT:,} fit into the "
+            "form. Please shorten it, or make two videos of it.",
+        )
+        return
+    fields = {"script": script} if script else {}
+    view = await _form(ctx, fields, {"channel": command.channel})
+    if error := await ctx.open_view(command.trigger_id, view):
+        await ack_ephemeral(ack, error)
+    else:
+        await ack()
+
+
+# ── Buttons that open the form ────────────────────────────────────────────────────────────────
+
+
+async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the form with what a failed job was asked for with."""
+    action = read(BlockAction, body)
+    if (job := await find_job(ctx, action)) is not None:
+        fields = dict(job.params)
+        if action.user != job.user:
+            # Only the user who typed a script sees it.
+            fields = {name: fields[name] for name in ("replica_id", "video_name") if name in fields}
+        metadata: Metadata = {"channel": job.channel, "thread_ts": job.thread_ts}
+        note = (
+            "What was typed here has been erased: it was too old to be kept." if job.erased else ""
+        )
+        view = await _form(ctx, {**fields, "where": job.channel}, metadata, note=note)
+        if error := await ctx.open_view(action.trigger_id, view):
+            ctx.respond_ephemeral(action.response_url, error)
+    await ack()
+
+
+async def make_video(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the form with the replica of the button. Anybody may use it."""
+    action = read(BlockAction, body)
+    if is_replica_id(action.value):
+        metadata = {"channel": action.channel, "thread_ts": None}
+        view = await _form(ctx, {"replica_id": action.value}, metadata)
+        error = await ctx.open_view(action.trigger_id, view)
+    else:
+        error = UNKNOWN_JOB
+    if error:
+        ctx.respond_ephemeral(action.response_url, error)
+    await ack()
+
+
+# ── In the form ───────────────────────────────────────────────────────────────────────────────
+
+
+async def suggest_replicas(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Offer the replicas that match what was typed so far."""
+    request = read(OptionsRequest, body)
+    query = request.value.strip()
+    channel = metadata_of(request.view)["channel"] if request.view is not None else ""
+    found = await ctx.store.replicas.find(query, channel, _MAX_OPTIONS - 1)
+    # The service may use an id that no option can hold.
+    options = [_option(replica) for replica in found if is_replica_id(replica.id)]
+    if is_replica_id(query) and all(replica.id != query for replica in found):
+        # Last, since Enter picks the first.
+        options.append(option(f"Use id “{query}”", query))
+    await ack(options=options)
+
+
+async def switch_background(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Show the link field of the chosen background."""
+    if (view := read(BlockAction, body).view) is not None:
+        fields, metadata = view.fields(), metadata_of(view)
+        # Slack drops the value of a field that is removed: keep it for when the field returns.
+        links = {
+            **metadata.get("links", {}),
+            **{at: fields[at] for at in BACKGROUNDS if at in fields},
+        }
+        metadata["links"] = {
+            at: url for at, url in links.items() if len(json.dumps(url)) <= _MAX_KEPT_LINK
+        }
+        changed = await _form(ctx, {**metadata["links"], **fields}, metadata, note=note_of(view))
+        try:
+            async with translated(ctx.timings.view_timeout):
+                await ctx.client.views_update(view_id=view.id, hash=view.hash, view=changed)
+        except OutsideError as error:
+            # Closed, or changed again meanwhile; ``submit`` shows a field that is missing.
+            _LOG.info("a form could not be changed", extra={"reason": error.reason})
+    await ack()
+
+
+async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Store the video that the form asks for, or say what is wrong with it."""
+    submission = read(ViewSubmission, body)
+    view, fields, metadata = submission.view, submission.view.fields(), metadata_of(submission.view)
+    background = fields.get("background")
+    if background in _LINK_FIELDS and not any(
+        block.get("block_id") == background for block in view.blocks
+    ):
+        redrawn = await _form(ctx, fields, metadata, note=note_of(view))
+        await ack(response_action="update", view=redrawn)
+        return
+    fields = {
+        name: text for name, text in fields.items() if name not in BACKGROUNDS or name == background
+    }
+    try:
+        params = parse(fields)
+    except Invalid as error:
+        await ack_errors(ack, error.errors)
+        return
+    deadline = ctx.service_deadline()
+    check = await check_replica(ctx, params["replica_id"], deadline)
+    if check.error is not None:
+        await ack_errors(ack, {"replica_id": check.error})
+        return
+    request = JobRequest(_KIND, params, deadline, used=check.found)
+    await submit_job(
+        ctx, ack, submission, request, lambda note: _form(ctx, fields, metadata, note=note)
+    )
+
+
+async def _form(
+    ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, *, note: str = ""
+) -> Json:
+    """Return the create form with ``fields`` filled in."""
+    background = fields.get("background", "")
+    if background not in _CHOICES:
+        background = next((name for name in BACKGROUNDS if name in fields), "none")
+    blocks: list[Json] = [
+        await _replica_field(ctx, fields.get("replica_id"), metadata["channel"]),
+        _script_field(fields.get("script")),
+        text_field(
+            "video_name",
+            "Name",
+            "",
+            fields.get("video_name"),
+            MAX_NAME,
+            placeholder="What you will know it by",
+        ),
+        _background_field(background),
+    ]
+    if background in _LINK_FIELDS:
+        label, hint = _LINK_FIELDS[background]
+        blocks.append(link_field(background, label, hint, fields.get(background)))
+    blocks.append(where_field(fields.get("where")))
+    return form(
+        CALLBACK_ID, "Create a video", submit="Create", metadata=metadata, blocks=blocks, note=note
+    )
+
+
+async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) -> Json:
+    """Return the picker; without another choice the channel's default is chosen."""
+    known = await ctx.store.replicas.find("", channel, 1)
+    hint = "Choose one that is known here, or paste another's id."
+    if not known:
+        hint = (
+            "None is known here yet. Paste the id of one from your account at the video service, "
+            "or train one with /replica."
+        )
+    picked = None
+    if chosen:
+        picked = _option(await ctx.store.replicas.get(chosen) or KnownReplica(chosen))
+    elif known and known[0].default and known[0].verdict is not Verdict.FAILED:
+        picked = _option(known[0])
+    picker = element(
+        "external_select",
+        _REPLICA,
+        initial_option=picked,
+        min_query_length=0,
+        placeholder="Choose, or paste an id",
+    )
+    return field("replica_id", "Replica", picker, hint=hint)
+
+
+def _script_field(script: str | None) -> Json:
+    hint = f"150 words are about a minute. At most {MAX_SCRIPT:,} characters."
+    if script:
+        hint = f"This is about {spoken(script)} spoken. {hint}"
+    box = element(
+        "plain_text_input",
+        "script",
+        multiline=True,
+        initial_value=script,
+        max_length=MAX_SCRIPT,
+        placeholder="What the replica says",
+    )
+    return field("script", "Script", box, hint=hint)
+
+
+def _background_field(chosen: str) -> Json:
+    options = {value: option(label, value) for value, label in _CHOICES.items()}
+    buttons = element(
+        "radio_buttons",
+        _BACKGROUND,
+        options=list(options.values()),
+        initial_option=options[chosen],
+    )
+    return field("background", "Background", buttons, reports=True)
+
+
+def _option(replica: KnownReplica) -> Json:
+    return option(replica_label(replica), replica.id)
+
+
+FEATURE: Final = Feature(Video(), VideoPresenter(), register)

@@ -1,0 +1,149 @@
+"""The one place that turns an error in a request of Slack's into an answer and a log line."""
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Final
+
+from pydantic import BaseModel
+from slack_bolt.error import BoltUnhandledRequestError
+from slack_bolt.middleware.async_middleware import AsyncMiddleware
+from slack_bolt.request.async_request import AsyncBoltRequest
+from slack_bolt.response import BoltResponse
+
+from bot.database import StoreError
+from bot.log import reference
+from bot.slack.blocks import Json
+from bot.slack.context import HandlerContext
+from bot.slack.payloads import (
+    BlockAction,
+    InvalidPayload,
+    OptionsRequest,
+    SlashCommand,
+    ViewSubmission,
+    read,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+# An unknown id is logged only this far: anything may stand there.
+_MAX_LOGGED: Final = 100
+
+
+class UnknownAction(Exception):
+    """No listener has this id: the Slack app, or a modal in it, is of another version."""
+
+
+class PayloadCheck(AsyncMiddleware):
+    """Answers requests of a shape on which Bolt's own matchers raise."""
+
+    def __init__(self, ctx: HandlerContext) -> None:
+        self._ctx = ctx
+
+    async def async_process(
+        self,
+        *,
+        req: AsyncBoltRequest,
+        resp: BoltResponse,  # noqa: ARG002 - the signature is Bolt's
+        next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - the signature is Bolt's
+    ) -> BoltResponse:
+        """Pass on what the matchers can read."""
+        match req.body:
+            case {"type": "view_submission", "view": {"type": "modal", "callback_id": str()}}:
+                pass
+            case {"type": "block_actions", "actions": [{"action_id": str()}, *_]}:
+                pass
+            case {"type": "view_submission" | "block_actions"}:
+                return _answer_unhandled(self._ctx, req.body) or await next()
+            case {"type": "workflow_step_edit"}:  # Slack has retired these
+                return BoltResponse(status=HTTPStatus.NOT_FOUND)
+        return await next()
+
+
+async def handle_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse | None:
+    """Answer a request whose listener raised, or that has no listener; see ``AsyncApp.error``.
+
+    None leaves the answer to Bolt: 404 for requests of a sort that the bot does not handle.
+    """
+    if isinstance(error, BoltUnhandledRequestError):
+        return _answer_unhandled(ctx, body)
+    return _answer(ctx, error, body)
+
+
+def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
+    model: type[BaseModel]
+    match body:
+        case {"type": "view_submission"}:
+            model = ViewSubmission
+        case {"type": "block_actions"}:
+            model = BlockAction
+        case {"type": "block_suggestion"}:
+            model = OptionsRequest
+        case {"command": _}:
+            model = SlashCommand
+        case _:
+            return None
+    try:
+        payload = read(model, body)
+    except InvalidPayload as error:
+        return _answer(ctx, error, body)
+    match payload:
+        case ViewSubmission(view=view):
+            return _answer(ctx, UnknownAction(view.callback_id), body)
+        case OptionsRequest(action_id=unknown) | SlashCommand(command=unknown):
+            return _answer(ctx, UnknownAction(unknown), body)
+        case _:  # an element whose changes nobody needs
+            return BoltResponse(status=HTTPStatus.OK)
+
+
+def _answer(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse:
+    """Return the answer that shows an error where the user is, with a reference to the log."""
+    code = reference()
+    match error:
+        case StoreError():
+            _LOG.error("not stored", extra={"reference": code, "reason": str(error)})
+            text = "This could not be saved, so nothing was started. Please try again in a moment."
+        case UnknownAction():
+            _LOG.error("unknown action", extra={"reference": code, "id": str(error)[:_MAX_LOGGED]})
+            text = "I do not know this one, so nothing was started. Please begin anew."
+        case InvalidPayload():
+            _LOG.error(
+                "invalid payload", extra={"reference": code, "where": str(error)[:_MAX_LOGGED]}
+            )
+            text = "I cannot read this one, so nothing was started. Please begin anew."
+        case _:
+            _LOG.error("a request of Slack's failed", exc_info=error, extra={"reference": code})
+            text = "Something went wrong here, and nothing was started. Please try again."
+    text = f"{text} If it stays, give this to whoever runs the bot: {code}"
+    match body:
+        case {"type": "view_submission"}:
+            return _json(_form_error(body, text))
+        case {"type": "block_suggestion"}:
+            return _json({"options": []})
+        case {"command": _}:
+            return _json({"response_type": "ephemeral", "text": text})
+        case {"type": "block_actions", "response_url": str(url)}:
+            ctx.respond_ephemeral(url, text)
+            return BoltResponse(status=HTTPStatus.OK)
+        case {"type": "block_actions"}:
+            return BoltResponse(status=HTTPStatus.OK)
+        case _:
+            raise error
+
+
+def _form_error(body: Json, text: str) -> Json:
+    """Return the answer that shows ``text`` under a form's first field, or in the form's place."""
+    with suppress(LookupError, AttributeError, TypeError):
+        for block in body["view"]["blocks"]:
+            if block.get("type") == "input" and isinstance(name := block.get("block_id"), str):
+                return {"response_action": "errors", "errors": {name: text}}
+    words = {"type": "section", "text": {"type": "plain_text", "text": text}}
+    title = {"type": "plain_text", "text": "Nothing was started"}
+    return {
+        "response_action": "update",
+        "view": {"type": "modal", "title": title, "blocks": [words]},
+    }
+
+
+def _json(body: Json) -> BoltResponse:
+    return BoltResponse(status=HTTPStatus.OK, body=body)

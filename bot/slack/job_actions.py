@@ -1,0 +1,82 @@
+"""The buttons that cards of every kind have: check again, create again, give up, and links."""
+
+import re
+from functools import partial
+from typing import Final
+
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.context.ack.async_ack import AsyncAck
+
+from bot.model import Job
+from bot.slack.blocks import Json
+from bot.slack.cards import CHECK_AGAIN, CREATE_AGAIN, GIVE_UP, OPEN_LINK, attempt_of
+from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
+from bot.slack.payloads import BlockAction, read
+
+SETTLED: Final = "That has been settled meanwhile: the card shows how it stands."
+
+
+def register(app: AsyncApp, ctx: HandlerContext) -> None:
+    """Register the listeners for the buttons."""
+    app.action(CHECK_AGAIN)(partial(check_again, ctx))
+    app.action(CREATE_AGAIN)(partial(create_again, ctx))
+    app.action(GIVE_UP)(partial(give_up, ctx))
+    app.action(re.compile(f"^{OPEN_LINK}_"))(acknowledge)
+
+
+async def check_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Have a job read at once."""
+    action = read(BlockAction, body)
+    if (job := await find_job(ctx, action)) is not None:
+        text = SETTLED
+        if not job.state.ended:
+            await ctx.store.jobs.wake(job, ctx.clock.now())
+            text = "I am looking: if anything has changed, the card will show it."
+        ctx.respond_ephemeral(action.response_url, text)
+    await ack()
+
+
+async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Create an unconfirmed job again, unless the button was of an earlier attempt."""
+    action = read(BlockAction, body)
+    job_id, attempts = attempt_of(action.value)
+    job = await find_job(ctx, action, job_id)
+    if job is not None and not (
+        job.attempts == attempts and await ctx.store.jobs.create_again(job.id, ctx.clock.now())
+    ):
+        ctx.respond_ephemeral(action.response_url, SETTLED)
+    await ack()
+
+
+async def give_up(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """End a job of which nobody knows whether it was created."""
+    action = read(BlockAction, body)
+    job = await find_job(ctx, action)
+    if job is not None and not await ctx.store.jobs.cancel(job.id, ctx.clock.now()):
+        ctx.respond_ephemeral(action.response_url, SETTLED)
+    await ack()
+
+
+async def acknowledge(ack: AsyncAck) -> None:
+    """Acknowledge a link button: Slack opens the link by itself."""
+    await ack()
+
+
+async def find_job(
+    ctx: HandlerContext, action: BlockAction, job_id: str | None = None
+) -> Job | None:
+    """Return the job of a button if this user may decide about it; tell them if they may not.
+
+    ``job_id`` is the button's value, unless that holds more.
+    """
+    job = await ctx.store.jobs.fetch(action.value if job_id is None else job_id)
+    if job is None:
+        text = UNKNOWN_JOB
+    elif job.kind not in ctx.kinds:
+        text = UNKNOWN_KIND
+    elif not ctx.may_decide(action.user, job):
+        text = f"This one is <@{job.user}>'s: only they and admins can decide about it."
+    else:
+        return job
+    ctx.respond_ephemeral(action.response_url, text)
+    return None

@@ -1,0 +1,263 @@
+"""How jobs of any kind stand: the list of a user's jobs, and the status of one."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from slack_bolt.context.ack.async_ack import AsyncAck
+
+from bot.errors import OutsideError, Refused
+from bot.kinds import Kind, Unreadable
+from bot.kinds.wire import moment
+from bot.model import Job, Snapshot, State, Verdict
+from bot.service_errors import UNKNOWN_ID
+from bot.slack.blocks import (
+    SCRIPT,
+    TEXT,
+    Json,
+    Message,
+    anchor,
+    bullets,
+    context,
+    cut,
+    date,
+    escape,
+    escaped,
+    joined,
+    link,
+    linked,
+    mrkdwn,
+    one_line,
+    paragraph,
+    plain,
+    quote,
+    rich,
+    section,
+    title,
+    words,
+)
+from bot.slack.context import UNKNOWN_KIND, HandlerContext, ack_ephemeral
+from bot.slack.payloads import SlashCommand
+from bot.slack.presenters import Presenter
+
+_MAX_LISTED: Final = 15
+_MAX_ID: Final = 150
+_MAX_FACT: Final = 500
+# The links of a snapshot, and their labels.
+_LINKS: Final = {
+    "hosted_url": "Watch",
+    "download_url": "Download",
+    "stream_url": "Stream",
+    "thumbnail_video_url": "Thumbnail",
+}
+_MORE: Final = {"replica_name": "Name at the service", "training_progress": "Progress"}
+# A running job's words are its presenter's.
+_STATES: Final = {
+    State.QUEUED: "starting",
+    State.CREATING: "starting",
+    State.UNCONFIRMED: "unclear whether it was made",
+    State.OVERDUE: "overdue",
+    State.SUCCEEDED: "ready",
+    State.FAILED: "failed",
+}
+
+
+async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Message:
+    """Return the user's jobs of a kind, newest first."""
+    presenter = ctx.presenters[kind]
+    jobs = await ctx.store.jobs.list_for_user(command.user, kind, _MAX_LISTED)
+    if not jobs:
+        text = f"You have not asked for a {presenter.noun} yet: `{command.command}` begins."
+        return Message(text, [section(text)])
+    heading = f"Your {presenter.noun}s, newest first:"
+    items = [
+        paragraph(
+            words(state_in_words(presenter, job).capitalize(), bold=True),
+            words(f" · {title(presenter.name(job)) or 'no name'} · No. {job.id}"),
+            *[
+                part
+                for label, url in presenter.links(job).items()
+                for part in (words(" · "), linked(url, label))
+            ],
+        )
+        for job in jobs
+    ]
+    lines = [
+        " · ".join(
+            [
+                f"• {state_in_words(presenter, job).capitalize()}",
+                escape(title(presenter.name(job)) or "no name"),
+                f"No. {job.id}",
+                *_best_link(presenter, job),
+            ]
+        )
+        for job in jobs
+    ]
+    blocks = [
+        section(heading),
+        rich(bullets(items)),
+        context(plain(f"{command.command} status {jobs[0].id} tells more of the first.", 200)),
+    ]
+    return Message(joined([heading, *lines]), blocks)
+
+
+def _best_link(presenter: Presenter, job: Job) -> list[str]:
+    return [anchor(url, label) for label, url in presenter.links(job).items()][:1]
+
+
+async def show_status(
+    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, kind_name: str, wanted: str
+) -> None:
+    """Answer with how a job, or anything else at the service, stands now.
+
+    Args:
+        ctx: the bot's parts.
+        ack: acknowledges the command: with the answer, where the service need not be asked.
+        command: the command that asks.
+        kind_name: the kind that the command is about.
+        wanted: the id of a job, or an id at the service.
+    """
+    kind, presenter = ctx.kinds[kind_name], ctx.presenters[kind_name]
+    wanted = wanted.strip("`#")
+    if not wanted or len(wanted) > _MAX_ID or not wanted.isprintable():
+        await ack_ephemeral(ack, f"That is no id: `{command.command} list` shows yours.")
+        return
+    job = await ctx.store.jobs.fetch(wanted) or await ctx.store.jobs.fetch_by_remote_id(
+        kind.name, wanted
+    )
+    if job is not None and job.kind != kind.name:
+        await ack_ephemeral(ack, _of_another_kind(ctx, job))
+    elif job is not None and job.remote_id is None:
+        await ack_ephemeral(ack, status_message(presenter, job, None, command.user))
+    else:
+
+        async def answer() -> None:
+            message = await _current_status(ctx, command, kind, job, wanted)
+            ctx.respond_ephemeral(command.response_url, message)
+
+        ctx.background.spawn(answer())
+        await ack()
+
+
+def _of_another_kind(ctx: HandlerContext, job: Job) -> str:
+    if job.kind not in ctx.presenters:
+        return UNKNOWN_KIND
+    other = ctx.presenters[job.kind].noun
+    return f"That is a {other}: `/{other} status {job.id}` shows it."
+
+
+async def _current_status(
+    ctx: HandlerContext, command: SlashCommand, kind: Kind, job: Job | None, wanted: str
+) -> Message:
+    presenter, remote_id = ctx.presenters[kind.name], (job and job.remote_id) or wanted
+    try:
+        answer = await ctx.service.read(kind.path, remote_id)
+        snapshot = kind.read(answer, remote_id)
+    except Unreadable:
+        return _unread(presenter, job, command, wanted, "Its answer could not be read.")
+    except Refused as error:
+        if error.code not in UNKNOWN_ID:
+            return _unread(presenter, job, command, wanted, error.reason)
+        if job is not None:
+            return status_message(presenter, job, None, command.user, error.reason)
+        reason = escaped(error.reason, 500)
+        return Message(
+            f"Neither I nor the video service know {presenter.noun} {escape(wanted)}. "
+            f"It says: “{reason}”. `{command.command} list` shows yours.",
+            (),
+        )
+    except OutsideError as error:
+        return _unread(presenter, job, command, wanted, error.reason)
+    if kind.catalogued and (job is not None or await ctx.store.replicas.get(remote_id)):
+        await ctx.store.replicas.learn(snapshot, ctx.clock.now())
+    if job is not None:
+        await ctx.store.jobs.wake(job, ctx.clock.now())
+    return status_message(presenter, job, snapshot, command.user)
+
+
+def _unread(
+    presenter: Presenter, job: Job | None, command: SlashCommand, wanted: str, why: str
+) -> Message:
+    """Return what can be said although the service could not be asked."""
+    if job is not None:
+        return status_message(presenter, job, None, command.user, why)
+    return Message(
+        f"{escape(wanted)} is none of mine, and the video service could not be asked: "
+        f"{escaped(why, 500)} Please try again in a moment.",
+        (),
+    )
+
+
+def status_message(
+    presenter: Presenter, job: Job | None, snapshot: Snapshot | None, reader: str, unread: str = ""
+) -> Message:
+    """Return all that is known; ``unread`` is why the service could not be asked just now."""
+    known = snapshot or (job.snapshot if job is not None else None)
+    facts: list[tuple[str, str]] = []
+    # A job's words, and what the service says about them, are for the person who asked.
+    own = job is None or reader == job.user
+    if job is not None:
+        facts.append((f"No. {job.id}", state_in_words(presenter, job)))
+        # Without a name of its own, it goes by the beginning of what was typed.
+        name = presenter.name(job) if own else job.params.get(f"{presenter.noun}_name", "")
+        if name := title(name):
+            facts.append(("Name", name))
+        if own and job.reason:
+            facts.append(("Reason", job.reason))
+    if known is not None:
+        facts.append((f"Id of the {presenter.noun}", known.remote_id))
+        facts.append(("Video service says", known.status))
+        if own and (details := known.facts.get("status_details") or known.reason):
+            facts.append(("Details", details))
+        facts += [
+            (label, known.facts[field]) for field, label in _MORE.items() if field in known.facts
+        ]
+    if unread:
+        facts.append(("Could not be read just now", unread))
+    links: dict[str, str] = {}
+    if known is not None and known.verdict is Verdict.SUCCEEDED:
+        links = {
+            label: safe
+            for field, label in _LINKS.items()
+            if (safe := link(known.facts.get(field, ""))) is not None
+        }
+    times = [
+        f"{label} {date(at)}"
+        for label, field in (("created", "created_at"), ("updated", "updated_at"))
+        if known is not None and (at := moment(known.facts.get(field, ""))) is not None
+    ]
+    script = ""
+    # Of what is not known to be anybody's here, nobody knows who may read it.
+    if own and job is not None:
+        script = (known.facts.get("script", "") if known is not None else "") or job.params.get(
+            "script", ""
+        )
+    return _drawn(facts, links, times, script)
+
+
+def _drawn(
+    facts: Sequence[tuple[str, str]], links: dict[str, str], times: Sequence[str], script: str
+) -> Message:
+    said = [(label, line) for label, value in facts if (line := one_line(value))]
+    rows = [
+        paragraph(words(f"{label}: ", bold=True), words(cut(line, _MAX_FACT)))
+        for label, line in said
+    ]
+    rows += [paragraph(linked(url, label)) for label, url in links.items()]
+    blocks: list[Json] = [rich(bullets(rows))]
+    if times:
+        blocks.append(context(mrkdwn(" · ".join(times))))
+    if script:
+        blocks.append(rich(quote(cut(script, SCRIPT))))
+    text = [
+        *(f"{label}: {escaped(line, _MAX_FACT)}" for label, line in said),
+        *times,
+        *(anchor(url, label) for label, url in links.items()),
+    ]
+    if script:
+        text.append(f"Script: {escaped(script, TEXT - len(joined(text)) - 20)}")
+    return Message(joined(text), blocks)
+
+
+def state_in_words(presenter: Presenter, job: Job) -> str:
+    """Return in a few words how a job stands."""
+    return _STATES.get(job.state) or presenter.running_word.lower()

@@ -1,0 +1,51 @@
+"""What cards and lists need to know about a kind of job: the shape of its presenter."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from bot.model import Job
+from bot.slack.blocks import Json
+
+
+class Presenter(Protocol):
+    """How jobs of one kind look in Slack."""
+
+    @property
+    def noun(self) -> str:
+        """What it makes: "video"."""
+
+    def name(self, job: Job) -> str:
+        """Return what a person would call it, in their words; "" where they gave no words."""
+
+    def facts(self, job: Job) -> Sequence[str]:
+        """Return short facts for the small print, in people's words as they come."""
+
+    def links(self, job: Job) -> Mapping[str, str]:
+        """Return the links of what was made, by the label of their button, the best first."""
+
+    def transcript(self, job: Job) -> str:
+        """Return what is spoken, where that is known."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether it takes hours: then its card says how long it has been going on."""
+
+    @property
+    def running_word(self) -> str:
+        """What is going on while one runs, in a few words: "In the making"."""
+
+    def running(self, job: Job) -> str:
+        """Return the sentence for a job that is running."""
+
+    def ready(self, job: Job) -> str:
+        """Return what to say of a job that succeeded, beside its links; "" if they say it all."""
+
+    def advice(self, job: Job) -> str:
+        """Return what the service's reason for a failure usually means; "" if nothing is known."""
+
+    def next_steps(self, job: Job) -> Sequence[Json]:
+        """Return the buttons for what can be done with what was made."""
+
+
+Presenters = Mapping[str, Presenter]
+"""By the name of the kind."""

@@ -1,0 +1,134 @@
+"""What can be done with replicas by command: list them, add one, set a channel's default."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from slack_bolt.context.ack.async_ack import AsyncAck
+
+from bot.database import StoreError
+from bot.errors import OutsideError, Refused
+from bot.kinds.video import is_replica_id
+from bot.model import Snapshot, Verdict
+from bot.service_errors import UNKNOWN_ID
+from bot.slack.blocks import (
+    Message,
+    bullets,
+    escape,
+    escaped,
+    joined,
+    paragraph,
+    rich,
+    section,
+    words,
+)
+from bot.slack.context import HandlerContext
+from bot.slack.job_status import list_jobs
+from bot.slack.payloads import SlashCommand
+from bot.slack.replica_picker import known_from, read_replica, replica_label, unexplained_failure
+
+_MAX_LISTED: Final = 30
+
+
+async def list_replicas(ctx: HandlerContext, command: SlashCommand, kind: str) -> Message:
+    """Return the user's trainings, and below them the replicas that everybody can use."""
+    trainings = await list_jobs(ctx, command, kind)
+    known = await ctx.store.replicas.find("", command.channel, _MAX_LISTED)
+    if not known:
+        return trainings
+    heading = "Replicas that everybody here can pick, the last used first:"
+    lines = [
+        replica_label(each) + (" · chosen in this channel" if each.default else "")
+        for each in known
+    ]
+    items = [paragraph(words(line)) for line in lines]
+    text = joined([trainings.text, heading, *(f"• {escape(line)}" for line in lines)])
+    return Message(text, [*trainings.blocks, section(heading), rich(bullets(items))])
+
+
+async def add_replica(
+    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, replica_id: str
+) -> None:
+    """Offer a replica in the picker."""
+
+    async def add() -> str:
+        label = await _learn(ctx, replica_id)
+        return f"{label} is in everybody's picker now: `/video` offers it."
+
+    _answer_later(ctx, command, add())
+    await ack()
+
+
+async def set_default_replica(
+    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, replica_id: str
+) -> None:
+    """Have the create form start with a replica in this channel."""
+
+    async def set_default() -> str:
+        label = await _learn(ctx, replica_id)
+        await ctx.store.replicas.set_default(command.channel, replica_id)
+        return f"{label} is chosen beforehand from now on when `/video` is typed here."
+
+    _answer_later(ctx, command, set_default())
+    await ack()
+
+
+def _answer_later(
+    ctx: HandlerContext, command: SlashCommand, work: Coroutine[Any, Any, str]
+) -> None:
+    """Answer in the background, since the service has to be asked."""
+
+    async def answer() -> None:
+        try:
+            text = await work
+        except _Unusable as error:
+            text = str(error)
+        except StoreError:
+            text = "That could not be saved. Please try again in a moment."
+        ctx.respond_ephemeral(command.response_url, text)
+
+    ctx.background.spawn(answer())
+
+
+class _Unusable(Exception):
+    """A replica cannot be used; ``str()`` is a sentence about why."""
+
+
+async def _learn(ctx: HandlerContext, replica_id: str) -> str:
+    """Offer a replica in the picker from now on, and return its label.
+
+    Raises:
+        _Unusable: it cannot be used, or could not be looked up.
+        StoreError: it could not be saved.
+    """
+    if not is_replica_id(replica_id):
+        raise _Unusable(
+            "That is no id: it is one word of letters and digits, as the service shows it."
+        )
+    deadline = asyncio.get_running_loop().time() + ctx.timings.call_timeout.total_seconds()
+    try:
+        snapshot = await read_replica(ctx, replica_id, deadline)
+    except Refused as error:
+        says = f"It says: “{escaped(error.reason, 300)}”"
+        if error.code in UNKNOWN_ID:
+            raise _Unusable(
+                f"The video service does not know {escape(replica_id)}. {says}"
+            ) from error
+        raise _Unusable(
+            f"It could not be checked. The video service says: “{escaped(error.reason, 300)}”"
+        ) from error
+    except OutsideError as error:
+        text = f"It could not be checked: {escape(error.reason)} Please try again in a moment."
+        raise _Unusable(text) from error
+    if snapshot.verdict is Verdict.FAILED:
+        raise _Unusable(_failure(snapshot))
+    await ctx.store.replicas.learn(snapshot, ctx.clock.now())
+    known = await ctx.store.replicas.get(replica_id)
+    return escape(replica_label(known) if known is not None else replica_id)
+
+
+def _failure(snapshot: Snapshot) -> str:
+    label = escape(replica_label(known_from(snapshot)))
+    if not snapshot.reason:
+        return f"{label}: {escape(unexplained_failure(snapshot.status))}."
+    return f"{label}. The video service says: “{escaped(snapshot.reason, 300)}”"

@@ -1,0 +1,133 @@
+"""The workspace's replicas as users pick them: their labels, and whether they can be used."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from bot.errors import OutsideError, Refused, Unavailable
+from bot.kinds import Kind, Unreadable
+from bot.model import Snapshot, Verdict
+from bot.replicas import KnownReplica
+from bot.service_errors import UNKNOWN_ID
+from bot.slack.blocks import cut, one_line
+from bot.slack.context import HandlerContext
+
+_MAX_NAME: Final = 36
+_MAX_ID: Final = 20
+_VERDICTS: Final = {Verdict.GOING: "in training", Verdict.FAILED: "cannot be used"}
+
+
+def replica_label(replica: KnownReplica) -> str:
+    """Return name, id and state in at most 75 characters, for the picker and for lists."""
+    parts = [
+        cut(one_line(replica.name), _MAX_NAME),
+        cut(replica.id, _MAX_ID) if replica.name else "",
+    ]
+    if not replica.name:
+        parts = [cut(replica.id, _MAX_NAME + _MAX_ID)]
+    if replica.verdict in _VERDICTS:
+        parts.append(_VERDICTS[replica.verdict])
+    return " · ".join(filter(None, parts))
+
+
+def unexplained_failure(status: str) -> str:
+    """Return why a replica cannot be used where the service gives no reason."""
+    return f"the video service calls it “{cut(one_line(status), _MAX_ID)}” and does not say why"
+
+
+def known_from(snapshot: Snapshot) -> KnownReplica:
+    """Return a replica as the service just described it."""
+    return KnownReplica(
+        snapshot.remote_id,
+        snapshot.facts.get("replica_name", ""),
+        snapshot.status,
+        snapshot.verdict,
+        snapshot.reason,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaCheck:
+    """Whether a video can be asked for with a replica."""
+
+    error: str | None = None
+    """Why not, as a sentence for the form."""
+    found: Snapshot | None = None
+    """What the service just said of a replica that the picker does not offer yet."""
+
+
+async def read_replica(ctx: HandlerContext, replica_id: str, deadline: float) -> Snapshot:
+    """Read a replica from the service, and keep what it says of one that the picker offers.
+
+    One that the service does not know is offered no more.
+
+    Args:
+        ctx: the bot's parts.
+        replica_id: its id.
+        deadline: when to stop waiting, by the event loop's clock.
+
+    Raises:
+        Refused: the service does not know it, or does not accept our key.
+        Unavailable: the service cannot be asked now.
+    """
+    kind = _catalogued(ctx)
+    try:
+        async with asyncio.timeout_at(deadline):
+            answer = await ctx.service.read(kind.path, replica_id)
+        snapshot = kind.read(answer, replica_id)
+    except Refused as error:
+        if error.code in UNKNOWN_ID:
+            await ctx.store.replicas.forget(replica_id)
+        raise
+    except TimeoutError as error:
+        raise Unavailable("The video service did not answer in time.") from error
+    except Unreadable as error:
+        raise Unavailable("The video service's answer could not be read.") from error
+    if await is_offered(ctx, replica_id):
+        await ctx.store.replicas.learn(snapshot, ctx.clock.now())
+    return snapshot
+
+
+async def is_offered(ctx: HandlerContext, replica_id: str) -> bool:
+    """Return whether the picker offers a replica."""
+    known = await ctx.store.replicas.get(replica_id)
+    return known is not None and not known.deleted
+
+
+async def check_replica(ctx: HandlerContext, replica_id: str, deadline: float) -> ReplicaCheck:
+    """Check whether a video can be asked for with a replica, by ``deadline``.
+
+    It can with one in training: the video waits for it. It can also where the service does not say
+    in time: the create call will tell.
+    """
+    known, now = await ctx.store.replicas.get(replica_id), ctx.clock.now()
+    if known is not None and known.read_at is not None:
+        age = abs(now - known.read_at)
+        if age <= ctx.timings.replica_max_age:
+            return ReplicaCheck(_unusable(known))
+    try:
+        snapshot = await read_replica(ctx, replica_id, deadline)
+    except Refused as error:
+        if error.code not in UNKNOWN_ID:
+            return ReplicaCheck()
+        reason = _one_sentence(error.reason)
+        return ReplicaCheck(f"The video service does not know this replica. It says: {reason}")
+    except OutsideError:
+        return ReplicaCheck()
+    return ReplicaCheck(_unusable(snapshot), snapshot)
+
+
+def _unusable(replica: KnownReplica | Snapshot) -> str | None:
+    if replica.verdict is not Verdict.FAILED:
+        return None
+    reason = _one_sentence(replica.reason) or unexplained_failure(replica.status)
+    return f"This replica cannot be used: {reason}"
+
+
+def _catalogued(ctx: HandlerContext) -> Kind:
+    [kind] = [each for each in ctx.kinds.values() if each.catalogued]
+    return kind
+
+
+def _one_sentence(reason: str) -> str:
+    return cut(one_line(reason), 200)

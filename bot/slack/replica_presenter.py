@@ -1,0 +1,112 @@
+"""How replica jobs look in Slack."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from bot.kinds.replica import progress
+from bot.kinds.video import is_replica_id
+from bot.links import show_link
+from bot.model import Failure, Job, State
+from bot.slack.blocks import Json, button, link
+from bot.slack.cards import MAKE_VIDEO
+
+_BAR_WIDTH: Final = 12
+
+# What the service's sentences usually mean; the first that fits, and nothing in doubt.
+_ADVICE: Final = tuple(
+    (re.compile(pattern), meaning)
+    for pattern, meaning in (
+        (
+            r"consent.* (not|missing|without)|(no|missing|without) .*consent",
+            "the consent statement was not heard, neither first of all nor in a video of its own.",
+        ),
+        (
+            r"(not|unable to|fail\w* to) (be )?(reach|access|download|fetch)|not (public|access)",
+            "the link has to open for anybody, without signing in, for 24 hours or so.",
+        ),
+        (
+            r"(video|footage|file) .*(too (large|big)|larger than|exceeds)",
+            "the file has more than 750 MB.",
+        ),
+        (r"codec|h\.?264", "the file is no mp4 with H.264 in it."),
+        (
+            r"\bfps\b|frame ?rate|frames (per|a) second",
+            "the footage has fewer than 25 frames a second.",
+        ),
+        (
+            r"training (video|footage) .*(too short|shorter than)",
+            "the footage is shorter than a minute.",
+        ),
+        (
+            r"(two|several|multiple|more than one) (people|persons?|faces)",
+            "somebody else is in the picture too.",
+        ),
+        (
+            r"face .*(hidden|covered|not visible|obscured|out of)",
+            "the face was turned away, covered or out of the picture for a while.",
+        ),
+        (r"too dark|unevenly lit|(bad|poor|low) light", "the light was too low or uneven."),
+        (r"nois[ey]", "there was something else to be heard than the voice."),
+    )
+)
+
+
+class ReplicaPresenter:
+    """How replica jobs look in Slack."""
+
+    noun: Final = "replica"
+    slow: Final = True
+    running_word: Final = "In training"
+
+    def name(self, job: Job) -> str:
+        """Return its name."""
+        return job.params.get("replica_name", "")
+
+    def facts(self, job: Job) -> Sequence[str]:
+        """Return where its footage is."""
+        labels = {"train_video_url": "footage", "consent_video_url": "consent"}
+        return [
+            f"{label} {show_link(job.params[field])}"
+            for field, label in labels.items()
+            if field in job.params
+        ]
+
+    def links(self, job: Job) -> Mapping[str, str]:
+        """Return where its thumbnail can be watched."""
+        if job.state is not State.SUCCEEDED or job.snapshot is None:
+            return {}
+        url = link(job.snapshot.facts.get("thumbnail_video_url", ""))
+        return {} if url is None else {"See it": url}
+
+    def transcript(self, job: Job) -> str:  # noqa: ARG002 - the same for all
+        """Return nothing: it has not spoken yet."""
+        return ""
+
+    def running(self, job: Job) -> str:
+        """Return a bar and figures, where the service gives any that make sense."""
+        said = job.snapshot.facts.get("training_progress", "") if job.snapshot is not None else ""
+        if (figures := progress(said)) is None:
+            return "The video service is training it. That takes hours; there is nothing to do."
+        done, total = figures
+        full = round(_BAR_WIDTH * done / total)
+        return f"`{'█' * full}{'░' * (_BAR_WIDTH - full)}` {done} of {total} steps are done."
+
+    def ready(self, job: Job) -> str:  # noqa: ARG002 - the same for all
+        """Return what can be done with it."""
+        return "It can speak now, and is in everybody's picker."
+
+    def advice(self, job: Job) -> str:
+        """Return what the service's sentence about a failed training usually means."""
+        if job.failure is not Failure.SERVICE_FAILED:
+            return ""  # the reason is not about the footage
+        said = job.reason.casefold()
+        meaning = next((meaning for pattern, meaning in _ADVICE if pattern.search(said)), "")
+        return f"Usually that means: {meaning}" if meaning else ""
+
+    def next_steps(self, job: Job) -> Sequence[Json]:
+        """Return the button that opens the form for a video with it."""
+        if job.remote_id is None or not is_replica_id(job.remote_id):
+            return ()
+        label = "Make a video with it"
+        return [button(label, MAKE_VIDEO, value=job.remote_id, style="primary")]

@@ -1,0 +1,224 @@
+"""The /replica command and the training form: opening, submission, retry."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.context.ack.async_ack import AsyncAck
+
+from bot.kinds import Invalid
+from bot.kinds.replica import MAX_NAME, Replica, parse
+from bot.links import runs_out
+from bot.slack.blocks import Json, date, element, field, option, section
+from bot.slack.cards import RETRY
+from bot.slack.context import Feature, HandlerContext, ack_ephemeral
+from bot.slack.forms import (
+    JobRequest,
+    Metadata,
+    ack_errors,
+    form,
+    link_field,
+    metadata_of,
+    submit_job,
+    text_field,
+    where_field,
+)
+from bot.slack.job_actions import find_job
+from bot.slack.job_status import show_status
+from bot.slack.payloads import BlockAction, SlashCommand, ViewSubmission, read
+from bot.slack.replica_commands import add_replica, list_replicas, set_default_replica
+from bot.slack.replica_presenter import ReplicaPresenter
+
+COMMAND: Final = "/replica"
+CALLBACK_ID: Final = "train_replica"
+_KIND: Final = "replica"
+_AGREED: Final = "agreed"
+# The service may fetch the footage only after hours.
+_LINK_LIFETIME: Final = timedelta(hours=24)
+
+_HELP: Final = f"""\
+I have replicas trained from footage of a person, and tell you here when they can speak.
+• `{COMMAND}` opens the form
+• `{COMMAND} list` shows your trainings, and the replicas that everybody here can use
+• `{COMMAND} status` and a number or a replica's id tells how that one stands now
+• `{COMMAND} add` and a replica's id puts it into everybody's picker
+• `{COMMAND} default` and a replica's id has it chosen beforehand in this channel
+• `{COMMAND} help` shows this
+Training takes hours. Nothing is sent to the video service before you press *Train*."""
+
+_NEEDS: Final = (
+    "*What the footage needs*: an mp4 (H.264) of at most 750 MB, at least one minute long, with "
+    "25 frames a second or more; one person, the face in view all the time; good light, no noise."
+)
+_CONSENT: Final = (
+    "Without it, the consent statement must be at the beginning of the training video."
+)
+_CONFIRMED: Final = "The person shown has agreed to be trained as a replica."
+
+
+def register(app: AsyncApp, ctx: HandlerContext) -> None:
+    """Register the listeners for the command and the form."""
+    app.view(CALLBACK_ID)(partial(submit, ctx))
+    app.command(COMMAND)(partial(handle_command, ctx))
+    app.action(f"{_KIND}_{RETRY}")(partial(retry, ctx))
+
+
+# ── The command and the button ────────────────────────────────────────────────────────────────
+
+
+async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Answer a subcommand, or open the form."""
+    command = read(SlashCommand, body)
+    match command.words.split():
+        case [word] if word.casefold() == "help":
+            await ack_ephemeral(ack, _HELP)
+        case [word] if word.casefold() == "list":
+            await ack_ephemeral(ack, await list_replicas(ctx, command, _KIND))
+        case ["status", wanted]:
+            await show_status(ctx, ack, command, _KIND, wanted)
+        case ["add", replica_id]:
+            await add_replica(ctx, ack, command, replica_id.strip("`"))
+        case ["default", replica_id]:
+            await set_default_replica(ctx, ack, command, replica_id.strip("`"))
+        case []:
+            await _open_form(ctx, ack, command)
+        case ["status" | "add" | "default" as word]:
+            there = f"`{COMMAND} list` shows those there are."
+            await ack_ephemeral(ack, f"`{COMMAND} {word}` needs the id of a replica: {there}")
+        case _:
+            await ack_ephemeral(ack, f"I do not know that one. {_HELP}")
+
+
+async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:
+    view = _form({}, {"channel": command.channel, "name": _name_for(ctx.clock.now())})
+    if error := await ctx.open_view(command.trigger_id, view):
+        await ack_ephemeral(ack, error)
+    else:
+        await ack()
+
+
+async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the form with what a failed job was asked for with."""
+    action = read(BlockAction, body)
+    if (job := await find_job(ctx, action)) is not None:
+        fields = dict(job.params)
+        if action.user != job.user:
+            # Only the user who typed a link sees it.
+            fields = {name: fields[name] for name in ("replica_name",) if name in fields}
+        metadata = {
+            "channel": job.channel,
+            "thread_ts": job.thread_ts,
+            "name": _name_for(ctx.clock.now()),
+        }
+        note = (
+            "What was typed here has been erased: it was too old to be kept." if job.erased else ""
+        )
+        view = _form({**fields, "where": job.channel}, metadata, note)
+        if error := await ctx.open_view(action.trigger_id, view):
+            ctx.respond_ephemeral(action.response_url, error)
+    await ack()
+
+
+# ── The form ──────────────────────────────────────────────────────────────────────────────────
+
+
+async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Store the training that the form asks for, or say what is wrong with it."""
+    submission = read(ViewSubmission, body)
+    fields, now = submission.view.fields(), ctx.clock.now()
+    metadata = {"name": _name_for(now), **metadata_of(submission.view)}
+    try:
+        params = parse(fields)
+    except Invalid as error:
+        await ack_errors(ack, error.errors)
+        return
+    over, soon = _running_out(params, now)
+    if over:
+        text = "This link has run out already. Please make a new one."
+        await ack_errors(ack, dict.fromkeys(over, text))
+        return
+    if soon and sorted(soon.values()) != metadata.get("warned"):
+        warned = {**metadata, "warned": sorted(soon.values())}
+        redrawn = _form(fields, warned, _warning(soon))
+        await ack(response_action="update", view=redrawn)
+        return
+    # If the answer to the create call is lost, the replica can be recognized by its name.
+    params.setdefault("replica_name", metadata["name"])
+
+    async def redraw(note: str) -> Json:
+        return _form(fields, metadata, note)
+
+    request = JobRequest(_KIND, params, ctx.service_deadline())
+    await submit_job(ctx, ack, submission, request, redraw)
+
+
+def _running_out(params: Mapping[str, str], now: datetime) -> tuple[list[str], dict[str, str]]:
+    """Return which links are over, and until when those are good that may not last."""
+    over, soon = [], {}
+    for name in ("train_video_url", "consent_video_url"):
+        until = runs_out(params.get(name, ""))
+        if until is not None and until <= now:
+            over.append(name)
+        elif until is not None and until < now + _LINK_LIFETIME:
+            soon[name] = date(until)
+    return over, soon
+
+
+def _warning(soon: Mapping[str, str]) -> str:
+    labels = {"train_video_url": "training video", "consent_video_url": "consent video"}
+    ends = " and ".join(
+        f"the link of the {labels[name]} runs out {until}" for name, until in soon.items()
+    )
+    return (
+        f":warning: Please check: {ends}. The video service fetches the footage when it gets to "
+        "it, so a link should be good for 24 hours. *Train* sends it all the same."
+    )
+
+
+def _name_for(now: datetime) -> str:
+    return f"Replica {now:%Y-%m-%d %H:%M:%S}"
+
+
+def _form(fields: Mapping[str, str], metadata: Metadata, note: str = "") -> Json:
+    """Return the training form with ``fields`` filled in."""
+    agreed = option(_CONFIRMED, "yes")
+    agreement = element(
+        "checkboxes",
+        _AGREED,
+        options=[agreed],
+        initial_options=[agreed] if fields.get(_AGREED) else None,
+    )
+    blocks: list[Json] = [
+        section(_NEEDS),
+        link_field(
+            "train_video_url",
+            "Link of the training video",
+            "A direct link that anybody can download from, for the next 24 hours at least.",
+            fields.get("train_video_url"),
+        ),
+        link_field(
+            "consent_video_url",
+            "Link of the consent video",
+            _CONSENT,
+            fields.get("consent_video_url"),
+            optional=True,
+        ),
+        text_field(
+            "replica_name",
+            "Name",
+            f"Everybody here sees it. Left empty, it is “{metadata['name']}”.",
+            fields.get("replica_name"),
+            MAX_NAME,
+            placeholder="What everybody will know it by",
+        ),
+        field(_AGREED, "Consent", agreement),
+        where_field(fields.get("where")),
+    ]
+    return form(
+        CALLBACK_ID, "Train a replica", submit="Train", metadata=metadata, blocks=blocks, note=note
+    )
+
+
+FEATURE: Final = Feature(Replica(), ReplicaPresenter(), register)
