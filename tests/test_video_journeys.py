@@ -489,6 +489,10 @@ async def test_of_two_that_are_sent_off_at_one_moment_only_one_tries_whether_the
     assert len(world.requests_for("create_video")) == 2
     cards = world.slack.messages("studio")
     assert [len(world.replies(card)) for card in cards] == [1, 1, 1]
+    users = [person.user.id for person in (world.ana, world.ben)]
+    listed = [await world.bot.store.jobs.list_for_user(user, "video", 9) for user in users]
+    attempts = sorted(job.attempts for jobs in listed for job in jobs)
+    assert attempts == [0, 1, 1], "a call that was not made is no attempt"
 
 
 async def test_a_job_that_was_refused_before_its_create_call_has_no_attempt(
