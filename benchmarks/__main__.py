@@ -19,7 +19,7 @@ _ROOT: Final = Path(__file__).parent.parent
 _ROUNDS: Final = 5
 _SMALL_ROUNDS: Final = 2
 # A thousand connections, on both sides of each.
-_FILES: Final = 16384
+_MAX_OPEN_FILES: Final = 16384
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 async def _measured(cases: Sequence[Case], scale: Scale) -> list[Row]:
     rows: list[Row] = []
     if (task := asyncio.current_task()) is not None:
-        # Whoever ends this ends its contestants too.
+        # Ending this process ends its contestants too.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     for case in cases:
         began = time.perf_counter()
@@ -64,7 +64,7 @@ async def _measured(cases: Sequence[Case], scale: Scale) -> list[Row]:
 
 def _allow_files() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
+    wanted = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(_MAX_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 

@@ -56,7 +56,7 @@ async def fill(
     spacing: float,
     status: str = "generating",
 ) -> None:
-    """Write a new database with so many running videos and so many that have ended.
+    """Write a new database with ``running`` running videos and ``ended`` that have ended.
 
     Each is bound to the id ``v-NUMBER``, with what the fake service says of it in its snapshot, and
     has its card, which says the newest. None of them is late, or was ever read by a callback.
@@ -71,7 +71,7 @@ async def fill(
     """
     await migrate(path)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
-        # Nobody else has it, and nothing is lost if this dies.
+        # No other process has it open, and nothing is lost if this one dies.
         db.execute("PRAGMA synchronous = OFF")
         db.execute("PRAGMA cache_size = -400000")
         db.execute("BEGIN")
@@ -90,7 +90,7 @@ async def fill(
 
 
 def add_replicas(path: Path, number: int, now: int) -> None:
-    """Add so many trained replicas with names; ``now`` is when they were read, in milliseconds."""
+    """Add ``number`` trained replicas with names, read at ``now``, in milliseconds."""
     first = ("Anna", "Ben", "Chloé", "Daniel", "Elif", "Farah", "Goran", "Hana", "Ivan", "Jun")
     last = ("Abe", "Bauer", "Costa", "Dahl", "Evans", "Fischer", "Garcia", "Haas", "Ito", "Jones")
     names = [f"{first[n % 10]} {last[n // 10 % 10]} {n:05d}" for n in range(number)]

@@ -63,7 +63,7 @@ class Fake:
         raise NotImplementedError
 
     def note(self, call: Call) -> None:
-        """Count a call, and show it to whoever looks."""
+        """Count a call, and pass it to ``seen``."""
         self.counts[call.what] += 1
         self.seen(call)
 

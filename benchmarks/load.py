@@ -13,7 +13,7 @@ from typing import Final
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]+)", re.IGNORECASE)
 _END: Final = b"\r\n\r\n"
 _OK: Final = 200
-_PATIENCE: Final = 120.0
+_TIMEOUT_S: Final = 120.0
 
 Then = Callable[[int, bytes], None]
 """What to do with an answer: its status and its body."""
@@ -41,7 +41,7 @@ class Taken:
         return len(self.latencies) / self.seconds
 
     def percentile(self, percent: int) -> float:
-        """Return the seconds within which so many of a hundred requests (1 to 99) were answered."""
+        """Return the seconds within which ``percent`` % of the requests (1 to 99) were answered."""
         return quantiles(self.latencies, n=100, method="inclusive")[percent - 1]
 
 
@@ -111,17 +111,17 @@ class Connection(asyncio.Protocol):
             then(status, body)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell whoever waits for an answer: asyncio calls this."""
+        """Fail the request that waits for an answer: asyncio calls this."""
         if self._then is not None:
             self._broke(Broken(f"the server hung up: {exc}"))
 
 
 @contextlib.asynccontextmanager
 async def connected(port: int, number: int) -> AsyncIterator[Sequence[Connection]]:
-    """Open so many connections to a port of this machine, and close them at the end.
+    """Open ``number`` connections to a port of this machine, and close them at the end.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: no server listens there.
     """
     loop = asyncio.get_running_loop()
     connections: list[Connection] = []
@@ -185,7 +185,7 @@ async def closed_loop(
             began = time.perf_counter()
             for connection in connections:
                 go_on(connection)
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT_S):
                 await done
             return Taken(began, time.perf_counter() - began, latencies)
 
@@ -197,7 +197,7 @@ async def one_by_one(
     *,
     good: Callable[[bytes], object] = lambda _: True,
 ) -> Taken:
-    """Send all requests over one connection, each after a rest of so many seconds.
+    """Send all requests over one connection, each after a rest of ``rest`` seconds.
 
     Raises:
         Broken: an answer is missing, not 200, or not good.

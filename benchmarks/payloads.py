@@ -23,10 +23,7 @@ _CHANNEL: Final = "CHANNELCHANNEL"
 
 
 def command(port: int, text: str = "help", *, number: int = 0) -> bytes:
-    """Return the request of ``/video TEXT``; ``number`` tells it apart.
-
-    Here and below: a request that comes again is answered from memory.
-    """
+    """Return the request of ``/video TEXT``; ``number`` tells it apart."""
     form = {
         "token": "verification-token",
         "team_id": "T000000001",
@@ -69,12 +66,12 @@ def click(port: int, action_id: str, *, number: int = 0) -> bytes:
             "type": "message",
             "user": "U000000009",
             "ts": "1700000000.000100",
-            "text": "Video for @ana · In the making",
+            "text": "Video for @ana · Rendering",
             "blocks": [
                 {
                     "type": "section",
                     "block_id": "words",
-                    "text": {"type": "mrkdwn", "text": "*Video for <@U000000002>* · In the making"},
+                    "text": {"type": "mrkdwn", "text": "*Video for <@U000000002>* · Rendering"},
                 },
                 {"type": "actions", "block_id": "buttons", "elements": [button]},
             ],
@@ -128,7 +125,7 @@ class Submissions:
         return _signed(self._port, body.replace(_CHANNEL.encode(), place.encode()))
 
     def many(self, number: int, first: int = 1) -> list[bytes]:
-        """Return so many requests, of forms ``first`` and following, all in different channels."""
+        """Return ``number`` requests, of forms from ``first`` on, all in different channels."""
         return [self.one(each) for each in range(first, first + number)]
 
 

@@ -31,7 +31,7 @@ _FONT: Final = "font-family='system-ui, -apple-system, Segoe UI, Helvetica, Aria
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """How long so many jobs took, in seconds: each round's time."""
+    """The seconds that ``jobs`` jobs took, in each round."""
 
     jobs: int
     seconds: Sequence[float]
@@ -46,7 +46,7 @@ def points(run: Any, who: str) -> list[Point]:  # noqa: ANN401 - the JSON of a r
     """Return the times of ``who`` ("ours" or "baseline") in a run, fewest jobs first.
 
     Raises:
-        ValueError: through-put was not measured in it.
+        ValueError: it has no throughput.
     """
     found = []
     for row in run["rows"]:

@@ -15,7 +15,9 @@ from typing import Final
 from benchmarks.measure import Better, Row, Scale
 
 _ROOT: Final = Path(__file__).parent.parent
-_PACKAGES: Final = ("slack-bolt", "slack-sdk", "aiohttp", "httpx", "pydantic")
+_PACKAGES: Final = (
+    *("slack-bolt", "slack-sdk", "aiohttp", "httpx", "httpx-aiohttp", "pydantic", "aiosqlite"),
+)
 _COLUMNS: Final = (
     "case",
     "what",

@@ -26,7 +26,7 @@ from benchmarks.process import contestant
 _MS: Final = 1000.0
 # In seconds: the last job is done with when the next callback goes.
 _REST: Final = 0.03
-_PATIENCE: Final = 30.0
+_TIMEOUT_S: Final = 30.0
 # No job is read but for its callback.
 _TIMINGS: Final = json.dumps({"minutes": {"first_interval": 3000, "max_interval": 3000}})
 _ADDRESS: Final = re.compile(rb'"callback_url": ?"([^"]+)"')
@@ -71,7 +71,7 @@ async def run(scale: Scale) -> Sequence[Row]:
 
 
 async def _answered(bot: Ours, number: int) -> list[float]:
-    """Return the seconds from each callback to its thread."""
+    """Return the seconds from each callback to the messages in its thread."""
     port, slack = bot.process.port, bot.outside.slack
     made: list[tuple[str, str]] = []
 
@@ -81,7 +81,7 @@ async def _answered(bot: Ours, number: int) -> list[float]:
 
     bot.outside.service.seen = created
     await closed_loop(port, Submissions(port).many(number), 8)
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(_TIMEOUT_S):
         await quiet(bot.outside)
     assert len(made) == slack.counts["chat.postMessage"] == number
     await asyncio.sleep(_REST)
@@ -93,7 +93,7 @@ async def _answered(bot: Ours, number: int) -> list[float]:
             slack.seen = partial(_note, arrived, both)
             request = callback(path, port, video_id)
             began = time.perf_counter()
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(_TIMEOUT_S):
                 await connection.exchange(request)
                 await both.wait()
             took.append(max(arrived.values()) - began)

@@ -31,7 +31,7 @@ _TIMINGS: Final = Timings()
 
 @dataclass(slots=True)
 class _Open:
-    """An open database, and the moment of its claims, which nobody but they know of."""
+    """An open database, and the made-up time of its claims."""
 
     store: Store
     running: int

@@ -33,8 +33,8 @@ _LATENCY: Final = 1.5
 _WARM: Final = 0.2
 _QUARTERS: Final = 4
 _TIMINGS: Final = json.dumps({"minutes": {"first_interval": 1, "growth": 0, "max_interval": 1}})
-# So long the service works on a video; of some it tells, and others are found by reading.
-_MAKING: Final = 2.5
+# Seconds that the service works on a video. Every third one is not announced by a callback.
+_RENDERING_S: Final = 2.5
 _SILENT: Final = 3
 _BURST: Final = 100
 _PATH: Final = re.compile(rb"/callbacks/[\w-]+")
@@ -43,15 +43,15 @@ _OK: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class _Sample:
-    """What was seen at one moment: seconds since the beginning, and a figure."""
+    """A figure, and when it was measured: seconds since the beginning."""
 
     at: float
     figure: float
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """All that was seen in a run."""
+class _Samples:
+    """Everything that was measured in a run."""
 
     memory: list[_Sample] = field(default_factory=list)
     handles: list[_Sample] = field(default_factory=list)
@@ -61,7 +61,7 @@ class _Seen:
 async def run(scale: Scale) -> Sequence[Row]:
     """Watch one run. In a small one the time to the answer only informs: a quarter is a second."""
     seconds = 3600.0 if scale.hour else float(scale.of(80, 5))
-    seen = _Seen()
+    seen = _Samples()
     async with ours("--callbacks", "--timings", _TIMINGS) as bot:
         await _busy(bot.process, bot.outside, seen, seconds)
     memory, handles, answers = (
@@ -108,20 +108,20 @@ def _ends(samples: Sequence[_Sample], seconds: float) -> tuple[list[float], list
     return first, last
 
 
-async def _busy(bot: Contestant, there: Outside, seen: _Seen, seconds: float) -> None:
+async def _busy(bot: Contestant, there: Outside, seen: _Samples, seconds: float) -> None:
     forms = Submissions(bot.port)
     makers: Mapping[str, Callable[[int], bytes]] = {
         "submission": lambda number: forms.one(_BURST + number),
-        # No two requests are the same: one that comes again gets the first one's answer.
+        # No two requests are the same.
         "command": lambda number: command(bot.port, "help" + " " * (number % 1000)),
         "click": lambda number: click(bot.port, "open_link_0", number=number),
         "lookup": lambda number: lookup(bot.port, f"anna {number}"),
     }
     announced: asyncio.Queue[tuple[float, str, str]] = asyncio.Queue()
-    ready = _Studio(there, announced).ready
+    ready = _VideoSchedule(there, announced).ready
     there.service.status_of = lambda video: "ready" if ready(video) else "generating"
     await closed_loop(bot.port, forms.many(_BURST), _BURST)
-    await asyncio.sleep(_MAKING + 1)
+    await asyncio.sleep(_RENDERING_S + 1)
     began = time.perf_counter()
     async with connected(bot.port, len(makers) + 1) as connections, asyncio.TaskGroup() as group:
 
@@ -162,7 +162,7 @@ async def _asked(connection: Connection, request: bytes) -> None:
         raise Broken(f"not the answer that was wanted: {status} {body[:500]!r}")
 
 
-class _Studio:
+class _VideoSchedule:
     """Says when the videos of the fake service are ready, and for which of them it calls back."""
 
     def __init__(self, there: Outside, announced: asyncio.Queue[tuple[float, str, str]]) -> None:
@@ -180,7 +180,7 @@ class _Studio:
             return
         # The fake numbers them as they come.
         number = self._service.counts["create"]
-        video, done_at = f"v{number}", time.perf_counter() + _MAKING
+        video, done_at = f"v{number}", time.perf_counter() + _RENDERING_S
         self._done_at[video] = done_at
         path = _PATH.search(call.body)
         if number > _BURST and number % _SILENT and path:

@@ -87,7 +87,7 @@ async def _ours(filled: Path, seconds: float) -> float:
 
 
 async def _held(started: AbstractAsyncContextManager[Contestant], seconds: float) -> float:
-    """Return the most that a process holds in so many seconds after some requests, in megabytes."""
+    """Return the most memory in megabytes that a process has in ``seconds`` after some requests."""
     async with started as bot:
         # Each of them differs, in how many spaces follow.
         requests = [command(bot.port, "help" + " " * n) for n in range(_COMMANDS)]

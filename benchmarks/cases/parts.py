@@ -1,4 +1,4 @@
-"""What several cases need: the bot, the no-op app and the floor, each started anew."""
+"""What several cases need: the bot, the no-op app and the floor, each in a new process."""
 
 import asyncio
 import contextlib
@@ -21,10 +21,10 @@ Mode = Literal["default", "before_response"]
 FASTEST: Final = "no-op, process_before_response"
 DEFAULT: Final = "no-op, Bolt's default"
 _WARM_UP: Final = 64
-# A request that comes again, signed in the same second, is answered from memory.
+# Tells requests apart.
 _NUMBERS: Final = itertools.count(1)
 _QUIET: Final = 0.3
-# So many times two servers take turns.
+# How often two servers take turns.
 _PARTS: Final = 4
 
 
@@ -77,10 +77,10 @@ async def side_by_side(
     *,
     good: Callable[[bytes], object] = lambda _: True,
 ) -> tuple[float, float]:
-    """Send so many requests to each of two servers, a part to one, a part to the other, in turn.
+    """Send ``number`` requests to each of two servers: a part to one, a part to the other, in turn.
 
-    Returns what each of them answered in a second. It is for servers that rest after an answer:
-    what they do later would hold up the other one.
+    Returns the requests per second of each. It is for servers that are idle after an answer: what
+    one does later would slow down the other.
     """
     loads = [[request(port, next(_NUMBERS)) for _ in counted(number)] for port in ports]
     for port, requests in zip(ports, loads, strict=True):
@@ -103,7 +103,7 @@ async def quiet(outside: Outside) -> None:
 
 
 def counted(number: int) -> range:
-    """Return the numbers of so many requests, with those that warm up."""
+    """Return the numbers of ``number`` requests and of those that warm up."""
     return range(1, number + _WARM_UP + 1)
 
 

@@ -60,8 +60,8 @@ async def _watched(number: int, interval: float) -> tuple[float, float]:
 
     The first read counts from when it was due; what was not read by the end, up to the end.
     """
-    patience = {"first_interval": interval, "growth": 0, "max_interval": interval}
-    timings = json.dumps({"jitter": 0, "minutes": patience})
+    schedule = {"first_interval": interval, "growth": 0, "max_interval": interval}
+    timings = json.dumps({"jitter": 0, "minutes": schedule})
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "bot.db"
         spacing = 1000 * interval / number
@@ -84,7 +84,7 @@ async def _watched(number: int, interval: float) -> tuple[float, float]:
                 *("--slack", there.slack.port, "--service", there.service.port),
             ) as bot:
                 began, before = time.time(), bot.processor()  # noqa: TID251 - likewise
-                # Nobody could read what was due before it ran.
+                # What was due before it ran could not be read.
                 due.update({video: began for video, at in due.items() if at < began})
                 await asyncio.sleep(interval * _INTERVALS)
                 ended = time.time()  # noqa: TID251 - likewise

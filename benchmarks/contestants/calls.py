@@ -18,10 +18,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from benchmarks.contestants import announce, asked_to_end
 from benchmarks.payloads import PATH, SECRET, TOKEN
+from bot.video_service import Clients, connect
 
 _AT_ONCE: Final = 64
 _BLOCKS: Final[list[dict[str, Any]]] = [
-    {"type": "section", "text": {"type": "mrkdwn", "text": "*Video* · In the making"}},
+    {"type": "section", "text": {"type": "mrkdwn", "text": "*Video* · Rendering"}},
     {"type": "section", "text": {"type": "mrkdwn", "text": "The answer comes into this thread."}},
     {"type": "context", "elements": [{"type": "mrkdwn", "text": "replica r-anna"}]},
 ]
@@ -30,24 +31,21 @@ _BLOCKS: Final[list[dict[str, Any]]] = [
 class _Calls:
     """Makes the calls of each job."""
 
-    def __init__(self, slack: AsyncWebClient, service: str) -> None:
+    def __init__(self, slack: AsyncWebClient, service: str, clients: Clients) -> None:
         self._slack = slack
         self._videos = f"{service}/v2/videos"
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self._reading = aiohttp.ClientSession()
-        self._creating = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
+        self._clients = clients
 
     async def make(self, channel: str) -> None:
         """Make the calls of one job."""
         async with self._slots:
             asked = {"script": "Welcome to the team!", "replica_id": "r-anna"}
-            async with self._creating.post(self._videos, json=asked) as answer:
-                video = await answer.json()
+            video = (await self._clients.creating.post(self._videos, json=asked)).json()
             card = await self._slack.chat_postMessage(
-                channel=channel, text="In the making", blocks=_BLOCKS
+                channel=channel, text="Rendering", blocks=_BLOCKS
             )
-            async with self._reading.get(f"{self._videos}/{video['video_id']}") as answer:
-                await answer.json()
+            (await self._clients.reading.get(f"{self._videos}/{video['video_id']}")).json()
             await self._slack.chat_update(
                 channel=channel, ts=card["ts"], text="Ready", blocks=_BLOCKS
             )
@@ -67,11 +65,11 @@ async def main() -> None:
     parser.add_argument("--service-url", required=True)
     chosen = parser.parse_args()
     slack = AsyncWebClient(TOKEN, base_url=chosen.slack_url, session=aiohttp.ClientSession())
-    calls = _Calls(slack, chosen.service_url)
     app = AsyncApp(
         client=slack, signing_secret=SECRET, authorize=_authorize, process_before_response=True
     )
-    async with asyncio.TaskGroup() as group:
+    async with connect() as clients, asyncio.TaskGroup() as group:
+        calls = _Calls(slack, chosen.service_url, clients)
 
         @app.view("create_video")
         async def take(ack: AsyncAck, view: dict[str, Any]) -> None:

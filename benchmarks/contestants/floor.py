@@ -42,7 +42,7 @@ async def serve() -> None:
 
 
 def insert(file: Path, number: int) -> list[float]:
-    """Insert so many rows into a new database, each durable; return the seconds of each."""
+    """Insert ``number`` rows into a new database, each durable; return the seconds of each."""
     took = []
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
@@ -57,7 +57,7 @@ def insert(file: Path, number: int) -> list[float]:
 
 
 async def exchange(slack: int, service: int, number: int, rest: float) -> list[float]:
-    """Read a video, edit a message and post one, so many times; return the seconds of the three.
+    """Read a video, edit a message and post one, ``number`` times; return the seconds of the three.
 
     ``rest`` is how many seconds pass between two times.
     """

@@ -30,7 +30,7 @@ _SORTS: Final = ("options", "view", "command", "action")
 
 
 def changed(timings: _T, changes: Mapping[str, Any]) -> _T:
-    """Return waiting times with some of them changed: seconds, shares, and patiences as objects."""
+    """Return timings with some of them changed: seconds, shares, and poll schedules as objects."""
     new: dict[str, Any] = {}
     for field in fields(timings):
         if field.name in changes:

@@ -137,7 +137,7 @@ class _Loop:
 
     async def _begin(self, job: aiosqlite.Row) -> None:
         posted = await self._slack.chat_postMessage(
-            channel=job["channel"], **self._message(job, "Your video is in the making")
+            channel=job["channel"], **self._message(job, "Rendering your video")
         )
         asked = {"replica_id": job["replica_id"], "script": job["script"]}
         if job["name"]:
