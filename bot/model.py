@@ -1,4 +1,4 @@
-"""What the bot knows of jobs and messages: values and states, no effects."""
+"""Jobs, attempts, snapshots and deliveries: pure values and their states."""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,41 +7,47 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-# So many calls in a row found nobody before a card says so.
-_NOT_A_MOMENT: Final = 3
+# Failed calls in a row after which a card says that the service is out of reach.
+_UNREACHABLE_AFTER: Final = 3
 
 
 class State(StrEnum):
-    """How far a job is. The names are ours; the service's own word is kept in the snapshot."""
+    """How far a job is. The names are ours; the service's own status is kept in the snapshot."""
 
     QUEUED = "queued"
-    """Asked for and stored; no create call is under way."""
+    """Set when the job is stored, when a create call certainly made nothing, and by "Create again".
+    No create call is under way. ``create_job`` leaves it."""
     CREATING = "creating"
-    """A create call is under way, or was when the process died: it may have cost money."""
+    """Set before each create call: it may cost money from now on. The call's answer leaves it;
+    where the process died meanwhile, the next claim makes the job unconfirmed."""
     UNCONFIRMED = "unconfirmed"
-    """A create call got no usable answer: nobody knows whether it was created."""
+    """Set when a create call got no usable answer: nobody knows whether it made anything. A
+    candidate id that matches leaves it, the person's answer, or the end of the time for one."""
     RUNNING = "running"
-    """The service has it and we know its id."""
+    """Set when the id is known. A poll leaves it, when the service is done or time is up."""
     OVERDUE = "overdue"
-    """Running, but past its hard deadline: still read, rarely."""
+    """Set by a poll of a running job that is older than its schedule expects: polled rarely. A poll
+    leaves it, as above."""
     SUCCEEDED = "succeeded"
+    """Set once, by a poll. Final."""
     FAILED = "failed"
+    """Set once, with a ``Failure``. Final."""
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more will come of the job."""
+        """Whether the state is final."""
         return self in {State.SUCCEEDED, State.FAILED}
 
 
 class Failure(StrEnum):
-    """Why a job failed: the words for it are chosen where they are shown."""
+    """Why a job failed. The sentences for it are where it is shown."""
 
     SERVICE_FAILED = "broken"
-    """The service began and says that it did not work out."""
+    """The service began, and reports a failure."""
     REFUSED = "refused"
-    """The service turned the request down."""
+    """The service refused this request."""
     KEY_REJECTED = "key"
-    """The service turns our key away."""
+    """The service refuses our key."""
     OUT_OF_CREDIT = "credit"
     """The service's account is out of credit."""
     UNREACHABLE = "unreachable"
@@ -49,9 +55,9 @@ class Failure(StrEnum):
     NOT_FOUND = "forgotten"
     """The service no longer knows what it made."""
     TIMED_OUT = "endless"
-    """The service never came to an end."""
+    """The service was not done when its time was up."""
     CANCELLED = "given_up"
-    """It is unknown whether it was created, and a person gave up on it."""
+    """It is unknown whether it was created, and a person cancelled the request."""
     UNANSWERED = "unanswered"
     """It is unknown whether it was created, and nobody answered the question."""
 
@@ -60,34 +66,31 @@ class Verdict(StrEnum):
     """What a snapshot means for its job."""
 
     GOING = "going"
+    """It is not finished, or has a status that we do not know."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the service said about a job's resource at one moment.
-
-    ``status`` is the service's own word, ``reason`` why it failed in the service's own words.
-    ``facts`` holds the other fields of the answer that were there and were text, under the names
-    that the interface document gives them.
-    """
+    """What the service said about a job's resource at one moment."""
 
     remote_id: str
     status: str
+    """As the service wrote it."""
     verdict: Verdict
     reason: str = ""
+    """Why it failed, as the service put it."""
     facts: Mapping[str, str] = field(default_factory=dict)
+    """The other text fields of the answer, under the names of the interface document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a person asked for, as it comes out of a form.
-
-    ``key`` is the Slack id of the submission: the same key is the same job, however often it comes.
-    """
+    """What a person asked for in a form."""
 
     key: str
+    """The Slack id of the submission. A key that comes again stands for the same job."""
     kind: str
     params: Mapping[str, str]
     user: str
@@ -97,11 +100,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One thing a person asked for, once.
-
-    ``due_at`` is when to look at it again, or nobody needs to. ``claim`` counts the times that it
-    was claimed or woken: a row is put back only under the number it was claimed with.
-    """
+    """One thing a person asked for, once."""
 
     id: str
     kind: str
@@ -112,49 +111,54 @@ class Job:
     created_at: datetime
     state: State = State.QUEUED
     due_at: datetime | None = None
+    """When a worker looks at it next; None for never again."""
     claim: int = 0
+    """How often it was claimed or woken. It is written only under the number it was claimed with.
+    """
     attempts: int = 0
-    """How many create calls were begun for it."""
+    """How many create calls were begun."""
     failures: int = 0
     """How many calls in a row found the service out of reach."""
     remote_id: str | None = None
+    """The service's id for what was created."""
     snapshot: Snapshot | None = None
     failure: Failure | None = None
     reason: str = ""
-    """What the service said about the failure, in its own words."""
+    """Why it failed, as the service put it."""
     late: bool = False
-    """Past its soft deadline: the card says that it takes longer than usual."""
+    """It takes longer than its schedule expects, and its card says so."""
     typical_duration: timedelta | None = None
-    """How long such jobs took lately, where that is known."""
+    """The median time of recent jobs of its kind, if there are any."""
     started_at: datetime | None = None
-    """When its id was received."""
+    """When its id was received, or when the service could begin."""
     read_at: datetime | None = None
+    """When it was polled last."""
     woken_at: datetime | None = None
-    """When a callback last asked for a read."""
+    """When a callback asked for a poll last."""
     asked_at: datetime | None = None
-    """When the person was last asked whether it was created, or answered."""
+    """When the person was last asked whether it was created, or chose "Create again"."""
     asked: int = 0
-    """How many times the person was asked and has not answered."""
+    """How often the person was asked, without an answer."""
     orphaned_ids: tuple[str, ...] = ()
-    """Ids of what earlier create calls turned out to have made after all."""
+    """Ids of what its earlier attempts turned out to have made."""
     waits_for: str | None = None
-    """The replica in training without which the service does not begin."""
+    """The remote id of what the service has to finish before it begins."""
     ended_at: datetime | None = None
     erased: bool = False
-    """Its script and links are gone: they were older than the retention time."""
+    """Its script and links were erased after the retention time."""
 
     @property
     def unreachable(self) -> bool:
         """Whether the service has been out of reach for more than a moment."""
-        return self.failures >= _NOT_A_MOMENT
+        return self.failures >= _UNREACHABLE_AFTER
 
     @property
     def visible(self) -> tuple[object, ...]:
-        """All that a card may show: where it changes, the card is edited."""
+        """All that a card may show: when it changes, the card is edited."""
         shown = self.snapshot and (
             self.snapshot.status,
             self.snapshot.reason,
-            # It may change with each read although nothing else does, and no card shows it.
+            # No card shows it, and it may change with every poll.
             tuple(sorted((n, v) for n, v in self.snapshot.facts.items() if n != "updated_at")),
         )
         return (
@@ -173,44 +177,49 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One create call that may have cost money, and what is known of it.
-
-    ``candidate_id`` is an id that a callback with this attempt's token named, or that is
-    ``user_supplied``; nobody has checked it.
-    """
+    """One create call that may have cost money."""
 
     id: int
     job_id: str
     remote_id: str | None
+    """What it made, once that is known."""
     made_at: datetime
+    """When it was begun."""
     candidate_id: str | None
+    """What it may have made, unverified: a callback with its token named it, or a person."""
     user_supplied: bool = False
+    """Whether a person named ``candidate_id``."""
 
 
 class Role(StrEnum):
-    """What a message is to its job."""
+    """What a message is for."""
 
     CARD = "card"
-    """Says how the job stands: posted once, then only edited."""
+    """Shows how far the job is: posted once, then edited."""
     REPLY = "reply"
-    """Says how it ended, in the thread: posted once."""
+    """Says how the job ended: posted once, in the card's thread."""
 
 
 class DeliveryState(StrEnum):
     """How far a message is on its way to Slack."""
 
     PENDING = "owed"
+    """Set when the message is owed, and when a post certainly did nothing. It is not in Slack. The
+    next claim leaves it, with a post."""
     SENDING = "sending"
-    """A post is under way, or was when the process died."""
+    """Set before each post: it may be in Slack from now on. Slack's answer leaves it; where the
+    process died meanwhile, the next claim makes it uncertain."""
     UNCERTAIN = "uncertain"
-    """A post got no usable answer: look for it before posting again."""
+    """Set when a post got no usable answer. The message is looked for: if it is found, it is
+    posted, else it is pending again."""
     POSTED = "posted"
+    """Set when its ``ts`` is known. From now on it is edited. Final."""
     UNDELIVERABLE = "lost"
-    """Slack takes it nowhere, not even as a direct message."""
+    """Set when Slack refuses it everywhere, as a direct message too. Final."""
 
     @property
     def settled(self) -> bool:
-        """Whether it is known where the message is, or that it is nowhere."""
+        """Whether the state is final: the message is in Slack, or never will be."""
         return self in {DeliveryState.POSTED, DeliveryState.UNDELIVERABLE}
 
 
@@ -225,24 +234,27 @@ class Delivery:
     channel: str
     thread_ts: str | None
     ts: str | None
-    """Slack's id of the message in its channel, once it is known."""
+    """Slack's id of the message, unique in its channel."""
     version: int
-    """Grows whenever the message should say something new."""
+    """It grows when the message has something new to say."""
     shown_version: int
-    """What of ``version`` the message says."""
+    """The version that Slack shows: below ``version``, an edit is owed."""
     due_at: datetime | None
+    """When a worker looks at it next; None for when it has something to say."""
     claim: int
+    """How often it was claimed. It is written only under the number it was claimed with."""
     failures: int = 0
+    """How many calls in a row found Slack out of reach."""
     refusals: int = 0
-    """How often it was refused for no reason that we know, or by the person themselves."""
+    """How often Slack refused it for an unknown reason, or refused the direct message."""
     direct: bool = False
-    """It goes to the requester as a direct message, because the channel would not take it."""
+    """It goes to the requester as a direct message, because the channel refused it."""
     text_only: bool = False
-    """It goes as text alone, because Slack would not take its blocks."""
+    """It goes as text alone, because Slack refused its blocks."""
     sent_at: datetime | None = None
     """When the last post was begun."""
 
 
 def token_hash(token: str) -> str:
-    """Return what is stored of a callback's token: enough to know it again, not to use it."""
+    """Return the SHA-256 of a callback's token in hex: all of it that is stored."""
     return hashlib.sha256(token.encode()).hexdigest()
