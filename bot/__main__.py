@@ -61,7 +61,7 @@ async def _doctor() -> int:
     is_ok = True
     async for finding in doctor.examine(environment()):
         print(finding)
-        is_ok = is_ok and finding.well
+        is_ok = is_ok and finding.ok
     return 0 if is_ok else 1
 
 

@@ -1,4 +1,4 @@
-"""Looks at everything that the bot depends on, and says what to do about what is wrong."""
+"""Checks of everything that the bot depends on, each with what to do where something is wrong."""
 
 import asyncio
 import os
@@ -19,63 +19,62 @@ from bot.slack.errors import translated
 from bot.timings import Timings
 from bot.video_service import VideoService
 
-_SCOPES: Final = {"commands", "chat:write"}
-_HISTORY: Final = {"channels:history", "groups:history", "im:history", "mpim:history"}
+_REQUIRED_SCOPES: Final = {"commands", "chat:write"}
+_HISTORY_SCOPES: Final = {"channels:history", "groups:history", "im:history", "mpim:history"}
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report."""
+    """The result of one check: one line of the report."""
 
     name: str
-    well: bool
-    told: str
+    ok: bool
+    message: str
 
     def __str__(self) -> str:
-        return f"{'ok   ' if self.well else 'WRONG'}  {self.name:<14} {self.told}"
+        return f"{'ok   ' if self.ok else 'ERROR'}  {self.name:<14} {self.message}"
 
 
 async def examine(environ: Mapping[str, str]) -> AsyncIterator[Finding]:
-    """Yield what is found, one thing after the other; nothing is changed anywhere."""
+    """Yield one finding after the other; nothing is changed anywhere."""
     try:
         settings = Settings.read(environ)
     except SettingsError as error:
         for line in str(error).splitlines()[1:]:
-            yield Finding("settings", well=False, told=line.strip())
+            yield Finding("settings", ok=False, message=line.strip())
         return
-    yield Finding("settings", well=True, told="complete")
-    yield await asyncio.to_thread(_database, settings.database)
+    yield Finding("settings", ok=True, message="complete")
+    yield await asyncio.to_thread(_check_database, settings.database)
     timings = Timings()
-    async for finding in _slack(settings, timings):
+    async for finding in _check_slack(settings, timings):
         yield finding
-    yield await _service(settings, timings)
-    told = f"the service is asked to call {settings.public_url}/callbacks/…"
-    if settings.public_url is None:
-        told = "PUBLIC_URL is not set: no callbacks, the service is asked from time to time instead"
-    yield Finding("callbacks", well=True, told=told)
+    yield await _check_service(settings, timings)
+    yield Finding("callbacks", ok=True, message=_callbacks(settings.public_url))
 
 
-def _database(path: Path) -> Finding:
-    def finding(told: str, *, well: bool) -> Finding:
-        return Finding("database", well=well, told=f"{path} {told}")
+def _check_database(path: Path) -> Finding:
+    def finding(message: str, *, ok: bool) -> Finding:
+        return Finding("database", ok=ok, message=f"{path} {message}")
 
     folder = path.absolute().parent
     if not path.exists():
         if folder.is_dir() and os.access(folder, os.W_OK):
-            return finding("is not there yet: the bot makes it when it starts", well=True)
-        return finding("cannot be made: its folder is missing or not writable", well=False)
+            return finding("does not exist yet: the bot creates it when it starts", ok=True)
+        return finding("cannot be created: its folder is missing or not writable", ok=False)
     if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
-        return finding("cannot be written: give its owner and folder to the bot's user", well=False)
+        return finding(
+            "cannot be written: make the bot's user the owner of the file and its folder", ok=False
+        )
     try:
         look(path)
     except InUseError:
-        return finding("is in use: a bot is running on it", well=True)
+        return finding("is in use: a bot is running on it", ok=True)
     except StoreError as error:
-        return Finding("database", well=False, told=str(error))
-    return finding("can be read and written", well=True)
+        return Finding("database", ok=False, message=str(error))
+    return finding("can be read and written", ok=True)
 
 
-async def _slack(settings: Settings, timings: Timings) -> AsyncIterator[Finding]:
+async def _check_slack(settings: Settings, timings: Timings) -> AsyncIterator[Finding]:
     async with aiohttp.ClientSession() as session:
         client = AsyncWebClient(
             token=settings.slack_bot_token.get_secret_value(),
@@ -87,34 +86,37 @@ async def _slack(settings: Settings, timings: Timings) -> AsyncIterator[Finding]
             async with translated(timings.call_timeout):
                 answer = await client.auth_test()
         except Refused as error:
-            told = (
-                f"Slack turns SLACK_BOT_TOKEN away ({error.code}): install the app again and copy "
+            message = (
+                f"Slack rejects SLACK_BOT_TOKEN ({error.code}): install the app again and copy "
                 "the Bot User OAuth Token"
             )
-            yield Finding("Slack", well=False, told=told)
+            yield Finding("Slack", ok=False, message=message)
             return
         except OutsideError as error:
-            told = f"{error.reason} Is {settings.slack_api_url} reachable from here?"
-            yield Finding("Slack", well=False, told=told)
+            message = f"{error.reason} Is {settings.slack_api_url} reachable from here?"
+            yield Finding("Slack", ok=False, message=message)
             return
-    yield Finding("Slack", well=True, told=f"{answer.get('user')} in {answer.get('team')}")
+    yield Finding("Slack", ok=True, message=f"{answer.get('user')} in {answer.get('team')}")
     headers = {name.lower(): value for name, value in answer.headers.items()}
     if (granted := headers.get("x-oauth-scopes")) is None:
         return
     scopes = set(granted.replace(" ", "").split(","))
-    if missing := _SCOPES - scopes:
-        told = f"missing {', '.join(sorted(missing))}: install the app again with manifest.yml"
-        yield Finding("Slack scopes", well=False, told=told)
-    elif missing := _HISTORY - scopes:
-        told = f"without {', '.join(sorted(missing))}: a lost answer may double a message there"
-        yield Finding("Slack scopes", well=True, told=told)
+    if missing := _REQUIRED_SCOPES - scopes:
+        message = f"missing {', '.join(sorted(missing))}: install the app again with manifest.yml"
+        yield Finding("Slack scopes", ok=False, message=message)
+    elif missing := _HISTORY_SCOPES - scopes:
+        message = (
+            f"without {', '.join(sorted(missing))}: after a lost answer of Slack, a message may be "
+            "posted twice there"
+        )
+        yield Finding("Slack scopes", ok=True, message=message)
     else:
-        yield Finding("Slack scopes", well=True, told="all that the bot can use")
+        yield Finding("Slack scopes", ok=True, message="all that the bot can use")
 
 
-async def _service(settings: Settings, timings: Timings) -> Finding:
-    def finding(told: str, *, well: bool) -> Finding:
-        return Finding("video service", well=well, told=told)
+async def _check_service(settings: Settings, timings: Timings) -> Finding:
+    def finding(message: str, *, ok: bool) -> Finding:
+        return Finding("video service", ok=ok, message=message)
 
     async with video_service.connect() as clients:
         service = VideoService(
@@ -127,8 +129,14 @@ async def _service(settings: Settings, timings: Timings) -> Finding:
         try:
             await service.check()
         except Refused:
-            return finding("it turns VIDEO_API_KEY away: copy the key again", well=False)
+            return finding("it rejects VIDEO_API_KEY: copy the key again", ok=False)
         except OutsideError as error:
-            told = f"{error.reason} Is VIDEO_API_URL right, and reachable from here?"
-            return finding(told, well=False)
-    return finding("it answers and takes the key", well=True)
+            message = f"{error.reason} Is VIDEO_API_URL right, and reachable from here?"
+            return finding(message, ok=False)
+    return finding("it answers and accepts the key", ok=True)
+
+
+def _callbacks(public_url: str | None) -> str:
+    if public_url is None:
+        return "PUBLIC_URL is not set: the bot polls the video service and gets no callbacks"
+    return f"the video service will call {public_url}/callbacks/…"

@@ -18,19 +18,19 @@ _ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
-class Ended:
-    """What a command left behind."""
+class Result:
+    """The exit code of a command and what it printed."""
 
     code: int
     out: str
     err: str
 
 
-async def bot(*arguments: str, environ: dict[str, str], folder: Path) -> Ended:
+async def bot(*arguments: str, environ: dict[str, str], folder: Path) -> Result:
     return await run("bot", *arguments, environ=environ, folder=folder)
 
 
-async def run(module: str, *arguments: str, environ: dict[str, str], folder: Path) -> Ended:
+async def run(module: str, *arguments: str, environ: dict[str, str], folder: Path) -> Result:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -44,11 +44,15 @@ async def run(module: str, *arguments: str, environ: dict[str, str], folder: Pat
     async with asyncio.timeout(30):
         out, err = await process.communicate()
     assert process.returncode is not None
-    return Ended(process.returncode, out.decode(errors="replace"), err.decode())
+    return Result(process.returncode, out.decode(errors="replace"), err.decode())
+
+
+def files_in(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
 
 
 async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> None:
-    # A terminal that knows few letters is shown what it can show.
+    # A terminal with a small character set gets what it can show.
     shown = await run(
         "sandbox", "--story", environ={"PYTHONIOENCODING": "latin-1"}, folder=tmp_path
     )
@@ -65,27 +69,21 @@ async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> Non
     assert "> The script contains a name that this replica may not say." in shown.out
     assert "> This is me, and I did not have to say it." in shown.out
     assert shown.err == ""
-    assert _left_in(tmp_path) == []
-
-
-def _left_in(folder: Path) -> list[Path]:
-    return list(folder.iterdir())
+    assert files_in(tmp_path) == []
 
 
 @pytest.mark.parametrize("command", ["serve", "migrate", "doctor"])
-async def test_missing_settings_are_named_all_at_once(command: str, tmp_path: Path) -> None:
-    ended = await bot(command, environ={"VIDEO_API_KEY": "k3y with spaces"}, folder=tmp_path)
-    told = ended.out + ended.err
-    assert ended.code == 1
+async def test_a_command_names_all_missing_settings_at_once(command: str, tmp_path: Path) -> None:
+    result = await bot(command, environ={"VIDEO_API_KEY": "k3y with spaces"}, folder=tmp_path)
+    printed = result.out + result.err
+    assert result.code == 1
     for name in ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "VIDEO_API_URL", "VIDEO_API_KEY"):
-        assert name in told
-    assert "Traceback" not in told
-    assert "k3y" not in told
+        assert name in printed
+    assert "Traceback" not in printed
+    assert "k3y" not in printed
 
 
-async def test_migrate_makes_the_database_and_says_so_once(
-    quiet_world: World, tmp_path: Path
-) -> None:
+async def test_migrate_creates_the_database_once(quiet_world: World, tmp_path: Path) -> None:
     environ = quiet_world.environment("0")
     first = await bot("migrate", environ=environ, folder=tmp_path)
     second = await bot("migrate", environ=environ, folder=tmp_path)
@@ -94,121 +92,123 @@ async def test_migrate_makes_the_database_and_says_so_once(
     assert (second.code, second.out) == (0, "the database is up to date\n")
 
 
-async def test_a_port_that_is_taken_is_told_in_a_sentence(world: World, tmp_path: Path) -> None:
+async def test_serve_explains_a_port_that_is_taken(world: World, tmp_path: Path) -> None:
     environ = world.environment(str(world.bot.port))
     environ["DATABASE_URL"] = f"sqlite:///{tmp_path / 'other.db'}"
-    ended = await bot("serve", environ=environ, folder=tmp_path)
-    assert ended.code == 1
-    assert ended.err.startswith("The bot cannot listen")
-    assert "Traceback" not in ended.err
+    result = await bot("serve", environ=environ, folder=tmp_path)
+    assert result.code == 1
+    assert result.err.startswith("The bot cannot listen")
+    assert "Traceback" not in result.err
 
 
-async def test_a_database_that_cannot_be_opened_is_told_in_a_sentence(
+async def test_serve_explains_a_database_that_cannot_be_opened(
     world: World, tmp_path: Path
 ) -> None:
-    for name, told in (("x" * 300, "cannot be opened"), ("letter.txt", "is not a database")):
+    for name, reason in (("x" * 300, "cannot be opened"), ("letter.txt", "is not a database")):
         with contextlib.suppress(OSError):
             (tmp_path / name).write_text("Dear reader, " * 1000)
         environ = world.environment(str(free_port()))
         environ["DATABASE_URL"] = f"sqlite:///{tmp_path / name}"
-        ended = await bot("serve", environ=environ, folder=tmp_path)
-        assert ended.code == 1
-        assert told in ended.err
-        assert "Traceback" not in ended.err
+        result = await bot("serve", environ=environ, folder=tmp_path)
+        assert result.code == 1
+        assert reason in result.err
+        assert "Traceback" not in result.err
 
 
-async def test_an_empty_command_line_shows_what_there_is(tmp_path: Path) -> None:
-    ended = await bot("--help", environ={}, folder=tmp_path)
+async def test_help_lists_the_commands(tmp_path: Path) -> None:
+    result = await bot("--help", environ={}, folder=tmp_path)
     for command in ("serve", "migrate", "doctor"):
-        assert command in ended.out
+        assert command in result.out
 
 
 async def _report(environ: dict[str, str]) -> dict[str, doctor.Finding]:
     return {finding.name: finding async for finding in doctor.examine(environ)}
 
 
-async def test_the_doctor_finds_nothing_wrong_where_all_is_well(quiet_world: World) -> None:
+async def test_the_doctor_finds_no_error_where_there_is_none(quiet_world: World) -> None:
     findings = await _report(quiet_world.environment("0"))
-    assert all(finding.well for finding in findings.values()), findings
+    assert all(finding.ok for finding in findings.values()), findings
     assert not quiet_world.database.exists()
 
 
-async def test_the_doctor_knows_a_running_bot_by_its_database(world: World, tmp_path: Path) -> None:
+async def test_the_doctor_recognises_a_running_bot_by_its_database(
+    world: World, tmp_path: Path
+) -> None:
     # SQLite's locks are a process's own: only another one meets them.
-    ended = await bot("doctor", environ=world.environment("0"), folder=tmp_path)
-    assert "is in use: a bot is running on it" in ended.out
-    assert ended.code == 0
+    result = await bot("doctor", environ=world.environment("0"), folder=tmp_path)
+    assert "is in use: a bot is running on it" in result.out
+    assert result.code == 0
 
 
-async def test_the_doctor_names_a_token_that_slack_turns_away(quiet_world: World) -> None:
+async def test_the_doctor_reports_a_token_that_slack_rejects(quiet_world: World) -> None:
     quiet_world.slack.auth_error = "token_revoked"
     finding = (await _report(quiet_world.environment("0")))["Slack"]
-    assert not finding.well
-    assert "token_revoked" in finding.told
-    assert "copy the Bot User OAuth Token" in finding.told
+    assert not finding.ok
+    assert "token_revoked" in finding.message
+    assert "copy the Bot User OAuth Token" in finding.message
 
 
-async def test_the_doctor_names_a_key_that_the_service_turns_away(quiet_world: World) -> None:
+async def test_the_doctor_reports_a_key_that_the_service_rejects(quiet_world: World) -> None:
     quiet_world.service.key_revoked = True
     finding = (await _report(quiet_world.environment("0")))["video service"]
-    assert not finding.well
-    assert "VIDEO_API_KEY" in finding.told
+    assert not finding.ok
+    assert "VIDEO_API_KEY" in finding.message
 
 
-async def test_the_doctor_names_a_service_that_forbids_it(quiet_world: World) -> None:
+async def test_the_doctor_reports_a_service_that_forbids_the_check(quiet_world: World) -> None:
     quiet_world.service.faults.next("read_video", CannedResponse(403, "<html>Forbidden</html>"))
     finding = (await _report(quiet_world.environment("0")))["video service"]
-    assert not finding.well
+    assert not finding.ok
 
 
-async def test_the_doctor_names_a_service_that_is_not_there(quiet_world: World) -> None:
+async def test_the_doctor_reports_a_service_that_is_not_there(quiet_world: World) -> None:
     environ = quiet_world.environment("0")
     environ["VIDEO_API_URL"] = f"http://127.0.0.1:{free_port()}"
     finding = (await _report(environ))["video service"]
-    assert not finding.well
-    assert "VIDEO_API_URL" in finding.told
+    assert not finding.ok
+    assert "VIDEO_API_URL" in finding.message
 
 
-async def test_the_doctor_names_a_slack_that_does_not_work(quiet_world: World) -> None:
+async def test_the_doctor_reports_a_slack_that_does_not_work(quiet_world: World) -> None:
     quiet_world.slack.faults.next("auth.test", CannedResponse(503, "<html>down</html>"))
     finding = (await _report(quiet_world.environment("0")))["Slack"]
-    assert not finding.well
+    assert not finding.ok
 
 
-async def test_the_doctor_names_scopes_that_are_missing(quiet_world: World) -> None:
+async def test_the_doctor_reports_missing_scopes(quiet_world: World) -> None:
     quiet_world.slack.scopes.discard("chat:write")
     finding = (await _report(quiet_world.environment("0")))["Slack scopes"]
-    assert not finding.well
-    assert "chat:write" in finding.told
+    assert not finding.ok
+    assert "chat:write" in finding.message
 
 
-async def test_the_doctor_says_what_is_missed_without_the_history_scopes(
+async def test_the_doctor_says_what_is_lost_without_the_history_scopes(
     quiet_world: World,
 ) -> None:
     quiet_world.slack.scopes.discard("im:history")
     finding = (await _report(quiet_world.environment("0")))["Slack scopes"]
-    assert finding.well
-    assert "im:history" in finding.told
+    assert finding.ok
+    assert "im:history" in finding.message
 
 
-async def test_the_doctor_names_a_folder_that_is_not_there(quiet_world: World) -> None:
+async def test_the_doctor_reports_a_missing_folder(quiet_world: World) -> None:
     environ = quiet_world.environment("0")
     environ["DATABASE_URL"] = f"sqlite:///{quiet_world.database.parent / 'nowhere' / 'bot.db'}"
     finding = (await _report(environ))["database"]
-    assert not finding.well
+    assert not finding.ok
 
 
-async def test_the_doctor_names_a_file_that_is_no_database(quiet_world: World) -> None:
+async def test_the_doctor_reports_a_file_that_is_no_database(quiet_world: World) -> None:
     quiet_world.database.write_text("these are my notes\n" * 100)
     finding = (await _report(quiet_world.environment("0")))["database"]
-    assert not finding.well
+    assert not finding.ok
 
 
-async def test_a_host_that_is_none_is_told_in_a_sentence(
+async def test_serve_explains_a_host_that_does_not_exist(
     quiet_world: World, tmp_path: Path
 ) -> None:
     environ = quiet_world.environment("0") | {"HOST": "no-such-host.invalid"}
-    ended = await bot("serve", environ=environ, folder=tmp_path)
-    assert ended.code == 1
-    assert "HOST" in ended.err
-    assert "Traceback" not in ended.err
+    result = await bot("serve", environ=environ, folder=tmp_path)
+    assert result.code == 1
+    assert "HOST" in result.err
+    assert "Traceback" not in result.err

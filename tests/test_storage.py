@@ -735,8 +735,8 @@ async def test_the_doctor_finds_damage_too(quiet_world: World) -> None:
     page_overwritten(path)
     environ = quiet_world.environment("0")
     found = {each.name: each async for each in doctor.examine(environ)}["database"]
-    assert not found.well
-    assert "Put a backup in its place" in found.told
+    assert not found.ok
+    assert "Put a backup in its place" in found.message
 
 
 async def test_what_a_crash_left_is_taken_up_and_nothing_else_is_left_lying_about(
