@@ -100,6 +100,17 @@ def lookup(port: int, query: str, *, number: int = 0) -> bytes:
     return _signed(port, _encoded(payload))
 
 
+def found_id(port: int, *, number: int) -> bytes:
+    """Return the submission of an id for a job that does not exist; ``number`` tells it apart."""
+    typed = {"remote_id": {"remote_id": _state("plain_text_input", value="v1")}}
+    view = {
+        **_view(f"V{number:09d}", "C000000005", typed),
+        "callback_id": "job_id_form",
+        "private_metadata": json.dumps({"job": "nosuchjob"}),
+    }
+    return _signed(port, _encoded({**_interaction("view_submission"), "view": view}))
+
+
 class Submissions:
     """Submissions of the create form, each of a form of its own."""
 

@@ -1,90 +1,93 @@
-"""A command, a click and a look-up of the bot with all its listeners, beside the bot with just one.
+"""The bot with all its listeners, beside the bot with one of them alone.
 
-They are requests that cost nothing elsewhere: a help text, a button that nobody knows, and a
-type-ahead field where no replica is known.
+Bolt tries listeners in the order in which they are registered. Measured are those that are used
+most, which come first, and the last one. The requests cost little elsewhere: a create form with a
+mistake in it, a type-ahead field where no replica is known, and an answer to a question about a job
+that does not exist.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.cases.parts import FASTEST, Request, noop, ours, side_by_side
+from benchmarks.cases.parts import Request, ours, side_by_side
 from benchmarks.measure import Better, Row, Scale
-from benchmarks.payloads import click, command, lookup
+from benchmarks.payloads import Submissions, found_id, lookup
 
 _AT_ONCE: Final = 32
+_HOT: Final = 0.85
+_COLD: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class _Sort:
-    """A sort of request: the id of the one listener that is left, and Bolt's method for it."""
+class _Listener:
+    """A listener, as it is registered with Bolt: ``app.METHOD(ID)``.
+
+    ``good`` says of an answer's body whether it is the one to ``request``; ``goal`` is for the rate
+    with all listeners, as a share of the rate with this one alone.
+    """
 
     name: str
-    handler: str
-    listener: str
+    method: str
+    id: str
     request: Request
     good: Callable[[bytes], object]
+    goal: float
 
 
-_SORTS: Final = (
-    _Sort(
-        "command",
-        "/video",
-        "command",
-        lambda port, n: command(port, number=n),
-        lambda body: b"opens the form" in body,
-    ),
-    _Sort(
-        "button",
-        "video_background",
-        "action",
-        lambda port, n: click(port, "none", number=n),
-        lambda body: not body,
-    ),
-    _Sort(
-        "options",
-        "video_replica",
-        "options",
-        lambda port, n: lookup(port, "", number=n),
-        lambda body: body == b'{"options": []}',
-    ),
+_SUBMISSION: Final = _Listener(
+    name="create form (hot)",
+    method="view",
+    id="create_video",
+    request=lambda port, n: Submissions(port, script=" ").one(n),
+    good=lambda body: b'"script"' in body,
+    goal=_HOT,
+)
+_TYPE_AHEAD: Final = _Listener(
+    name="type-ahead (hot)",
+    method="options",
+    id="video_replica",
+    request=lambda port, n: lookup(port, "", number=n),
+    good=lambda body: body == b'{"options": []}',
+    goal=_HOT,
+)
+_LAST: Final = _Listener(
+    name="last registered (cold)",
+    method="view",
+    id="job_id_form",
+    request=lambda port, n: found_id(port, number=n),
+    good=lambda body: b'"remote_id"' in body,
+    goal=_COLD,
 )
 
 
 async def run(scale: Scale) -> Sequence[Row]:
-    """Measure each sort of request."""
-    rows = []
+    """Measure each listener."""
+    return [await _measure(each, scale) for each in (_SUBMISSION, _TYPE_AHEAD, _LAST)]
+
+
+async def _measure(listener: _Listener, scale: Scale) -> Row:
     number = scale.of(1200, 400)
-    for sort in _SORTS:
-        what = f"{sort.name}, {_AT_ONCE} at once"
-        own: list[float] = []
-        one: list[float] = []
-        beside: list[float] = []
-        fastest: list[float] = []
-        for _ in range(scale.rounds):
-            async with ours() as bot:
-                port = bot.process.port
-                async with ours("--only", sort.listener, sort.handler) as bare:
-                    ports = (port, bare.process.port)
-                    first, second = await side_by_side(
-                        ports, sort.request, number, _AT_ONCE, good=sort.good
-                    )
-                own.append(first)
-                one.append(second)
-                if not scale.small:
-                    async with noop(sort.listener) as process:
-                        first, second = await side_by_side(
-                            (port, process.port), sort.request, number, _AT_ONCE
-                        )
-                    beside.append(first)
-                    fastest.append(second)
-        rows.append(_row(what, own, "the bot with this listener alone", one, 0.85))
-        if fastest:
-            rows.append(_row(what, beside, FASTEST, fastest, None))
-    return rows
-
-
-def _row(
-    what: str, own: list[float], against: str, baseline: list[float], goal: float | None
-) -> Row:
-    return Row("listeners", what, "requests/s", Better.HIGHER, own, against, baseline, goal)
+    everything: list[float] = []
+    alone: list[float] = []
+    for _ in range(scale.rounds):
+        async with ours() as bot, ours("--only", listener.method, listener.id) as bare:
+            registered = bot.process.said["listeners"]
+            assert isinstance(registered, list)
+            assert (registered[-1] == [listener.method, listener.id]) == (listener is _LAST)
+            ports = (bot.process.port, bare.process.port)
+            first, second = await side_by_side(
+                ports, listener.request, number, _AT_ONCE, good=listener.good
+            )
+        everything.append(first)
+        alone.append(second)
+    return Row(
+        case="listeners",
+        what=f"{listener.name}, {_AT_ONCE} at once",
+        unit="requests/s",
+        better=Better.HIGHER,
+        ours=everything,
+        against="the bot with this listener alone",
+        baseline=alone,
+        goal=listener.goal,
+    )

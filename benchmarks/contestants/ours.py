@@ -1,6 +1,6 @@
 """The bot itself, as ``python -m bot serve`` runs it, between a Slack and a service of the harness.
 
-With ``--only SORT NAME`` it has one listener, and no others.
+With ``--only METHOD ID`` it has one listener, and no others.
 """
 
 import argparse
@@ -9,7 +9,7 @@ import gc
 import json
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -26,7 +26,7 @@ from sandbox.http import free_port
 
 _T = TypeVar("_T", Timings, PollSchedule)
 # Bolt's methods that register listeners.
-_SORTS: Final = ("options", "view", "command", "action")
+_METHODS: Final = ("command", "view", "action", "options", "shortcut", "event")
 
 
 def changed(timings: _T, changes: Mapping[str, Any]) -> _T:
@@ -44,23 +44,26 @@ def changed(timings: _T, changes: Mapping[str, Any]) -> _T:
     return replace(timings, **new)
 
 
-def register_only(sort: str, handler: str) -> None:
-    """Have Bolt register one listener, ``app.<sort>("<handler>")``, and no others."""
-    for each in _SORTS:
-        register = getattr(AsyncApp, each)
+def watch_registrations(only: Sequence[str] | None) -> list[tuple[str, str]]:
+    """Return a list to which each listener is added as it is registered: Bolt's method, and the id.
 
-        def chosen(
-            app: AsyncApp,
-            constraint: object,
-            *,
-            each: str = each,
-            register: Any = register,  # noqa: ANN401
-        ) -> object:
-            if (each, constraint) == (sort, handler):
-                return register(app, constraint)
-            return lambda listener: listener
+    With ``only``, such a pair, Bolt registers that listener and no others.
+    """
+    registered: list[tuple[str, str]] = []
 
-        setattr(AsyncApp, each, chosen)
+    def watched(method: str, register: Callable[..., object]) -> Callable[..., object]:
+        def watching(app: AsyncApp, constraint: object) -> object:
+            listener = method, str(constraint)
+            if only is not None and listener != tuple(only):
+                return lambda unused: unused
+            registered.append(listener)
+            return register(app, constraint)
+
+        return watching
+
+    for method in _METHODS:
+        setattr(AsyncApp, method, watched(method, getattr(AsyncApp, method)))
+    return registered
 
 
 async def main() -> None:
@@ -71,7 +74,7 @@ async def main() -> None:
     parser.add_argument("--service", type=int, required=True, help="port of the video service")
     parser.add_argument("--callbacks", action="store_true", help="the service can call back")
     parser.add_argument("--timings", type=json.loads, default={}, help="those that differ: JSON")
-    parser.add_argument("--only", nargs=2, metavar=("SORT", "NAME"))
+    parser.add_argument("--only", nargs=2, metavar=("METHOD", "ID"))
     chosen = parser.parse_args()
     port = free_port()
     settings = Settings.read(
@@ -89,10 +92,9 @@ async def main() -> None:
     )
     log.configure(sys.stderr, logging.INFO, secrets=settings.secrets)
     gc.freeze()  # as the command line does
-    if chosen.only:
-        register_only(*chosen.only)
+    registered = watch_registrations(chosen.only)
     async with running(settings, timings=changed(Timings(), chosen.timings)) as bot:
-        announce(port=bot.port)
+        announce(port=bot.port, listeners=registered)
         await asked_to_end()
 
 
