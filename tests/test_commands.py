@@ -4,10 +4,12 @@ import re
 import tomllib
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
 from bot.slack import errors
+from sandbox.delivery import deliver, find_button, interact, interaction, pressed
 from sandbox.driver import ClientRefusal, Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
@@ -396,7 +398,12 @@ async def test_buttons_with_a_link_are_answered_and_change_nothing(world: World)
     assert not world.ephemerals(world.ben)
 
 
-@pytest.mark.parametrize("code", DOCUMENTED["views.open"].split())
+USED = [code for code, action in errors.ERROR_ACTIONS.items() if action is errors.ErrorAction.DONE]
+
+
+@pytest.mark.parametrize(
+    "code", [code for code in DOCUMENTED["views.open"].split() if code not in USED]
+)
 async def test_whatever_slack_says_to_a_form_the_person_hears_what_to_do(
     world: World, code: str
 ) -> None:
@@ -439,3 +446,81 @@ async def test_a_retry_whose_form_cannot_open_is_told_kindly(world: World) -> No
 
     [told] = world.ephemerals(world.ana, "lobby")
     assert "once more?" in told
+
+
+@pytest.mark.parametrize("code", USED)
+async def test_a_trigger_that_a_copy_of_the_command_has_used_is_no_mistake(
+    world: World, code: str
+) -> None:
+    world.slack.faults.next("views.open", CannedResponse(200, {"ok": False, "error": code}))
+
+    answer = await world.ana.command("/video", "Hello.")
+
+    assert answer.ok
+    assert answer.message is None, "the form is open: its copy did that"
+
+
+async def test_a_replayed_command_is_answered_like_the_first(world: World) -> None:
+    studio, ana = world.slack.channel("studio"), world.ana.user
+    body = urlencode(
+        {
+            "command": "/video",
+            "text": "Hello.",
+            "user_id": ana.id,
+            "channel_id": studio.id,
+            "trigger_id": world.slack.new_trigger(ana.id, studio.id),
+            "response_url": world.slack.new_response_url(ana.id, studio.id),
+        }
+    ).encode()
+
+    answers = [await deliver(world.slack, body) for _ in range(3)]
+
+    assert [(answer.status, answer.body) for answer in answers] == [(200, "")] * 3
+    assert len(world.slack.modals[ana.id]) == 1
+    assert not world.ephemerals(world.ana)
+
+
+async def test_create_again_of_an_earlier_attempt_does_nothing(world: World) -> None:
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset(), Reset())
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=16)
+    first = world.now(card)
+    await world.ana.click(first, "Create again (may cost twice)")
+    await world.advance(minutes=16)
+    second = world.now(card)
+    assert "Your answer is needed" in second.text
+    before = len(world.ephemerals(world.ana))
+
+    await world.ana.click(first, "Create again (may cost twice)")
+    await world.settle()
+
+    [text] = world.ephemerals(world.ana)[before:]
+    assert "settled meanwhile" in text
+    assert world.now(card) == second
+    assert len(world.requests_for("create_video")) == 2
+    await world.ana.click(second, "Create again (may cost twice)")
+    await world.advance(minutes=5)
+    assert len(world.requests_for("create_video")) == 3
+    assert len(world.replies(card)) == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "creates"), [("{job}", 2), ("{job}:1", 2), ("{job}:2", 1), ("{job}:", 1)]
+)
+async def test_a_button_without_an_attempt_is_of_the_first_one(
+    world: World, value: str, creates: int
+) -> None:
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset())
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=16)
+    block, button = find_button(world.now(card).blocks, "Create again (may cost twice)")
+    studio = world.slack.channel("studio")
+    action = pressed(world.slack, block, {**button, "value": value.format(job=_number(card))})
+    payload = interaction(world.slack, world.ana.user, "block_actions", studio)
+
+    await interact(world.slack, {**payload, "channel": {"id": studio.id}, "actions": [action]})
+    await world.settle()
+
+    assert len(world.requests_for("create_video")) == creates

@@ -355,3 +355,56 @@ async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_
     assert again.values["replica_id"] is None
     await world.settle()
     assert world.created_count() == 1
+
+
+async def test_an_id_that_a_form_refused_is_offered_to_nobody_until_it_is_accepted(
+    world: World,
+) -> None:
+    world.service.add_replica("r-9", "Nine lives")
+    world.service.out_of_credit = True
+    await world.request_video(world.ben)
+    form = await _sends_off(world, world.ana, "r-9")
+    assert "out of credit" in form.errors["replica_id"]
+
+    assert "r-9" not in await _ids(form)
+    assert await _texts(form, "nine l") == []
+
+    world.service.out_of_credit = False
+    await world.advance(minutes=11)
+    await form.submit()
+    assert not form.is_open, form.errors
+    assert await _texts(await world.open_form(world.ben), "nine l") == ["Nine lives · r-9"]
+
+
+async def test_an_id_of_a_replica_that_cannot_be_used_is_offered_to_nobody(world: World) -> None:
+    world.service.add_replica("r-bad", "Bad", status="error")
+
+    form = await _sends_off(world, world.ana, "r-bad")
+    await world.ana.command("/replica", "add r-bad")
+    await world.settle()
+
+    assert form.errors.keys() == {"replica_id"}
+    assert "r-bad" not in await _ids(form)
+
+
+async def test_a_form_waits_for_the_service_once_however_much_there_is_to_ask(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.timings = replace(Timings(jitter=0), service_deadline=timedelta(seconds=0.4))
+    loop = asyncio.get_running_loop()
+    async with world.running_bot():
+        world.service.key_revoked = True
+        await _sends_off(world, world.ben, REPLICA)
+        await world.advance(minutes=2)
+        for operation in ("read_replica", "read_video"):
+            world.service.faults.always(operation, Hang())
+        form = await world.open_form(world.ana, "Hello.")
+
+        began = loop.time()
+        await form.submit({"replica_id": "r-unknown"})
+
+        assert loop.time() - began < 0.75, "two looks would take 0.8 s"
+        assert form.errors.keys() == {"replica_id"}
+        assert "does not accept this bot's key" in form.errors["replica_id"]
+        world.service.faults.clear()

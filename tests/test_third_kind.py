@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bot.app import FEATURES
-from sandbox.faults import Reset
+from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.workspace import Message
 from tests import third_kind
@@ -179,3 +179,39 @@ async def test_its_jobs_wait_while_no_feature_knows_it_and_then_go_on(
         [reply] = world.replies(card)
         assert "your trailer" in reply.text
     assert len(world.service.videos) == 3
+
+
+async def test_when_it_is_no_longer_registered_its_messages_wait_and_its_buttons_say_so(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = quiet_world
+    features = (*FEATURES, third_kind.FEATURE)
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset())
+    async with world.running_bot(features=features):
+        card = await _cuts(world)
+        await world.advance(minutes=16)
+        asking = world.now(card)
+        limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "60"})
+        world.slack.faults.next("chat.update", limit)
+        await world.ana.click(asking, "Give up")
+        await world.settle()
+    async with world.running_bot():
+        await world.advance(hours=5)
+        assert world.now(card) == asking, "nobody knows how it looks"
+        for button in ("I have its id", "Create again (may cost twice)", "Give up"):
+            await world.ana.click(asking, button)
+            await world.settle()
+            assert "no longer know requests of this kind" in world.ephemerals(world.ana)[-1]
+        answer = await world.ana.command("/video", f"status {_number(card)}")
+        assert answer.message is not None
+        assert "no longer know requests of this kind" in answer.message.text
+    assert "a step failed" not in caplog.messages
+    logged = [each for each in caplog.records if "an unregistered kind" in each.message]
+    assert [vars(each)["kind"] for each in logged] == ["trailer"]
+
+    async with world.running_bot(features=features):
+        await world.advance(hours=1, minutes=5)
+
+    assert "Given up" in world.now(card).text
+    assert len(world.replies(card)) == 1

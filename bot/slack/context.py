@@ -72,6 +72,8 @@ class HandlerContext:
                 await self.client.views_open(trigger_id=trigger_id, view=view)
         except Refused as error:
             match ERROR_ACTIONS.get(error.code):
+                case ErrorAction.DONE:
+                    return None
                 case ErrorAction.EXPIRED:
                     return (
                         "Slack took too long to reach me, and the form could not open: once more?"

@@ -28,7 +28,9 @@ class ErrorAction(StrEnum):
     GONE = "gone"
     """What was to be edited is no longer there, or has changed since: leave it."""
     EXPIRED = "expired"
-    """The trigger is used or too old: the user has to start again."""
+    """The trigger is too old: the user has to start again."""
+    DONE = "done"
+    """The trigger has been used: a copy of this request opened the modal."""
     PAUSE = "pause"
     """The workspace accepts nothing from this app: hold everything back and retry later."""
     RETRY = "retry"
@@ -59,8 +61,10 @@ ERROR_ACTIONS: Final = {
             message_not_found not_found streaming_state_conflict
         """,
         ErrorAction.EXPIRED: """
-            exchanged_trigger_id expired_trigger_id invalid_trigger_id trigger_exchanged
-            trigger_expired
+            expired_trigger_id invalid_trigger_id trigger_expired
+        """,
+        ErrorAction.DONE: """
+            exchanged_trigger_id trigger_exchanged
         """,
         ErrorAction.PAUSE: """
             account_inactive enterprise_is_restricted invalid_auth is_bot missing_scope

@@ -73,7 +73,7 @@ class Messenger:
         self._timings = timings
         self._rng = rng
         self._limits = RateLimits(clock, timings)
-        self._unknown_kinds: set[int] = set()
+        self._unregistered: set[str] = set()
 
     async def claim(self, limit: int, in_hand: Collection[Outgoing] = ()) -> Sequence[Outgoing]:
         """Lease up to ``limit`` due deliveries not ``in_hand``; none during a pause."""
@@ -91,7 +91,7 @@ class Messenger:
     async def step(self, outgoing: Outgoing) -> None:
         """Take a claimed delivery one step further."""
         if outgoing.job.kind not in self._presenters:
-            await self._leave_unknown(outgoing)
+            await self._leave_unregistered(outgoing)
             return
         match outgoing.delivery.state:
             case DeliveryState.PENDING:
@@ -309,15 +309,16 @@ class Messenger:
             self._limits.hold(_name(method), delivery.channel, now + wait)
         await self._release(delivery, now + self._timings.jittered(wait, self._rng))
 
-    async def _leave_unknown(self, outgoing: Outgoing) -> None:
-        """Leave a message about a kind of job that is not registered, and report it once."""
-        delivery, job = outgoing.delivery, outgoing.job
-        if delivery.id not in self._unknown_kinds:
-            self._unknown_kinds.add(delivery.id)
+    async def _leave_unregistered(self, outgoing: Outgoing) -> None:
+        """Leave a message about a kind of job that is not registered, and report the kind once."""
+        kind = outgoing.job.kind
+        if kind not in self._unregistered:
+            self._unregistered.add(kind)
             _LOG.error(
-                "a message is about an unknown kind", extra={"job": job.id, "kind": job.kind}
+                "messages about an unregistered kind wait until it is registered again",
+                extra={"kind": kind, "job": outgoing.job.id},
             )
-        await self._release(delivery, self._clock.now() + self._timings.max_wait)
+        await self._release(outgoing.delivery, self._clock.now() + self._timings.max_wait)
 
     def _held_until(self, method: _Method, delivery: Delivery) -> datetime | None:
         return self._limits.held_until(_name(method), delivery.channel)
