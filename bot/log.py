@@ -1,4 +1,4 @@
-"""Structured logs: one line of ``key=value`` for each event, with secrets masked.
+"""Structured logs: one line of ``key=value`` pairs for each event, with secrets masked.
 
 time=2026-03-02T09:00:00.000Z level=info logger=bot.worker event="job ended" job=17
 """
@@ -13,16 +13,18 @@ from typing import Final, TextIO
 from urllib.parse import quote
 
 _MASK: Final = "***"
-# Secret by where they stand: callback tokens, and what pydantic quotes of an input it turns down.
-_BY_PLACE: Final = (
+# Secret by position: callback tokens, and the input that pydantic quotes when it rejects it.
+_SECRET_PATTERNS: Final = (
     r"""(?<=/callbacks/)[^\s/?#"']+""",
     r"(?<=input_value=).*?(?=, input_type=)",
 )
-_PLAIN: Final = re.compile(r"[\w.:/@+*-]+", re.ASCII)
-# What logging itself puts into a record; the rest came with ``extra``. (taskName: Python 3.12.)
-_STANDARD: Final = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
-# They log each request, or with it what people wrote: Bolt does so in its warnings too.
-_QUIETED: Final = {
+_UNQUOTED: Final = re.compile(r"[\w.:/@+*-]+", re.ASCII)
+# The attributes that logging itself sets; all others came with ``extra``. (taskName: Python 3.12.)
+_STANDARD_ATTRIBUTES: Final = frozenset(
+    {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+)
+# These libraries log each request, and some the text that people wrote: Bolt even in warnings.
+_LIBRARY_LEVELS: Final = {
     **dict.fromkeys(("aiohttp.access", "asyncio", "httpx", "slack_sdk"), "WARNING"),
     "slack_bolt": "ERROR",
 }
@@ -32,38 +34,38 @@ def configure(stream: TextIO, level: int | str, *, secrets: Iterable[str] = ()) 
     """Log everything from ``level`` up to ``stream``, and nothing anywhere else.
 
     ``secrets`` are masked wherever they occur, in exceptions and tracebacks too. Libraries that
-    would log each request are heard from WARNING up, or from ERROR. An event is a short, constant
-    sentence, and what varies goes into ``extra``: ids and numbers, never a script or a payload.
+    would log each request log from WARNING up, or from ERROR. An event is a short, constant
+    sentence. What varies goes into ``extra``: ids and numbers, never a script or a payload.
     """
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_Line(secrets))
+    handler.setFormatter(_LineFormatter(secrets))
     logging.basicConfig(handlers=[handler], level=level, force=True)
-    logging.getLogger("aiohttp.server").addFilter(_is_ours)
-    for name, quieted in _QUIETED.items():
-        logging.getLogger(name).setLevel(quieted)
+    logging.getLogger("aiohttp.server").addFilter(_is_our_error)
+    for name, library_level in _LIBRARY_LEVELS.items():
+        logging.getLogger(name).setLevel(library_level)
 
 
 def reference() -> str:
-    """Return 8 random hex digits, to tell a person and to log, so that the two can be matched."""
+    """Return 8 random hex digits, which connect a message to a person with a line of the log."""
     return randomness.token_hex(4)
 
 
-def _is_ours(record: logging.LogRecord) -> bool:
-    """Return False for what strangers cause: what is not HTTP, or breaks off."""
-    kind = record.exc_info[0] if record.exc_info else None
-    if kind is None:
+def _is_our_error(record: logging.LogRecord) -> bool:
+    """Return False for errors that clients cause: invalid HTTP and broken connections."""
+    error_type = record.exc_info[0] if record.exc_info else None
+    if error_type is None:
         return True
-    theirs = kind.__module__.startswith(("aiohttp.http", "aiohttp.web_protocol"))
-    return not theirs and not issubclass(kind, ConnectionError)
+    is_invalid_http = error_type.__module__.startswith(("aiohttp.http", "aiohttp.web_protocol"))
+    return not is_invalid_http and not issubclass(error_type, ConnectionError)
 
 
-class _Line(logging.Formatter):
-    """Writes a record as one line. Everything passes here, so the masking is done here."""
+class _LineFormatter(logging.Formatter):
+    """Formats a record as one line, and masks secrets in all of it."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__()
-        # As they are, as repr() and as a link would show them; the longest first, so that no
-        # secret that begins like another leaves its end behind.
+        # As they are, as in repr() and as in a URL. The longest first: of two secrets with the
+        # same beginning, the longer one has to be masked to its end.
         forms = {
             form
             for secret in secrets
@@ -71,7 +73,9 @@ class _Line(logging.Formatter):
             for form in (secret, repr(secret)[1:-1], quote(secret, safe=""))
         }
         longest_first = sorted(forms, key=len, reverse=True)
-        self._secret = re.compile("|".join([*map(re.escape, longest_first), *_BY_PLACE]), re.DOTALL)
+        self._secret = re.compile(
+            "|".join([*map(re.escape, longest_first), *_SECRET_PATTERNS]), re.DOTALL
+        )
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC)
@@ -81,7 +85,9 @@ class _Line(logging.Formatter):
             "logger": record.name,
             "event": record.getMessage(),
         }
-        fields |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        fields |= {
+            key: value for key, value in vars(record).items() if key not in _STANDARD_ATTRIBUTES
+        }
         if record.exc_info:
             fields["error"] = self.formatException(record.exc_info)
         if record.stack_info:
@@ -90,5 +96,5 @@ class _Line(logging.Formatter):
 
     def _value(self, value: object) -> str:
         text = self._secret.sub(_MASK, str(value))
-        # JSON's quotes keep the line one line, and what a stranger sent from looking like fields.
-        return text if _PLAIN.fullmatch(text) else json.dumps(text)
+        # Quoted as JSON, a value stays on the line and cannot look like further fields.
+        return text if _UNQUOTED.fullmatch(text) else json.dumps(text)

@@ -1,4 +1,4 @@
-"""The settings, read from the environment once and complete, or refused with one list of faults."""
+"""The settings: read from the environment once, and refused with one list of all mistakes."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from pydantic import (
     field_validator,
 )
 
-_LONGEST_RETENTION: Final = 36500  # days; far more would leave the calendar
+_MAX_RETENTION_DAYS: Final = 36500  # far more would overflow dates
 _VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, without spaces
 _BOT_TOKEN: Final = re.compile(r"xoxb-[!-~]+")
 _HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
@@ -31,17 +31,16 @@ _USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
 
 
 class SettingsError(Exception):
-    """The bot cannot start; ``str()`` lists everything that is missing or wrong, no values."""
+    """The bot cannot start; ``str()`` lists all that is missing or wrong, without any value."""
 
 
 def environment() -> dict[str, str]:
-    """Return what the process was started with."""
+    """Return the environment of the process."""
     return dict(os.environ)  # noqa: TID251 - the one place
 
 
-# The validators below get the text as it stands in the environment and raise ValueError with the
-# rest of a sentence that begins with the setting's name. They never repeat the text: it could be a
-# secret.
+# The validators below get the text from the environment and raise ValueError with the rest of a
+# sentence that begins with the setting's name. They never repeat the text: it could be a secret.
 
 
 def _bot_token(text: str) -> str:
@@ -53,7 +52,7 @@ def _bot_token(text: str) -> str:
     return text
 
 
-def _one_word(text: str) -> str:
+def _single_word(text: str) -> str:
     if not _VISIBLE.fullmatch(text):
         raise ValueError("has a space, a line break or a letter beyond ASCII in it: copy it again.")
     return text
@@ -61,13 +60,13 @@ def _one_word(text: str) -> str:
 
 def _no_socket_mode(_: str) -> None:
     raise ValueError(
-        "is for Socket Mode, which the bot cannot do yet: remove it, and set the request URLs of "
-        "the Slack app as manifest.yml shows."
+        "is for Socket Mode, which the bot does not support yet: remove it, and set the request "
+        "URLs of the Slack app as manifest.yml shows."
     )
 
 
 def _base_url(text: str) -> str:
-    """Return an http or https URL without a slash at its end; http only to this machine."""
+    """Return an http or https URL without a slash at its end; http only for this machine."""
     try:
         url = urlsplit(text)
         host, port = url.hostname or "", url.port
@@ -77,14 +76,14 @@ def _base_url(text: str) -> str:
     if not (_HOST.fullmatch(host) and url.scheme in {"http", "https"} and text.isprintable()):
         raise ValueError("is not a web URL: it should look like https://bot.example.com.")
     if "@" in url.netloc:
-        raise ValueError("has a user name or password in it: leave out everything up to the @.")
+        raise ValueError("contains a user name or password: leave out everything up to the @.")
     if "?" in text or "#" in text:
-        raise ValueError("has a query or fragment: leave out everything from the ? or # on.")
+        raise ValueError("contains a query or fragment: leave out everything from the ? or # on.")
     if url.scheme == "http" and not _is_loopback(host):
         raise ValueError("is not encrypted: use https:// (http:// is only for this machine).")
     path = url.path.rstrip("/")
     if not _PATH.fullmatch(path):
-        raise ValueError("has an empty part, dots or odd characters in its path: simplify it.")
+        raise ValueError("has an empty part, dots or special characters in its path: simplify it.")
     host = f"[{host}]" if ":" in host else host
     return f"{url.scheme}://{host}{'' if port is None else f':{port}'}{path}"
 
@@ -97,7 +96,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _slack_api_url(text: str) -> str:
-    # Slack's own client joins its method names to it, so the slash has to be there.
+    # Slack's client appends its method names, so the slash has to be there.
     return _base_url(text) + "/"
 
 
@@ -112,7 +111,7 @@ def _public_url(text: str) -> str:
     url = _base_url(text)
     if url.endswith(("/slack/events", "/callbacks")):
         raise ValueError(
-            "ends in one of the bot's own paths: give only what stands in front of /slack/events."
+            "ends in one of the bot's own paths: give only what comes before /slack/events."
         )
     return url
 
@@ -121,8 +120,8 @@ def _database(text: str) -> Path:
     scheme, separator, path = text.partition("://")
     if scheme.partition("+")[0] in {"postgres", "postgresql"}:
         raise ValueError(
-            "is for PostgreSQL, which the bot cannot use yet: use sqlite:///bot.db, and run one "
-            "process."
+            "is for PostgreSQL, which the bot does not support yet: use sqlite:///bot.db, and run "
+            "one process."
         )
     if scheme != "sqlite" or not separator:
         raise ValueError("is not a SQLite database: it should look like sqlite:///bot.db.")
@@ -141,15 +140,15 @@ def _users(text: str) -> frozenset[str]:
     users = frozenset(re.split(r"[,\s]+", text.strip(", \t\n")))
     if not all(map(_USER.fullmatch, users)):
         raise ValueError(
-            "holds something that is not a Slack user id: ids look like U024BE7LH, with commas "
+            "contains something that is not a Slack user id: ids look like U024BE7LH, with commas "
             "between them (in Slack: Profile, More, Copy member ID)."
         )
     return users
 
 
 def _days(text: str) -> timedelta:
-    if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= _LONGEST_RETENTION:
-        raise ValueError(f"is not a whole number of days from 1 to {_LONGEST_RETENTION}.")
+    if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= _MAX_RETENTION_DAYS:
+        raise ValueError(f"is not a whole number of days from 1 to {_MAX_RETENTION_DAYS}.")
     return timedelta(days=int(text))
 
 
@@ -163,12 +162,12 @@ _WHERE_TO_FIND: Final = {
     "SLACK_BOT_TOKEN": "it is the Bot User OAuth Token under OAuth & Permissions of the Slack app.",
     "SLACK_SIGNING_SECRET": "it is under Basic Information of the Slack app, App Credentials.",
     "VIDEO_API_URL": "it is the address of the video service, without /v2.",
-    "VIDEO_API_KEY": "it is the key that the video service knows you by.",
+    "VIDEO_API_KEY": "it is your key for the video service.",
 }
 
 
 class Settings(BaseModel):
-    """All that a deployment can choose, checked, and in the types that the bot works with.
+    """All settings of a deployment, checked and converted.
 
     Each field is read from the variable of the same name in capitals. ``repr()`` shows no secret.
     """
@@ -176,11 +175,11 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, alias_generator=str.upper, hide_input_in_errors=True)
 
     slack_bot_token: Annotated[SecretStr, BeforeValidator(_bot_token)]
-    slack_signing_secret: Annotated[SecretStr, BeforeValidator(_one_word)]
+    slack_signing_secret: Annotated[SecretStr, BeforeValidator(_single_word)]
     slack_app_token: Annotated[None, BeforeValidator(_no_socket_mode)] = None
     slack_api_url: Annotated[str, BeforeValidator(_slack_api_url)] = "https://slack.com/api/"
     video_api_url: Annotated[str, BeforeValidator(_video_api_url)]
-    video_api_key: Annotated[SecretStr, BeforeValidator(_one_word)]
+    video_api_key: Annotated[SecretStr, BeforeValidator(_single_word)]
     public_url: Annotated[str | None, BeforeValidator(_public_url)] = None
     database: Annotated[Path, BeforeValidator(_database)] = Field(
         Path("bot.db"), alias="DATABASE_URL"
@@ -190,36 +189,36 @@ class Settings(BaseModel):
         timedelta(days=90), alias="RETENTION_DAYS"
     )
     allow_temporary_disk: bool = Field(False, validate_default=True)
-    host: Annotated[str, BeforeValidator(_one_word)] = "0.0.0.0"  # noqa: S104 - as in a container
+    host: Annotated[str, BeforeValidator(_single_word)] = "0.0.0.0"  # noqa: S104 - as in a container
     port: Annotated[int, BeforeValidator(_port)] = 3000
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Self:
-        """Return the settings in ``environ``; an empty variable is as good as none.
+        """Return the settings in ``environ``; an empty variable counts as not set.
 
         Raises:
-            SettingsError: if anything is missing or wrong; it says all of it at once.
+            SettingsError: something is missing or wrong; it lists everything at once.
         """
         given = {name: text for name, text in environ.items() if text.strip()}
         try:
             return cls.model_validate(given, context={"temporary_disk": "DYNO" in environ})
         except ValidationError as error:
-            faults = error.errors(include_url=False, include_context=False, include_input=False)
-        # A default that is turned down is listed under the field's own name: hence upper().
+            mistakes = error.errors(include_url=False, include_context=False, include_input=False)
+        # A rejected default is listed under the field's own name: hence upper().
         sentences = [
-            _sentence(str(fault["loc"][0]).upper(), fault["type"], fault["msg"]) for fault in faults
+            _sentence(str(each["loc"][0]).upper(), each["type"], each["msg"]) for each in mistakes
         ]
         raise SettingsError("\n  ".join(["The bot cannot start with these settings:", *sentences]))
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The values that may never be seen in a log."""
+        """The values to mask in logs."""
         secrets = (self.slack_bot_token, self.slack_signing_secret, self.video_api_key)
         return tuple(secret.get_secret_value() for secret in secrets)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _has_no_slip(cls, text: object) -> object:
+    def _has_no_common_mistake(cls, text: object) -> object:
         if not isinstance(text, str):  # a default
             return text
         if text != text.strip():
@@ -227,17 +226,17 @@ class Settings(BaseModel):
         if text[0] in _QUOTES and text[-1] in _QUOTES:
             raise ValueError("has quotes around it: remove them.")
         if _PLACEHOLDER in text:
-            raise ValueError("still has the placeholder of the example in it: put in your own.")
+            raise ValueError("still contains the placeholder of the example: replace it.")
         return text
 
     @field_validator("allow_temporary_disk")
     @classmethod
-    def _disk_lasts(cls, allowed: bool, info: ValidationInfo) -> bool:  # noqa: FBT001
+    def _disk_is_permanent(cls, allowed: bool, info: ValidationInfo) -> bool:  # noqa: FBT001
         if info.context and info.context["temporary_disk"] and not allowed:
             raise ValueError(
                 "is not yes, and this is Heroku, which empties its disks at least once a day: all "
-                "that people asked for would be forgotten. Run the bot where the disk lasts, or "
-                "set this to yes, only to try the bot out."
+                "requests would be lost. Run the bot where the disk is permanent, or set this to "
+                "yes, only to try the bot out."
             )
         return allowed
 

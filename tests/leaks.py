@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote
 
-from bot.log import _QUIETED
+from bot.log import _LIBRARY_LEVELS
 from sandbox.slack import SandboxSlack
 from sandbox.video_service import SandboxVideoService
 from sandbox.workspace import Event
@@ -109,7 +109,7 @@ class _Records(logging.Handler):
         self.secrets: set[Mark] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        for name, level in _QUIETED.items():
+        for name, level in _LIBRARY_LEVELS.items():
             if f"{record.name}.".startswith(f"{name}.") and record.levelno < _level(level):
                 return
         parts = [record.getMessage(), *map(str, vars(record).values())]

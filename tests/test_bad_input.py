@@ -401,7 +401,7 @@ def signature_of(secret: str, stamp: str, body: bytes) -> str:
 def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """Return the log as a process of the bot writes it; secrets are not even masked in it."""
     monkeypatch.setattr(logging.root, "handlers", [])
-    loggers = [logging.root, *map(logging.getLogger, log._QUIETED)]
+    loggers = [logging.root, *map(logging.getLogger, log._LIBRARY_LEVELS)]
     levels = [logger.level for logger in loggers]
     stream = io.StringIO()
     log.configure(stream, "INFO")

@@ -1,4 +1,4 @@
-"""Logs: one line each, and no secret in any of them."""
+"""The log: one line for each event, and no secret in any of them."""
 
 import io
 import json
@@ -15,16 +15,16 @@ from bot import log
 
 _TOKEN = "xoxb-made-up"
 _KEY = 'k"ey\\with+odd/ends'
-_NOISY = ["aiohttp.access", "asyncio", "httpx", "slack_sdk"]
+_LIBRARIES = ["aiohttp.access", "asyncio", "httpx", "slack_sdk"]
 
 Lines = Callable[[], list[str]]
 
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
-    """Logs go to memory; what comes back is the lines so far."""
+    """Log to memory, and return a function that returns the lines so far."""
     monkeypatch.setattr(logging.root, "handlers", [])
-    loggers = [logging.root, *map(logging.getLogger, _NOISY)]
+    loggers = [logging.root, *map(logging.getLogger, _LIBRARIES)]
     levels = [logger.level for logger in loggers]
     stream = io.StringIO()
     log.configure(stream, "INFO", secrets=[_TOKEN, _TOKEN + "-longer", _KEY, ""])
@@ -49,7 +49,7 @@ def test_the_time_is_utc(lines: Lines) -> None:
     assert lines()[0].startswith("time=2026-03-02T09:00:00.250Z ")
 
 
-def test_text_from_outside_stays_inside_its_quotes(lines: Lines) -> None:
+def test_text_from_outside_cannot_forge_fields_or_lines(lines: Lines) -> None:
     forged = 'a\nlevel=error event="forged"\u2028\x1b[31m'
     logging.getLogger("bot").info("odd", extra={"answer": forged, "nothing": ""})
     (line,) = lines()
@@ -61,7 +61,7 @@ def test_text_from_outside_stays_inside_its_quotes(lines: Lines) -> None:
 
 
 @pytest.mark.parametrize("secret", [_TOKEN, _TOKEN + "-longer", _KEY])
-def test_a_secret_is_masked_wherever_it_stands(lines: Lines, secret: str) -> None:
+def test_a_secret_is_masked_everywhere(lines: Lines, secret: str) -> None:
     logger = logging.getLogger("bot")
     logger.info("token is %s", secret)
     logger.info("fields", extra={"text": f"<{secret}>", "nested": {"headers": [secret]}})
@@ -74,7 +74,7 @@ def test_a_secret_is_masked_wherever_it_stands(lines: Lines, secret: str) -> Non
     assert lines()[0].endswith('event="token is ***"')
 
 
-def test_a_traceback_is_in_the_line_and_its_secrets_are_not(lines: Lines) -> None:
+def test_a_traceback_is_logged_in_one_line_without_its_secrets(lines: Lines) -> None:
     def fail() -> None:
         raise RuntimeError(f"no answer with {_TOKEN}") from KeyError(_KEY)
 
@@ -102,7 +102,7 @@ def test_a_callback_token_is_masked_in_paths(lines: Lines) -> None:
     assert "path=/callbacks/***/more url=\"'https://b/callbacks/***'\"" in second
 
 
-def test_an_input_that_pydantic_turns_down_is_masked(lines: Lines) -> None:
+def test_an_input_that_pydantic_rejects_is_masked(lines: Lines) -> None:
     class Form(BaseModel):
         script: int
 
@@ -116,33 +116,33 @@ def test_an_input_that_pydantic_turns_down_is_masked(lines: Lines) -> None:
     assert "colleagues" not in line
 
 
-def test_the_stack_is_part_of_the_line(lines: Lines) -> None:
+def test_a_stack_is_logged_in_one_line(lines: Lines) -> None:
     logging.getLogger("bot").info("here", stack_info=True)
     (line,) = lines()
     assert 'stack="Stack (most recent call last)' in line
 
 
-@pytest.mark.parametrize("name", _NOISY)
-def test_noisy_libraries_are_heard_from_warnings_up(lines: Lines, name: str) -> None:
+@pytest.mark.parametrize("name", _LIBRARIES)
+def test_libraries_that_log_requests_log_from_warnings_up(lines: Lines, name: str) -> None:
     logging.getLogger(name).info("request with everything in it")
-    logging.getLogger(name).warning("trouble")
+    logging.getLogger(name).warning("low on memory")
     (line,) = lines()
-    assert line.endswith(f"level=warning logger={name} event=trouble")
+    assert line.endswith(f'level=warning logger={name} event="low on memory"')
 
 
-def test_bolt_is_heard_only_of_errors_because_its_warnings_show_what_people_wrote(
+def test_bolt_logs_errors_only_because_its_warnings_quote_people(
     lines: Lines,
 ) -> None:
     logging.getLogger("slack_bolt").warning("unhandled request with everything in it")
     assert lines() == []
 
 
-def test_what_is_below_the_level_is_not_logged(lines: Lines) -> None:
+def test_an_event_below_the_level_is_not_logged(lines: Lines) -> None:
     logging.getLogger("bot").debug("details")
     assert lines() == []
 
 
-def test_without_secrets_nothing_is_masked_by_accident(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_secrets_nothing_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.root, "handlers", [])
     level = logging.root.level
     stream = io.StringIO()
@@ -152,7 +152,7 @@ def test_without_secrets_nothing_is_masked_by_accident(monkeypatch: pytest.Monke
     assert stream.getvalue().endswith('event="plain words"\n')
 
 
-def test_configuring_again_does_not_log_twice(lines: Lines) -> None:
+def test_configuring_twice_does_not_log_twice(lines: Lines) -> None:
     stream = io.StringIO()
     log.configure(stream, "INFO")
     logging.getLogger("bot").info("once")
@@ -160,25 +160,25 @@ def test_configuring_again_does_not_log_twice(lines: Lines) -> None:
     assert len(stream.getvalue().splitlines()) == 1
 
 
-def test_a_reference_is_short_and_new_each_time() -> None:
+def test_each_reference_is_short_and_unique() -> None:
     references = {log.reference() for _ in range(100)}
     assert len(references) == 100
     assert all(re.fullmatch("[0-9a-f]{8}", each) for each in references)
 
 
 @pytest.mark.parametrize(
-    "theirs",
+    "client_error",
     [
         BadHttpMessage("Content-Length: zz"),
-        web.RequestPayloadError("it broke off"),
-        ConnectionResetError("they hung up"),
+        web.RequestPayloadError("truncated"),
+        ConnectionResetError("closed"),
     ],
 )
-def test_what_strangers_send_that_is_not_http_or_breaks_off_leaves_no_traceback(
-    lines: Lines, theirs: Exception
+def test_invalid_http_and_broken_connections_leave_no_traceback(
+    lines: Lines, client_error: Exception
 ) -> None:
     server = logging.getLogger("aiohttp.server")
-    for error in (theirs, RuntimeError("our own")):
+    for error in (client_error, RuntimeError("our own")):
         server.error("Error handling request", exc_info=error)
     (line,) = lines()
     assert "our own" in line

@@ -1,4 +1,4 @@
-"""The Slack app's manifest: valid for Slack, and asking for no more than it should."""
+"""The Slack app's manifest: valid for Slack, and with no more scopes than needed."""
 
 import json
 import re
@@ -27,24 +27,24 @@ def _strings(node: object) -> list[str]:
     return [node] if isinstance(node, str) else []
 
 
-def test_the_manifest_is_what_slacks_schema_asks_for(manifest: Any) -> None:  # noqa: ANN401
+def test_the_manifest_is_valid_by_slacks_schema(manifest: Any) -> None:  # noqa: ANN401
     schema = json.loads((_ROOT / "tests/data/manifest.schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft7Validator.check_schema(schema)
     errors = jsonschema.Draft7Validator(schema).iter_errors(manifest)
     assert [error.message for error in errors] == []
 
 
-def test_all_of_slack_comes_to_one_placeholder_url(manifest: Any) -> None:  # noqa: ANN401
+def test_each_url_is_the_same_placeholder(manifest: Any) -> None:  # noqa: ANN401
     urls = [text for text in _strings(manifest) if re.match("https?:", text)]
     assert urls == [_REQUEST_URL] * 4
 
 
-def test_each_scope_says_what_it_is_for(manifest: Any) -> None:  # noqa: ANN401
+def test_each_scope_has_a_reason(manifest: Any) -> None:  # noqa: ANN401
     for scope in manifest["oauth_config"]["scopes"]["bot"]:
         assert re.search(rf"^ +- {re.escape(scope)} # \S", _TEXT, re.MULTILINE), scope
 
 
-def test_only_what_keeps_messages_from_doubling_is_optional(manifest: Any) -> None:  # noqa: ANN401
+def test_only_the_scopes_for_finding_lost_posts_are_optional(manifest: Any) -> None:  # noqa: ANN401
     scopes = manifest["oauth_config"]["scopes"]
     optional = set(scopes["bot_optional"])
     history = {"channels:history", "groups:history", "im:history", "mpim:history"}
@@ -52,10 +52,10 @@ def test_only_what_keeps_messages_from_doubling_is_optional(manifest: Any) -> No
     assert set(scopes["bot"]) - optional == {"commands", "chat:write", "chat:write.public"}
 
 
-def test_direct_messages_of_the_app_can_be_read(manifest: Any) -> None:  # noqa: ANN401
+def test_people_can_read_the_apps_direct_messages(manifest: Any) -> None:  # noqa: ANN401
     assert manifest["features"]["app_home"]["messages_tab_enabled"] is True
 
 
-def test_the_licence_of_the_schema_stands_beside_it() -> None:
+def test_the_schema_has_its_licence_beside_it() -> None:
     licence = (_ROOT / "tests/data/manifest.schema.LICENSE").read_text(encoding="utf-8")
     assert licence.startswith("MIT License")

@@ -1,4 +1,4 @@
-"""Settings: what is accepted, what is refused, and that no refusal shows a value."""
+"""Settings: what is accepted and what is refused. No refusal shows a value."""
 
 import re
 import traceback
@@ -49,7 +49,7 @@ def test_the_required_settings_are_enough() -> None:
     assert (settings.host, settings.port) == ("0.0.0.0", 3000)  # noqa: S104 - the default
 
 
-def test_everything_missing_is_listed_at_once() -> None:
+def test_all_missing_settings_are_listed_at_once() -> None:
     with pytest.raises(SettingsError) as refusal:
         Settings.read({})
     _, *lines = str(refusal.value).splitlines()
@@ -57,7 +57,7 @@ def test_everything_missing_is_listed_at_once() -> None:
     assert all(line.endswith(".") for line in lines)
 
 
-def test_missing_and_wrong_ones_are_in_the_same_list() -> None:
+def test_missing_and_wrong_settings_are_in_one_list() -> None:
     with pytest.raises(SettingsError) as refusal:
         Settings.read({"VIDEO_API_URL": "videos", "PORT": "http", "DYNO": "web.1"})
     named = {line.split()[0] for line in str(refusal.value).splitlines()[1:]}
@@ -66,7 +66,7 @@ def test_missing_and_wrong_ones_are_in_the_same_list() -> None:
 
 @pytest.mark.parametrize("name", _REQUIRED)
 @pytest.mark.parametrize("blank", ["", "  ", "\n"])
-def test_a_blank_value_is_a_missing_one(name: str, blank: str) -> None:
+def test_a_blank_value_counts_as_missing(name: str, blank: str) -> None:
     assert _refusal(**{name: blank}).startswith(f"{name} is missing:")
 
 
@@ -75,7 +75,7 @@ def test_a_blank_optional_value_means_the_default() -> None:
     assert _read(**optional) == _read()
 
 
-def test_other_variables_are_nobodys_business() -> None:
+def test_other_variables_are_ignored() -> None:
     assert _read(PATH="/bin", slack_bot_token="x", database="y") == _read()
 
 
@@ -155,7 +155,7 @@ def test_a_wrong_value_is_refused_with_what_would_be_right(name: str, text: str,
         ("xoxb-YOUR-TOKEN", "placeholder"),
     ],
 )
-def test_a_common_slip_gets_its_own_word(name: str, text: str, says: str) -> None:
+def test_a_common_mistake_has_a_message_of_its_own(name: str, text: str, says: str) -> None:
     assert says in _refusal(**{name: text})
 
 
@@ -170,24 +170,24 @@ def test_no_refusal_shows_a_value(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", _NAMES)
-def test_bytes_that_are_no_text_are_refused_like_anything_else(name: str) -> None:
+def test_bytes_that_are_no_text_are_refused(name: str) -> None:
     assert _refusal(**{name: "\udcff"}).startswith(f"{name} ")
 
 
-def test_settings_shown_or_printed_hold_no_secret() -> None:
+def test_printed_settings_contain_no_secret() -> None:
     settings = _read()
     for shown in (repr(settings), str(settings), str(settings.model_dump())):
         for secret in settings.secrets:
             assert secret not in shown
 
 
-def test_the_secrets_are_those_to_mask_in_logs() -> None:
+def test_the_secrets_are_the_tokens_and_the_key() -> None:
     assert set(_read().secrets) == {
         _REQUIRED[name] for name in ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "VIDEO_API_KEY")
     }
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         _read().port = 1  # type: ignore[misc]
 
@@ -204,7 +204,7 @@ def test_settings_do_not_change() -> None:
         ("http://[::1]:4000/", "http://[::1]:4000"),
     ],
 )
-def test_urls_come_out_the_same_whatever_their_slashes(given_url: str, url: str) -> None:
+def test_urls_are_normalised(given_url: str, url: str) -> None:
     settings = _read(VIDEO_API_URL=given_url, SLACK_API_URL=given_url, PUBLIC_URL=given_url)
     assert settings.video_api_url == url
     assert settings.slack_api_url == url + "/"
@@ -219,14 +219,14 @@ def test_urls_come_out_the_same_whatever_their_slashes(given_url: str, url: str)
         ("sqlite:////var/lib/bot/bot.db", Path("/var/lib/bot/bot.db")),
     ],
 )
-def test_three_slashes_are_relative_and_four_absolute(url: str, path: Path) -> None:
+def test_three_slashes_mean_a_relative_path_and_four_an_absolute_one(url: str, path: Path) -> None:
     assert _read(DATABASE_URL=url).database == path
 
 
 @pytest.mark.parametrize(
     "text", ["U024BE7LH,W012A3CDE", "U024BE7LH W012A3CDE", "U024BE7LH, W012A3CDE,"]
 )
-def test_admins_are_listed_with_commas_or_spaces(text: str) -> None:
+def test_admins_are_separated_by_commas_or_spaces(text: str) -> None:
     assert _read(ADMIN_USERS=text).admin_users == {"U024BE7LH", "W012A3CDE"}
 
 
@@ -235,22 +235,22 @@ def test_retention_is_a_duration() -> None:
 
 
 @pytest.mark.parametrize("port", [0, 65535])
-def test_any_port_will_do(port: int) -> None:
+def test_any_port_is_accepted(port: int) -> None:
     assert _read(PORT=str(port)).port == port
 
 
 @pytest.mark.parametrize(
     ("word", "allowed"), [("yes", True), ("1", True), ("True", True), ("no", False), ("0", False)]
 )
-def test_yes_and_no_have_several_words(word: str, allowed: bool) -> None:  # noqa: FBT001
+def test_yes_and_no_have_several_spellings(word: str, allowed: bool) -> None:  # noqa: FBT001
     assert _read(ALLOW_TEMPORARY_DISK=word).allow_temporary_disk is allowed
 
 
 @pytest.mark.parametrize("answer", [{}, {"ALLOW_TEMPORARY_DISK": "no"}])
-def test_a_disk_known_to_be_temporary_is_refused(answer: dict[str, str]) -> None:
+def test_a_temporary_disk_is_refused(answer: dict[str, str]) -> None:
     refusal = _refusal(DYNO="web.1", **answer)
     assert refusal.startswith("ALLOW_TEMPORARY_DISK is not yes")
-    assert "where the disk lasts" in refusal
+    assert "where the disk is permanent" in refusal
 
 
 def test_a_temporary_disk_can_be_allowed() -> None:
@@ -266,11 +266,11 @@ def _examples() -> dict[str, str]:
     return dict(re.findall(r"^(?:# )?([A-Z_]+)=(.*)$", _EXAMPLE, re.MULTILINE))
 
 
-def test_the_example_has_every_setting_and_no_other() -> None:
+def test_the_example_lists_every_setting_and_no_other() -> None:
     assert sorted(_examples()) == sorted(_NAMES)
 
 
-def test_the_example_as_it_stands_asks_for_exactly_what_is_required() -> None:
+def test_the_unedited_example_is_refused_for_each_required_setting() -> None:
     uncommented = dict(re.findall(r"^([A-Z_]+)=(.*)$", _EXAMPLE, re.MULTILINE))
     with pytest.raises(SettingsError) as refusal:
         Settings.read(uncommented)
@@ -279,7 +279,7 @@ def test_the_example_as_it_stands_asks_for_exactly_what_is_required() -> None:
     assert all("placeholder" in line for line in lines)
 
 
-def test_the_example_filled_in_is_accepted_and_shows_the_defaults() -> None:
+def test_the_completed_example_is_accepted_and_shows_the_defaults() -> None:
     filled = {
         name: text.replace("YOUR-", "my-").lower() if "YOUR-" in text else text
         for name, text in _examples().items()

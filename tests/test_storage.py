@@ -915,5 +915,5 @@ def test_a_host_that_throws_its_disk_away_is_refused_with_what_to_do(tmp_path: P
     )
     assert ended.returncode == 1
     assert "ALLOW_TEMPORARY_DISK is not yes, and this is Heroku" in ended.stderr
-    assert "Run the bot where the disk lasts" in ended.stderr
+    assert "Run the bot where the disk is permanent" in ended.stderr
     assert list(tmp_path.iterdir()) == []
