@@ -1,11 +1,12 @@
 """What all steps of a job share: what they call, and a few operations on it."""
 
+import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from bot.clock import Clock
 from bot.errors import Unavailable
@@ -16,6 +17,9 @@ from bot.timings import EngineTimings, PollSchedule
 from bot.video_service import VideoService
 
 _LOG: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
+# How long a cancelled step may go on with storing an outcome, in seconds.
+_LAST_WRITE_S: Final = 1.0
 
 LOGGED_LENGTH: Final = 100
 """Characters of a text by the service that the log takes."""
@@ -77,6 +81,24 @@ class Runtime:
         """Return how long to wait after a failed call; ``job.failures`` counts it already."""
         asked_for = error.retry_after if isinstance(error, Unavailable) else None
         return self.jittered(asked_for or self.timings.back_off(job.failures))
+
+
+async def uncancelled(write: Coroutine[Any, Any, _T]) -> _T:
+    """Await a write of an outcome that must not be lost when the process is asked to end.
+
+    Where the caller is cancelled, the write still has a second.
+
+    Raises:
+        CancelledError: the caller was cancelled, whether the write ended or not.
+    """
+    task = asyncio.create_task(write)  # noqa: TID251 - it ends here, one way or the other
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=_LAST_WRITE_S)
+        if not task.cancel():
+            task.exception()  # nobody else asks for it
+        raise
 
 
 def log_fields(job: Job, error: Exception | None = None) -> dict[str, str]:
