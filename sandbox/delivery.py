@@ -17,8 +17,8 @@ import aiohttp
 from sandbox.block_kit import Json, validate_options
 from sandbox.form import ClientRefusal, Field, Gone, elements
 from sandbox.slack import SandboxSlack
+from sandbox.slack_objects import APP, TEAM, Channel, User
 from sandbox.wire import NO_ANSWER
-from sandbox.workspace import APP, TEAM, Channel, User
 
 TOKEN: Final = "verification-token"
 _FORM: Final = "application/x-www-form-urlencoded"

@@ -30,7 +30,7 @@ from sandbox.delivery import (
 from sandbox.form import ClientRefusal, Values, field_of, state_of
 from sandbox.modal import CONNECTION_ERROR, Modal
 from sandbox.slack import SandboxSlack
-from sandbox.workspace import APP, TEAM, Channel, Message, SlackError
+from sandbox.slack_objects import APP, TEAM, Channel, Message, SlackError
 
 __all__ = [
     "CONNECTION_ERROR",

@@ -25,7 +25,7 @@ from sandbox.delivery import (
 )
 from sandbox.form import ClientRefusal, Field, field_of
 from sandbox.slack import SandboxSlack
-from sandbox.workspace import Channel, SlackError, View
+from sandbox.slack_objects import Channel, SlackError, View
 
 #: What a modal shows when the app did not answer a submission in time, or not with 200.
 CONNECTION_ERROR: Final = "We had some trouble connecting. Try again?"

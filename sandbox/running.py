@@ -14,8 +14,8 @@ from bot.timings import Timings
 from sandbox.http import free_port
 from sandbox.scenarios import Pace
 from sandbox.slack import SandboxSlack
+from sandbox.slack_objects import App, SlashCommand
 from sandbox.video_service import SandboxVideoService
-from sandbox.workspace import App, SlashCommand
 
 #: What the app's manifest tells Slack; a test compares the two.
 APP: Final = App(

@@ -14,14 +14,15 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from bot.clock import Clock
-from sandbox import web_api
+from sandbox import web_api, web_api_arguments
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
 from sandbox.faults import Fault, Faults, respond
 from sandbox.http import Server
 from sandbox.scheduler import Scheduler
+from sandbox.slack_objects import Message, SlackError
 from sandbox.wire import Wire
-from sandbox.workspace import Message, SlackError, Workspace
+from sandbox.workspace import Workspace
 
 Hook: TypeAlias = Callable[[Literal["before", "after"], str, Json], Awaitable[None]]
 
@@ -201,7 +202,7 @@ class SandboxSlack(Workspace):
         Raises:
             SlackError: Slack would not show it.
         """
-        text, blocks = web_api.content(self, arguments)
+        text, blocks = web_api_arguments.read_content(self, arguments)
         thread_ts = arguments.get("thread_ts")
         aloud = arguments.get("response_type") == "in_channel"
         return self.post(
@@ -301,7 +302,7 @@ class SandboxSlack(Workspace):
         if original and arguments.get("delete_original"):
             self.delete(original)
         elif original and arguments.get("replace_original"):
-            text, blocks = web_api.content(self, arguments)
+            text, blocks = web_api_arguments.read_content(self, arguments)
             self.edit(original, text=text, blocks=blocks, metadata=original.metadata)
         else:
             self.respond(arguments, link.user, link.channel)

@@ -10,8 +10,8 @@ from sandbox.driver import Person
 from sandbox.running import REPLICA, Sandbox, running
 from sandbox.scenarios import CallbackPlan, Pace, Scenario
 from sandbox.slack import SandboxSlack
+from sandbox.slack_objects import Event, Message
 from sandbox.transcript import Narrator
-from sandbox.workspace import Event, Message
 
 # Short enough to watch. The people of the story act about as often as a job is polled.
 _STEP: Final = timedelta(seconds=1)

@@ -7,7 +7,8 @@ from typing import Final, TextIO
 from sandbox import mrkdwn
 from sandbox.block_kit import Json
 from sandbox.form import Field, elements
-from sandbox.workspace import Event, Message, User, View, Workspace
+from sandbox.slack_objects import Event, Message, User, View
+from sandbox.workspace import Workspace
 
 _INDENT: Final = "    "
 _EMPTY: Final = "________"

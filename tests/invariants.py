@@ -18,7 +18,7 @@ import pytest
 from bot.database import moment_of
 from sandbox.faults import LateCommit
 from sandbox.slack import Call
-from sandbox.workspace import Event, Message
+from sandbox.slack_objects import Event, Message
 from tests.crash import CrashingWorld, delivery_key
 from tests.disk import Rows
 

@@ -20,8 +20,8 @@ from urllib.parse import quote
 
 from bot.log import _LIBRARY_LEVELS
 from sandbox.slack import SandboxSlack
+from sandbox.slack_objects import Event
 from sandbox.video_service import SandboxVideoService
-from sandbox.workspace import Event
 
 # In characters. Shorter ones occur in other texts by accident.
 _MIN_QUERY: Final = 6

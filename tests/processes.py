@@ -27,8 +27,8 @@ from sandbox.driver import Modal, Person
 from sandbox.http import Server
 from sandbox.scenarios import Pace
 from sandbox.slack import SandboxSlack
+from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, SandboxVideoService
-from sandbox.workspace import Message
 from tests.leaks import LeakDetector
 from tests.world import REPLICA
 

@@ -31,7 +31,7 @@ from sandbox.delivery import deliver, encoded, find_button, interact, interactio
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Pace
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests.leaks import _secrets
 from tests.world import FOOTAGE, REPLICA, World
 

@@ -18,8 +18,8 @@ from bot.timings import Timings
 from sandbox.clock import ManualClock
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse, Reset
+from sandbox.slack_objects import Message
 from sandbox.video_service import RateLimit
-from sandbox.workspace import Message
 from tests.world import REPLICA, World
 
 DAY, NONE = timedelta(days=1), timedelta(0)

@@ -13,7 +13,7 @@ from sandbox.delivery import deliver, find_button, interact, interaction, presse
 from sandbox.driver import ClientRefusal, Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
 
 DOCUMENTED = tomllib.loads(

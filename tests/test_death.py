@@ -17,7 +17,7 @@ from bot import database
 from sandbox.driver import CONNECTION_ERROR
 from sandbox.faults import Hang
 from sandbox.scenarios import CallbackPlan
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests.processes import LiveWorld
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from bot.timings import Timings
 from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
 
 HISTORY = {"channels:history", "groups:history", "im:history"}

@@ -22,8 +22,8 @@ from sandbox.driver import ClientRefusal, Modal, Person
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
 from sandbox.form import elements
 from sandbox.scenarios import CallbackPlan, Scenario
+from sandbox.slack_objects import Event, Message
 from sandbox.video_service import RateLimit
-from sandbox.workspace import Event, Message
 from tests.crash import CrashingWorld
 from tests.invariants import InvariantChecker, UserActions
 from tests.world import FOOTAGE, MEMORY, REPLICA

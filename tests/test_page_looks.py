@@ -9,7 +9,7 @@ from playwright.async_api import Locator, expect
 
 from sandbox.faults import Reset
 from sandbox.scenarios import CallbackPlan, Scenario
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests.browser import MILLISECONDS, PHONE, PageWorld, Window, patiently
 from tests.world import REPLICA
 

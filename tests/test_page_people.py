@@ -9,7 +9,7 @@ from playwright.async_api import Locator, expect
 from sandbox.block_kit import Json
 from sandbox.page.server import Page
 from sandbox.scenarios import Scenario
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests.browser import GONE, PageWorld, Window, patiently
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

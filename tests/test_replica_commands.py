@@ -7,7 +7,7 @@ import pytest
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import Pace, Scenario, TrainingFailure
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests.world import FOOTAGE, REPLICA, World
 
 

@@ -12,7 +12,7 @@ from bot.timings import Timings
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Fault, Reset, Truncated
 from sandbox.scenarios import MISSING, CallbackPlan, Pace, Scenario, TrainingFailure
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests.world import FOOTAGE, REPLICA, World
 
 HOUR = timedelta(hours=1)

@@ -27,8 +27,8 @@ from sandbox.page import sample
 from sandbox.page.server import Page
 from sandbox.player import captions
 from sandbox.running import APP
+from sandbox.slack_objects import Message
 from sandbox.wire import LENGTH, MASK, Wire
-from sandbox.workspace import Message
 from tests.world import FOOTAGE, REPLICA, World
 
 ROOT = Path(__file__).parents[1]

@@ -22,8 +22,8 @@ from sandbox.faults import CannedResponse, LateCommit, Reset
 from sandbox.http import Server
 from sandbox.mrkdwn import as_plain
 from sandbox.slack import SandboxSlack
+from sandbox.slack_objects import Event, Message
 from sandbox.transcript import Narrator, render, render_view
-from sandbox.workspace import Event, Message
 
 Json = dict[str, Any]
 

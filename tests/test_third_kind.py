@@ -7,7 +7,7 @@ import pytest
 from bot.app import FEATURES
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests import third_kind
 from tests.world import REPLICA, World
 

@@ -12,7 +12,7 @@ from bot.timings import Timings
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Drip, Fault, LateCommit, Reset, Truncated
 from sandbox.scenarios import CallbackPlan, Scenario
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
 
 AGAIN = "Create again (may cost twice)"

@@ -12,7 +12,7 @@ from bot.kinds.video import parse
 from sandbox.block_kit import Json
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Reset
-from sandbox.workspace import Event
+from sandbox.slack_objects import Event
 from tests.world import REPLICA, World
 
 PAGE = "https://www.example.com/background?colour=blue&size=2#top"

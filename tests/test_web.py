@@ -28,7 +28,7 @@ from sandbox.delivery import (
 )
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests.processes import LiveWorld
 from tests.world import REPLICA, World
 

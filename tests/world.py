@@ -18,8 +18,8 @@ from sandbox.clock import ManualClock
 from sandbox.driver import Modal, Person
 from sandbox.http import free_port
 from sandbox.slack import Call, SandboxSlack
+from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, Request, SandboxVideoService
-from sandbox.workspace import Message
 from tests.leaks import LeakDetector
 
 REPLICA = "r-anna-42"

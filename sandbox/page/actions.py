@@ -13,7 +13,7 @@ from sandbox.driver import CONNECTION_ERROR, ClientRefusal, InvalidResponse, Mod
 from sandbox.form import Gone
 from sandbox.page import snapshot
 from sandbox.slack import SandboxSlack
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 
 _LOG: Final = logging.getLogger(__name__)
 _COMMAND: Final = re.compile(r"(/\S*)\s*(.*)", re.DOTALL)

@@ -10,8 +10,8 @@ from sandbox.clock import TrailingClock
 from sandbox.driver import Person
 from sandbox.scenarios import Scenario
 from sandbox.slack import SandboxSlack
+from sandbox.slack_objects import Event, Message
 from sandbox.video_service import SandboxVideoService
-from sandbox.workspace import Event, Message
 
 #: How much time the activity covers.
 SPAN: Final = timedelta(minutes=12)

@@ -20,9 +20,9 @@ from sandbox.page.actions import PersonActions
 from sandbox.page.journal import Event, Journal
 from sandbox.page.switches import Switches
 from sandbox.slack import SandboxSlack
+from sandbox.slack_objects import User
 from sandbox.video_service import SandboxVideoService
 from sandbox.wire import Exchange
-from sandbox.workspace import User
 
 PORT: Final = 8765
 _STATIC: Final = Path(__file__).parent / "static"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from sandbox.block_kit import Json
 from sandbox.page.journal import Journal
 from sandbox.slack import SandboxSlack
-from sandbox.workspace import APP, TEAM, Channel, Event, Message, User, View
+from sandbox.slack_objects import APP, TEAM, Channel, Event, Message, User, View
 
 
 def snapshot(slack: SandboxSlack, reader: User) -> Json:

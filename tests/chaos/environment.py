@@ -17,8 +17,8 @@ from sandbox.block_kit import Json
 from sandbox.http import Server
 from sandbox.scenarios import Pace
 from sandbox.slack import DEFAULT_SCOPES, SandboxSlack
+from sandbox.slack_objects import Event, Message
 from sandbox.video_service import Operation, SandboxVideoService
-from sandbox.workspace import Event, Message
 from tests.chaos.plan import Kill, Plan, PlannedFaults
 from tests.processes import BotProcess, Phase
 from tests.world import REPLICA

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests.chaos.environment import Environment
 from tests.chaos.users import UserRequest, tag_in
 

@@ -14,7 +14,7 @@ import aiohttp
 from bot.slack.cards import CREATE_AGAIN, GIVE_UP, HAVE_ID
 from sandbox.driver import Modal, Person
 from sandbox.form import ClientRefusal
-from sandbox.workspace import Message
+from sandbox.slack_objects import Message
 from tests.chaos.environment import Environment
 from tests.world import FOOTAGE, REPLICA
 

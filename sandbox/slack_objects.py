@@ -1,0 +1,192 @@
+"""The objects of a Slack workspace: its app, users, channels, messages and views."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, Literal, TypeAlias
+from zoneinfo import ZoneInfo
+
+from sandbox import form, mrkdwn
+from sandbox.block_kit import Json
+
+EventKind: TypeAlias = Literal[
+    "posted",
+    "edited",
+    "deleted",
+    "ephemeral",
+    "modal_opened",
+    "modal_updated",
+    "modal_errors",
+    "modal_closed",
+    "home_published",
+    "channel_changed",
+]
+
+TEAM: Final = "T0SANDBOX"
+APP: Final = "A0SANDBOX"
+BOT: Final = "B0SANDBOX"
+
+
+class SlackError(Exception):
+    """Slack refuses a call: ``code`` is its error code, ``details`` go beside it."""
+
+    def __init__(self, code: str, **details: object) -> None:
+        super().__init__(code)
+        self.code = code
+        self.details = details
+
+
+@dataclass(frozen=True)
+class SlashCommand:
+    """A slash command as in the app's manifest; ``command`` begins with the slash."""
+
+    command: str
+    description: str = ""
+    usage_hint: str = ""
+
+
+@dataclass(frozen=True)
+class App:
+    """The app as in its manifest; ``takes_messages``: whether people can write to it directly."""
+
+    name: str = "Replica Videos"
+    commands: tuple[SlashCommand, ...] = ()
+    takes_messages: bool = True
+
+
+@dataclass(frozen=True)
+class User:
+    """A member of the workspace; ``tz`` is an IANA zone name."""
+
+    id: str
+    name: str
+    real_name: str
+    tz: str
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """Return the person's time zone."""
+        return ZoneInfo(self.tz)
+
+
+@dataclass
+class Channel:
+    """A conversation; ``members`` are user ids, the bot's too if it was invited."""
+
+    id: str
+    name: str
+    kind: Literal["public", "private", "im"]
+    members: set[str]
+    is_archived: bool = False
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message as it was at one moment; an edit makes a new one with the same ``ts``.
+
+    ``thread_ts`` is set on replies only. ``visible_to`` is the one user who sees an ephemeral
+    message, and ``edited`` is when it was last edited.
+    """
+
+    channel: str
+    ts: str
+    user: str
+    text: str
+    blocks: list[Json] = field(default_factory=list)
+    is_from_bot: bool = False
+    thread_ts: str | None = None
+    metadata: Json | None = None
+    edited: datetime | None = None
+    visible_to: str | None = None
+    unfurl_links: bool | None = None
+    unfurl_media: bool | None = None
+
+    @property
+    def sent_at(self) -> datetime:
+        """Return when it was posted, in UTC."""
+        return datetime.fromtimestamp(float(self.ts), UTC)
+
+    @property
+    def pings(self) -> frozenset[str]:
+        """Return whom it notifies: user ids, group ids, ``!channel``, ``!here``, ``!everyone``."""
+        return mrkdwn.pings(self.text, self.blocks)
+
+    def payload(self, *, with_metadata: bool = False) -> Json:
+        """Return Slack's JSON object for it."""
+        shown: Json = {"type": "message", "user": self.user, "text": self.text, "ts": self.ts}
+        shown["team"] = TEAM
+        if self.blocks:
+            shown["blocks"] = self.blocks
+        if self.is_from_bot:
+            shown |= {"bot_id": BOT, "app_id": APP}
+        if self.thread_ts:
+            shown["thread_ts"] = self.thread_ts
+        if self.edited:
+            shown["edited"] = {"user": self.user, "ts": f"{self.edited.timestamp():.6f}"}
+        if with_metadata and self.metadata:
+            shown["metadata"] = self.metadata
+        return shown
+
+
+@dataclass(eq=False)
+class View:
+    """A modal that a person has open, or their Home tab.
+
+    ``body`` is what the app sent, with missing ids filled in. ``values`` is the state of its fields
+    by block id and action id. ``errors`` (by block id) and ``notice`` are shown by the client.
+    ``offered`` holds, by block id, the options that were loaded for external menus.
+    """
+
+    id: str
+    user: str
+    channel: str | None
+    body: Json
+    hash: str
+    root_id: str
+    previous_id: str | None = None
+    values: form.Values = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+    notice: str = ""
+    offered: dict[str, list[Json]] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Return its title."""
+        return str(self.body.get("title", {}).get("text", ""))
+
+    def fields(self) -> list[form.Field]:
+        """Return its fields, in order."""
+        return list(form.fields(self.body["blocks"]))
+
+    def payload(self) -> Json:
+        """Return Slack's JSON object for it."""
+        return {
+            "private_metadata": "",
+            "callback_id": "",
+            "external_id": "",
+            "title": None,
+            "submit": None,
+            "close": None,
+            "clear_on_close": False,
+            "notify_on_close": False,
+            **self.body,
+            "id": self.id,
+            "team_id": TEAM,
+            "app_id": APP,
+            "app_installed_team_id": TEAM,
+            "bot_id": BOT,
+            "state": {"values": self.values},
+            "hash": self.hash,
+            "root_view_id": self.root_id,
+            "previous_view_id": self.previous_id,
+        }
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change in the workspace that a person could see."""
+
+    kind: EventKind
+    at: datetime
+    message: Message | None = None
+    view: View | None = None
+    channel: Channel | None = None

@@ -1,0 +1,114 @@
+"""The arguments of Web API calls, read and checked as Slack does."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from sandbox.block_kit import TEXT_LIMIT, Json, validate_message, validate_view
+from sandbox.slack_objects import SlackError, View
+from sandbox.workspace import Workspace
+
+#: The hosts whose pages may play in a video block: the app's unfurl domains.
+UNFURL_DOMAINS: Final = frozenset({"videos.example.com"})
+_METADATA_BYTES: Final = 16_000
+_VIEW_BYTES: Final = 250_000
+
+
+def read_content(workspace: Workspace, arguments: Json) -> tuple[str, list[Json]]:
+    """Return the text and blocks of a message.
+
+    Raises:
+        SlackError: ``no_text``, ``msg_too_long``, ``invalid_blocks``, ``invalid_blocks_format``.
+    """
+    text = str(arguments.get("text") or "")
+    blocks = read_json(arguments, "blocks", "invalid_blocks_format") or []
+    if not isinstance(blocks, list):
+        raise SlackError("invalid_blocks_format")
+    if not text.strip() and not blocks:
+        raise SlackError("no_text")
+    if len(text) > TEXT_LIMIT:
+        raise SlackError("msg_too_long")
+    if errors := validate_message(text, blocks) + _video_errors(workspace, blocks):
+        raise SlackError("invalid_blocks", **_explained(errors))
+    return text, blocks
+
+
+def read_metadata(arguments: Json) -> Json | None:
+    """Return the metadata of a message, or None; raises ``SlackError`` if it is invalid."""
+    value = read_json(arguments, "metadata", "invalid_metadata_format")
+    match value:
+        case None | {} if not value:
+            return None
+        case {"event_type": str(name), "event_payload": dict(), **rest} if name and not rest:
+            if len(json.dumps(value)) > _METADATA_BYTES:
+                raise SlackError("metadata_too_large")
+            return {"event_type": name, "event_payload": value["event_payload"]}
+        case _:
+            raise SlackError("invalid_metadata_format")
+
+
+def read_view(
+    workspace: Workspace, arguments: Json, kind: str, replaced: View | None = None
+) -> Json:
+    """Return the view of a call, which must be of type ``kind``; ``replaced`` is updated by it.
+
+    Raises:
+        SlackError: the view is refused.
+    """
+    body = read_json(arguments, "view", "invalid_arguments")
+    if not isinstance(body, dict) or body.get("type") != kind:
+        raise invalid_arguments(f"view: must be an object of type {kind}")
+    if len(json.dumps(body)) > _VIEW_BYTES:
+        raise SlackError("view_too_large")
+    if errors := validate_view(body):
+        raise invalid_arguments(*errors)
+    name = body.get("external_id")
+    if name and any(
+        view.body.get("external_id") == name and view is not replaced
+        for view in workspace.open_views()
+    ):
+        raise SlackError("duplicate_external_id")
+    return body
+
+
+def read_json(arguments: Json, key: str, code: str) -> Any:  # noqa: ANN401 - whatever the JSON holds
+    """Return the value of a JSON argument, which comes as text in a form."""
+    value = arguments.get(key)
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value) if value else None
+    except ValueError:
+        raise SlackError(code) from None
+
+
+def read_flag(arguments: Json, key: str) -> bool | None:
+    """Return the value of a boolean argument, which comes as text in a form; None if absent."""
+    value = arguments.get(key)
+    return None if value is None else str(value).lower() in {"true", "1"}
+
+
+def invalid_arguments(*errors: str) -> SlackError:
+    """Return the error ``invalid_arguments`` with an explanation."""
+    return SlackError("invalid_arguments", **_explained(errors))
+
+
+def _explained(errors: Iterable[str]) -> Json:
+    return {"response_metadata": {"messages": [f"[ERROR] {each}" for each in errors]}}
+
+
+def _video_errors(workspace: Workspace, blocks: list[Any]) -> list[str]:
+    """Return error messages about video blocks that the app may not show."""
+    errors = []
+    for index, block in enumerate(blocks):
+        if not isinstance(block, dict) or block.get("type") != "video":
+            continue
+        link = urlsplit(str(block.get("video_url")))
+        if "links.embed:write" not in workspace.scopes:
+            errors.append(f"blocks[{index}]: a video needs the scope links.embed:write")
+        if link.scheme != "https" or link.hostname not in UNFURL_DOMAINS:
+            errors.append(f"blocks[{index}].video_url: not on an unfurl domain of the app")
+        if link.path.endswith(".mp4"):
+            errors.append(f"blocks[{index}].video_url: a page that embeds, not a file")
+    return errors
