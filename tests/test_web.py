@@ -198,6 +198,23 @@ async def test_a_replayed_create_again_creates_once(quiet_world: World) -> None:
         assert len(world.replies(card)) == 1
 
 
+async def test_a_replayed_create_again_is_not_taken_for_an_answer_about_the_next_attempt(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(callbacks=False):
+        card = await asks_what_to_do(world)
+        world.service.faults.next("create_video", CannedResponse(500))
+        body = click(world, card, "job_create_again")
+        await deliver(world.slack, body)
+        await world.settle()
+        assert "Your answer is needed" in world.now(card).text
+        await replay(world, body)
+        await world.advance(minutes=5)
+        assert len(world.requests_for("create_video")) == 2
+        assert "Your answer is needed" in world.now(card).text
+
+
 async def test_a_replayed_give_up_ends_a_request_once(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(callbacks=False):
