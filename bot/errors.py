@@ -1,9 +1,9 @@
-"""The three ways in which a call to the outside can fail, and there is no fourth.
+"""The only three ways in which a call to the outside can fail.
 
 OutsideError
-├── Refused       it was understood and turned down: the same again gets the same answer
-├── Unavailable   nothing was done: the same may be sent again, later
-└── Uncertain     it may have been done: nobody may send it again without looking
+├── Refused       it was understood and refused: the same request gets the same answer
+├── Unavailable   nothing was done: the same request may be sent again later
+└── Uncertain     it may have been done: it must not be sent again before that is known
 
 Each library's own errors are turned into these where the library is called.
 """
@@ -12,7 +12,7 @@ from datetime import timedelta
 
 
 class OutsideError(Exception):
-    """A call to the video service or to Slack did not end well.
+    """A call to the video service or to Slack failed.
 
     ``reason`` is the other side's own words, cut to a length that fits a message, or a sentence of
     ours where it said nothing. It has not been escaped for Slack, and it never holds a secret.
@@ -24,7 +24,7 @@ class OutsideError(Exception):
 
 
 class Refused(OutsideError):
-    """Understood and turned down.
+    """Understood and refused.
 
     ``code`` is what the other side calls it: an HTTP status ("402") or Slack's error code.
     """

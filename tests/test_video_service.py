@@ -1,4 +1,4 @@
-"""The video service's client: what each answer, and each lack of one, means to who called."""
+"""The video service's client: the outcome of each answer and of each failure."""
 
 import asyncio
 import gzip
@@ -154,7 +154,7 @@ async def test_a_read_without_a_clear_answer_is_never_uncertain(
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 405, 409, 413, 422, 451])
-async def test_what_the_service_turns_down_is_refused_with_its_status(
+async def test_a_4xx_answer_is_refused_with_its_status(
     service: VideoService, sandbox: SandboxVideoService, status: int
 ) -> None:
     answer = CannedResponse(status, {"error": "No."})
@@ -166,7 +166,7 @@ async def test_what_the_service_turns_down_is_refused_with_its_status(
 
 
 @pytest.mark.parametrize("status", [408, 425, 429])
-async def test_some_statuses_mean_that_nothing_was_done(
+async def test_408_425_and_429_mean_that_nothing_was_done(
     service: VideoService, sandbox: SandboxVideoService, status: int
 ) -> None:
     sandbox.faults.next(
@@ -267,7 +267,7 @@ async def test_an_answer_of_a_mebibyte_is_read(
     assert await service.read(REPLICAS, "r-anna") == []
 
 
-async def test_an_answer_that_is_a_lot_when_unpacked_is_not_unpacked(
+async def test_a_compressed_answer_is_not_decompressed(
     service: VideoService, sandbox: SandboxVideoService
 ) -> None:
     packing = zlib.compressobj(9, wbits=31)
@@ -284,14 +284,14 @@ async def test_an_answer_that_is_a_lot_when_unpacked_is_not_unpacked(
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "GZIP", "x-gzip", "deflate", "br", "identity, gzip"])
-async def test_an_answer_that_is_packed_although_nobody_asked_for_it_is_unreadable(
+async def test_a_compressed_answer_is_unreadable_but_its_status_counts(
     service: VideoService, sandbox: SandboxVideoService, encoding: str
 ) -> None:
-    packed, headers = gzip.compress(b'{"error": "No."}'), {"Content-Encoding": encoding}
+    body, headers = gzip.compress(b'{"error": "No."}'), {"Content-Encoding": encoding}
     sandbox.faults.next(
-        "create_video", *(CannedResponse(status, packed, headers) for status in (200, 422))
+        "create_video", *(CannedResponse(status, body, headers) for status in (200, 422))
     )
-    sandbox.faults.next("read_replica", CannedResponse(200, packed, headers))
+    sandbox.faults.next("read_replica", CannedResponse(200, body, headers))
     assert type(await failed_create(service)) is Uncertain
     refused = await failed_create(service)
     assert isinstance(refused, Refused), "its status says enough"
@@ -299,7 +299,7 @@ async def test_an_answer_that_is_packed_although_nobody_asked_for_it_is_unreadab
     assert type(await failed_read(service)) is Unavailable
 
 
-async def test_answers_are_asked_for_as_they_are(clients: Clients, clock: ManualClock) -> None:
+async def test_a_call_asks_for_an_uncompressed_answer(clients: Clients, clock: ManualClock) -> None:
     answer = b"HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Length: 2\r\n\r\n{}"
     async with answering(answer) as (url, asked):
         assert await client_of(url, clients, clock).read(VIDEOS, "v1") == {}
@@ -307,7 +307,7 @@ async def test_answers_are_asked_for_as_they_are(clients: Clients, clock: Manual
 
 
 @pytest.mark.parametrize("fault", [Hang(), Drip()], ids=repr)
-async def test_a_call_ends_when_its_time_is_up_even_while_bytes_are_coming(
+async def test_a_call_times_out_even_while_bytes_are_coming(
     service: VideoService, sandbox: SandboxVideoService, fault: Fault
 ) -> None:
     sandbox.faults.next("create_video", fault)
@@ -325,16 +325,16 @@ def closed_port() -> int:
 
 
 @pytest.fixture
-def deaf_port() -> Iterator[int]:
-    """A port whose queue of connections is full, so that nobody else gets one."""
-    with closing(socket.socket()) as deaf:
-        deaf.bind(("127.0.0.1", 0))
-        deaf.listen(0)
+def full_port() -> Iterator[int]:
+    """A port whose backlog is full, so that connections to it never open."""
+    with closing(socket.socket()) as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
         others = [socket.socket() for _ in range(4)]
         for other in others:
             other.setblocking(False)
-            other.connect_ex(deaf.getsockname())
-        yield deaf.getsockname()[1]
+            other.connect_ex(full.getsockname())
+        yield full.getsockname()[1]
         for other in others:
             other.close()
 
@@ -347,10 +347,10 @@ async def test_a_refused_connection_means_that_nothing_was_done(
     assert type(await failed_read(service)) is Unavailable
 
 
-async def test_a_connection_that_never_comes_about_means_that_nothing_was_done(
-    clients: Clients, clock: ManualClock, deaf_port: int
+async def test_a_connection_that_never_opens_means_that_nothing_was_done(
+    clients: Clients, clock: ManualClock, full_port: int
 ) -> None:
-    service = client_of(f"http://127.0.0.1:{deaf_port}", clients, clock)
+    service = client_of(f"http://127.0.0.1:{full_port}", clients, clock)
     assert type(await failed_create(service)) is Unavailable
     assert type(await failed_read(service)) is Unavailable
 
@@ -364,7 +364,7 @@ async def test_a_failed_tls_handshake_means_that_nothing_was_done(
     assert sandbox.requests == []
 
 
-async def test_a_call_that_waits_for_others_to_end_has_not_been_sent(
+async def test_a_call_that_got_no_free_connection_means_that_nothing_was_done(
     sandbox: SandboxVideoService, clients: Clients, clock: ManualClock
 ) -> None:
     session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1, force_close=True))
@@ -418,7 +418,7 @@ async def test_an_answer_that_is_not_http_leaves_a_create_uncertain(
     assert KEY not in "".join("".join(traceback.format_exception(error)) for error in errors)
 
 
-async def test_a_status_counts_although_the_rest_breaks_off(
+async def test_the_status_counts_even_if_the_body_breaks_off(
     clients: Clients, clock: ManualClock
 ) -> None:
     broken = b"HTTP/1.1 %d Odd\r\nContent-Length: 99\r\n\r\nNo"
@@ -442,7 +442,7 @@ async def test_a_read_may_be_repeated_where_the_connection_breaks_and_a_create_i
         assert len(asked) == 1
 
 
-async def test_neither_a_cookie_nor_the_environment_has_a_part_in_a_call(
+async def test_calls_use_no_cookies_and_no_proxy_of_the_environment(
     clients: Clients, clock: ManualClock, closed_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{closed_port}")
@@ -491,17 +491,17 @@ async def test_an_odd_address_ends_in_an_error_of_ours(
 
 
 class Listener:
-    """Takes whatever comes, and notes the method and from which connection it came."""
+    """Answers every request with ``{}``, and keeps its method and its connection."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, object]] = []
+        self.requests: list[tuple[str, object]] = []
         app = web.Application()
-        app.router.add_route("*", "/{rest:.*}", self._hear)
+        app.router.add_route("*", "/{rest:.*}", self._answer)
         self.server = Server(app)
 
-    async def _hear(self, request: web.Request) -> web.Response:
+    async def _answer(self, request: web.Request) -> web.Response:
         assert request.transport is not None
-        self.heard.append((request.method, request.transport.get_extra_info("peername")))
+        self.requests.append((request.method, request.transport.get_extra_info("peername")))
         return web.json_response({})
 
 
@@ -520,8 +520,8 @@ async def test_a_create_has_a_connection_of_its_own_and_reads_share_theirs(
     for _ in range(3):
         await create(service)
         await service.read(VIDEOS, "v1")
-    assert len({peer for method, peer in listener.heard if method == "GET"}) == 1
-    assert len({peer for method, peer in listener.heard if method == "POST"}) == 3
+    assert len({peer for method, peer in listener.requests if method == "GET"}) == 1
+    assert len({peer for method, peer in listener.requests if method == "POST"}) == 3
 
 
 @pytest.mark.parametrize(
@@ -535,12 +535,12 @@ async def test_an_odd_id_reaches_the_service_as_it_is(
 
 
 @pytest.mark.parametrize("dots", [".", ".."])
-async def test_an_id_that_would_lead_elsewhere_is_not_asked_for(
+async def test_an_id_that_would_change_the_path_is_refused_without_a_call(
     listener: Listener, clients: Clients, clock: ManualClock, dots: str
 ) -> None:
     with pytest.raises(Refused):
         await client_of(listener.server.url, clients, clock).read(REPLICAS, dots)
-    assert listener.heard == []
+    assert listener.requests == []
 
 
 # Everything that can be raised
@@ -571,7 +571,7 @@ HTTPX: set[type[Exception]] = {
 }
 
 
-def test_no_exception_of_aiohttps_client_is_forgotten_here() -> None:
+def test_all_exceptions_of_aiohttps_client_are_tested_here() -> None:
     public = set(client_exceptions.__all__)
     # It is about messages of a WebSocket, and there is none here.
     assert public - {"WSMessageTypeError"} <= {each.__name__ for each in AIOHTTP}
@@ -591,7 +591,7 @@ NOT_SENT = {
 
 
 @pytest.mark.parametrize("raised", sorted(HTTPX, key=str))
-def test_of_what_httpx_raises_only_what_comes_before_a_request_says_that_nothing_was_sent(
+def test_only_httpx_exceptions_from_before_a_request_mean_that_nothing_was_sent(
     raised: type[Exception],
 ) -> None:
     with pytest.raises(Unavailable if raised in NOT_SENT else Uncertain), translated():
@@ -599,7 +599,7 @@ def test_of_what_httpx_raises_only_what_comes_before_a_request_says_that_nothing
 
 
 @pytest.mark.parametrize("raised", [*AIOHTTP, OSError, TimeoutError, ValueError, UnicodeError])
-def test_of_what_aiohttp_raises_only_a_failed_connection_says_that_nothing_was_sent(
+def test_only_aiohttp_exceptions_from_before_a_request_mean_that_nothing_was_sent(
     raised: type[Exception],
 ) -> None:
     never_sent = issubclass(
@@ -611,7 +611,7 @@ def test_of_what_aiohttp_raises_only_a_failed_connection_says_that_nothing_was_s
 
 @pytest.mark.parametrize("cause", AIOHTTP)
 @pytest.mark.parametrize("raised", [httpx.ConnectTimeout, httpx.ReadError])
-def test_where_the_transport_names_a_cause_the_cause_decides(
+def test_a_cause_from_the_transport_decides_the_outcome(
     raised: type[Exception], cause: type[Exception]
 ) -> None:
     with pytest.raises(OutsideError) as alone, translated():
@@ -637,9 +637,9 @@ async def test_the_key_shows_nowhere(
     errors.append(await failed_create(service))
     await sandbox.stop()
     errors.append(await failed_read(service))
-    told = [repr(service), caplog.text, *map(repr, errors)]
-    told += ["".join(traceback.format_exception(error)) for error in errors]
-    assert not [text for text in told if KEY in text]
+    texts = [repr(service), caplog.text, *map(repr, errors)]
+    texts += ["".join(traceback.format_exception(error)) for error in errors]
+    assert not [text for text in texts if KEY in text]
     assert "Invalid API key ***" in [error.reason for error in errors]
 
 
@@ -666,7 +666,7 @@ async def test_a_read_that_meets_a_refused_key_stops_creates_too(
     assert [each.operation for each in sandbox.requests] == ["read_replica"]
 
 
-async def test_a_refused_key_is_looked_at_again_by_a_read_at_most_twice_a_minute(
+async def test_a_refused_key_is_checked_by_a_read_at_most_twice_a_minute(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
 ) -> None:
     sandbox.key_revoked = True
@@ -692,7 +692,7 @@ async def test_any_read_that_passes_shows_that_the_key_works_again(
     assert await refusal(service) is None
 
 
-async def test_whoever_does_not_wait_for_a_look_at_the_key_still_learns_what_is_known(
+async def test_a_caller_that_times_out_during_the_key_check_still_learns_what_is_known(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
 ) -> None:
     sandbox.key_revoked = True
@@ -709,7 +709,7 @@ async def test_whoever_does_not_wait_for_a_look_at_the_key_still_learns_what_is_
     assert len(sandbox.requests) == 2
 
 
-async def test_without_credit_one_create_tries_again_after_ten_minutes(
+async def test_without_credit_one_trial_call_is_made_after_ten_minutes(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
 ) -> None:
     sandbox.out_of_credit = True
@@ -733,7 +733,7 @@ async def test_without_credit_one_create_tries_again_after_ten_minutes(
     assert len(sandbox.videos) == 2
 
 
-async def test_a_look_takes_nobody_elses_place_without_credit(
+async def test_refusal_does_not_use_up_the_trial_call(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
 ) -> None:
     sandbox.out_of_credit = True
@@ -747,7 +747,7 @@ async def test_a_look_takes_nobody_elses_place_without_credit(
     assert len(sandbox.requests) == 1
 
 
-async def test_a_try_without_an_answer_does_not_mean_that_there_is_credit(
+async def test_a_trial_call_that_is_not_answered_does_not_mean_that_there_is_credit(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
 ) -> None:
     sandbox.out_of_credit = True
@@ -758,7 +758,7 @@ async def test_a_try_without_an_answer_does_not_mean_that_there_is_credit(
     assert await refusal(service) is Failure.OUT_OF_CREDIT
 
 
-async def test_reads_go_on_without_credit_and_say_nothing_of_it(
+async def test_reads_work_without_credit_and_do_not_end_the_refusal(
     service: VideoService, sandbox: SandboxVideoService
 ) -> None:
     sandbox.out_of_credit = True
@@ -767,7 +767,7 @@ async def test_reads_go_on_without_credit_and_say_nothing_of_it(
     assert await refusal(service) is Failure.OUT_OF_CREDIT
 
 
-async def test_a_check_passes_where_the_service_knows_us_and_says_what_is_wrong_elsewhere(
+async def test_check_passes_with_an_accepted_key_and_raises_what_is_wrong_otherwise(
     service: VideoService, sandbox: SandboxVideoService
 ) -> None:
     await service.check()
