@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.fakes import FakeService
-from bot.database import migrate
 from bot.kinds.video import Video
 from bot.model import State, Verdict
-from bot.rows import packed
+from bot.store.job_rows import snapshot_text
+from bot.store.sqlite import migrate
 
 _ID: Final = "REMOTE"
 # Knuth's multiplier: consecutive numbers become ids that are scattered, as random ones are.
@@ -35,10 +35,10 @@ FROM numbers;
 INSERT INTO attempts (job_id, kind, token_hash, made_at, outcome, remote_id)
 SELECT {_JOB_ID}, 'video', lower(hex(randomblob(32))), :created, 'created', 'v-' || n FROM numbers;
 
-INSERT INTO deliveries (job_id, role, posting, channel, ts, wanted, shown)
+INSERT INTO deliveries (job_id, role, state, channel, ts, version, shown_version)
 SELECT {_JOB_ID}, 'card', 'posted', printf('C%08d', n), '1700000000.' || n, 2, 2 FROM numbers;
 
-INSERT INTO deliveries (job_id, role, posting, channel, thread_ts, ts, wanted, shown)
+INSERT INTO deliveries (job_id, role, state, channel, thread_ts, ts, version, shown_version)
 SELECT {_JOB_ID}, 'reply', 'posted', printf('C%08d', n), '1700000000.' || n,
     '1700000001.' || n, 1, 1
 FROM numbers WHERE :ended IS NOT NULL;
@@ -98,7 +98,7 @@ def add_replicas(path: Path, number: int, now: int) -> None:
         db.execute("BEGIN")
         db.executemany(
             """
-            INSERT INTO replicas (id, name, sought, status, verdict, read_at, used_at)
+            INSERT INTO replicas (id, name, search_name, status, verdict, read_at, used_at)
             VALUES (?, ?, ?, 'completed', 'succeeded', ?, ?)
             """,
             [
@@ -116,4 +116,4 @@ def _snapshot(status: str) -> str:
     answer = json.loads(service.answer("GET", f"/v2/videos/{_ID}", b""))
     read = Video().read(answer, _ID)
     verdict = Verdict.SUCCEEDED if status == "ready" else Verdict.GOING
-    return packed(replace(read, verdict=verdict))
+    return snapshot_text(replace(read, verdict=verdict)) or ""

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from bot import app, database, doctor, log
+from bot import app, doctor, log
 from bot.app import PartFailed
-from bot.datafile import StoreError
 from bot.settings import Settings, SettingsError, environment
+from bot.store import DatabaseError
+from bot.store.sqlite import migrate
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
         return asyncio.run(_COMMANDS[chosen.command]())
     except KeyboardInterrupt:
         return 130
-    except (SettingsError, StoreError, PartFailed) as error:
+    except (SettingsError, DatabaseError, PartFailed) as error:
         print(error, file=sys.stderr)
     except socket.gaierror:
         print("The bot cannot listen: HOST is no address of this machine.", file=sys.stderr)
@@ -51,7 +52,7 @@ async def _serve() -> int:
 
 
 async def _migrate() -> int:
-    applied = await database.migrate(_read_settings().database)
+    applied = await migrate(_read_settings().database)
     print("applied: " + ", ".join(applied) if applied else "the database is up to date")
     return 0
 

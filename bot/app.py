@@ -17,7 +17,6 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import video_service
 from bot.background import BackgroundTasks
 from bot.clock import Clock, SystemClock
-from bot.database import StoreError
 from bot.engine import Engine
 from bot.log import reference
 from bot.model import Job
@@ -26,7 +25,7 @@ from bot.slack import create_video, train_replica
 from bot.slack.app import create_app
 from bot.slack.context import Feature, HandlerContext
 from bot.slack.messenger import Messenger
-from bot.store import Outgoing, Store
+from bot.store import DatabaseError, Outgoing, Store
 from bot.sweep import Sweep
 from bot.timings import Timings
 from bot.video_service import VideoService
@@ -67,7 +66,7 @@ class Bot:
         """Return when ``stop`` is set.
 
         Raises:
-            StoreError: the database cannot be used any more.
+            DatabaseError: the database cannot be used any more.
             PartFailed: a part of the bot ended by itself.
         """
         stopped = _start(stop.wait(), "stop")
@@ -100,7 +99,7 @@ async def running(
     end, and closes the database.
 
     Raises:
-        StoreError: the database cannot be used.
+        DatabaseError: the database cannot be used.
         OSError: the port is taken.
     """
     clock = clock or SystemClock()
@@ -167,7 +166,7 @@ async def running(
         ]
         endless = [
             _start_part(sweep.run, "sweep"),
-            _start_part(store.database.lasts, "database"),
+            _start_part(store.database.watch, "database"),
             _start_part(server.serve, "web server"),
         ]
         parts = [*work, *endless]
@@ -187,7 +186,7 @@ async def serve(settings: Settings, *, timings: Timings | None = None) -> None:
     """Run the bot until the process is asked to end (SIGTERM, SIGINT).
 
     Raises:
-        StoreError: the database cannot be used, or cannot any more.
+        DatabaseError: the database cannot be used, or cannot any more.
         PartFailed: a part of the bot ended by itself.
         OSError: the port is taken.
     """
@@ -212,7 +211,7 @@ async def _run_part(run: Callable[[], Awaitable[None]], name: str) -> None:
     """Run a part of the bot, and log what it fails with."""
     try:
         await run()
-    except StoreError as error:
+    except DatabaseError as error:
         _LOG.error("a part of the bot failed", extra={"part": name, "reason": str(error)})
         raise
     except Exception as error:

@@ -12,10 +12,11 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import video_service
 from bot.clock import SystemClock
-from bot.datafile import InUseError, StoreError, look
 from bot.errors import OutsideError, Refused
 from bot.settings import Settings, SettingsError
 from bot.slack.errors import translated
+from bot.store import DatabaseError, DatabaseInUse
+from bot.store.sqlite_file import check_file, is_in_use
 from bot.timings import Timings
 from bot.video_service import VideoService
 
@@ -66,11 +67,14 @@ def _check_database(path: Path) -> Finding:
             "cannot be written: make the bot's user the owner of the file and its folder", ok=False
         )
     try:
-        look(path)
-    except InUseError:
-        return finding("is in use: a bot is running on it", ok=True)
-    except StoreError as error:
+        check_file(path, every_page=True)
+        in_use = is_in_use(path)
+    except DatabaseInUse:
+        in_use = True
+    except DatabaseError as error:
         return Finding("database", ok=False, message=str(error))
+    if in_use:
+        return finding("is in use: a bot is running on it", ok=True)
     return finding("can be read and written", ok=True)
 
 

@@ -42,21 +42,21 @@ class State(StrEnum):
 class Failure(StrEnum):
     """Why a job failed. The sentences for it are where it is shown."""
 
-    SERVICE_FAILED = "broken"
+    SERVICE_FAILED = "service_failed"
     """The service began, and reports a failure."""
     REFUSED = "refused"
     """The service refused this request."""
-    KEY_REJECTED = "key"
+    KEY_REJECTED = "key_rejected"
     """The service refuses our key."""
-    OUT_OF_CREDIT = "credit"
+    OUT_OF_CREDIT = "out_of_credit"
     """The service's account is out of credit."""
     UNREACHABLE = "unreachable"
     """The service could not be reached in time; nothing was created."""
-    NOT_FOUND = "forgotten"
+    NOT_FOUND = "not_found"
     """The service no longer knows what it made."""
-    TIMED_OUT = "endless"
+    TIMED_OUT = "timed_out"
     """The service was not done when its time was up."""
-    CANCELLED = "given_up"
+    CANCELLED = "cancelled"
     """It is unknown whether it was created, and a person cancelled the request."""
     UNANSWERED = "unanswered"
     """It is unknown whether it was created, and nobody answered the question."""
@@ -203,7 +203,7 @@ class Role(StrEnum):
 class DeliveryState(StrEnum):
     """How far a message is on its way to Slack."""
 
-    PENDING = "owed"
+    PENDING = "pending"
     """Set when the message is owed, and when a post certainly did nothing. It is not in Slack. The
     next claim leaves it, with a post."""
     SENDING = "sending"
@@ -214,7 +214,7 @@ class DeliveryState(StrEnum):
     posted, else it is pending again."""
     POSTED = "posted"
     """Set when its ``ts`` is known. From now on it is edited. Final."""
-    UNDELIVERABLE = "lost"
+    UNDELIVERABLE = "undeliverable"
     """Set when Slack refuses it everywhere, as a direct message too. Final."""
 
     @property

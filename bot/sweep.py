@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bot.clock import Clock
-from bot.database import StoreError, Trouble
 from bot.kinds import Kind
-from bot.store import Store
+from bot.store import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, Store
 from bot.timings import SweepTimings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -61,7 +60,7 @@ class Sweep:
         try:
             woken = await self._store.jobs.wake_far_future(now)
             woken += await self._store.deliveries.wake_far_future(now)
-        except StoreError as error:
+        except DatabaseError as error:
             _report("rows could not be swept", error)
         else:
             if woken:
@@ -77,13 +76,13 @@ class Sweep:
         try:
             while erased := await self._store.jobs.erase(now - self._retention, self._kept_params):
                 _LOG.info("erased old scripts and links", extra={"jobs": erased})
-        except StoreError as error:
+        except DatabaseError as error:
             _report("old scripts could not be erased", error)
         else:
             self._erased_at = now
 
 
-def _report(event: str, error: StoreError) -> None:
+def _report(event: str, error: DatabaseError) -> None:
     # That the database is unavailable has been logged, and will be again by others.
-    if not isinstance(error, Trouble):
+    if not isinstance(error, DatabaseUnavailable | DatabaseCorrupt):
         _LOG.error(event, extra={"reason": str(error)})

@@ -20,11 +20,10 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 
 from bot.clock import Clock
 from bot.connections import LimitedServer
-from bot.database import StoreError
 from bot.kinds import Kind
 from bot.kinds.wire import text_of
 from bot.model import token_hash
-from bot.store import Store
+from bot.store import DatabaseError, Store
 from bot.timings import WebTimings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -153,7 +152,7 @@ class WebServer:
                 await self._store.jobs.record_callback(
                     token_hash(request.match_info["token"]), named, self._clock.now()
                 )
-            except StoreError as error:
+            except DatabaseError as error:
                 _LOG.error("a callback could not be stored", extra={"reason": str(error)})
                 return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE)
         return web.Response(text="ok")
@@ -185,8 +184,8 @@ class WebServer:
     async def _on_ready(self, _: web.Request) -> web.Response:
         try:
             async with asyncio.timeout(_READY_TIMEOUT_S):
-                await self._store.database.works()
-        except (StoreError, TimeoutError):
+                await self._store.database.check()
+        except (DatabaseError, TimeoutError):
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="no database")
         if not self._is_ready():
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="stopping")

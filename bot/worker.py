@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Final, Generic, Protocol, TypeVar
 
 from bot.clock import Clock
-from bot.database import StoreError, Trouble
 from bot.log import reference
+from bot.store import DatabaseCorrupt, DatabaseError, DatabaseUnavailable
 from bot.timings import WorkTimings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -105,8 +105,8 @@ class Worker(Generic[_T]):
                 return None
             await asyncio.sleep(0)  # the steps' first queries go before the next one
             return await self._work.next_due(tuple(self._steps.values()))
-        except StoreError as error:
-            if not isinstance(error, Trouble):
+        except DatabaseError as error:
+            if not isinstance(error, DatabaseUnavailable | DatabaseCorrupt):
                 _LOG.error("nothing could be claimed", extra={"reason": str(error)})
             return self._clock.now() + self._timings.retry_interval
 
@@ -123,7 +123,7 @@ class Worker(Generic[_T]):
     async def _take_step(self, item: _T) -> None:
         try:
             await self._work.step(item)
-        except StoreError as error:
+        except DatabaseError as error:
             _LOG.error("a step could not be stored", extra={"reason": str(error)})
         except Exception:  # noqa: BLE001 - the other rows go on, whatever it was
             _LOG.exception("a step failed", extra={"reference": reference()})

@@ -201,7 +201,7 @@ class CrashingWorld(World):
         self._running = self.running_bot(callbacks=callbacks, **values)
         await self._running.__aenter__()
         self.slack.request_url = f"{self._relay_server.url}/slack/events"
-        self.disk.watch(self.bot.store.database._db)
+        await self.disk.watch(self.bot.store.database)
 
     async def _stop_bot(self) -> None:
         await self._running.__aexit__(None, None, None)

@@ -5,9 +5,13 @@ import os
 import sqlite3
 import struct
 import tempfile
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from bot.store.database import Database
+from bot.store.sqlite import SQLiteDatabase
 
 # https://sqlite.org/fileformat2.html#the_write_ahead_log
 _HEADER: Final = 32
@@ -46,13 +50,16 @@ class Disk:
         self._log = path.with_name(f"{path.name}-wal")
         self._file: int | None = None
         self._syncs, self._commits = True, False
+        # Statements are seen in the connection's own thread.
+        self._looking = threading.Lock()
         self._certain = self._known = _Mark()
 
-    def watch(self, db: sqlite3.Connection) -> None:
-        """Begin to look at the file, which is there now, and at which of ``db``'s commits last."""
+    async def watch(self, database: Database) -> None:
+        """Begin to look at the file, which is there now, and at which commits last."""
+        assert isinstance(database, SQLiteDatabase)
         self._file = os.open(self._path, os.O_RDONLY)
         self._certain = self._known = self._mark()
-        db.set_trace_callback(self._see)
+        await database._connection.set_trace_callback(self._see)
 
     def leave(self) -> None:
         """Look no longer at a file that nobody uses."""
@@ -70,7 +77,8 @@ class Disk:
 
     def certain(self) -> tuple[bytes, bytes]:
         """Return what of it a power cut leaves: no commit that waited for no disk."""
-        self._see("")
+        with self._looking:
+            self._look()
         now, log = self.left()
         if self._path.stat().st_mtime_ns != self._certain.written:
             return now, log  # SQLite waits for the disk before it moves anything from the log
@@ -78,14 +86,19 @@ class Disk:
 
     def _see(self, statement: str) -> None:
         """Look at a statement that begins: what was before it is done."""
+        with self._looking:
+            self._look()
+            self._commits = statement == "COMMIT"
+            if statement.startswith("PRAGMA synchronous"):
+                self._syncs = statement.endswith("FULL")
+
+    def _look(self) -> None:
+        """Look at what the last statement, which may still be under way, has written."""
         if self._commits:
             before, self._known = self._known, self._mark()
             # SQLite waits for the disk only where it has written something.
             if self._syncs and self._known != before:
                 self._certain = self._known
-        self._commits = statement == "COMMIT"
-        if statement.startswith("PRAGMA synchronous"):
-            self._syncs = statement.endswith("FULL")
 
     def _mark(self) -> _Mark:
         """Return how far the log goes now."""

@@ -1,11 +1,9 @@
 """The invariants of every job's life, checked on the recorded requests and on the disk."""
 
-import contextlib
 import hashlib
 import itertools
 import json
 import logging
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from bot.database import moment_of
+from bot.store import DatabaseInUse
+from bot.store.database import optional_moment
+from bot.store.sqlite_file import FileLock
 from sandbox.faults import LateCommit
 from sandbox.slack import Call
 from sandbox.slack_objects import Event, Message
@@ -35,10 +35,10 @@ _ENDED: Final = frozenset({"succeeded", "failed"})
 _FAILED: Final = ("Failed", "could not be made")
 _ENDINGS: Final = {
     "succeeded": ("Ready", "is ready"),
-    "given_up": ("Given up", "was given up"),
+    "cancelled": ("Given up", "was given up"),
     "unanswered": ("Given up", "was given up"),
 }
-_SETTLED: Final = frozenset({"posted", "lost"})
+_SETTLED: Final = frozenset({"posted", "undeliverable"})
 _MAY_BE_THERE: Final = frozenset({"sending", "uncertain", "posted"})
 
 
@@ -119,8 +119,8 @@ class InvariantChecker:
     def _expect_delivery(self, key: str, rows: Rows) -> None:
         """A delivery is marked as sending before it is sent, a reply only after the job ended."""
         late = any(isinstance(call.fault, LateCommit) for call in self._posts_of(key))
-        delivery = rows.deliveries.get(key, {"posting": "nowhere"})
-        if delivery["posting"] not in _MAY_BE_THERE and not late:
+        delivery = rows.deliveries.get(key, {"state": "nowhere"})
+        if delivery["state"] not in _MAY_BE_THERE and not late:
             self._violations.append(f"{key} is posted while it is {delivery['posting']}")
         job, _, role = key.partition("/")
         if role == "reply" and rows.jobs[job]["ended_at"] is None:
@@ -171,7 +171,7 @@ class InvariantChecker:
         service = self._world.service
         for id_, job in now.jobs.items():
             kind = job["kind"]
-            for remote_id in filter(None, [job["remote_id"], *_ids(job["strays"])]):
+            for remote_id in filter(None, [job["remote_id"], *_ids(job["orphaned_ids"])]):
                 assert owner.get((kind, remote_id)) == id_, f"{id_} has a resource of another job"
                 typed = self._typed[id_][_TEXT_FIELD[kind]]
                 if kind == "video" and (video := service.videos.get(remote_id)):
@@ -207,7 +207,7 @@ class InvariantChecker:
         """Every open row is due at some moment; an idle bot has no row that is due now."""
         clock, longest = self._world.clock.now(), self._world.timings.max_wait
         for id_, job in now.jobs.items():
-            due = moment_of(job["due_at"])
+            due = optional_moment(job["due_at"])
             if job["ended_at"] is None:
                 assert due is not None, f"{id_} is {job['state']} and never due"
             assert due is None or clock < due <= clock + longest, (
@@ -216,12 +216,14 @@ class InvariantChecker:
             assert not job["claimed"], f"{id_} is {job['state']}, and its lease was not released"
         for key, delivery in now.deliveries.items():
             assert not delivery["claimed"], f"the lease of {key} was not released"
-            due = moment_of(delivery["due_at"])
-            if delivery["posting"] not in _SETTLED:
+            due = optional_moment(delivery["due_at"])
+            if delivery["state"] not in _SETTLED:
                 waits = self._waits(now, key)
                 assert (due is None) is waits, f"{key} is {delivery['posting']} and due {due}"
-            if delivery["posting"] == "posted" and delivery["role"] == "card":
-                assert due is not None or delivery["shown"] == delivery["wanted"], "not shown"
+            if delivery["state"] == "posted" and delivery["role"] == "card":
+                assert due is not None or delivery["shown_version"] == delivery["version"], (
+                    "not shown"
+                )
             if due is not None and not self._is_paused(clock):
                 assert clock < due <= clock + longest, (
                     f"{key} is {delivery['posting']} and due {due}, now it is {clock}"
@@ -234,13 +236,12 @@ class InvariantChecker:
     def _waits(self, now: Rows, key: str) -> bool:
         """Return whether it is a reply whose card has yet to be posted."""
         job, _, role = key.partition("/")
-        return role == "reply" and now.deliveries[f"{job}/card"]["posting"] not in _SETTLED
+        return role == "reply" and now.deliveries[f"{job}/card"]["state"] not in _SETTLED
 
     def _check_lock(self) -> None:
-        """No other process can write to the database meanwhile."""
-        other = sqlite3.connect(self._world.database, timeout=0, isolation_level=None)
-        with contextlib.closing(other), pytest.raises(sqlite3.OperationalError, match="locked"):
-            other.execute("BEGIN IMMEDIATE")
+        """No other bot can use the database meanwhile."""
+        with pytest.raises(DatabaseInUse):
+            FileLock(self._world.database)
 
     # ── Messages ──────────────────────────────────────────────────────────────────────────────────
 
@@ -311,7 +312,7 @@ class InvariantChecker:
         for id_, job in now.jobs.items():
             assert job["ended_at"] is not None, f"{id_} never ended: {job['state']}"
             for key in (f"{id_}/card", f"{id_}/reply"):
-                if now.deliveries[key]["posting"] == "lost":
+                if now.deliveries[key]["state"] == "undeliverable":
                     refused = [call for call in self._posts_of(key) if not call.ok]
                     assert len(refused) > 1, f"{key} was not tried in both places"
                 else:
@@ -327,7 +328,7 @@ class InvariantChecker:
             for call in slack.calls
             if call.method == "chat.update" and call.arguments.get("ts") == card["ts"]
         ]
-        if card["posting"] == "posted" and all(call.ok and not call.fault for call in edits[-1:]):
+        if card["state"] == "posted" and all(call.ok and not call.fault for call in edits[-1:]):
             shown = slack.find(card["channel"], card["ts"])
             row = now.jobs[job]
             word, _ = _ENDINGS.get(row["failure"] or row["state"], _FAILED)

@@ -50,7 +50,7 @@ COLUMNS: Final[Mapping[tuple[str, str], frozenset[MarkType]]] = {
     ("jobs", "snapshot"): frozenset({MarkType.SCRIPT, MarkType.NAME}),
     # Every user picks replicas by name.
     ("replicas", "name"): frozenset({MarkType.NAME}),
-    ("replicas", "sought"): frozenset({MarkType.NAME}),
+    ("replicas", "search_name"): frozenset({MarkType.NAME}),
 }
 """The columns that may hold marks, with the types allowed there. No other column may."""
 

@@ -19,8 +19,8 @@ from aiohttp import web
 from bot import log
 from bot.app import serve
 from bot.clock import SystemClock
-from bot.database import StoreError
 from bot.settings import Settings
+from bot.store import DatabaseError
 from bot.timings import PollSchedule, Timings
 from sandbox.block_kit import Json
 from sandbox.driver import Modal, Person
@@ -369,6 +369,6 @@ def _run_bot(
         logging.getLogger("bot.app").addHandler(_PortReporter(sender))
         try:
             asyncio.run(serve(settings, timings=timings))
-        except StoreError as error:
+        except DatabaseError as error:
             sender.send(str(error))
             sys.exit(1)

@@ -388,7 +388,7 @@ def content_of(case: Request | Body, words: Mapping[str, str] | None = None) -> 
     return (text + case.unit * case.times + case.end).encode()
 
 
-def packed(content: bytes, encoding: str) -> bytes:
+def snapshot_text(content: bytes, encoding: str) -> bytes:
     return gzip.compress(content, 1) if encoding == "gzip" else content
 
 
@@ -458,7 +458,7 @@ async def test_a_request_that_is_no_good_is_turned_away(
 
 def signed(world: World, case: Request) -> tuple[dict[str, str], bytes]:
     """Return headers and body as Slack would send them, but for what is wrong with this one."""
-    body = packed(content_of(case), case.encoding)
+    body = snapshot_text(content_of(case), case.encoding)
     now = str(int(world.clock.now().timestamp()) + case.at)
     stamps = {"{now}": now, "+now": f"+{now}", "_now": f"{now[:4]}_{now[4:]}"}
     stamp = stamps.get(case.stamp, case.stamp * case.stamp_times)
@@ -559,7 +559,7 @@ async def test_a_callback_that_says_anything_gets_the_same_answer_and_is_not_bel
     words = {"known": callbacks.known, "other": callbacks.other}
     for case in BODIES:
         with subtests.test(case.name):
-            body = packed(content_of(case, words), case.encoding)
+            body = snapshot_text(content_of(case, words), case.encoding)
             query = case.path.replace("{other}", callbacks.other) + case.path_unit * case.path_times
             headers = {"Content-Type": case.type, **case.headers}
             if case.encoding:

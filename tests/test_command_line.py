@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot import doctor
+from bot.store.migrate import SQLITE_MIGRATIONS
 from sandbox.faults import CannedResponse
 from sandbox.http import free_port
 from tests.world import World
@@ -87,7 +88,7 @@ async def test_migrate_creates_the_database_once(quiet_world: World, tmp_path: P
     environ = quiet_world.environment("0")
     first = await bot("migrate", environ=environ, folder=tmp_path)
     second = await bot("migrate", environ=environ, folder=tmp_path)
-    names = sorted(each.stem for each in (_ROOT / "bot" / "migrations").glob("*.sql"))
+    names = sorted(each.stem for each in SQLITE_MIGRATIONS.glob("*.sql"))
     assert (first.code, first.out) == (0, f"applied: {', '.join(names)}\n")
     assert (second.code, second.out) == (0, "the database is up to date\n")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from bot import database
+from bot.store.migrate import SQLITE_MIGRATIONS
 from sandbox.driver import CONNECTION_ERROR
 from sandbox.faults import Hang
 from sandbox.scenarios import CallbackPlan
@@ -387,7 +387,7 @@ def migrate_halfway(path: Path, tells: Connection) -> None:
     db.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY)")
     db.execute("BEGIN IMMEDIATE")
     db.execute("CREATE TABLE jobs (half TEXT)")
-    for name in database._MIGRATIONS.glob("*.sql"):
+    for name in SQLITE_MIGRATIONS.glob("*.sql"):
         db.execute("INSERT INTO migrations VALUES (?)", (name.stem,))
     tells.send("halfway")
     tells.recv()

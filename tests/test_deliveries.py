@@ -196,7 +196,7 @@ async def test_a_bot_that_is_cut_off_in_the_middle_of_a_post_does_not_post_twice
             world.clock.set(world.clock.now() + timedelta(seconds=10))
         await posted.wait()
         # Only the post is cut off, not the create call beside it.
-        known, made = world.bot.store.job_of_remote, world.service.videos
+        known, made = world.bot.store.jobs.fetch_by_remote_id, world.service.videos
         while not await known("video", next(iter(made), "")):  # noqa: ASYNC110 - no event tells
             await asyncio.sleep(0)
     world.slack.on_request = None

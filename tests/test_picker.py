@@ -217,7 +217,7 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
     with sqlite3.connect(world.database) as file:
         file.executemany(
             """
-            INSERT INTO replicas (id, name, sought, status, verdict, used_at)
+            INSERT INTO replicas (id, name, search_name, status, verdict, used_at)
             VALUES (?, ?, ?, 'completed', 'succeeded', 0)
             """,
             rows,

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bot.store.migrate import SQLITE_MIGRATIONS
 from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
@@ -288,7 +289,7 @@ async def test_the_leak_detector_searches_each_column_of_the_database(quiet_worl
 
 
 def test_no_column_is_allowed_a_secret_and_none_is_named_that_is_not_there(tmp_path: Path) -> None:
-    schema = "".join(path.read_text() for path in sorted(Path("bot/migrations").glob("*.sql")))
+    schema = "".join(path.read_text() for path in sorted(SQLITE_MIGRATIONS.glob("*.sql")))
     with contextlib.closing(sqlite3.connect(tmp_path / "bot.db")) as db:
         db.executescript(schema)
     assert COLUMNS.keys() <= set(_columns(tmp_path / "bot.db"))

@@ -25,10 +25,12 @@ from typing import Any, Final, Protocol
 import aiohttp
 import pytest
 
-from bot import database, datafile, doctor
-from bot.database import StoreError
+from bot import doctor
 from bot.model import DeliveryState, Request, Role, State
-from bot.store import Store
+from bot.store import DatabaseCorrupt, DatabaseError, Store
+from bot.store.migrate import SQLITE_MIGRATIONS
+from bot.store.sqlite import migrate
+from bot.store.sqlite_file import FileLock, check_file
 from sandbox.driver import CONNECTION_ERROR, Person
 from sandbox.modal import Modal
 from tests.processes import QUICK, BotProcess, LiveWorld
@@ -328,10 +330,10 @@ async def test_what_could_not_be_written_down_until_the_end_is_told(tmp_path: Pa
         [card] = await store.deliveries.claim(now, 1)
         move_file(tmp_path)
         settling = asyncio.create_task(store.deliveries.release(card.delivery, now, now))  # noqa: TID251 - awaited
-        with pytest.raises(StoreError, match="is no longer where it was"):
+        with pytest.raises(DatabaseError, match="is no longer where it was"):
             await store.deliveries.next_due()
         assert not settling.done()
-    with pytest.raises(StoreError, match="the database is closed"):
+    with pytest.raises(DatabaseError, match="the database is closed"):
         await settling
 
 
@@ -435,7 +437,7 @@ async def test_a_log_that_is_deleted_or_replaced_costs_nothing(
     if left is not None:
         wal.write_bytes(left)
     await asks_and_is_told(live, "More words.")
-    assert logged(live, "the database's log was gone: made anew")
+    assert logged(live, "the database's log was gone: made again")
     assert wal.stat().st_size
 
     assert await live.bot.kill() < 0
@@ -451,49 +453,131 @@ async def test_a_log_that_is_deleted_or_replaced_costs_nothing(
 # ── Somebody else has it open ─────────────────────────────────────────────────────────────────
 
 
-async def test_while_the_bot_runs_nobody_else_can_lock_read_or_copy_its_database(
+@contextlib.contextmanager
+def read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    uri = f"{path.as_uri()}?mode=ro"
+    with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=0)) as db:
+        yield db
+
+
+async def test_while_the_bot_runs_others_may_read_its_database_and_back_it_up(
     live: LiveWorld,
 ) -> None:
-    with contextlib.closing(sqlite3.connect(live.database, timeout=0)) as db:
-        for sql in (
-            "SELECT count(*) FROM jobs",
-            "BEGIN IMMEDIATE",
-            "BEGIN EXCLUSIVE",
-            f"VACUUM INTO '{live.log_file.with_name('copy.db')}'",
-            "PRAGMA wal_checkpoint(TRUNCATE)",
-            "PRAGMA journal_mode = DELETE",
-        ):
-            with pytest.raises(sqlite3.OperationalError, match="locked"):
+    copy = live.log_file.with_name("copy.db")
+    with read_only(live.database) as db:
+        db.execute("BEGIN")
+        assert db.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
+        # It reads as of that moment, and the bot goes on.
+        await asks_and_is_told(live, "The first words.")
+        assert db.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
+        db.execute("COMMIT")
+        assert db.execute("SELECT count(*) FROM jobs").fetchone() == (1,)
+        db.execute(f"VACUUM INTO '{copy}'")
+        for sql in ("DELETE FROM jobs", "PRAGMA user_version = 1"):
+            with pytest.raises(sqlite3.OperationalError, match="readonly"):
                 db.execute(sql)
-    await asks_and_is_told(live, "Hello, world.")
-    await told_once(live, "Hello, world.")
+    with contextlib.closing(sqlite3.connect(copy)) as db:
+        assert db.execute("SELECT state FROM jobs").fetchall() == [("succeeded",)]
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    await told_once(live, "The first words.")
     assert not logged(live, "the database does not work")
 
 
-async def test_a_database_that_is_in_use_for_a_moment_is_waited_for(live: LiveWorld) -> None:
+async def test_a_database_is_backed_up_while_works_are_committed(tmp_path: Path) -> None:
+    path, now = tmp_path / "bot.db", datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+    async with Store.open(path, QUICK) as store:
+        done = asyncio.Event()
+
+        async def submit_until_done() -> int:
+            for number in count():
+                if done.is_set() and number > 100:
+                    return number
+                await store.jobs.submit(Request(f"V{number}", "video", {}, "U1", "C1"), now)
+            raise AssertionError
+
+        def back_up() -> None:
+            with (
+                read_only(path) as source,
+                contextlib.closing(sqlite3.connect(tmp_path / "copy.db")) as target,
+            ):
+                source.backup(target, pages=1)
+
+        submitting = asyncio.create_task(submit_until_done())  # noqa: TID251 - awaited
+        await asyncio.to_thread(back_up)
+        done.set()
+        submitted = await submitting
+        assert len(await store.jobs.list_for_user("U1", "video", 1_000_000)) == submitted
+    with contextlib.closing(sqlite3.connect(tmp_path / "copy.db")) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        jobs = {job for (job,) in db.execute("SELECT id FROM jobs")}
+        cards = {job for (job,) in db.execute("SELECT job_id FROM deliveries")}
+        assert jobs == cards
+
+
+@pytest.mark.parametrize("how", ["another bot", "a writer"])
+async def test_a_database_that_is_in_use_for_a_moment_is_waited_for(
+    how: str, live: LiveWorld
+) -> None:
     assert await live.bot.terminate() == 0
     live.timings = replace(live.timings, lock_timeout=timedelta(seconds=10))
-    with contextlib.closing(sqlite3.connect(live.database)) as db:
-        # An open shell that has read something is enough.
-        db.execute("SELECT count(*) FROM jobs").fetchone()
+    with in_use(how, live.database):
         live.bot = live.spawn_bot()
-        listening = asyncio.create_task(live.bot.wait_until_listening())  # noqa: TID251 - awaited below
+        listening = asyncio.create_task(live.bot.wait_until_listening())  # noqa: TID251 - awaited
         await asyncio.wait([listening], timeout=0.3)
         assert not listening.done()
     live.port = await listening
     await asks_and_is_told(live, "Hello, world.")
 
 
-async def test_a_database_that_stays_in_use_is_told_and_left_alone(live: LiveWorld) -> None:
+@contextlib.contextmanager
+def in_use(how: str, path: Path) -> Iterator[None]:
+    if how == "another bot":
+        lock = FileLock(path)
+        yield
+        lock.release()
+    else:
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.execute("BEGIN IMMEDIATE")
+            yield
+            db.execute("COMMIT")
+
+
+@pytest.mark.parametrize("how", ["another bot", "a writer"])
+async def test_a_database_that_stays_in_use_is_told_and_left_alone(
+    how: str, live: LiveWorld
+) -> None:
     assert await live.bot.terminate() == 0
-    with contextlib.closing(sqlite3.connect(live.database)) as db:
-        db.execute("BEGIN IMMEDIATE")
+    before = contents(live.database)
+    with in_use(how, live.database):
         live.bot = live.spawn_bot()
         said = await live.bot.startup_error()
         assert "is in use by another process: only one bot may run" in said
-        assert "no backup and no sqlite3 shell. End the other one" in said
+        assert "nothing else may write to it. End the other one" in said
         assert await live.bot.wait() == 1
-        db.execute("COMMIT")
+        if how == "another bot":
+            assert before.items() <= contents(live.database).items()
+
+
+async def test_the_lock_of_a_killed_bot_keeps_nobody_away(live: LiveWorld) -> None:
+    await live.bot.kill()
+    assert live.database.with_name("bot.db-lock").exists()
+    await live.start_bot()
+    await asks_and_is_told(live, "Hello, world.")
+
+
+def test_a_lock_whose_file_is_removed_while_it_is_waited_for_is_one_bots_alone(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "bot.db"
+    first = FileLock(path)
+    with pytest.raises(DatabaseError):
+        FileLock(path)
+    first.release()
+    second = FileLock(path)
+    with pytest.raises(DatabaseError):
+        FileLock(path)
+    second.release()
+    assert list(tmp_path.iterdir()) == []
 
 
 # ── Not to be written ─────────────────────────────────────────────────────────────────────────
@@ -546,7 +630,7 @@ async def test_a_folder_that_may_not_be_written_is_told(open_folder: Path) -> No
 
 async def test_a_database_in_a_folder_that_may_not_be_written_is_told(open_folder: Path) -> None:
     path = open_folder / "bot.db"
-    await database.migrate(path)
+    await migrate(path)
     before = path.read_bytes()
     if os.geteuid() == 0:
         os.chown(path, NOBODY, NOBODY)
@@ -560,7 +644,7 @@ async def test_a_database_in_a_folder_that_may_not_be_written_is_told(open_folde
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
 async def test_a_database_that_belongs_to_somebody_else_is_told(open_folder: Path) -> None:
     path = open_folder / "bot.db"
-    await database.migrate(path)
+    await migrate(path)
     path.chmod(0o444)
     before = path.read_bytes()
     bot = starts(path, become_nobody)
@@ -573,8 +657,8 @@ async def test_a_database_that_belongs_to_somebody_else_is_told(open_folder: Pat
 
 
 def leave_no_room() -> None:
-    """Let no file of this process grow beyond what a new database needs at once."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    """Let no file of this process grow beyond what an empty database needs at once."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))
 
 
 async def test_a_start_for_which_there_is_no_room_is_told_and_the_next_one_begins_anew(
@@ -586,7 +670,7 @@ async def test_a_start_for_which_there_is_no_room_is_told_and_the_next_one_begin
     assert "the tables could not be brought up to date" in said
     assert "its disk is full" in said
     assert await bot.wait() == 1
-    assert await database.migrate(path)
+    assert await migrate(path)
 
 
 async def test_a_folder_that_turns_read_only_holds_up_nobody_who_is_in_it(
@@ -675,16 +759,20 @@ def file_gone_and_log_there(path: Path) -> None:
     path.unlink()
 
 
+# They are found at the start, which reads no more than that takes.
 DAMAGES: Final[dict[Callable[[Path], None], str]] = {
     all_rubbish: "bot.db is not a database, or its beginning is damaged",
     beginning_overwritten: "bot.db is not a database, or its beginning is damaged",
     cut_in_half: "bot.db is damaged",
-    page_overwritten: "bot.db is damaged",
-    page_zeroed: "bot.db is damaged",
     log_is_rubbish: "bot.db-wal is damaged, and with it what was accepted last",
     log_with_a_wrong_number: "bot.db-wal is damaged, and with it what was accepted last",
     file_without_its_beginning: "bot.db is missing or empty, but there is",
     file_gone_and_log_there: "bot.db is missing or empty, but there is",
+}
+# These are found when somebody needs the page, and by the doctor, who reads all of it.
+PAGE_DAMAGES: Final[dict[Callable[[Path], None], str]] = {
+    page_overwritten: "bot.db is damaged",
+    page_zeroed: "bot.db is damaged",
 }
 
 
@@ -701,7 +789,7 @@ async def test_a_damaged_database_is_told_with_what_to_do_and_left_as_it_is(
     damage: Callable[[Path], None], tmp_path: Path
 ) -> None:
     path = tmp_path / "bot.db"
-    await database.migrate(path)
+    await migrate(path)
     many_jobs(path, 100)
     damage(path)
     before = contents(path)
@@ -715,22 +803,24 @@ async def test_a_damaged_database_is_told_with_what_to_do_and_left_as_it_is(
     assert "Traceback" not in (tmp_path / "bot.log").read_text()
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-async def test_damage_is_found_that_came_after_a_look_ahead(
+@pytest.mark.parametrize("damage", [*DAMAGES, *PAGE_DAMAGES])
+async def test_a_check_of_every_page_finds_all_damage_and_changes_nothing(
     damage: Callable[[Path], None], tmp_path: Path
 ) -> None:
     path = tmp_path / "bot.db"
-    await database.migrate(path)
+    await migrate(path)
     many_jobs(path, 100)
-    datafile.look_ahead(path)
+    check_file(path, every_page=True)
     damage(path)
-    with pytest.raises(StoreError):
-        datafile.look(path)
+    before = contents(path)
+    with pytest.raises(DatabaseCorrupt, match=(DAMAGES | PAGE_DAMAGES)[damage]):
+        check_file(path, every_page=True)
+    assert contents(path) == before
 
 
 async def test_the_doctor_finds_damage_too(quiet_world: World) -> None:
     path = quiet_world.database
-    await database.migrate(path)
+    await migrate(path)
     many_jobs(path, 100)
     page_overwritten(path)
     environ = quiet_world.environment("0")
@@ -743,9 +833,9 @@ async def test_what_a_crash_left_is_taken_up_and_nothing_else_is_left_lying_abou
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "bot.db"
-    await database.migrate(path)
+    await migrate(path)
     many_jobs(path, 10)
-    await database.migrate(path)
+    await migrate(path)
     assert os.listdir(tmp_path) == ["bot.db"]  # noqa: PTH208 - in a coroutine
     with contextlib.closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT count(*) FROM jobs").fetchone() == (10,)
@@ -755,7 +845,7 @@ async def test_a_database_that_turns_out_damaged_ends_the_bot_with_a_sentence(
     world_of_files: LiveWorld,
 ) -> None:
     path = world_of_files.database
-    await database.migrate(path)
+    await migrate(path)
     # More than SQLite keeps in memory.
     many_jobs(path, 3000, world_of_files.ana.user.id)
     in_one_file(path)
@@ -795,7 +885,7 @@ def migrate_until(path: Path, deadly: int) -> None:
             self.set_trace_callback(strike)
 
     sqlite3.connect = partial(connect, factory=Watched)  # type: ignore[assignment]
-    asyncio.run(database.migrate(path))
+    asyncio.run(migrate(path))
 
 
 def dies_at(path: Path, deadly: int) -> bool:
@@ -818,29 +908,38 @@ async def test_a_start_that_is_killed_at_any_statement_is_made_up_for_by_the_nex
     tmp_path: Path,
 ) -> None:
     whole = tmp_path / "whole.db"
-    names = await database.migrate(whole)
+    names = await migrate(whole)
     left: list[list[str]] = []
     for deadly in count(1):
         path = tmp_path / f"{deadly}.db"
         if not await asyncio.to_thread(dies_at, path, deadly):
             break
-        left.append(await database.migrate(path))
+        left.append(await migrate(path))
         assert tables(path) == tables(whole)
     # It was killed before, in and between all of them.
     assert [each for each, _ in groupby(left)] == [names[n:] for n in range(len(names))]
     assert len(left) > 30
 
 
+def make_tables(db: sqlite3.Connection, last: str) -> list[str]:
+    """Make the tables of the version whose last migration has this number; return what is new."""
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY)")
+    files = sorted(SQLITE_MIGRATIONS.glob("*.sql"))
+    for file in files:
+        if file.stem[: len(last)] <= last:
+            db.executescript(file.read_text())
+            db.execute("INSERT INTO migrations VALUES (?)", (file.stem,))
+    db.commit()
+    return [file.stem for file in files if file.stem[: len(last)] > last]
+
+
 async def test_jobs_of_an_older_version_outlive_a_start_that_is_killed_at_any_statement(
     tmp_path: Path,
 ) -> None:
     older = tmp_path / "older.db"
-    first, *later = sorted(database._MIGRATIONS.glob("*.sql"))
-    with contextlib.closing(sqlite3.connect(older, isolation_level=None)) as db:
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY)")
-        db.executescript(first.read_text())
-        db.execute("INSERT INTO migrations VALUES (?)", (first.stem,))
+    with contextlib.closing(sqlite3.connect(older)) as db:
+        names = make_tables(db, "0001")
     many_jobs(older, 3)
     in_one_file(older)
     for deadly in count(1):
@@ -848,8 +947,7 @@ async def test_jobs_of_an_older_version_outlive_a_start_that_is_killed_at_any_st
         shutil.copy(older, path)
         if not await asyncio.to_thread(dies_at, path, deadly):
             break
-        done = await database.migrate(path)
-        names = [each.stem for each in later]
+        done = await migrate(path)
         assert done in [names[at:] for at in range(len(names) + 1)]
         with contextlib.closing(sqlite3.connect(path)) as db:
             assert db.execute("SELECT count(*), count(waits_for) FROM jobs").fetchone() == (3, 0)
@@ -860,12 +958,9 @@ async def test_a_reply_of_an_older_version_waits_for_its_card_without_a_time(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "bot.db"
-    await database.migrate(path)
     with contextlib.closing(sqlite3.connect(path)) as db:
-        # As the version before left it: claims looked at the card of each reply that was due.
-        db.execute("DELETE FROM migrations WHERE name = '0004_waiting_replies'")
-        db.execute("DROP INDEX jobs_claimed")
-        db.execute("DROP INDEX deliveries_claimed")
+        # As an older version left it: claims looked at the card of each reply that was due.
+        make_tables(db, "0003")
         for job, posting in (("j1", "sending"), ("j2", "posted"), ("j3", "lost")):
             db.execute(
                 "INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at,"
@@ -886,7 +981,9 @@ async def test_a_reply_of_an_older_version_waits_for_its_card_without_a_time(
         }
         assert ("j1", Role.REPLY) not in due
         assert {("j2", Role.REPLY), ("j3", Role.REPLY)} <= due.keys()
-        posted = replace(due["j1", Role.CARD], state=DeliveryState.POSTED, ts="1.0", shown=1)
+        posted = replace(
+            due["j1", Role.CARD], state=DeliveryState.POSTED, ts="1.0", shown_version=1
+        )
         assert await store.deliveries.release(posted, now, None)
         [reply] = await store.deliveries.claim(now, 20)
         assert (reply.delivery.job_id, reply.delivery.role) == ("j1", Role.REPLY)

@@ -14,9 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bot.database import StoreError
 from bot.model import Delivery, DeliveryState, Job, Request, Role, State, token_hash
-from bot.store import Store, Submitted
+from bot.store import DatabaseError, Store, Submitted
+from bot.store.database import Transaction
 from bot.timings import Timings
 from tests.disk import Disk
 
@@ -110,7 +110,7 @@ async def test_a_change_that_fails_halfway_is_undone_and_its_neighbours_are_kept
         return_exceptions=True,
     )
 
-    assert isinstance(failed, StoreError)
+    assert isinstance(failed, DatabaseError)
     assert (await now_is(store, second)).state is State.QUEUED
     assert (await now_is(store, second)).attempts == 0
     stored = {job.id for job in await store.jobs.claim(NOW, MANY)}
@@ -134,21 +134,21 @@ async def test_what_a_cancelled_caller_asked_for_is_there_as_a_whole_or_not_at_a
 async def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
     async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
         await submit(store)
-    with pytest.raises(StoreError, match="closed"):
+    with pytest.raises(DatabaseError, match="closed"):
         await submit(store)
 
 
 async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "bot.db"
     path.write_text("Dear diary, " * 1000)
-    with pytest.raises(StoreError, match="is not a database"):
+    with pytest.raises(DatabaseError, match="is not a database"):
         async with Store.open(path, TIMINGS):
             pass
     assert path.read_text() == "Dear diary, " * 1000
 
 
 async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(DatabaseError, match="cannot be opened"):
         async with Store.open(tmp_path / "missing" / "bot.db", TIMINGS):
             pass
 
@@ -158,7 +158,7 @@ async def test_a_migration_that_fails_in_its_middle_leaves_nothing_behind(tmp_pa
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY)")
         db.execute("CREATE TABLE attempts (in_its TEXT, way TEXT)")
-    with pytest.raises(StoreError, match="could not be brought up to date"):
+    with pytest.raises(DatabaseError, match="could not be brought up to date"):
         async with Store.open(path, TIMINGS):
             pass
     with contextlib.closing(sqlite3.connect(path)) as db:
@@ -173,10 +173,10 @@ async def test_nothing_is_promised_while_the_file_is_elsewhere(tmp_path: Path) -
     path, elsewhere = tmp_path / "bot.db", tmp_path / "elsewhere.db"
     async with Store.open(path, TIMINGS) as store:
         path.rename(elsewhere)
-        with pytest.raises(StoreError):
+        with pytest.raises(DatabaseError):
             await submit(store)
         path.write_bytes(b"")
-        with pytest.raises(StoreError):
+        with pytest.raises(DatabaseError):
             await submit(store)
         elsewhere.rename(path)
         await submit(store)
@@ -262,8 +262,26 @@ async def test_a_clock_that_was_set_back_parks_nothing(store: Store) -> None:
     # Half an hour ahead is a wait like any other; a day is none that anybody chose.
     assert await store.jobs.claim(NOW - timedelta(minutes=20), 1) == []
     assert await store.deliveries.claim(NOW - timedelta(minutes=20), 1) == []
+    for table in (store.jobs, store.deliveries):
+        assert await table.wake_far_future(NOW - timedelta(minutes=20)) == 0
+        assert await table.wake_far_future(NOW - DAY) == 1
+        assert await table.wake_far_future(NOW - DAY) == 0
     assert len(await store.jobs.claim(NOW - DAY, 1)) == 1
     assert len(await store.deliveries.claim(NOW - DAY, 1)) == 1
+
+
+async def test_a_clock_that_was_set_back_leaves_a_lease_for_its_own_length(store: Store) -> None:
+    """Its owner may still be at work."""
+    job = await running(store)
+    [card] = await store.deliveries.claim(NOW, 1)
+    earlier = NOW - DAY
+    assert await store.jobs.wake_far_future(earlier) == 1
+    assert await store.deliveries.wake_far_future(earlier) == 1
+    assert await store.jobs.claim(earlier, 1) == []
+    assert await store.deliveries.claim(earlier, 1) == []
+    [job_again] = await store.jobs.claim(earlier + TIMINGS.lease, 1)
+    [card_again] = await store.deliveries.claim(earlier + TIMINGS.lease, 1)
+    assert (job_again.id, card_again.delivery.id) == (job.id, card.delivery.id)
 
 
 # ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
@@ -390,20 +408,20 @@ async def test_what_costs_money_or_was_promised_is_on_the_disk_before_anybody_he
     store: Store, tmp_path: Path
 ) -> None:
     disk = Disk(tmp_path / "bot.db")
-    disk.watch(store.database._db)
+    await disk.watch(store.database)
 
     def states() -> list[str]:
         rows = disk.rows(after_power_cut=True)
         jobs = [row["state"] for row in rows.jobs.values()]
-        return [*jobs, *(row["posting"] for row in rows.deliveries.values())]
+        return [*jobs, *(row["state"] for row in rows.deliveries.values())]
 
     await submit(store)
-    assert states() == ["queued", "owed"]
+    assert states() == ["queued", "pending"]
     job = await claim(store)
     attempt = await begin(store, job)
-    assert states() == ["creating", "owed"]
+    assert states() == ["creating", "pending"]
     assert await store.jobs.record_created(made(job), attempt, now=NOW, due_at=NOW)
-    assert states() == ["running", "owed"]
+    assert states() == ["running", "pending"]
     [card] = await store.deliveries.claim(NOW, MANY)
     assert await store.deliveries.mark_sending(card.delivery, NOW)
     assert states() == ["running", "sending"]
@@ -413,13 +431,13 @@ async def test_what_costs_money_or_was_promised_is_on_the_disk_before_anybody_he
     assert await store.deliveries.release(posted, NOW, None)
     assert states() == ["running", "posted"]
     assert await store.jobs.finish(replace(await claim(store), state=State.SUCCEEDED), NOW)
-    assert states() == ["succeeded", "posted", "owed"]
+    assert states() == ["succeeded", "posted", "pending"]
     disk.leave()
 
 
 async def test_what_can_be_done_again_waits_for_no_disk(store: Store, tmp_path: Path) -> None:
     disk = Disk(tmp_path / "bot.db")
-    disk.watch(store.database._db)
+    await disk.watch(store.database)
     job = await running(store)
     assert await store.jobs.release(replace(job, late=True), NOW, LATER)
     assert not disk.rows(after_power_cut=True).jobs[job.id]["late"]
@@ -556,7 +574,7 @@ async def test_an_id_that_a_person_gives_moves_nothing_that_was_settled_meanwhil
     store: Store,
 ) -> None:
     job = await unconfirmed(store)
-    assert await store.jobs.create_again(job.id, NOW)
+    assert await store.jobs.create_again(job.id, job.attempts, NOW)
     assert not await store.jobs.add_candidate(job.id, "v-1", NOW)
     assert (await now_is(store, job)).state is State.QUEUED
 
@@ -571,7 +589,7 @@ async def test_an_id_that_a_person_gives_creates_nothing(store: Store) -> None:
 
 async def test_a_question_does_not_lapse_once_it_was_answered(store: Store) -> None:
     job = await unconfirmed(store)
-    assert await store.jobs.create_again(job.id, NOW)
+    assert await store.jobs.create_again(job.id, job.attempts, NOW)
     assert not await store.jobs.expire(job, NOW)
     assert (await now_is(store, job)).ended_at is None
 
@@ -579,9 +597,9 @@ async def test_a_question_does_not_lapse_once_it_was_answered(store: Store) -> N
 async def test_a_hint_that_nobody_has_checked_is_looked_at_after_the_end(store: Store) -> None:
     job = await unconfirmed(store)
     await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
-    store.jobs_due.clear()
+    store.jobs.due.clear()
     assert await store.jobs.cancel(job.id, NOW)
-    assert store.jobs_due.is_set()
+    assert store.jobs.due.is_set()
     assert (await claim(store)).state is State.FAILED
 
 
@@ -592,7 +610,7 @@ async def test_the_database_of_another_program_is_refused_and_left_as_it_was(
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE jobs (salary INTEGER)")
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="another program's database"):
+    with pytest.raises(DatabaseError, match="another program's database"):
         async with Store.open(path, TIMINGS):
             pass
     assert path.read_bytes() == before
@@ -602,22 +620,22 @@ async def test_the_database_of_another_program_is_refused_and_left_as_it_was(
 
 
 async def test_whoever_hears_that_nothing_was_done_has_nothing_in_the_table(store: Store) -> None:
-    def fails(_: sqlite3.Connection) -> None:
+    def fails(_: Transaction) -> None:
         raise ValueError
 
-    def finds_the_disk_full(_: sqlite3.Connection) -> None:
+    def finds_the_disk_full(_: Transaction) -> None:
         error = sqlite3.OperationalError("database or disk is full")
         error.sqlite_errorcode = sqlite3.SQLITE_FULL
         raise error
 
     first, failed, refused = await asyncio.gather(
         submit(store),
-        store.database.transact(fails),
-        store.database.transact(finds_the_disk_full),
+        store.database.run(fails),
+        store.database.run(finds_the_disk_full),
         return_exceptions=True,
     )
     assert isinstance(failed, ValueError)
-    assert isinstance(refused, StoreError)
+    assert isinstance(refused, DatabaseError)
     assert isinstance(first, Submitted)
     assert await store.jobs.fetch(first.job.id) is not None
 

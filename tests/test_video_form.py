@@ -1,7 +1,6 @@
 """The create form: what is typed arrives, and what is wrong is said under its field."""
 
 import asyncio
-import sqlite3
 from datetime import timedelta
 from typing import Any
 
@@ -9,6 +8,8 @@ import pytest
 
 from bot.kinds import Invalid
 from bot.kinds.video import parse
+from bot.store.database import Transaction
+from bot.store.sql import Query
 from sandbox.block_kit import Json
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Reset
@@ -463,11 +464,11 @@ async def test_a_form_whose_job_cannot_be_written_down_stays_open_and_starts_not
     world: World,
 ) -> None:
     # The database can be read all the while: only the commit of a submission fails.
-    def refuses(db: sqlite3.Connection) -> None:
+    def refuses(tx: Transaction) -> None:
         refusal = "BEFORE INSERT ON jobs BEGIN SELECT raise(ABORT, 'nothing more fits'); END"
-        db.execute(f"CREATE TEMP TRIGGER refusal {refusal}")
+        tx.all(Query(f"CREATE TEMP TRIGGER refusal {refusal}"))
 
-    await world.bot.store.database.transact(refuses)
+    await world.bot.store.database.run(refuses)
     form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
     await world.advance(minutes=5)

@@ -12,7 +12,7 @@ from benchmarks.cases.parts import FASTEST, Request, milliseconds, noop, ours, s
 from benchmarks.databases import add_replicas
 from benchmarks.measure import Better, Row, Scale
 from benchmarks.payloads import lookup
-from bot.database import migrate
+from bot.store.sqlite import migrate
 
 _REPLICAS: Final = 10_000
 _Query = Callable[[int], str]

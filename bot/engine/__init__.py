@@ -46,7 +46,7 @@ class Engine:
         public_url: str | None,
         ask_person: Callable[[Job], Awaitable[None]],
     ) -> None:
-        self.due = store.jobs_due
+        self.due = store.jobs.due
         self._runtime = Runtime(store, service, kinds, clock, timings, rng, public_url, ask_person)
         self._reported_kinds: set[str] = set()
 

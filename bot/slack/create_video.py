@@ -13,7 +13,6 @@ from bot.errors import OutsideError
 from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, MAX_SCRIPT, Video, is_replica_id, parse
 from bot.model import Verdict
-from bot.replicas import KnownReplica
 from bot.slack.blocks import Json, element, field, option, spoken
 from bot.slack.cards import MAKE_VIDEO, RETRY
 from bot.slack.context import UNKNOWN_JOB, Feature, HandlerContext, ack_ephemeral
@@ -35,6 +34,7 @@ from bot.slack.job_status import list_jobs, show_status
 from bot.slack.payloads import BlockAction, OptionsRequest, SlashCommand, ViewSubmission, read
 from bot.slack.replica_picker import check_replica, replica_label
 from bot.slack.video_presenter import VideoPresenter
+from bot.store import KnownReplica
 
 _LOG: Final = logging.getLogger(__name__)
 COMMAND: Final = "/video"

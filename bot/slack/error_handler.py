@@ -12,7 +12,6 @@ from slack_bolt.middleware.async_middleware import AsyncMiddleware
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
-from bot.database import StoreError
 from bot.log import reference
 from bot.slack.blocks import Json
 from bot.slack.context import HandlerContext
@@ -24,6 +23,7 @@ from bot.slack.payloads import (
     ViewSubmission,
     read,
 )
+from bot.store import DatabaseError
 
 _LOG: Final = logging.getLogger(__name__)
 # An unknown id is logged only this far: anything may stand there.
@@ -100,7 +100,7 @@ def _answer(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse:
     """Return the answer that shows an error where the user is, with a reference to the log."""
     code = reference()
     match error:
-        case StoreError():
+        case DatabaseError():
             _LOG.error("not stored", extra={"reference": code, "reason": str(error)})
             text = "This could not be saved, so nothing was started. Please try again in a moment."
         case UnknownAction():

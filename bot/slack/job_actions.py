@@ -41,9 +41,10 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     action = read(BlockAction, body)
     job_id, attempts = attempt_of(action.value)
     job = await find_job(ctx, action, job_id)
-    if job is not None and not (
-        job.attempts == attempts and await ctx.store.jobs.create_again(job.id, ctx.clock.now())
-    ):
+    if job is None:
+        await ack()
+        return
+    if not await ctx.store.jobs.create_again(job.id, attempts, ctx.clock.now()):
         ctx.respond_ephemeral(action.response_url, SETTLED)
     await ack()
 

@@ -65,7 +65,7 @@ class Messenger:
         timings: DeliveryTimings,
         rng: random.Random,
     ) -> None:
-        self.due = store.deliveries_due
+        self.due = store.deliveries.due
         self._store = store
         self._client = client
         self._presenters = presenters

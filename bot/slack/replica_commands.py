@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from slack_bolt.context.ack.async_ack import AsyncAck
 
-from bot.database import StoreError
 from bot.errors import OutsideError, Refused
 from bot.kinds.video import is_replica_id
 from bot.model import Snapshot, Verdict
@@ -26,6 +25,7 @@ from bot.slack.context import HandlerContext
 from bot.slack.job_status import list_jobs
 from bot.slack.payloads import SlashCommand
 from bot.slack.replica_picker import known_from, read_replica, replica_label, unexplained_failure
+from bot.store import DatabaseError
 
 _MAX_LISTED: Final = 30
 
@@ -83,7 +83,7 @@ def _answer_later(
             text = await work
         except _Unusable as error:
             text = str(error)
-        except StoreError:
+        except DatabaseError:
             text = "That could not be saved. Please try again in a moment."
         ctx.respond_ephemeral(command.response_url, text)
 
@@ -99,7 +99,7 @@ async def _learn(ctx: HandlerContext, replica_id: str) -> str:
 
     Raises:
         _Unusable: it cannot be used, or could not be looked up.
-        StoreError: it could not be saved.
+        DatabaseError: it could not be saved.
     """
     if not is_replica_id(replica_id):
         raise _Unusable(

@@ -7,10 +7,10 @@ from typing import Final
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.kinds import Kind, Unreadable
 from bot.model import Snapshot, Verdict
-from bot.replicas import KnownReplica
 from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import cut, one_line
 from bot.slack.context import HandlerContext
+from bot.store import KnownReplica
 
 _MAX_NAME: Final = 36
 _MAX_ID: Final = 20

@@ -1,0 +1,61 @@
+"""What must survive the process: jobs, their attempts, deliveries and known replicas."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from bot.store.database import (
+    Database,
+    DatabaseCorrupt,
+    DatabaseError,
+    DatabaseInUse,
+    DatabaseUnavailable,
+)
+from bot.store.deliveries import Deliveries, Outgoing
+from bot.store.jobs import Jobs, Submitted
+from bot.store.replicas import KnownReplica, Replicas
+from bot.store.sqlite import SQLiteDatabase
+from bot.timings import StoreTimings
+
+__all__ = [
+    "DatabaseCorrupt",
+    "DatabaseError",
+    "DatabaseInUse",
+    "DatabaseUnavailable",
+    "KnownReplica",
+    "Outgoing",
+    "Store",
+    "Submitted",
+]
+
+
+class Store:
+    """The tables, each with its methods, in one database.
+
+    Attributes:
+        jobs: what people asked for, and the create calls that were made for it.
+        deliveries: the Slack messages that we owe.
+        replicas: those that people may choose.
+        database: what they are in, to check and to watch.
+    """
+
+    def __init__(self, database: Database, timings: StoreTimings) -> None:
+        self.database = database
+        self.jobs = Jobs(database, timings)
+        self.deliveries = Deliveries(database, timings)
+        self.replicas = Replicas(database)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, path: Path, timings: StoreTimings) -> AsyncIterator["Store"]:
+        """Open the database; where no other process can use it, end the leases of an earlier one.
+
+        Raises:
+            DatabaseError: it cannot be opened or written, or another process has it.
+        """
+        async with SQLiteDatabase.open(path, timings.lock_timeout) as database:
+            store = cls(database, timings)
+            if database.is_sole_process:
+                await store.jobs.void_leases()
+                await store.deliveries.void_leases()
+            yield store

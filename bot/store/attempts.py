@@ -1,0 +1,118 @@
+"""The table of attempts: one row for each create call that may have cost money."""
+
+from typing import Final
+
+from bot.model import Attempt
+from bot.store.database import Row, Transaction, from_ms
+from bot.store.sql import Query
+
+_ADD: Final = Query(
+    """
+    INSERT INTO attempts (job_id, kind, token_hash, made_at)
+    VALUES (:job_id, :kind, :token_hash, :now) RETURNING id
+    """
+)
+_GET: Final = Query("SELECT * FROM attempts WHERE id = :id")
+_OF_TOKEN: Final = Query("SELECT id, job_id FROM attempts WHERE token_hash = :token_hash")
+_OTHER_WITH_REMOTE_ID: Final = Query(
+    """
+    SELECT id FROM attempts WHERE kind = :kind AND remote_id = :remote_id AND id <> :id
+    """
+)
+_BIND: Final = Query(
+    """
+    UPDATE attempts SET outcome = 'created', remote_id = :remote_id, candidate_id = NULL
+    WHERE id = :id
+    """
+)
+_CANDIDATES: Final = Query(
+    """
+    SELECT * FROM attempts
+    WHERE job_id = :job_id AND remote_id IS NULL AND candidate_id IS NOT NULL ORDER BY id
+    """
+)
+_SET_CANDIDATE: Final = Query("UPDATE attempts SET candidate_id = :remote_id WHERE id = :id")
+_SET_NAMED_BY_CALLBACK: Final = Query(
+    "UPDATE attempts SET candidate_id = :remote_id, user_supplied = 0 WHERE id = :id"
+)
+_SET_NAMED_BY_PERSON: Final = Query(
+    """
+    UPDATE attempts SET candidate_id = :remote_id, user_supplied = 1
+    WHERE id = (SELECT max(id) FROM attempts WHERE job_id = :job_id AND remote_id IS NULL)
+    """
+)
+_DROP_CANDIDATE: Final = Query(
+    "UPDATE attempts SET candidate_id = NULL WHERE id = :id AND candidate_id = :remote_id"
+)
+_CLOSE: Final = Query(
+    "UPDATE attempts SET outcome = :outcome WHERE job_id = :job_id AND outcome IS NULL"
+)
+
+
+def add_attempt(tx: Transaction, *, job_id: str, kind: str, token_hash: str, now: int) -> int:
+    """Add an attempt whose create call has no answer yet; return its id."""
+    row = tx.one(_ADD, job_id=job_id, kind=kind, token_hash=token_hash, now=now)
+    assert row is not None  # noqa: S101 - it returns what it inserts
+    return int(row["id"])
+
+
+def get_attempt(tx: Transaction, attempt_id: int) -> Row:
+    """Return a row that is there, as attempts are never deleted."""
+    row = tx.one(_GET, id=attempt_id)
+    assert row is not None  # noqa: S101 - see above
+    return row
+
+
+def find_attempt(tx: Transaction, token_hash: str) -> Row | None:
+    """Return ``id`` and ``job_id`` of the attempt that a callback's token belongs to."""
+    return tx.one(_OF_TOKEN, token_hash=token_hash)
+
+
+def is_free(tx: Transaction, kind: str, remote_id: str, attempt_id: int) -> bool:
+    """Return whether no attempt but this one has made ``remote_id``."""
+    return tx.one(_OTHER_WITH_REMOTE_ID, kind=kind, remote_id=remote_id, id=attempt_id) is None
+
+
+def bind(tx: Transaction, attempt_id: int, remote_id: str) -> None:
+    """Store what an attempt has made."""
+    tx.all(_BIND, id=attempt_id, remote_id=remote_id)
+
+
+def close_attempts(tx: Transaction, job_id: str, outcome: str) -> None:
+    """Store how the job's create call went, if it is under way or was cut off."""
+    tx.all(_CLOSE, job_id=job_id, outcome=outcome)
+
+
+def list_candidates(tx: Transaction, job_id: str) -> list[Attempt]:
+    """Return the job's attempts for which something named an id that nobody has verified."""
+    return [
+        Attempt(
+            id=row["id"],
+            job_id=row["job_id"],
+            remote_id=row["remote_id"],
+            made_at=from_ms(row["made_at"]),
+            candidate_id=row["candidate_id"],
+            user_supplied=bool(row["user_supplied"]),
+        )
+        for row in tx.all(_CANDIDATES, job_id=job_id)
+    ]
+
+
+def set_candidate(tx: Transaction, attempt_id: int, remote_id: str) -> None:
+    """Store an id that the attempt's own create call returned, and that is not free."""
+    tx.all(_SET_CANDIDATE, id=attempt_id, remote_id=remote_id)
+
+
+def set_candidate_of_callback(tx: Transaction, attempt_id: int, remote_id: str) -> None:
+    """Store an id that a callback with the attempt's token named."""
+    tx.all(_SET_NAMED_BY_CALLBACK, id=attempt_id, remote_id=remote_id)
+
+
+def set_candidate_of_person(tx: Transaction, job_id: str, remote_id: str) -> None:
+    """Store an id that a person gave, at the job's last attempt without one."""
+    tx.all(_SET_NAMED_BY_PERSON, job_id=job_id, remote_id=remote_id)
+
+
+def drop_candidate(tx: Transaction, attempt: Attempt) -> None:
+    """Remove a candidate, unless another one has taken its place."""
+    tx.all(_DROP_CANDIDATE, id=attempt.id, remote_id=attempt.candidate_id)

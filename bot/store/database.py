@@ -1,0 +1,149 @@
+"""The port: what the store asks of a database, whichever engine is behind it."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from bot.store.sql import Query
+
+_T = TypeVar("_T")
+
+Value: TypeAlias = str | int | Sequence[str] | Sequence[int] | None
+"""What a parameter may be. Times are milliseconds since 1970; flags are 0 or 1."""
+
+
+class DatabaseError(Exception):
+    """The database did not do what it was asked to: nothing of it was stored."""
+
+
+class DatabaseUnavailable(DatabaseError):
+    """The database does nothing for anybody at the moment. It was logged; try again later."""
+
+
+class DatabaseCorrupt(DatabaseError):
+    """What the database holds is damaged: it is not used any more until somebody restores it."""
+
+
+class DatabaseInUse(DatabaseError):
+    """Another process has the database, and this engine allows one only."""
+
+
+class Topic(Enum):
+    """What a process may wait for."""
+
+    JOBS = "jobs"
+    """A job may have become due."""
+    DELIVERIES = "deliveries"
+    """A delivery may have become due."""
+
+
+class Row(Protocol):
+    """A row, by the names of its columns."""
+
+    def __getitem__(self, column: str, /) -> Any:  # noqa: ANN401 - each column has a type of its own
+        """Return the value of a column."""
+
+
+class Transaction(Protocol):
+    """What a work may do. Valid only inside the function that it is given to."""
+
+    def all(self, query: Query, **values: Value) -> Sequence[Row]:
+        """Run a statement and return the rows that it selects or returns."""
+
+    def one(self, query: Query, **values: Value) -> Row | None:
+        """Run a statement and return its first row; None where there is none."""
+
+    def notify(self, topic: Topic) -> None:
+        """Wake the workers of every process once this is committed."""
+
+
+class Database(Protocol):
+    """A database that is open, with its tables up to date."""
+
+    @property
+    def is_sole_process(self) -> bool:
+        """Whether no other process can use this database while it is open here.
+
+        Then every lease that is found at the start belongs to a process that has ended.
+        """
+
+    def event(self, topic: Topic) -> asyncio.Event:
+        """Return the event that is set when ``topic`` is notified by any process."""
+
+    async def run(self, work: Callable[[Transaction], _T], *, durable: bool = True) -> _T:
+        """Run ``work`` in a transaction and return its result once that is committed.
+
+        ``work`` runs in another thread, together with others in one transaction where many wait.
+        It may be run again, where one of these others fails or two processes conflict: it has no
+        effects but through the transaction. A caller that is cancelled gives up the result, not
+        the work. With ``durable=False`` a power cut may undo it: for reads, and for what is
+        repeated at the next start. It outlives the process all the same.
+
+        Raises:
+            DatabaseUnavailable: nothing was stored; later it may be.
+            DatabaseCorrupt: nothing was stored, and nothing will be.
+            DatabaseError: nothing was stored: the statement is wrong, or the database is closed.
+            Exception: nothing was stored; whatever ``work`` raised.
+        """
+
+    async def check(self) -> None:
+        """Return if the database works. Where it did not, this finds out whether it does again.
+
+        Raises:
+            DatabaseError: it does not.
+        """
+
+    async def watch(self) -> None:
+        """Wait until the database cannot be used any more.
+
+        Raises:
+            DatabaseError: always; it says why. The process should end then.
+        """
+
+    async def close(self) -> None:
+        """Finish what was asked for, and close. What is asked for later raises DatabaseError."""
+
+
+async def run_until_stored(
+    database: Database, work: Callable[[Transaction], _T], *, retry_interval: timedelta
+) -> _T:
+    """Run ``work``, again and again while the database is unavailable.
+
+    For facts that nobody could find out a second time, such as the id in an answer. The caller has
+    the row claimed meanwhile, and no other worker takes it up while this process lives.
+
+    Raises:
+        DatabaseError: nothing was stored, and nothing will be.
+    """
+    while True:
+        try:
+            return await database.run(work)
+        except DatabaseUnavailable:
+            await asyncio.sleep(retry_interval.total_seconds())
+
+
+def to_ms(moment: datetime) -> int:
+    """Return a moment as it is stored: milliseconds since 1970, UTC."""
+    return round(moment.timestamp() * 1000)
+
+
+def optional_ms(moment: datetime | None) -> int | None:
+    """Return a moment as it is stored, if there is one."""
+    return None if moment is None else to_ms(moment)
+
+
+def from_ms(ms: int) -> datetime:
+    """Return a stored moment."""
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def optional_moment(ms: int | None) -> datetime | None:
+    """Return a stored moment, if there is one."""
+    return None if ms is None else from_ms(ms)
+
+
+def span_ms(duration: timedelta) -> int:
+    """Return a duration as it is stored: milliseconds."""
+    return round(duration.total_seconds() * 1000)

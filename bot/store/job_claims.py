@@ -1,0 +1,124 @@
+"""Claims of jobs: who may work on which, until when, and what they come back as."""
+
+import asyncio
+from collections.abc import Collection
+from datetime import datetime
+from typing import Final
+
+from bot.model import Job
+from bot.store.database import Topic, Transaction, optional_moment, to_ms
+from bot.store.job_reads import JobReads
+from bot.store.job_rows import job_from, lock_job
+from bot.store.sql import Query
+from bot.store.transitions import save
+
+_MAX_WOKEN: Final = 500
+
+# ``read_at`` is set now, not when the answer is there: a callback that comes meanwhile waits too.
+_CLAIM: Final = Query(
+    """
+    WITH due AS (
+        SELECT id FROM jobs WHERE due_at <= :now AND id NOT IN (EACH :held)
+        ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    )
+    UPDATE jobs SET claim = claim + 1, claimed = 1, due_at = :lease_end,
+        read_at = CASE WHEN state IN ('running', 'overdue') OR EXISTS (
+            SELECT 1 FROM attempts
+            WHERE job_id = jobs.id AND remote_id IS NULL AND candidate_id IS NOT NULL
+        ) THEN :now ELSE read_at END
+    WHERE id IN (SELECT id FROM due) RETURNING *
+    """
+)
+_NEXT_DUE: Final = Query(
+    """
+    SELECT min(due_at) AS due_at FROM jobs
+    WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
+    """
+)
+_WAKE_FAR_FUTURE: Final = Query(
+    """
+    WITH far AS (
+        SELECT id FROM jobs WHERE due_at > :far LIMIT :limit FOR UPDATE SKIP LOCKED
+    )
+    UPDATE jobs SET due_at = CASE WHEN claimed = 1 THEN :lease_end ELSE :now END
+    WHERE id IN (SELECT id FROM far) RETURNING id
+    """
+)
+_VOID_LEASES: Final = Query("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
+
+
+class JobClaims(JobReads):
+    """The part of ``Jobs`` that the worker's loop uses."""
+
+    @property
+    def due(self) -> asyncio.Event:
+        """Set when a job may have become due."""
+        return self._database.event(Topic.JOBS)
+
+    async def claim(self, now: datetime, limit: int, held: Collection[str] = ()) -> list[Job]:
+        """Lease up to ``limit`` jobs that are due, those that wait longest first.
+
+        ``held`` are those that this process still works on: a clock that jumps ends leases early.
+        """
+
+        def work(tx: Transaction) -> list[Job]:
+            claimed = tx.all(
+                _CLAIM,
+                now=to_ms(now),
+                lease_end=to_ms(now + self._timings.lease),
+                limit=limit,
+                held=list(held),
+            )
+            return [job_from(row) for row in claimed]
+
+        return await self._database.run(work, durable=False)
+
+    async def next_due(self, held: Collection[str] = ()) -> datetime | None:
+        """Return when the next job is due that is not held; None while there is none."""
+
+        def work(tx: Transaction) -> datetime | None:
+            row = tx.one(_NEXT_DUE, held=list(held))
+            return optional_moment(row["due_at"]) if row else None
+
+        return await self._database.run(work, durable=False)
+
+    async def release(self, job: Job, now: datetime, due_at: datetime | None) -> bool:
+        """Store a claimed job as it now is, and leave it alone until ``due_at``.
+
+        Returns:
+            Whether it was stored: not where it was claimed or woken meanwhile, or has ended.
+        """
+
+        def work(tx: Transaction) -> bool:
+            return save(tx, lock_job(tx, job.id), job, due_at, to_ms(now))
+
+        return await self._database.run(work, durable=False)
+
+    async def wake_far_future(self, now: datetime) -> int:
+        """Make due what is due later than any wait lasts: the clock was set back since.
+
+        A lease ends after the time of a lease from now. Returns how many there were; there may be
+        more, for the next call.
+        """
+
+        def work(tx: Transaction) -> int:
+            found = tx.all(
+                _WAKE_FAR_FUTURE,
+                now=to_ms(now),
+                lease_end=to_ms(now + self._timings.lease),
+                far=to_ms(now + self._timings.max_wait + self._timings.lease),
+                limit=_MAX_WOKEN,
+            )
+            if found:
+                tx.notify(Topic.JOBS)
+            return len(found)
+
+        return await self._database.run(work, durable=False)
+
+    async def void_leases(self) -> None:
+        """End all leases. Only for a process that knows that no other one works on them."""
+
+        def work(tx: Transaction) -> None:
+            tx.all(_VOID_LEASES)
+
+        await self._database.run(work, durable=False)

@@ -1,0 +1,68 @@
+"""What is read of jobs, by id and by person; nothing is changed here."""
+
+from typing import Final
+
+from bot.model import Attempt, Job
+from bot.store.attempts import list_candidates
+from bot.store.database import Database, Transaction, Value
+from bot.store.job_rows import job_from
+from bot.store.sql import Query
+from bot.timings import StoreTimings
+
+_BY_ID: Final = Query("SELECT * FROM jobs WHERE id = :id")
+_BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
+_BY_REMOTE_ID: Final = Query(
+    """
+    SELECT jobs.* FROM attempts JOIN jobs ON jobs.id = attempts.job_id
+    WHERE attempts.kind = :kind AND attempts.remote_id = :remote_id
+    """
+)
+_OF_USER: Final = Query(
+    """
+    SELECT * FROM jobs WHERE user_id = :user AND kind = :kind
+    ORDER BY created_at DESC LIMIT :limit
+    """
+)
+
+
+class JobReads:
+    """The part of ``Jobs`` that changes nothing."""
+
+    def __init__(self, database: Database, timings: StoreTimings) -> None:
+        self._database = database
+        self._timings = timings
+
+    async def fetch(self, job_id: str) -> Job | None:
+        """Return the job with this id of ours."""
+        return await self._find(_BY_ID, id=job_id)
+
+    async def fetch_by_remote_id(self, kind: str, remote_id: str) -> Job | None:
+        """Return the job whose create call made ``remote_id``, if one of ours did."""
+        return await self._find(_BY_REMOTE_ID, kind=kind, remote_id=remote_id)
+
+    async def fetch_by_request(self, key: str) -> Job | None:
+        """Return the job that the request with this key made, if it came before."""
+        return await self._find(_BY_REQUEST, key=key)
+
+    async def list_for_user(self, user: str, kind: str, limit: int) -> list[Job]:
+        """Return a person's jobs of one kind, newest first."""
+
+        def work(tx: Transaction) -> list[Job]:
+            return [job_from(row) for row in tx.all(_OF_USER, user=user, kind=kind, limit=limit)]
+
+        return await self._database.run(work, durable=False)
+
+    async def candidates(self, job: Job) -> list[Attempt]:
+        """Return the job's attempts for which something named an id that nobody has verified."""
+
+        def work(tx: Transaction) -> list[Attempt]:
+            return list_candidates(tx, job.id)
+
+        return await self._database.run(work, durable=False)
+
+    async def _find(self, query: Query, **values: Value) -> Job | None:
+        def work(tx: Transaction) -> Job | None:
+            row = tx.one(query, **values)
+            return job_from(row) if row else None
+
+        return await self._database.run(work, durable=False)

@@ -1,0 +1,100 @@
+"""The table of jobs: its rows as values, and the lock that each change of one begins with."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from bot.model import Failure, Job, Snapshot, State, Verdict
+from bot.store.database import Row, Transaction, Value, from_ms, optional_moment, optional_ms
+from bot.store.sql import Query
+
+_LOCK: Final = Query("SELECT * FROM jobs WHERE id = :id FOR UPDATE")
+_LOCK_SEVERAL: Final = Query("SELECT * FROM jobs WHERE id IN (EACH :ids) ORDER BY id FOR UPDATE")
+
+
+def lock_job(tx: Transaction, job_id: str) -> Row | None:
+    """Lock the row of a job until the end of the transaction and return it as it is now.
+
+    Every write that touches a job, its attempts or its deliveries begins with this.
+    """
+    return tx.one(_LOCK, id=job_id)
+
+
+def lock_jobs(tx: Transaction, job_ids: Iterable[str]) -> Sequence[Row]:
+    """Lock several jobs, in the order of their ids, so that no two wait for each other."""
+    return tx.all(_LOCK_SEVERAL, ids=list(job_ids))
+
+
+def job_from(row: Row) -> Job:
+    """Return the job of a row."""
+    return Job(
+        id=row["id"],
+        kind=row["kind"],
+        params=json.loads(row["params"]),
+        user=row["user_id"],
+        channel=row["channel"],
+        thread_ts=row["thread_ts"],
+        created_at=from_ms(row["created_at"]),
+        state=State(row["state"]),
+        due_at=optional_moment(row["due_at"]),
+        claim=row["claim"],
+        attempts=row["attempts"],
+        failures=row["failures"],
+        remote_id=row["remote_id"],
+        snapshot=row["snapshot"] and _snapshot_from(row["snapshot"]),
+        failure=Failure(row["failure"]) if row["failure"] else None,
+        reason=row["reason"],
+        late=bool(row["late"]),
+        typical_duration=_duration_from(row["typical_ms"]),
+        started_at=optional_moment(row["started_at"]),
+        read_at=optional_moment(row["read_at"]),
+        woken_at=optional_moment(row["woken_at"]),
+        asked_at=optional_moment(row["asked_at"]),
+        asked=row["asked"],
+        orphaned_ids=tuple(json.loads(row["orphaned_ids"])),
+        waits_for=row["waits_for"],
+        ended_at=optional_moment(row["ended_at"]),
+        erased=bool(row["erased"]),
+    )
+
+
+def changing_columns(job: Job) -> dict[str, Value]:
+    """Return the columns that a worker changes during a job's life."""
+    return {
+        "state": job.state.value,
+        "failures": job.failures,
+        "remote_id": job.remote_id,
+        "snapshot": snapshot_text(job.snapshot),
+        "late": int(job.late),
+        "started_at": optional_ms(job.started_at),
+        "read_at": optional_ms(job.read_at),
+        "asked_at": optional_ms(job.asked_at),
+        "asked": job.asked,
+        "orphaned_ids": json.dumps(job.orphaned_ids),
+        "waits_for": job.waits_for,
+    }
+
+
+def snapshot_text(snapshot: Snapshot | None) -> str | None:
+    """Return a snapshot as it is stored: JSON."""
+    if snapshot is None:
+        return None
+    return json.dumps(
+        {
+            "remote_id": snapshot.remote_id,
+            "status": snapshot.status,
+            "verdict": snapshot.verdict.value,
+            "reason": snapshot.reason,
+            "facts": dict(snapshot.facts),
+        }
+    )
+
+
+def _snapshot_from(text: str) -> Snapshot:
+    values = json.loads(text)
+    return Snapshot(**{**values, "verdict": Verdict(values["verdict"])})
+
+
+def _duration_from(ms: int | None) -> timedelta | None:
+    return None if ms is None else timedelta(milliseconds=ms)

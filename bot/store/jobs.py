@@ -1,0 +1,384 @@
+"""The table of jobs: what becomes of a request, each change all or nothing.
+
+Each method is one transaction. It locks the job's row first, and writes a claimed job only under
+the number that it was claimed with.
+"""
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from statistics import median
+from typing import Final
+
+from bot.model import Attempt, Failure, Job, Request, Snapshot, State
+from bot.store.attempts import (
+    add_attempt,
+    bind,
+    close_attempts,
+    drop_candidate,
+    find_attempt,
+    get_attempt,
+    is_free,
+    list_candidates,
+    set_candidate,
+    set_candidate_of_callback,
+    set_candidate_of_person,
+)
+from bot.store.database import Topic, Transaction, run_until_stored, to_ms
+from bot.store.deliveries import add_card, edit_card
+from bot.store.job_claims import JobClaims
+from bot.store.job_rows import job_from, lock_job, lock_jobs, snapshot_text
+from bot.store.sql import Query
+from bot.store.transitions import POLLED, end, save, wake
+
+# Without letters and digits that look alike, so that an id can be read out and typed.
+_ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
+_ID_LENGTH: Final = 10
+_MAX_ERASED: Final = 200
+"""Jobs that are erased in one transaction: others wait for it."""
+_RECENT_JOBS: Final = 20
+"""Jobs of which the typical duration is the median."""
+
+_ADD: Final = Query(
+    """
+    INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
+                      created_at, state, due_at, typical_ms)
+    VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
+            :now, 'queued', :now, :typical_ms)
+    ON CONFLICT (request_key) DO NOTHING RETURNING *
+    """
+)
+_BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
+_RECENT_DURATIONS: Final = Query(
+    """
+    SELECT ended_at - started_at AS duration FROM jobs
+    WHERE kind = :kind AND state = 'succeeded' ORDER BY ended_at DESC LIMIT :limit
+    """
+)
+_BEGIN_CREATING: Final = Query(
+    """
+    UPDATE jobs SET state = 'creating', attempts = attempts + 1
+    WHERE id = :id AND claim = :claim AND state = 'queued' RETURNING id
+    """
+)
+_CREATE_AGAIN: Final = Query(
+    """
+    UPDATE jobs SET state = 'queued', asked = 0, asked_at = :now, failures = 0,
+                    due_at = :now, claim = claim + 1, claimed = 0
+    WHERE id = :id AND state = 'unconfirmed' AND attempts = :attempts RETURNING id
+    """
+)
+_CHECK_NOW: Final = Query(
+    """
+    UPDATE jobs SET due_at = :now, claim = claim + 1, claimed = 0
+    WHERE id = :id AND state = 'unconfirmed' RETURNING id
+    """
+)
+_WAITING: Final = Query("SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL")
+_TO_ERASE: Final = Query(
+    """
+    SELECT * FROM jobs WHERE erased = 0 AND ended_at IS NOT NULL AND ended_at < :before
+    ORDER BY ended_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    """
+)
+_ERASE: Final = Query(
+    """
+    UPDATE jobs SET params = :params, snapshot = :snapshot, reason = '', erased = 1
+    WHERE id = :id
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of a submission: the job that stands for it, and whether it was new."""
+
+    job: Job
+    new: bool
+
+
+class Jobs(JobClaims):
+    """The jobs: what is asked for them, and what becomes of them."""
+
+    async def submit(self, request: Request, now: datetime) -> Submitted:
+        """Store a job and owe its card, or find the job that this request made before."""
+        new_id = "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH))
+
+        def work(tx: Transaction) -> Submitted:
+            added = tx.one(
+                _ADD,
+                id=new_id,
+                key=request.key,
+                kind=request.kind,
+                params=json.dumps(dict(request.params)),
+                user=request.user,
+                channel=request.channel,
+                thread_ts=request.thread_ts,
+                now=to_ms(now),
+                typical_ms=_typical_ms(tx, request.kind),
+            )
+            if added is None:
+                [found] = tx.all(_BY_REQUEST, key=request.key)
+                return Submitted(job_from(found), new=False)
+            job = job_from(added)
+            add_card(tx, job, to_ms(now))
+            tx.notify(Topic.JOBS)
+            return Submitted(job, new=True)
+
+        return await self._database.run(work)
+
+    # ── Creating ──────────────────────────────────────────────────────────────────────────────
+
+    async def begin_attempt(self, job: Job, token_hash: str, now: datetime) -> int | None:
+        """Store that a create call may cost money from now on; return the attempt's id.
+
+        None means that the job is no longer ours to work on, and must not be created.
+        """
+
+        def work(tx: Transaction) -> int | None:
+            lock_job(tx, job.id)
+            if tx.one(_BEGIN_CREATING, id=job.id, claim=job.claim) is None:
+                return None
+            return add_attempt(
+                tx, job_id=job.id, kind=job.kind, token_hash=token_hash, now=to_ms(now)
+            )
+
+        return await self._database.run(work)
+
+    async def record_created(
+        self, job: Job, attempt_id: int, *, now: datetime, due_at: datetime
+    ) -> bool:
+        """Bind what a create call made to its attempt, and store ``job``, which has its id.
+
+        A callback that came before the answer makes the job due at once. It is stored even if the
+        database is unavailable for a while.
+
+        Returns:
+            Whether it was bound: not where the id belongs to another attempt, or the job was
+            claimed again. Then the id is a candidate, and the job is due.
+        """
+        assert job.remote_id is not None  # noqa: S101 - the caller has just received it
+        remote_id = job.remote_id
+
+        def work(tx: Transaction) -> bool:
+            before = lock_job(tx, job.id)
+            announced = get_attempt(tx, attempt_id)["candidate_id"] == remote_id
+            at = now if announced else due_at
+            free = is_free(tx, job.kind, remote_id, attempt_id)
+            if free and save(tx, before, job, at, to_ms(now)):
+                bind(tx, attempt_id, remote_id)
+                return True
+            set_candidate(tx, attempt_id, remote_id)
+            wake(tx, [job.id], now, self._timings)
+            return False
+
+        return await run_until_stored(
+            self._database, work, retry_interval=self._timings.retry_interval
+        )
+
+    async def record_not_created(
+        self, job: Job, *, outcome: str, now: datetime, due_at: datetime
+    ) -> None:
+        """Store how the job's last create call went, which gave no id, and release ``job``.
+
+        A candidate that a callback named meanwhile makes it due at once. It is stored even if the
+        database is unavailable for a while.
+        """
+
+        def work(tx: Transaction) -> None:
+            before = lock_job(tx, job.id)
+            close_attempts(tx, job.id, outcome)
+            at = now if list_candidates(tx, job.id) else due_at
+            save(tx, before, job, at, to_ms(now))
+
+        await run_until_stored(self._database, work, retry_interval=self._timings.retry_interval)
+
+    async def record_callback(
+        self, token_hash: str, named: Mapping[str, str], now: datetime
+    ) -> None:
+        """Take a callback for what it is: a reason to look.
+
+        ``named`` has the id that it named, by kind of job. A job whose id is known is woken; an id
+        for an attempt that has none becomes a candidate. A job that is being created is left
+        alone, or two workers would create two.
+        """
+
+        def work(tx: Transaction) -> None:
+            found = find_attempt(tx, token_hash)
+            if found is None:
+                return
+            job = lock_job(tx, found["job_id"])
+            assert job is not None  # noqa: S101 - an attempt belongs to a job
+            if get_attempt(tx, found["id"])["remote_id"] is not None:
+                if job["state"] in POLLED:
+                    wake(tx, [job["id"]], now, self._timings)
+            elif (remote_id := named.get(job["kind"])) is not None:
+                set_candidate_of_callback(tx, found["id"], remote_id)
+                if job["state"] != State.CREATING:
+                    wake(tx, [job["id"]], now, self._timings)
+
+        await self._database.run(work)
+
+    # ── Candidates, and what a person decides ─────────────────────────────────────────────────
+
+    async def adopt(self, job: Job, attempt: Attempt, now: datetime) -> bool:
+        """Bind what ``attempt`` was found to have made, and store ``job``, which shows it.
+
+        Returns:
+            Whether it was bound: not where another attempt has the id, or the job was claimed
+            again.
+        """
+        assert attempt.candidate_id is not None  # noqa: S101 - it is what was verified
+        remote_id = attempt.candidate_id
+
+        def work(tx: Transaction) -> bool:
+            before = lock_job(tx, job.id)
+            due_at = None if job.state.ended else now
+            free = is_free(tx, job.kind, remote_id, attempt.id)
+            if not free or not save(tx, before, job, due_at, to_ms(now)):
+                return False
+            bind(tx, attempt.id, remote_id)
+            return True
+
+        return await self._database.run(work)
+
+    async def add_candidate(self, job_id: str, remote_id: str, now: datetime) -> bool:
+        """Have an id verified that a person gave; return False where the job waits for none."""
+
+        def work(tx: Transaction) -> bool:
+            lock_job(tx, job_id)
+            if tx.one(_CHECK_NOW, id=job_id, now=to_ms(now)) is None:
+                return False
+            set_candidate_of_person(tx, job_id, remote_id)
+            tx.notify(Topic.JOBS)
+            return True
+
+        return await self._database.run(work)
+
+    async def drop_candidate(self, attempt: Attempt) -> None:
+        """Remove a candidate that was something else, unless another one has taken its place."""
+
+        def work(tx: Transaction) -> None:
+            lock_job(tx, attempt.job_id)
+            drop_candidate(tx, attempt)
+
+        await self._database.run(work)
+
+    async def create_again(self, job_id: str, attempts: int, now: datetime) -> bool:
+        """Queue an unconfirmed job once more, for which ``attempts`` create calls were begun.
+
+        Returns:
+            Whether it was queued: not where it is no longer unconfirmed, or another attempt was
+            begun since. So a button counts once, however often it is pressed.
+        """
+
+        def work(tx: Transaction) -> bool:
+            lock_job(tx, job_id)
+            if tx.one(_CREATE_AGAIN, id=job_id, attempts=attempts, now=to_ms(now)) is None:
+                return False
+            edit_card(tx, job_id, to_ms(now))
+            tx.notify(Topic.JOBS)
+            return True
+
+        return await self._database.run(work)
+
+    # ── Waking and ending ─────────────────────────────────────────────────────────────────────
+
+    async def wake(self, job: Job, now: datetime) -> None:
+        """Have a job that the service works on read soon."""
+
+        def work(tx: Transaction) -> None:
+            row = lock_job(tx, job.id)
+            if row is not None and row["state"] in POLLED:
+                wake(tx, [job.id], now, self._timings)
+
+        await self._database.run(work, durable=False)
+
+    async def wake_waiting(self, remote_id: str, now: datetime) -> None:
+        """Have the jobs read that wait for ``remote_id``, which another job has made."""
+
+        def work(tx: Transaction) -> None:
+            waiting = [row["id"] for row in tx.all(_WAITING, remote_id=remote_id)]
+            locked = lock_jobs(tx, waiting) if waiting else []
+            if still := [row["id"] for row in locked if row["waits_for"] == remote_id]:
+                wake(tx, still, now, self._timings)
+
+        await self._database.run(work, durable=False)
+
+    async def finish(self, job: Job, now: datetime) -> bool:
+        """End a job as ``job`` says, and owe its closing reply.
+
+        It is stored even if the database is unavailable for a while.
+
+        Returns:
+            Whether it was ended: not where it has ended before. Of many, one wins.
+        """
+
+        def work(tx: Transaction) -> bool:
+            lock_job(tx, job.id)
+            ended = end(tx, job, to_ms(now))
+            if ended and job.failure is not None:
+                close_attempts(tx, job.id, job.failure.value)
+            return ended
+
+        return await run_until_stored(
+            self._database, work, retry_interval=self._timings.retry_interval
+        )
+
+    async def cancel(self, job_id: str, now: datetime) -> bool:
+        """End an unconfirmed job as cancelled; return False where it no longer is one."""
+
+        def work(tx: Transaction) -> bool:
+            row = lock_job(tx, job_id)
+            if row is None or row["state"] != State.UNCONFIRMED:
+                return False
+            cancelled = replace(job_from(row), state=State.FAILED, failure=Failure.CANCELLED)
+            return end(tx, cancelled, to_ms(now))
+
+        return await self._database.run(work)
+
+    async def expire(self, job: Job, now: datetime) -> bool:
+        """End a claimed job whose question nobody answered.
+
+        Returns:
+            Whether it was ended: not where somebody answered meanwhile, or a callback came.
+        """
+        expired = replace(job, state=State.FAILED, failure=Failure.UNANSWERED)
+
+        def work(tx: Transaction) -> bool:
+            row = lock_job(tx, job.id)
+            if row is None or (row["state"], row["claim"]) != (State.UNCONFIRMED, job.claim):
+                return False
+            return end(tx, expired, to_ms(now))
+
+        return await self._database.run(work)
+
+    async def erase(self, before: datetime, kept: Mapping[str, frozenset[str]]) -> int:
+        """Erase what people wrote and the links of jobs that ended ``before``; return how many.
+
+        ``kept`` names, by kind, the parameters that stay. Some may be left for the next call.
+        """
+
+        def work(tx: Transaction) -> int:
+            rows = tx.all(_TO_ERASE, before=to_ms(before), limit=_MAX_ERASED)
+            for job in map(job_from, rows):
+                keep = kept.get(job.kind, frozenset())
+                params = {name: value for name, value in job.params.items() if name in keep}
+                snapshot = snapshot_text(job.snapshot and _without_words(job.snapshot))
+                tx.all(_ERASE, id=job.id, params=json.dumps(params), snapshot=snapshot)
+            return len(rows)
+
+        return await self._database.run(work)
+
+
+def _typical_ms(tx: Transaction, kind: str) -> int | None:
+    rows = tx.all(_RECENT_DURATIONS, kind=kind, limit=_RECENT_JOBS)
+    durations = [row["duration"] for row in rows if row["duration"] is not None]
+    return round(median(durations)) if durations else None
+
+
+def _without_words(snapshot: Snapshot) -> Snapshot:
+    """Return what stays of a snapshot when links and words are erased."""
+    return Snapshot(snapshot.remote_id, snapshot.status, snapshot.verdict)

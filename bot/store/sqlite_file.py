@@ -1,0 +1,329 @@
+"""The SQLite file: its lock, its checks, and what may be wrong with it."""
+
+import contextlib
+import logging
+import os
+import sqlite3
+import struct
+import sys
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Final
+
+from bot.store.database import DatabaseCorrupt, DatabaseError, DatabaseInUse
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_LOG: Final = logging.getLogger(__name__)
+
+# What is wrong and what to do, by SQLite's primary result code (https://sqlite.org/rescode.html).
+_REMEDIES: Final = {
+    sqlite3.SQLITE_BUSY: (
+        "is in use by another process: only one bot may run on a database, and nothing else may "
+        "write to it. End the other one"
+    ),
+    sqlite3.SQLITE_FULL: "cannot take anything more, because its disk is full. Make room there",
+    sqlite3.SQLITE_IOERR: (
+        "cannot be read or written: its disk is full, may only be read, or is broken. "
+        "Look after the disk"
+    ),
+    sqlite3.SQLITE_READONLY: (
+        "may only be read. Give it and its folder to the user that the bot runs as, and see that "
+        "the disk can be written"
+    ),
+    sqlite3.SQLITE_CANTOPEN: (
+        "cannot be opened. Its folder must be there, and belong with all that is in it to the "
+        "user that the bot runs as"
+    ),
+    sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_NOTADB: "is not a database, or its beginning is damaged",
+}
+_CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+# How a write-ahead log begins, in either order of bytes
+# (https://sqlite.org/fileformat2.html#the_write_ahead_log).
+_WAL_HEADER_BYTES: Final = 32
+_WAL_BYTE_ORDER: Final = {b"\x37\x7f\x06\x82": "<", b"\x37\x7f\x06\x83": ">"}
+# For this long a statement waits for somebody who has locked the database to write, although
+# nobody but the bot may.
+_BUSY_TIMEOUT_S: Final = 1.0
+
+
+class FileMoved(OSError):
+    """The database is no longer at its path."""
+
+
+def beside(path: Path, ending: str) -> Path:
+    """Return a file that belongs to a database: ``-wal``, ``-shm``, or ``-lock``, our own."""
+    return path.with_name(path.name + ending)
+
+
+def is_about_file(error: Exception) -> bool:
+    """Return whether an error of SQLite's is about the file or its disk, not about a statement."""
+    return _code(error) in _REMEDIES
+
+
+def is_corrupt(error: Exception) -> bool:
+    """Return whether an error of SQLite's says that the file is damaged."""
+    return _code(error) in _CORRUPT
+
+
+def describe(path: Path, error: Exception) -> str:
+    """Return what is wrong with a database and what to do, for the person who runs the bot."""
+    if isinstance(error, FileMoved):
+        return (
+            f"{path} is no longer where it was, or another file is. Put it back, and the bot goes "
+            "on; or restart the bot with what is there."
+        )
+    if isinstance(error, OSError):
+        return f"{path} {_REMEDIES[sqlite3.SQLITE_CANTOPEN]} ({error.strerror})."
+    said = f"{path} {_REMEDIES.get(_code(error) or 0, 'cannot be used')} ({error})."
+    return f"{said} {_restore(path)}" if is_corrupt(error) else said
+
+
+@contextlib.contextmanager
+def turned_into_ours(path: Path, doing: str = "") -> Iterator[None]:
+    """Raise what SQLite and the system say as errors of ours, with a remedy.
+
+    Raises:
+        DatabaseCorrupt: the file is damaged.
+        DatabaseInUse: somebody else has locked it.
+        DatabaseError: any other error.
+    """
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        kind = DatabaseError
+        if is_corrupt(error):
+            kind = DatabaseCorrupt
+        elif _code(error) == sqlite3.SQLITE_BUSY:
+            kind = DatabaseInUse
+        raise kind(doing + describe(path, error)) from error
+
+
+# ── The lock ──────────────────────────────────────────────────────────────────────────────────
+
+
+class FileLock:
+    """The lock of the one bot that uses a database: on a file beside it, by the system.
+
+    It ends with its process, however that ends. Other programs may read the database meanwhile.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Take the lock of the database at ``path``.
+
+        Raises:
+            DatabaseInUse: another process has it.
+            DatabaseError: the folder cannot be written.
+        """
+        self._path = beside(path, "-lock")
+        while True:
+            try:
+                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+            except OSError as error:
+                if not _size(path):
+                    raise DatabaseError(describe(path, error)) from error
+                remedy = _REMEDIES[sqlite3.SQLITE_READONLY]
+                raise DatabaseError(f"{path} {remedy} ({error.strerror}).") from error
+            try:
+                _lock(self._file)
+            except OSError as error:
+                os.close(self._file)
+                raise DatabaseInUse(f"{path} {_REMEDIES[sqlite3.SQLITE_BUSY]}.") from error
+            # Its last owner may have removed it after it was opened here: then it locks nothing.
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(self._file), self._path.stat()):
+                    return
+            os.close(self._file)
+
+    def release(self) -> None:
+        """Give the lock back, and remove its file."""
+        with contextlib.suppress(OSError):  # the folder may have become read-only
+            self._path.unlink()
+        os.close(self._file)
+
+
+def is_in_use(path: Path) -> bool:
+    """Return whether a bot has the database at ``path``."""
+    if not beside(path, "-lock").exists():
+        return False
+    try:
+        FileLock(path).release()
+    except DatabaseInUse:
+        return True
+    except DatabaseError:
+        return False
+    return False
+
+
+def _lock(file: int) -> None:
+    if sys.platform == "win32":
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# ── Looking at it ─────────────────────────────────────────────────────────────────────────────
+
+
+def check_file(path: Path, *, every_page: bool = False) -> None:
+    """Look whether a database is one of ours and sound, and change nothing.
+
+    Its beginning, its size and its log are looked at, which takes no time; ``every_page`` reads
+    all of it. Whatever keeps it from being read is left for ``connect`` to find.
+
+    Raises:
+        DatabaseCorrupt: it is damaged, or a part of it is missing.
+        DatabaseError: it is another program's.
+        DatabaseInUse: another process keeps it from being read.
+    """
+    wal = beside(path, "-wal")
+    logged = _size(wal)
+    if not _size(path):
+        if logged > _WAL_HEADER_BYTES:
+            raise DatabaseCorrupt(
+                f"{path} is missing or empty, but there is {wal}, with what was accepted last. Put "
+                "the file back that belongs to it; or move it away, to begin with an empty one."
+            )
+        return
+    # Where nothing is beside it nobody has it open, and nothing need be put there to read it.
+    alone = not wal.exists() and not beside(path, "-journal").exists()
+    mode = "mode=ro&immutable=1" if alone else "mode=ro"
+    found = "ok"
+    try:
+        with contextlib.closing(
+            sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=0)
+        ) as db:
+            _refuse_foreign(path, [name for (name,) in db.execute(_TABLES)])
+            if every_page:
+                [found] = db.execute("PRAGMA integrity_check(1)").fetchone()
+    except sqlite3.Error as error:
+        if is_corrupt(error) or _code(error) == sqlite3.SQLITE_BUSY:
+            with turned_into_ours(path):
+                raise
+        return
+    if found != "ok":
+        raise DatabaseCorrupt(f"{path} is damaged ({' '.join(found.split())}). {_restore(path)}")
+    if logged >= _WAL_HEADER_BYTES and not _is_log(wal):
+        raise DatabaseCorrupt(
+            f"{wal} is damaged, and with it what was accepted last. {_restore(path)} Or move only "
+            f"{wal.name} away, to go on without that: then something may be made twice."
+        )
+
+
+def _is_log(wal: Path) -> bool:
+    """Return whether a log begins as one: where it does not, SQLite ignores all that is in it."""
+    with wal.open("rb") as file:
+        header = file.read(_WAL_HEADER_BYTES)
+    if not any(header):
+        return True  # a power cut came before anything was committed in it
+    if (order := _WAL_BYTE_ORDER.get(header[:4])) is None:
+        return False
+    numbers = struct.unpack(f"{order}6I", header[:24])
+    sums = [0, 0]
+    for first, second in zip(numbers[::2], numbers[1::2], strict=True):
+        sums[0] = (sums[0] + first + sums[1]) & 0xFFFFFFFF
+        sums[1] = (sums[1] + second + sums[0]) & 0xFFFFFFFF
+    return struct.unpack(">2I", header[24:]) == tuple(sums)
+
+
+# ── Using it ──────────────────────────────────────────────────────────────────────────────────
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the one connection that writes. Whoever calls this has the lock.
+
+    Raises:
+        DatabaseError: it cannot be opened or written.
+    """
+    with turned_into_ours(path):
+        db = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
+        try:
+            os.chmod(path, 0o600)  # noqa: PTH101 - people's words are in it
+            db.row_factory = sqlite3.Row
+            _refuse_foreign(path, [row["name"] for row in db.execute(_TABLES)])
+            for pragma in (
+                "synchronous = FULL",
+                "foreign_keys = ON",
+                # What is erased is not to be read in the file's free pages.
+                "secure_delete = ON",
+                # Not in a folder of the system's, which may be full and keeps what is erased.
+                "temp_store = MEMORY",
+            ):
+                db.execute(f"PRAGMA {pragma}").fetchall()
+            _begin_log(db)
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+class OpenFiles:
+    """The files that SQLite has open: whether they are still those at their paths."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._wal = beside(path, "-wal")
+        self._opened = {file: file.stat() for file in (self._path, self._wal)}
+
+    def check(self, db: sqlite3.Connection) -> None:
+        """See that a commit goes where the next start looks for it.
+
+        SQLite would go on without its files, and commit to nowhere. A log that is gone is made
+        again; what was in it is not lost.
+
+        Raises:
+            FileMoved: the database itself is gone.
+        """
+        if not self._is_there(self._path):
+            raise FileMoved
+        if self._is_there(self._wal):
+            return
+        # Without a log all that was in it goes into the database.
+        db.execute("PRAGMA journal_mode = DELETE").fetchall()
+        _begin_log(db)
+        self._opened[self._wal] = self._wal.stat()
+        _LOG.warning("the database's log was gone: made again", extra={"file": str(self._wal)})
+
+    def _is_there(self, path: Path) -> bool:
+        try:
+            return os.path.samestat(self._opened[path], path.stat())
+        except OSError:
+            return False
+
+
+def _begin_log(db: sqlite3.Connection) -> None:
+    """Have changes written to a log first; its file is there when this returns."""
+    db.execute("PRAGMA journal_mode = WAL").fetchall()
+    db.execute("BEGIN IMMEDIATE")
+    db.execute("COMMIT")
+
+
+def _refuse_foreign(path: Path, tables: Collection[str]) -> None:
+    if tables and "migrations" not in tables:
+        raise DatabaseError(f"{path} is another program's database: set DATABASE_URL")
+
+
+def _restore(path: Path) -> str:
+    return (
+        "The bot leaves it as it is. Put a backup in its place, or move it away to begin with an "
+        f"empty one: then all that people asked for is forgotten. If there is a {path.name}-wal, "
+        "move it away with the old file."
+    )
+
+
+def _code(error: Exception) -> int | None:
+    """Return SQLite's primary result code."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,108 @@
+"""The three ways in which a job changes, each of which its card and its worker hear of.
+
+All of them expect the job's row to be locked.
+"""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Final
+
+from bot.model import Job, State
+from bot.store.database import Row, Topic, Transaction, optional_ms, span_ms, to_ms
+from bot.store.deliveries import add_reply, edit_card
+from bot.store.job_rows import changing_columns, job_from, snapshot_text
+from bot.store.sql import Query
+from bot.timings import StoreTimings
+
+# The states in which the service is polled.
+POLLED: Final = frozenset({State.RUNNING, State.OVERDUE})
+
+_SAVE: Final = Query(
+    """
+    UPDATE jobs SET state = :state, failures = :failures, remote_id = :remote_id,
+        snapshot = :snapshot, late = :late, started_at = :started_at, read_at = :read_at,
+        asked_at = :asked_at, asked = :asked, orphaned_ids = :orphaned_ids,
+        waits_for = :waits_for, due_at = :due_at, claimed = 0
+    WHERE id = :id AND claim = :claim AND (ended_at IS NULL OR :ended = 1) RETURNING id
+    """
+)
+# A candidate that nobody has looked at is looked at after the end.
+_END: Final = Query(
+    """
+    UPDATE jobs SET state = :state, failure = :failure, reason = :reason, snapshot = :snapshot,
+        failures = 0, ended_at = :now, claim = claim + 1, claimed = 0,
+        due_at = CASE WHEN EXISTS (
+            SELECT 1 FROM attempts
+            WHERE job_id = :id AND remote_id IS NULL AND candidate_id IS NOT NULL
+        ) THEN CAST(:now AS BIGINT) END
+    WHERE id = :id AND ended_at IS NULL RETURNING id
+    """
+)
+# The new claim number keeps a worker that reads it now from releasing it to a later time.
+_WAKE: Final = Query(
+    """
+    UPDATE jobs SET woken_at = :now, claim = claim + 1, claimed = 0,
+        due_at = CASE WHEN read_at > :spaced AND read_at <= :now THEN read_at + :spacing
+                 ELSE :now END
+    WHERE id IN (EACH :ids)
+    """
+)
+
+
+def save(tx: Transaction, before: Row | None, job: Job, due_at: datetime | None, now: int) -> bool:
+    """Store a claimed job as it now is, due at ``due_at``; ``before`` is its locked row.
+
+    Returns:
+        Whether it was stored: not where it was claimed or woken meanwhile, or has ended.
+    """
+    if before is None:
+        return False
+    saved = tx.one(
+        _SAVE,
+        id=job.id,
+        claim=job.claim,
+        ended=int(job.state.ended),
+        due_at=optional_ms(due_at),
+        **changing_columns(job),
+    )
+    if saved is None:
+        return False
+    tx.notify(Topic.JOBS)
+    if job_from(before).visible != job.visible:
+        edit_card(tx, job.id, now)
+    return True
+
+
+def end(tx: Transaction, job: Job, now: int) -> bool:
+    """End a job as ``job`` says, and owe its closing reply.
+
+    Returns:
+        Whether it was ended: not where it has ended before.
+    """
+    ended = tx.one(
+        _END,
+        id=job.id,
+        state=job.state.value,
+        failure=job.failure and job.failure.value,
+        reason=job.reason,
+        snapshot=snapshot_text(job.snapshot),
+        now=now,
+    )
+    if ended is None:
+        return False
+    tx.notify(Topic.JOBS)
+    edit_card(tx, job.id, now)
+    add_reply(tx, job, now)
+    return True
+
+
+def wake(tx: Transaction, job_ids: Collection[str], now: datetime, timings: StoreTimings) -> None:
+    """Make jobs due at once, or a moment after their last read if that has just been."""
+    tx.all(
+        _WAKE,
+        ids=list(job_ids),
+        now=to_ms(now),
+        spaced=to_ms(now - timings.callback_spacing),
+        spacing=span_ms(timings.callback_spacing),
+    )
+    tx.notify(Topic.JOBS)
