@@ -9,9 +9,10 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import idna
 
-_LONGEST: Final = 2000  # more is not safe to hand to every server and browser
-_LONGEST_HOST: Final = 253
-_SHOWN: Final = 60
+# In characters. Not every server and browser takes longer links.
+_MAX_LINK: Final = 2000
+_MAX_HOST: Final = 253
+_MAX_SHOWN: Final = 60
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _PORTS: Final = {80, 443, 8080, 8443}
 
@@ -65,7 +66,7 @@ _NOT_A_HOST: Final = (
 )
 _NOT_PUBLIC_ADDRESS: Final = (
     "The address in the link is not one on the public internet, or not in its plain form. "
-    "Give a link with a name, like https://example.com/video.mp4."
+    "Use a link with a name, like https://example.com/video.mp4."
 )
 
 
@@ -94,11 +95,11 @@ def check_link(text: str) -> str:
         )
     parts = _LINK.fullmatch(text)
     if parts is None:
-        raise BadLink("This is not a web link. Give the whole of it, starting with https://.")
+        raise BadLink("This is not a web link. Paste the whole link, starting with https://.")
     if "@" in parts["authority"]:
         raise BadLink(
             "The link has a user name or password in it (the part before @). "
-            "Give one that opens without."
+            "Use one that opens without them."
         )
     authority = _AUTHORITY.fullmatch(parts["authority"])
     if authority is None:
@@ -107,8 +108,8 @@ def check_link(text: str) -> str:
     host = _host(authority["host"])
     port = _port(authority["port"], scheme)
     link = f"{scheme}://{host}{port}{_rest(parts['rest'])}"
-    if len(link) > _LONGEST:
-        raise BadLink(f"The link has more than {_LONGEST:,} characters. Give a shorter one.")
+    if len(link) > _MAX_LINK:
+        raise BadLink(f"The link has more than {_MAX_LINK:,} characters. Use a shorter one.")
     return link
 
 
@@ -141,10 +142,10 @@ def show_link(link: str) -> str:
     """
     place = re.sub(r"[?#].*", "", link, flags=re.DOTALL)
     place = re.sub(r"^[^/]*://([^/]*@)?", "", place).rstrip("/")
-    if len(place) <= _SHOWN:
+    if len(place) <= _MAX_SHOWN:
         return place
     # Both ends say something: the host, and the name of the file.
-    return place[: _SHOWN // 2 - 1] + "…" + place[-(_SHOWN // 2) :]
+    return place[: _MAX_SHOWN // 2 - 1] + "…" + place[-(_MAX_SHOWN // 2) :]
 
 
 def without_keys(text: str) -> str:
@@ -195,18 +196,15 @@ def _host(text: str) -> str:
     if _NUMBER.fullmatch(labels[-1]):
         # Strict: of all the ways to write an IPv4 address only four plain numbers pass.
         return _address(IPv4Address, host)
-    if len(host) > _LONGEST_HOST or not all(map(_LABEL.fullmatch, labels)):
+    if len(host) > _MAX_HOST or not all(map(_LABEL.fullmatch, labels)):
         raise BadLink(_NOT_A_HOST)
     if len(labels) == 1 or labels[-1] in _PRIVATE_NAMES:
-        raise BadLink(
-            "The link leads to a name that exists only inside one network. "
-            "Give one that anybody on the internet can open."
-        )
+        raise BadLink("That link isn't reachable from the internet. Use one that anybody can open.")
     return host
 
 
 def _ascii_host(text: str) -> str:
-    if len(text) > _LONGEST_HOST:
+    if len(text) > _MAX_HOST:
         raise BadLink(_NOT_A_HOST)
     # NFKC makes plain ones of the full-width letters, digits and dots that some keyboards write.
     host = unicodedata.normalize("NFKC", text).lower()
@@ -237,5 +235,7 @@ def _port(text: str | None, scheme: str) -> str:
     if not text or int(text) == _DEFAULT_PORTS[scheme]:
         return ""
     if int(text) not in _PORTS:
-        raise BadLink("The port in the link must be 80, 443, 8080 or 8443. Best leave it out.")
+        raise BadLink(
+            "The port in the link must be 80, 443, 8080 or 8443. It is best to leave it out."
+        )
     return f":{int(text)}"

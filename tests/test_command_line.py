@@ -58,7 +58,7 @@ async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> Non
         "sandbox", "--story", environ={"PYTHONIOENCODING": "latin-1"}, folder=tmp_path
     )
     assert shown.code == 0, shown.err
-    assert "! The link leads to a name that exists only inside one network" in shown.out
+    assert "! That link isn't reachable from the internet" in shown.out
 
     def times(line: str) -> int:
         return len(re.findall(rf"^      {re.escape(line)}$", shown.out, re.MULTILINE))

@@ -53,20 +53,20 @@ def test_the_words_of_a_script_stay_as_they_were_typed() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("replica_id", "", "Which replica speaks?"),
-        ("replica_id", "   ", "Which replica speaks?"),
+        ("replica_id", "", "Pick a replica"),
+        ("replica_id", "   ", "Pick a replica"),
         ("replica_id", "two words", "one word"),
         ("replica_id", "../x", "one word"),
         ("replica_id", "r" * 151, "one word"),
-        ("script", "", "no words yet"),
-        ("script", "\n\n", "no words yet"),
-        ("script", "x" * 3001, "3,001 characters; 3,000 fit"),
+        ("script", "", "Write what the replica should say"),
+        ("script", "\n\n", "Write what the replica should say"),
+        ("script", "x" * 3001, "3,001 characters. The limit is 3,000."),
         ("video_name", "x" * 101, "at most 100"),
         ("background_url", "ftp://example.com", "https://"),
-        ("background_url", "http://localhost/", "only inside one network"),
+        ("background_url", "http://localhost/", "isn't reachable from the internet"),
         ("background_source_url", "https://user:pw@example.com/", "user name or password"),
-        ("background", "background_url", "Paste its link"),
-        ("background", "background_source_url", "Paste its link"),
+        ("background", "background_url", "Paste the link"),
+        ("background", "background_source_url", "Paste the link"),
     ],
 )
 def test_a_mistake_is_told_under_its_field(field: str, value: str, said: str) -> None:
@@ -83,9 +83,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 def test_a_video_has_one_background() -> None:
     found = mistakes({**FORM, "background_url": PAGE, "background_source_url": FILM})
-    assert found == {
-        "background_source_url": "A video has one background: a web page or a video file."
-    }
+    assert found == {"background_source_url": "Choose one background: a web page or a video file."}
 
 
 def test_no_background_is_a_choice() -> None:
@@ -125,11 +123,11 @@ def test_a_training_form_becomes_the_fields_of_the_create_request() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("train_video_url", "", "Which footage?"),
+        ("train_video_url", "", "direct link to the training video"),
         ("train_video_url", "s3://bucket/x", "https://"),
-        ("consent_video_url", "http://localhost/", "only inside one network"),
+        ("consent_video_url", "http://localhost/", "isn't reachable from the internet"),
         ("replica_name", "x" * 101, "at most 100"),
-        ("agreed", "", "Please confirm it"),
+        ("agreed", "", "Please confirm"),
     ],
 )
 def test_a_mistake_in_a_training_form_is_told_under_its_field(

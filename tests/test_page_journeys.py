@@ -36,7 +36,9 @@ async def test_a_mistake_is_told_under_its_field_and_nothing_typed_is_lost(
     await link.fill("http://localhost/office")
     await ana.presses("Create")
 
-    await expect(link).to_have_accessible_description(re.compile("exists only inside one network"))
+    await expect(link).to_have_accessible_description(
+        re.compile("isn't reachable from the internet")
+    )
     await expect(link).to_have_attribute("aria-invalid", "true")
     await expect(link).to_be_focused()
     await expect(link).to_have_value("http://localhost/office")

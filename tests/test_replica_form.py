@@ -148,7 +148,7 @@ async def test_nothing_is_sent_before_it_is_confirmed_that_the_person_agreed(
 @pytest.mark.parametrize(
     ("link", "told"),
     [
-        ("http://localhost/x.mp4", "only inside one network"),
+        ("http://localhost/x.mp4", "isn't reachable from the internet"),
         ("https://user:pw@example.com/x.mp4", "user name or password"),
         ("https://192.168.0.1/x.mp4", "not one on the public internet"),
     ],
@@ -176,7 +176,7 @@ async def test_all_mistakes_are_told_at_once(world: World) -> None:
     await form.submit({"consent_video_url": "https://localhost/"})
 
     assert form.errors.keys() == {"train_video_url", "consent_video_url", "agreed"}
-    assert "Which footage?" in form.errors["train_video_url"]
+    assert "direct link to the training video" in form.errors["train_video_url"]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ _FACTS: Final = (
 
 
 class _Replica(Answer):
-    """Both answers of the service about a replica: the fields of its interface's replica table."""
+    """The service's answer to a create call or a read: the interface's replica table."""
 
     replica_id: Id = ""
     replica_name: Text = ""
@@ -45,7 +45,7 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
     errors: dict[str, str] = {}
     params = {name: value for name in FIELDS if (value := fields.get(name, "").strip())}
     if "train_video_url" not in params:
-        errors["train_video_url"] = "Which footage? Paste the direct link of the training video."
+        errors["train_video_url"] = "Paste a direct link to the training video."
     for name in ("train_video_url", "consent_video_url"):
         if name in params:
             try:
@@ -53,16 +53,16 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
             except BadLink as error:
                 errors[name] = str(error)
     if len(params.get("replica_name", "")) > MAX_NAME:
-        errors["replica_name"] = f"A name has at most {MAX_NAME} characters."
+        errors["replica_name"] = f"A name can have at most {MAX_NAME} characters."
     if fields.get("agreed") != "yes":
-        errors["agreed"] = "Please confirm it: nobody is made to speak who has not agreed."
+        errors["agreed"] = "Please confirm that the person has agreed."
     if errors:
         raise Invalid(errors)
     return params
 
 
 def progress(text: str) -> tuple[int, int] | None:
-    """Return done and total of a ``training_progress``; None where it says nothing usable."""
+    """Return (done, total) from a ``training_progress`` such as "3/10"; None for anything else."""
     found = _PROGRESS.fullmatch(text)
     if found is None:
         return None
@@ -86,14 +86,14 @@ class Replica:
         return dict(params)
 
     def created(self, answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
-        """Return what the create call says; its status ends nothing, that takes a read."""
+        """Return the snapshot of a new replica. Its status is not final, whatever it is."""
         replica = _Replica.of(answer)
         if not replica.replica_id:
             raise Unreadable("the answer names no replica_id")
         return Snapshot(replica.replica_id, replica.status, Verdict.GOING)
 
     def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
-        """Return what a read says. A word that is not known means that it is still going."""
+        """Return the snapshot of a read. An unknown status means that it is unfinished."""
         replica = _Replica.of(answer)
         if not replica.status:
             raise Unreadable("the answer has no status")
@@ -109,7 +109,7 @@ class Replica:
         return Snapshot(remote_id, replica.status, verdict, reason, replica.facts(*_FACTS))
 
     def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:
-        """Return whether the name is the same: a read says nothing else of what was asked for."""
+        """Return whether the name is the same: a read has nothing else that was asked for."""
         name = snapshot.facts.get("replica_name")
         return name is not None and name == params.get("replica_name")
 

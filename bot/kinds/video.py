@@ -18,7 +18,7 @@ BACKGROUNDS: Final = ("background_url", "background_source_url")
 FIELDS: Final = ("replica_id", "script", "video_name", *BACKGROUNDS)
 MAX_SCRIPT: Final = 3000
 MAX_NAME: Final = 100
-# Letters to Unicode, and nothing to the eye.
+# Letters by their Unicode category, but invisible.
 _FILLERS: Final = frozenset("\u115f\u1160\u3164\uffa0")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,149}")
 _FACTS: Final = (
@@ -34,7 +34,7 @@ _FACTS: Final = (
 
 
 class _Video(Answer):
-    """Both answers of the service about a video: the fields of its interface's video table."""
+    """The service's answer to a create call or a read: the interface's video table."""
 
     video_id: Id = ""
     video_name: Text = ""
@@ -54,12 +54,15 @@ class _Video(Answer):
 
     @property
     def script(self) -> str:
-        """The script that was used, where the service says."""
+        """The script that was used; "" where the answer has none."""
         return text_of(self.data.get("script"))
 
 
 def is_replica_id(text: str) -> bool:
-    """Return whether ``text`` can be a replica's id: one word, short enough for a form's option."""
+    """Return whether ``text`` can be a replica's id: a word of at most 150 characters.
+
+    That is as long as the value of an option in a form may be.
+    """
     return _ID.fullmatch(text) is not None
 
 
@@ -73,19 +76,23 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
     given = {name: value for name in FIELDS if (value := fields.get(name, "").strip())}
     replica_id, script = given.get("replica_id", ""), given.get("script", "")
     if not replica_id:
-        errors["replica_id"] = "Which replica speaks? Choose one, or paste its id."
+        errors["replica_id"] = "Pick a replica or paste a replica ID."
     elif not is_replica_id(replica_id):
         errors["replica_id"] = (
-            "A replica's id is one word of letters and digits, as the service shows it."
+            "A replica ID is one word of letters and digits, as the video service shows it."
         )
     if not script:
-        errors["script"] = "What should be said? The script has no words yet."
+        errors["script"] = "Write what the replica should say."
     elif not any(letter.isalnum() and letter not in _FILLERS for letter in script):
-        errors["script"] = "What should be said? There is no letter or digit in this script."
+        errors["script"] = (
+            "Write what the replica should say: this script has no letters or digits."
+        )
     elif len(script) > MAX_SCRIPT:
-        errors["script"] = f"The script has {len(script):,} characters; {MAX_SCRIPT:,} fit."
+        errors["script"] = (
+            f"The script has {len(script):,} characters. The limit is {MAX_SCRIPT:,}."
+        )
     if len(given.get("video_name", "")) > MAX_NAME:
-        errors["video_name"] = f"A name has at most {MAX_NAME} characters."
+        errors["video_name"] = f"A name can have at most {MAX_NAME} characters."
     params = dict(given)
     backgrounds = [name for name in BACKGROUNDS if name in given]
     for name in backgrounds:
@@ -94,12 +101,12 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
         except BadLink as error:
             errors[name] = str(error)
     if len(backgrounds) > 1:
-        errors[backgrounds[-1]] = "A video has one background: a web page or a video file."
+        errors[backgrounds[-1]] = "Choose one background: a web page or a video file."
     wanted = fields.get("background", "")
     if wanted in BACKGROUNDS and wanted not in given:
-        errors[wanted] = "Which one? Paste its link, or choose no background."
+        errors[wanted] = "Paste the link, or choose no background."
     elif wanted not in {"", "none", *BACKGROUNDS}:
-        errors["background"] = "There is no such background: a web page, a video file, or none."
+        errors["background"] = "Choose a web page, a video file or no background."
     if errors:
         raise Invalid(errors)
     return params
@@ -121,14 +128,14 @@ class Video:
         return dict(params)
 
     def created(self, answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
-        """Return what the create call says; its status ends nothing, that takes a read."""
+        """Return the snapshot of a new video. Its status is not final, whatever it is."""
         video = _Video.of(answer)
         if not video.video_id:
             raise Unreadable("the answer names no video_id")
         return Snapshot(video.video_id, video.status, Verdict.GOING, facts=video.facts(*_FACTS))
 
     def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
-        """Return what a read says. A word that is not known means that it is still going."""
+        """Return the snapshot of a read. An unknown status means that it is unfinished."""
         video = _Video.of(answer)
         if not video.status:
             raise Unreadable("the answer has no status")
@@ -147,7 +154,7 @@ class Video:
         return Snapshot(remote_id, video.status, verdict, reason, facts)
 
     def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:
-        """Return whether the script is the same; where the service does not say it, the name."""
+        """Return whether the script is the same; without one in the answer, the name."""
         if script := snapshot.facts.get("script"):
             return script.split() == params.get("script", "").split()
         name = snapshot.facts.get("video_name")

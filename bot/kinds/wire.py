@@ -1,4 +1,4 @@
-"""What the service's answers have in common: lenient models, and times in whatever shape."""
+"""What the service's answers have in common: lenient models, and times in several formats."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -9,19 +9,19 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from bot.kinds import Unreadable
 
-# Longer texts are cut: no message takes them, and nobody reads them.
-_LONGEST: Final = 10_000
-_LONGEST_ID: Final = 200
+# In characters. Longer texts are cut; longer ids are none.
+_MAX_TEXT: Final = 10_000
+_MAX_ID: Final = 200
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401 - any JSON
-    """Return a text of the service's that can be stored and sent on; "" where it is none.
+    """Return a text in a form that can be stored and sent on; "" for a value of another type.
 
-    JSON can hold halves of characters, left over where somebody cut a text: they become "?".
+    JSON can hold lone surrogates, left where a text was cut: they become "?".
     """
     if not isinstance(value, str):
         return ""
-    return value[:_LONGEST].encode(errors="replace").decode().strip()
+    return value[:_MAX_TEXT].encode(errors="replace").decode().strip()
 
 
 Text = Annotated[str, BeforeValidator(text_of)]
@@ -31,21 +31,21 @@ Text = Annotated[str, BeforeValidator(text_of)]
 def _id(value: Any) -> str:  # noqa: ANN401 - any JSON
     number = isinstance(value, int) and not isinstance(value, bool)
     found = str(value) if number else text_of(value)
-    return found if len(found) <= _LONGEST_ID and found.isprintable() else ""
+    return found if len(found) <= _MAX_ID and found.isprintable() else ""
 
 
 Id = Annotated[str, BeforeValidator(_id)]
-"""An id: a word, and where it comes as a number, that number's digits."""
+"""An id. One that comes as a number becomes its digits, one that cannot be an id ""."""
 
 
 class Answer(BaseModel):
-    """An answer of the service: an object, of whose fields some are known."""
+    """An answer of the service: an object with some known fields; others are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
     @classmethod
     def of(cls, answer: Any) -> Self:  # noqa: ANN401 - any JSON
-        """Read it.
+        """Return the answer as a model.
 
         Raises:
             Unreadable: it is not an object.
@@ -56,15 +56,14 @@ class Answer(BaseModel):
             raise Unreadable("the answer is not the object that was expected") from error
 
     def facts(self, *names: str) -> Mapping[str, str]:
-        """Return those of the named fields that say something."""
+        """Return the named fields that are not empty."""
         return {name: value for name in names if (value := getattr(self, name))}
 
 
 def moment(text: str) -> datetime | None:
-    """Return a time that the service wrote, or None where it cannot be read.
+    """Return a time of the service in UTC; None where it cannot be parsed.
 
-    Seen so far: ISO 8601 with and without zone, and the format of HTTP dates. Without a zone it is
-    taken as UTC.
+    Formats that were seen: ISO 8601 with and without a zone (taken as UTC), and HTTP dates.
     """
     for parse in (datetime.fromisoformat, parsedate_to_datetime):
         try:
