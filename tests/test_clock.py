@@ -98,7 +98,7 @@ def blind(world: World) -> None:
 
 @JUMPS
 @pytest.mark.parametrize("call", ["create_video", "read_video", "card", "chat.update", "reply"])
-async def test_a_call_that_is_under_way_when_the_clock_jumps_is_not_made_once_more(
+async def test_a_call_is_not_repeated_when_the_clock_jumps_during_it(
     call: str, jump: timedelta, quiet: JumpyWorld
 ) -> None:
     world = quiet
@@ -198,7 +198,7 @@ async def card_held_back_and_then_in_doubt(world: JumpyWorld) -> None:
         card_held_back_and_then_in_doubt,
     ],
 )
-async def test_what_waits_when_the_clock_jumps_goes_on_within_minutes_and_once(
+async def test_waiting_work_goes_on_once_and_within_minutes_after_the_clock_jumps(
     step: Step, jumps: list[timedelta], quiet: JumpyWorld
 ) -> None:
     world = quiet
@@ -212,7 +212,7 @@ async def test_what_waits_when_the_clock_jumps_goes_on_within_minutes_and_once(
 
 
 @JUMPS
-async def test_a_clock_that_jumps_while_nobody_knows_what_was_created_creates_nothing(
+async def test_an_unconfirmed_job_is_not_created_again_when_the_clock_jumps(
     jump: timedelta, quiet: JumpyWorld
 ) -> None:
     world = quiet
@@ -311,7 +311,7 @@ async def test_a_row_that_a_wrong_clock_put_too_far_ahead_is_due_within_a_minute
         assert due.is_set()
 
 
-async def test_a_row_that_waits_for_as_long_as_rows_may_is_left_alone(
+async def test_a_row_with_the_longest_possible_wait_is_left_alone(
     sweeping: Sweeping,
 ) -> None:
     clock, store = sweeping.clock, sweeping.store
@@ -325,7 +325,7 @@ async def test_a_row_that_waits_for_as_long_as_rows_may_is_left_alone(
     assert await store.jobs.next_due() == latest
 
 
-async def test_a_job_that_is_being_worked_on_is_released_after_the_sweep_has_woken_it(
+async def test_a_claimed_job_can_be_released_after_the_sweep_has_woken_it(
     sweeping: Sweeping,
 ) -> None:
     clock, store = sweeping.clock, sweeping.store

@@ -29,7 +29,7 @@ def _gaps(world: World) -> list[timedelta]:
     return [later.at - earlier.at for earlier, later in pairwise(world.requests_for("read_video"))]
 
 
-async def test_a_video_that_takes_longer_than_usual_says_so_on_its_card_once(world: World) -> None:
+async def test_a_late_video_says_so_on_its_card_once(world: World) -> None:
     card = await _never_ends(world)
     await world.advance(minutes=14)
     assert "longer than usual" not in world.now(card).text
@@ -43,7 +43,7 @@ async def test_a_video_that_takes_longer_than_usual_says_so_on_its_card_once(wor
     assert world.posts() == [late]
 
 
-async def test_a_video_is_read_less_often_the_older_it_is(world: World) -> None:
+async def test_a_video_is_polled_less_often_the_older_it_is(world: World) -> None:
     await _never_ends(world)
 
     await world.advance(hours=2)
@@ -55,7 +55,7 @@ async def test_a_video_is_read_less_often_the_older_it_is(world: World) -> None:
     assert len(gaps) < 90
 
 
-async def test_an_overdue_video_is_read_once_an_hour_and_offers_a_look_at_once(
+async def test_an_overdue_video_is_polled_hourly_and_can_be_checked_at_once(
     world: World,
 ) -> None:
     card = await _never_ends(world)
@@ -75,7 +75,7 @@ async def test_an_overdue_video_is_read_once_an_hour_and_offers_a_look_at_once(
     assert world.posts() == [overdue]
 
 
-async def test_check_again_finds_that_it_is_ready_meanwhile(world: World) -> None:
+async def test_checking_an_overdue_video_finds_that_it_is_ready(world: World) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
     card = await _never_ends(world)
     await world.advance(hours=3, minutes=5)
@@ -90,7 +90,7 @@ async def test_check_again_finds_that_it_is_ready_meanwhile(world: World) -> Non
     assert "Ready" in world.now(card).text
 
 
-async def test_an_overdue_video_that_gets_ready_is_told_at_its_callback(world: World) -> None:
+async def test_an_overdue_video_is_reported_at_its_callback(world: World) -> None:
     card = await _never_ends(world)
     await world.advance(hours=6)
     [video_id] = world.service.videos
@@ -100,7 +100,7 @@ async def test_an_overdue_video_that_gets_ready_is_told_at_its_callback(world: W
     assert len(world.replies(card)) == 1
 
 
-async def test_a_video_that_never_ends_is_closed_in_the_end(quiet_world: World) -> None:
+async def test_a_video_that_never_ends_times_out(quiet_world: World) -> None:
     world = quiet_world
     world.timings = ONE_DAY
     async with world.running_bot():
@@ -119,7 +119,7 @@ async def test_a_video_that_never_ends_is_closed_in_the_end(quiet_world: World) 
         assert len(world.requests_for("read_video")) == reads
 
 
-async def test_a_video_whose_service_never_comes_back_is_closed_in_the_end(
+async def test_a_video_times_out_when_the_service_stays_unavailable(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -152,7 +152,7 @@ async def test_a_read_waits_as_long_as_the_service_asks(world: World) -> None:
     assert len(world.requests_for("read_video")) == reads + 1
 
 
-async def test_a_service_that_is_down_for_a_while_delays_the_answer_and_nothing_else(
+async def test_a_service_outage_only_delays_the_reply(
     world: World,
 ) -> None:
     card = await world.request_video(world.ana)
@@ -168,7 +168,7 @@ async def test_a_service_that_is_down_for_a_while_delays_the_answer_and_nothing_
 
 
 @pytest.mark.parametrize("code", [400, 404])
-async def test_an_id_that_the_service_does_not_know_yet_is_asked_for_again(
+async def test_an_id_that_is_too_new_for_the_service_is_polled_again(
     world: World, code: int
 ) -> None:
     unknown = CannedResponse(code, {"error": "Invalid video_id"})
@@ -181,7 +181,7 @@ async def test_an_id_that_the_service_does_not_know_yet_is_asked_for_again(
     assert "is ready" in reply.text
 
 
-async def test_a_video_that_the_service_forgot_is_told_as_gone(world: World) -> None:
+async def test_a_video_that_the_service_no_longer_knows_has_failed(world: World) -> None:
     card = await world.request_video(world.ana)
     world.service.faults.always("read_video", CannedResponse(404, {"error": "Not <here>"}))
 
@@ -192,7 +192,7 @@ async def test_a_video_that_the_service_forgot_is_told_as_gone(world: World) -> 
     assert "Not &lt;here&gt;" in reply.text
 
 
-async def test_a_key_that_is_revoked_while_a_video_is_made_delays_its_answer(
+async def test_a_revoked_key_only_delays_the_reply(
     world: World,
 ) -> None:
     card = await world.request_video(world.ana)
@@ -207,7 +207,7 @@ async def test_a_key_that_is_revoked_while_a_video_is_made_delays_its_answer(
     assert "is ready" in reply.text
 
 
-async def test_a_clock_that_is_set_back_a_day_parks_nothing(quiet_world: World) -> None:
+async def test_a_clock_that_is_set_back_a_day_delays_nothing(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(callbacks=False):
         card = await world.request_video(world.ana)

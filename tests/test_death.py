@@ -63,7 +63,7 @@ STEPS = ["card", "edit", "read", "last read", "last edit", "reply"]
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("phase", ["before", "after"])
-async def test_a_video_is_told_once_wherever_the_bot_dies(
+async def test_a_video_gets_one_reply_wherever_the_bot_dies(
     phase: str, step: str, live: LiveWorld
 ) -> None:
     live.kill_at = f"{phase} {step}"
@@ -77,7 +77,7 @@ async def test_a_video_is_told_once_wherever_the_bot_dies(
 
 @pytest.mark.parametrize("step", ["read", "last read"])
 @pytest.mark.parametrize("phase", ["before", "after"])
-async def test_polling_alone_goes_on_where_a_dead_bot_left_off(
+async def test_polling_resumes_after_the_bot_died(
     phase: str, step: str, polling: LiveWorld
 ) -> None:
     polling.kill_at = f"{phase} {step}"
@@ -90,7 +90,7 @@ async def test_polling_alone_goes_on_where_a_dead_bot_left_off(
 
 @pytest.mark.parametrize("step", ["last read", "last edit", "reply"])
 @pytest.mark.parametrize("phase", ["before", "after"])
-async def test_a_failure_is_told_once_wherever_the_bot_dies(
+async def test_a_failure_gets_one_reply_wherever_the_bot_dies(
     phase: str, step: str, live: LiveWorld
 ) -> None:
     live.end_video = partial(live.service.fail, reason="The face is hidden")
@@ -104,7 +104,7 @@ async def test_a_failure_is_told_once_wherever_the_bot_dies(
 
 @pytest.mark.parametrize("post", ["card", "reply"])
 @pytest.mark.parametrize("phase", ["before", "after"])
-async def test_a_bot_that_dies_again_while_it_looks_for_its_post_posts_it_once(
+async def test_a_bot_that_dies_while_it_looks_for_its_post_posts_it_once(
     phase: str, post: str, live: LiveWorld
 ) -> None:
     live.kill_at = f"after {post}"
@@ -121,7 +121,7 @@ async def test_a_bot_that_dies_again_while_it_looks_for_its_post_posts_it_once(
 
 
 @pytest.mark.parametrize("phase", ["before", "after"])
-async def test_a_create_call_that_was_cut_off_is_asked_about_and_never_sent_again_by_itself(
+async def test_an_interrupted_create_call_is_asked_about_and_never_repeated_by_itself(
     phase: str, polling: LiveWorld
 ) -> None:
     polling.kill_at = f"{phase} create"
@@ -133,7 +133,7 @@ async def test_a_create_call_that_was_cut_off_is_asked_about_and_never_sent_agai
     assert polling.posts() == 1
 
 
-async def test_a_create_call_that_never_arrived_is_sent_again_when_the_person_says_so(
+async def test_a_create_call_that_never_arrived_is_repeated_when_the_person_says_so(
     polling: LiveWorld,
 ) -> None:
     polling.kill_at = "before create"
@@ -147,7 +147,7 @@ async def test_a_create_call_that_never_arrived_is_sent_again_when_the_person_sa
     assert polling.created_count() == 1
 
 
-async def test_a_create_call_whose_answer_died_with_the_bot_goes_on_with_the_id_from_the_person(
+async def test_an_interrupted_create_call_is_reconciled_by_the_id_from_the_person(
     polling: LiveWorld,
 ) -> None:
     polling.kill_at = "after create"
@@ -163,7 +163,7 @@ async def test_a_create_call_whose_answer_died_with_the_bot_goes_on_with_the_id_
     assert polling.created_count() == 1
 
 
-async def test_a_callback_heals_a_create_call_whose_answer_died_with_the_bot(
+async def test_an_interrupted_create_call_is_reconciled_by_its_callback(
     live: LiveWorld,
 ) -> None:
     live.kill_at = "after create"
@@ -176,7 +176,7 @@ async def test_a_callback_heals_a_create_call_whose_answer_died_with_the_bot(
     assert live.created_count() == 1
 
 
-async def test_a_callback_that_came_before_the_answer_heals_what_died_with_the_bot(
+async def test_an_interrupted_create_call_is_reconciled_by_an_earlier_callback(
     live: LiveWorld,
 ) -> None:
     live.service.callback_plan = CallbackPlan(early=True)
@@ -205,7 +205,7 @@ async def rarely_reading(tmp_path: Path) -> AsyncIterator[LiveWorld]:
         yield live
 
 
-async def test_a_callback_that_was_answered_is_not_forgotten_with_the_bot(
+async def test_an_answered_callback_is_kept_when_the_bot_dies(
     rarely_reading: LiveWorld,
 ) -> None:
     live = rarely_reading
@@ -218,7 +218,7 @@ async def test_a_callback_that_was_answered_is_not_forgotten_with_the_bot(
     await told_once(live)
 
 
-async def test_a_callback_that_meets_a_dead_bot_is_made_up_for_by_polling(
+async def test_polling_makes_up_for_a_callback_to_a_dead_bot(
     tmp_path: Path,
 ) -> None:
     world = LiveWorld(tmp_path)
@@ -237,7 +237,7 @@ async def test_a_callback_that_meets_a_dead_bot_is_made_up_for_by_polling(
 # ── A form that was sent off ──────────────────────────────────────────────────────────────────
 
 
-async def test_a_form_that_closed_is_a_job_even_if_the_bot_dies_the_next_moment(
+async def test_a_closed_form_is_a_job_even_if_the_bot_dies_at_once(
     live: LiveWorld,
 ) -> None:
     form = await live.request_video()
@@ -248,7 +248,7 @@ async def test_a_form_that_closed_is_a_job_even_if_the_bot_dies_the_next_moment(
 
 
 @pytest.mark.parametrize("phase", ["before", "after"])
-async def test_a_form_without_an_answer_is_sent_again_and_makes_one_video(
+async def test_an_unanswered_form_is_submitted_again_and_makes_one_video(
     phase: str, live: LiveWorld
 ) -> None:
     live.kill_at = f"{phase} submission"
@@ -315,7 +315,7 @@ async def test_ten_videos_that_the_bot_dies_with_at_ten_steps_all_end(live: Live
 # ── Ending in good order ──────────────────────────────────────────────────────────────────────
 
 
-async def test_being_asked_to_end_waits_for_nobody_for_long_and_loses_nothing(
+async def test_a_graceful_stop_is_quick_and_loses_nothing(
     tmp_path: Path,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -352,7 +352,7 @@ async def half_a_request(live: LiveWorld) -> asyncio.StreamWriter:
 # ── The database ──────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_second_bot_on_a_database_says_so_and_ends_and_the_first_goes_on(
+async def test_a_second_bot_on_the_same_database_ends_with_a_reason(
     live: LiveWorld,
 ) -> None:
     second = live.spawn_bot()
@@ -365,7 +365,7 @@ async def test_a_second_bot_on_a_database_says_so_and_ends_and_the_first_goes_on
     await told_once(live)
 
 
-async def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(
+async def test_a_database_of_a_newer_version_is_refused_and_unchanged(
     live: LiveWorld,
 ) -> None:
     assert await live.bot.terminate() == 0
@@ -393,7 +393,7 @@ def migrate_halfway(path: Path, tells: Connection) -> None:
     tells.recv()
 
 
-async def test_a_migration_that_was_cut_off_is_done_again_from_its_beginning(
+async def test_an_interrupted_migration_starts_again(
     tmp_path: Path,
 ) -> None:
     world = LiveWorld(tmp_path)

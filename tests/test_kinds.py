@@ -35,17 +35,17 @@ def mistakes(fields: dict[str, str]) -> dict[str, str]:
     return dict(caught.value.errors)
 
 
-def test_a_form_with_everything_becomes_the_fields_of_the_create_request() -> None:
+def test_a_full_form_becomes_the_fields_of_the_create_request() -> None:
     fields = {**FORM, "video_name": "Greeting", "background_url": PAGE}
     assert parse({**fields, "background": "background_url", "where": "C1"}) == fields
 
 
-def test_spaces_around_are_dropped_and_empty_fields_left_out() -> None:
+def test_surrounding_spaces_and_empty_fields_are_dropped() -> None:
     fields = {"replica_id": " r-anna-42\n", "script": "\n Hello. ", "video_name": " "}
     assert parse(fields) == FORM
 
 
-def test_the_words_of_a_script_stay_as_they_were_typed() -> None:
+def test_a_script_stays_as_it_was_typed() -> None:
     script = "One.\n\n  Two <three> & *four* 🙂"
     assert parse({**FORM, "script": script})["script"] == script
 
@@ -69,14 +69,14 @@ def test_the_words_of_a_script_stay_as_they_were_typed() -> None:
         ("background", "background_source_url", "Paste the link"),
     ],
 )
-def test_a_mistake_is_told_under_its_field(field: str, value: str, said: str) -> None:
+def test_a_mistake_is_shown_under_its_field(field: str, value: str, said: str) -> None:
     place = value if field == "background" else field
     found = mistakes({**FORM, field: value})
     assert list(found) == [place]
     assert said in found[place]
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_shown_at_once() -> None:
     found = mistakes({"video_name": "x" * 101, "background_url": "nothing"})
     assert found.keys() == {"replica_id", "script", "video_name", "background_url"}
 
@@ -86,18 +86,18 @@ def test_a_video_has_one_background() -> None:
     assert found == {"background_source_url": "Choose one background: a web page or a video file."}
 
 
-def test_no_background_is_a_choice() -> None:
+def test_no_background_can_be_chosen() -> None:
     assert parse({**FORM, "background": "none"}) == FORM
 
 
-def test_what_is_just_short_enough_is_taken() -> None:
+def test_fields_of_the_maximum_length_are_accepted() -> None:
     fields = {"replica_id": "r" * 150, "script": "x" * 3000, "video_name": "x" * 100}
     assert parse(fields) == fields
 
 
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([*FIELDS, "background", "where"]), st.text()))
-def test_any_form_is_taken_or_told_what_is_wrong(fields: dict[str, str]) -> None:
+def test_any_form_is_accepted_or_has_named_mistakes(fields: dict[str, str]) -> None:
     try:
         found = parse(fields)
     except Invalid as error:
@@ -130,7 +130,7 @@ def test_a_training_form_becomes_the_fields_of_the_create_request() -> None:
         ("agreed", "", "Please confirm"),
     ],
 )
-def test_a_mistake_in_a_training_form_is_told_under_its_field(
+def test_a_mistake_in_a_training_form_is_shown_under_its_field(
     field: str, value: str, said: str
 ) -> None:
     with pytest.raises(Invalid) as caught:
@@ -141,7 +141,7 @@ def test_a_mistake_in_a_training_form_is_told_under_its_field(
 
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([*replicas.FIELDS, "agreed", "where"]), st.text()))
-def test_any_training_form_is_taken_or_told_what_is_wrong(fields: dict[str, str]) -> None:
+def test_any_training_form_is_accepted_or_has_named_mistakes(fields: dict[str, str]) -> None:
     try:
         found = replicas.parse(fields)
     except Invalid as error:
@@ -162,7 +162,7 @@ def test_any_training_form_is_taken_or_told_what_is_wrong(fields: dict[str, str]
         *[(nonsense, None) for nonsense in ("٣/٤", "1.5/2", "50%", "1000000/1000000", "x3/7")],
     ],
 )
-def test_a_progress_is_two_figures_that_make_sense_or_nothing(
+def test_a_progress_is_a_valid_pair_of_numbers_or_none(
     text: str, found: tuple[int, int] | None
 ) -> None:
     assert progress(text) == found
@@ -170,7 +170,7 @@ def test_a_progress_is_two_figures_that_make_sense_or_nothing(
 
 @settings(deadline=None)
 @given(st.text() | st.from_regex(r"-?\d+ ?/ ?-?\d+"))
-def test_a_progress_never_exceeds_its_whole(text: str) -> None:
+def test_a_progress_never_exceeds_its_total(text: str) -> None:
     if (found := progress(text)) is not None:
         assert 0 <= found[0] <= found[1] > 0
 
@@ -179,7 +179,7 @@ def test_a_progress_never_exceeds_its_whole(text: str) -> None:
 
 
 @each_kind
-def test_the_create_request_has_the_parameters_and_leaves_them_alone(kind: Kind) -> None:
+def test_the_create_request_has_the_parameters_unchanged(kind: Kind) -> None:
     params = {"script": "Hello.", "video_name": "Greeting"}
     body = kind.body(params)
     assert body == params
@@ -188,7 +188,7 @@ def test_the_create_request_has_the_parameters_and_leaves_them_alone(kind: Kind)
 
 
 @each_kind
-def test_a_created_job_is_going_on_whatever_its_status_says(kind: Kind) -> None:
+def test_a_created_job_is_in_progress_whatever_its_status(kind: Kind) -> None:
     for word in ("ready", "error", "completed", "training", "", None):
         snapshot = kind.created({kind.id_field: "x1", "status": word})
         assert (snapshot.remote_id, snapshot.verdict) == ("x1", Verdict.GOING)
@@ -221,25 +221,25 @@ def test_an_answer_without_a_status_is_unreadable(kind: Kind, answer: object) ->
 
 @each_kind
 @pytest.mark.parametrize("status", [None, "", "  ", 1, True, ["ready"], {"is": "ready"}])
-def test_a_status_that_is_no_word_is_unreadable(kind: Kind, status: object) -> None:
+def test_a_status_that_is_not_text_is_unreadable(kind: Kind, status: object) -> None:
     with pytest.raises(Unreadable):
         kind.read({kind.id_field: "x1", "status": status}, "x1")
 
 
 @each_kind
-def test_an_answer_about_another_id_is_not_believed(kind: Kind) -> None:
+def test_an_answer_about_another_id_is_unreadable(kind: Kind) -> None:
     with pytest.raises(Unreadable):
         kind.read({kind.id_field: "x2", "status": "ready"}, "x1")
 
 
 @each_kind
-def test_an_answer_that_leaves_its_id_out_is_about_what_was_asked_for(kind: Kind) -> None:
+def test_an_answer_without_an_id_is_about_the_requested_one(kind: Kind) -> None:
     assert kind.read({"status": "ready"}, "x1").remote_id == "x1"
 
 
 @each_kind
 @pytest.mark.parametrize("word", ["ready", "completed", "Ready", " READY "])
-def test_good_words_end_a_job_well(kind: Kind, word: str) -> None:
+def test_known_good_statuses_end_a_job_well(kind: Kind, word: str) -> None:
     snapshot = kind.read({"status": word}, "x1")
     assert snapshot.verdict is Verdict.SUCCEEDED
     assert snapshot.status == word.strip()
@@ -247,7 +247,7 @@ def test_good_words_end_a_job_well(kind: Kind, word: str) -> None:
 
 @each_kind
 @pytest.mark.parametrize("word", ["error", "deleted", "failed", "ERROR"])
-def test_bad_words_end_it_badly(kind: Kind, word: str) -> None:
+def test_known_bad_statuses_end_a_job_badly(kind: Kind, word: str) -> None:
     assert kind.read({"status": word}, "x1").verdict is Verdict.FAILED
 
 
@@ -255,12 +255,12 @@ def test_bad_words_end_it_badly(kind: Kind, word: str) -> None:
 @pytest.mark.parametrize(
     "word", ["queued", "started", "archiving", "not ready", "ready?", "готово"]
 )
-def test_any_other_word_means_that_it_goes_on(kind: Kind, word: str) -> None:
+def test_any_other_status_means_in_progress(kind: Kind, word: str) -> None:
     assert kind.read({"status": word}, "x1").verdict is Verdict.GOING
 
 
 @each_kind
-def test_every_word_that_was_seen_while_work_goes_on_is_known(kind: Kind) -> None:
+def test_every_observed_status_of_unfinished_work_is_known(kind: Kind) -> None:
     seen = {"video": {"queued", "generating"}, "replica": {"training", "started"}}
     assert seen[kind.name] <= kind.in_progress
     for word in kind.in_progress:
@@ -268,7 +268,7 @@ def test_every_word_that_was_seen_while_work_goes_on_is_known(kind: Kind) -> Non
 
 
 @pytest.mark.parametrize(("kind", "field"), [(VIDEO, "status_details"), (REPLICA, "error_message")])
-def test_the_reason_of_a_failure_is_the_services_own_sentence(kind: Kind, field: str) -> None:
+def test_the_reason_of_a_failure_is_the_services_sentence(kind: Kind, field: str) -> None:
     said = "The consent statement was not found"
     assert kind.read({"status": "error", field: said}, "x1").reason == said
     assert kind.read({"status": "ready", field: said}, "x1").reason == ""
@@ -276,7 +276,7 @@ def test_the_reason_of_a_failure_is_the_services_own_sentence(kind: Kind, field:
         assert kind.read({"status": "error", field: no_text}, "x1").reason == ""
 
 
-def test_a_video_as_it_was_seen_is_read_whole() -> None:
+def test_a_recorded_video_answer_is_read_in_full() -> None:
     snapshot = VIDEO.read(
         {
             "video_id": "v1",
@@ -301,7 +301,7 @@ def test_a_video_as_it_was_seen_is_read_whole() -> None:
     assert snapshot == Snapshot("v1", "ready", Verdict.SUCCEEDED, facts=facts)
 
 
-def test_a_replica_as_it_was_seen_is_read_whole() -> None:
+def test_a_recorded_replica_answer_is_read_in_full() -> None:
     said = {
         "replica_name": "Kim",
         "thumbnail_video_url": "https://files.example/r1.mp4",
@@ -315,11 +315,11 @@ def test_a_replica_as_it_was_seen_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize("data", [None, {}, [], "Hello.", {"script": None}, {"script": ["Hello."]}])
-def test_a_video_whose_script_is_not_told_has_none(data: object) -> None:
+def test_a_video_answer_without_a_script_has_none(data: object) -> None:
     assert "script" not in VIDEO.read({"status": "ready", "data": data}, "v1").facts
 
 
-def test_halves_of_characters_can_be_stored_and_sent_on() -> None:
+def test_lone_surrogates_are_replaced() -> None:
     half = "cut: \ud83d"
     answer = {"status": "error", "status_details": half, "data": {"script": half}}
     snapshot = VIDEO.read(answer, "v1")
@@ -359,7 +359,7 @@ def test_a_huge_answer_is_read() -> None:
 # Whether it is what was asked for
 
 
-def test_a_video_matches_by_its_script_however_it_is_folded() -> None:
+def test_a_video_matches_by_its_script_despite_other_white_space() -> None:
     params = {"script": "Hello,\n\nworld.", "video_name": "Greeting"}
     assert VIDEO.matches(
         params, VIDEO.read({"status": "x", "data": {"script": "Hello, world."}}, "")
@@ -383,7 +383,7 @@ def test_a_replica_matches_by_its_name() -> None:
 
 
 @each_kind
-def test_what_says_nothing_of_itself_matches_nothing(kind: Kind) -> None:
+def test_a_snapshot_with_nothing_to_compare_matches_nothing(kind: Kind) -> None:
     assert not kind.matches({}, kind.read({"status": "x"}, "x1"))
     assert not kind.matches({"script": "", "video_name": ""}, kind.read({"status": "x"}, "x1"))
 
@@ -423,7 +423,7 @@ def test_only_a_queued_video_is_waiting() -> None:
         ("", None),
     ],
 )
-def test_times_of_the_service_are_read_in_each_shape_that_was_seen(
+def test_times_of_the_service_are_parsed_in_each_observed_format(
     text: str, found: datetime | None
 ) -> None:
     assert moment(text) == found
@@ -431,6 +431,6 @@ def test_times_of_the_service_are_read_in_each_shape_that_was_seen(
 
 @settings(deadline=None)
 @given(st.text() | st.datetimes().map(str) | st.from_regex(r"\w{3}, \d+ Jul \d+ \d\d:\d\d [+-]\d+"))
-def test_no_time_is_too_odd(text: str) -> None:
+def test_any_text_is_a_time_or_none(text: str) -> None:
     found = moment(text)
     assert found is None or found.tzinfo is UTC

@@ -42,7 +42,7 @@ def _near_links() -> st.SearchStrategy[str]:
 
 
 @_each("good")
-def test_a_good_link_comes_out_in_its_plain_form(case: dict[str, str]) -> None:
+def test_a_good_link_is_normalized(case: dict[str, str]) -> None:
     assert check_link(case["text"]) == case.get("link", case["text"])
 
 
@@ -70,7 +70,7 @@ def test_the_length_is_that_of_the_link_as_it_is_sent() -> None:
         check_link("https://example.com/" + "é" * 400)
 
 
-def test_a_long_host_is_refused_and_never_cut() -> None:
+def test_a_long_host_is_refused_and_never_truncated() -> None:
     with pytest.raises(BadLink, match="valid name"):
         check_link("https://" + "a." * 200 + "example.com/")
 
@@ -107,7 +107,7 @@ def test_any_text_is_either_a_public_ascii_link_or_refused(text: str) -> None:
 @example("https://256.1.1.1/")
 @example("https://[::1]/")
 @example("https://a.example/\x7f")
-def test_any_text_of_the_services_is_either_a_plain_link_or_none(text: str) -> None:
+def test_any_text_by_the_service_is_a_plain_link_or_none(text: str) -> None:
     link = plain_link(text)
     if link is None:
         return
@@ -122,7 +122,7 @@ def test_any_text_of_the_services_is_either_a_plain_link_or_none(text: str) -> N
 
 
 @given(_near_links())
-def test_every_link_that_people_may_give_may_be_shown(text: str) -> None:
+def test_every_accepted_link_can_be_shown(text: str) -> None:
     try:
         link = check_link(text)
     except BadLink:
@@ -138,7 +138,7 @@ def test_every_link_that_people_may_give_may_be_shown(text: str) -> None:
         "https://a.example//b/../c/./?",
     ],
 )
-def test_a_link_of_the_services_may_be_signed_and_stays_as_it_is(link: str) -> None:
+def test_a_signed_link_by_the_service_is_unchanged(link: str) -> None:
     assert plain_link(link) == link
 
 
@@ -202,17 +202,17 @@ _NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
         ("", None),
     ],
 )
-def test_a_signed_link_says_when_it_runs_out(query: str, moment: datetime | None) -> None:
+def test_the_expiry_of_a_signed_link_is_read(query: str, moment: datetime | None) -> None:
     assert runs_out(f"https://storage.example.com/a.mp4?{query}") == moment
 
 
-def test_a_link_that_is_quoted_loses_what_may_be_a_key() -> None:
+def test_a_quoted_link_loses_its_query() -> None:
     quoted = "Could not fetch https://s.example.com/a.mp4?X-Amz-Signature=SECRET: 403 (HTTP://B.example#x)"
     told = without_keys(quoted)
     assert told == "Could not fetch https://s.example.com/a.mp4 403 (HTTP://B.example"
 
 
-def test_an_apostrophe_in_a_link_does_not_hide_what_may_be_a_key() -> None:
+def test_an_apostrophe_in_a_quoted_link_does_not_hide_its_query() -> None:
     disposition = "response-content-disposition=filename*%3DUTF-8''kim.mp4"
     quoted = f"No https://s.example.com/a.mp4?{disposition}&X-Amz-Signature=SECRET here"
     assert without_keys(quoted) == "No https://s.example.com/a.mp4 here"

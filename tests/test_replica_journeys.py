@@ -41,7 +41,7 @@ def _edits(world: World, card: Message) -> int:
 
 
 @pytest.mark.parametrize("word", ["completed", "ready"])
-async def test_a_callback_brings_the_answer_of_a_training_at_once_and_once(
+async def test_a_callback_brings_the_one_reply_of_a_training_at_once(
     hourly_world: World, word: str
 ) -> None:
     world = hourly_world
@@ -63,7 +63,7 @@ async def test_a_callback_brings_the_answer_of_a_training_at_once_and_once(
 
 
 @pytest.mark.parametrize("word", ["completed", "ready"])
-async def test_without_a_public_address_polls_that_are_minutes_apart_do_all(
+async def test_without_a_public_address_polls_some_minutes_apart_do_all(
     quiet_world: World, word: str
 ) -> None:
     world = quiet_world
@@ -85,7 +85,7 @@ async def test_without_a_public_address_polls_that_are_minutes_apart_do_all(
 
 
 @pytest.mark.parametrize("link", [None, "", MISSING, 5, "javascript:alert(1)"])
-async def test_a_replica_without_a_thumbnail_is_told_all_the_same(
+async def test_a_replica_without_a_thumbnail_still_gets_a_reply(
     hourly_world: World, link: object
 ) -> None:
     world = hourly_world
@@ -129,7 +129,7 @@ async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
     assert "is ready" in told.text
 
 
-async def test_a_form_that_cannot_be_opened_by_that_button_is_told_kindly(
+async def test_a_form_that_cannot_be_opened_by_that_button_is_explained(
     hourly_world: World,
 ) -> None:
     world = hourly_world
@@ -204,7 +204,7 @@ async def test_the_card_shows_how_far_the_training_is(world: World) -> None:
     assert world.posts() == [world.now(card)]
 
 
-async def test_a_progress_that_stands_still_edits_nothing(world: World) -> None:
+async def test_unchanged_progress_edits_nothing(world: World) -> None:
     world.service.next_replica(
         Scenario(statuses=("training",), overrides={"training_progress": "42/100"})
     )
@@ -225,9 +225,7 @@ async def test_a_progress_that_stands_still_edits_nothing(world: World) -> None:
     "said",
     [None, "", MISSING, 7, {}, "abc", "5/0", "0/0", "7/3", "-1/2", "1/2/3", "٣/٤", "1e2/1e3", "/"],
 )
-async def test_a_progress_that_is_missing_or_nonsense_is_not_shown(
-    world: World, said: object
-) -> None:
+async def test_missing_or_invalid_progress_is_not_shown(world: World, said: object) -> None:
     world.service.next_replica(Scenario(overrides={"training_progress": said}))
     card = await world.request_replica(world.ana)
 
@@ -241,7 +239,7 @@ async def test_a_progress_that_is_missing_or_nonsense_is_not_shown(
 # ── It takes long ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_training_of_two_days_is_not_overdue_and_shows_its_progress_all_the_time(
+async def test_a_training_of_two_days_is_not_overdue_and_shows_its_progress(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -261,7 +259,7 @@ async def test_a_training_of_two_days_is_not_overdue_and_shows_its_progress_all_
     assert "is ready" in reply.text
 
 
-async def test_a_training_that_never_ends_is_overdue_after_days_and_can_be_looked_at(
+async def test_a_training_that_never_ends_is_overdue_after_days_and_can_be_checked(
     hourly_world: World,
 ) -> None:
     world = hourly_world
@@ -278,7 +276,7 @@ async def test_a_training_that_never_ends_is_overdue_after_days_and_can_be_looke
     assert world.posts() == [world.now(card)]
 
 
-async def test_a_status_that_nobody_knows_is_a_training_that_goes_on_however_long(
+async def test_a_training_with_an_unknown_status_goes_on(
     hourly_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = hourly_world
@@ -313,7 +311,7 @@ MEANINGS = {
 
 
 @pytest.mark.parametrize("reason", TrainingFailure)
-async def test_a_failed_training_is_told_in_the_services_words_and_what_they_usually_mean(
+async def test_a_failed_training_quotes_the_service_and_explains_what_it_means(
     hourly_world: World, reason: TrainingFailure
 ) -> None:
     world = hourly_world
@@ -331,7 +329,7 @@ async def test_a_failed_training_is_told_in_the_services_words_and_what_they_usu
     assert world.posts() == [world.now(card), reply]
 
 
-async def test_words_of_the_service_that_nobody_knows_are_shown_without_a_guess(
+async def test_an_unknown_reason_is_quoted_without_an_explanation(
     hourly_world: World,
 ) -> None:
     world = hourly_world
@@ -359,7 +357,7 @@ async def test_a_training_that_failed_without_a_reason_says_so(hourly_world: Wor
     assert "Failed" in _text(world, card)
 
 
-async def test_a_service_that_was_out_of_reach_says_nothing_about_the_footage(
+async def test_an_unavailable_service_is_not_blamed_on_the_footage(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -453,7 +451,7 @@ async def _gives_id(world: World, card: Message, replica_id: str) -> Modal:
     return form
 
 
-async def test_a_replica_that_nothing_is_heard_of_is_asked_about_and_taken_by_its_id(
+async def test_the_person_is_asked_about_an_unconfirmed_replica_and_gives_its_id(
     hourly_world: World,
 ) -> None:
     world = hourly_world
@@ -471,7 +469,7 @@ async def test_a_replica_that_nothing_is_heard_of_is_asked_about_and_taken_by_it
     assert len(world.requests_for("create_replica")) == 1
 
 
-async def test_a_callback_that_names_another_replica_adopts_nothing_and_offers_nothing(
+async def test_a_callback_that_names_another_replica_is_ignored(
     hourly_world: World,
 ) -> None:
     world = hourly_world
@@ -490,7 +488,7 @@ async def test_a_callback_that_names_another_replica_adopts_nothing_and_offers_n
     assert await form.suggest("replica_id") == []
 
 
-async def test_a_replica_that_turns_up_after_create_again_is_told_and_offered(
+async def test_an_orphaned_replica_is_shown_on_the_card_and_offered(
     hourly_world: World,
 ) -> None:
     world = hourly_world
@@ -545,7 +543,7 @@ async def test_a_video_waits_for_its_replica_for_days_and_is_made_then(
     assert world.created_count() == 1
 
 
-async def test_a_video_goes_on_at_the_moment_at_which_its_replica_is_trained(
+async def test_a_video_goes_on_as_soon_as_its_replica_is_trained(
     hourly_world: World,
 ) -> None:
     world = hourly_world
@@ -559,7 +557,7 @@ async def test_a_video_goes_on_at_the_moment_at_which_its_replica_is_trained(
     assert reply.sent_at - trained.at < timedelta(minutes=3)
 
 
-async def test_the_own_deadlines_of_a_video_begin_when_its_replica_is_trained(
+async def test_the_deadlines_of_a_video_begin_when_its_replica_is_trained(
     hourly_world: World,
 ) -> None:
     world = hourly_world
@@ -630,7 +628,7 @@ async def test_a_video_that_waits_for_its_replica_survives_a_restart(quiet_world
     assert world.created_count() == 1
 
 
-async def test_a_service_that_is_away_makes_no_video_overdue_that_waits_for_its_replica(
+async def test_an_outage_does_not_make_a_waiting_video_overdue(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -651,7 +649,7 @@ async def test_a_service_that_is_away_makes_no_video_overdue_that_waits_for_its_
     assert "is ready" in world.replies(video)[0].text
 
 
-async def test_a_video_whose_replica_is_gone_has_its_own_deadlines_again(
+async def test_a_video_whose_replica_was_deleted_has_its_own_deadlines_again(
     hourly_world: World,
 ) -> None:
     world = hourly_world
@@ -686,7 +684,7 @@ async def test_a_video_does_not_wait_for_ever_for_a_training_that_never_ends(
 # ── Odd answers ───────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_signed_link_that_the_service_quotes_is_shown_to_nobody(world: World) -> None:
+async def test_a_signed_link_that_the_service_quotes_is_not_shown(world: World) -> None:
     quoted = "Could not fetch https://s.example.com/a.mp4?X-Amz-Signature=SECRET now"
     world.service.next_replica(Scenario(end="error", reason=quoted))
     card = await world.request_replica(world.ana)
@@ -701,9 +699,7 @@ async def test_a_signed_link_that_the_service_quotes_is_shown_to_nobody(world: W
 
 
 @pytest.mark.parametrize("status", [401, 403, 409])
-async def test_a_refusal_that_says_nothing_of_a_replica_forgets_none(
-    world: World, status: int
-) -> None:
+async def test_a_refusal_that_is_not_about_a_replica_keeps_it(world: World, status: int) -> None:
     await world.ana.command("/replica", f"default {REPLICA}")
     await world.settle()
     world.service.faults.next("read_replica", CannedResponse(status, {"message": "Not now"}))
@@ -717,7 +713,7 @@ async def test_a_refusal_that_says_nothing_of_a_replica_forgets_none(
     assert form.values["replica_id"] == REPLICA
 
 
-async def test_a_replica_with_an_unknown_status_holds_no_video_back(world: World) -> None:
+async def test_a_replica_with_an_unknown_status_delays_no_video(world: World) -> None:
     world.service.add_replica("r-odd", "Odd", status="active")
     world.service.next_video(Scenario(end="never", statuses=["queued"]))
     card = await world.request_video(world.ana, {"replica_id": "r-odd"})
@@ -725,7 +721,7 @@ async def test_a_replica_with_an_unknown_status_holds_no_video_back(world: World
     assert "Overdue" in world.now(card).text
 
 
-async def test_how_long_such_jobs_take_counts_from_the_create_call(world: World) -> None:
+async def test_the_typical_duration_counts_from_the_create_call(world: World) -> None:
     world.service.faults.next("create_video", Reset(done=True))
     await world.request_video(world.ana)
     await world.advance(minutes=5)

@@ -27,7 +27,7 @@ async def _asks_in_secret(world: World) -> None:
     await world.advance(minutes=5)
 
 
-async def test_scripts_and_links_are_gone_after_the_retention_time_and_not_before(
+async def test_scripts_and_links_are_erased_after_the_retention_time_and_not_before(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -46,7 +46,7 @@ async def test_scripts_and_links_are_gone_after_the_retention_time_and_not_befor
     assert REPLICA in after
 
 
-async def test_the_list_and_the_cards_outlive_what_was_written(quiet_world: World) -> None:
+async def test_the_list_and_the_cards_remain_after_erasing(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(RETENTION_DAYS="1"):
         await _asks_in_secret(world)
@@ -64,7 +64,7 @@ async def test_the_list_and_the_cards_outlive_what_was_written(quiet_world: Worl
         assert "ready" in told
 
 
-async def test_what_has_not_ended_is_kept_however_old_it_is(quiet_world: World) -> None:
+async def test_a_job_that_has_not_ended_is_never_erased(quiet_world: World) -> None:
     world = quiet_world
     world.service.next_video(Scenario(end="never"))
     async with world.running_bot(RETENTION_DAYS="1"):
@@ -73,7 +73,7 @@ async def test_what_has_not_ended_is_kept_however_old_it_is(quiet_world: World) 
     assert "A secret script." in _stored(world)
 
 
-async def test_an_old_retry_button_opens_the_form_and_says_that_what_was_typed_is_erased(
+async def test_an_old_retry_button_opens_a_form_that_says_what_was_erased(
     quiet_world: World,
 ) -> None:
     world = quiet_world

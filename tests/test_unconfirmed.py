@@ -78,9 +78,7 @@ async def _until_created(world: World, form: Modal) -> None:
         LateCommit(timedelta(seconds=40)),
     ],
 )
-async def test_a_video_whose_create_answer_was_lost_is_found_by_its_callback(
-    world: World, fault: Fault
-) -> None:
+async def test_a_lost_create_answer_is_reconciled_by_a_callback(world: World, fault: Fault) -> None:
     world.service.faults.next("create_video", fault)
     card = await world.request_video(world.ana)
     assert "Checking" in world.now(card).text
@@ -94,7 +92,7 @@ async def test_a_video_whose_create_answer_was_lost_is_found_by_its_callback(
     assert not world.ephemerals(world.ana), "nobody had to be asked"
 
 
-async def test_a_create_answer_that_never_ends_is_not_waited_for_for_ever(
+async def test_a_create_answer_that_never_ends_times_out(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -125,7 +123,7 @@ async def test_a_callback_that_comes_after_the_question_answers_it(world: World)
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_a_callback_that_comes_while_the_service_cannot_be_read_is_kept(
+async def test_a_callback_is_kept_while_the_service_is_unavailable(
     world: World,
 ) -> None:
     world.service.faults.next("create_video", Reset(done=True))
@@ -138,7 +136,7 @@ async def test_a_callback_that_comes_while_the_service_cannot_be_read_is_kept(
     assert len(world.replies(card)) == 1
 
 
-async def test_a_callback_of_one_video_that_names_another_adopts_nothing(world: World) -> None:
+async def test_a_callback_cannot_claim_the_video_of_another_job(world: World) -> None:
     asking = await _is_asked(world, made=False)
     theirs = await world.request_video(world.ben)
     await world.advance(minutes=5)
@@ -157,7 +155,7 @@ async def test_a_callback_of_one_video_that_names_another_adopts_nothing(world: 
     assert len(world.replies(theirs)) == 1
 
 
-async def test_a_callback_that_names_a_video_with_another_script_adopts_nothing(
+async def test_a_callback_that_names_a_video_with_another_script_is_ignored(
     world: World,
 ) -> None:
     asking = await _is_asked(world, made=False)
@@ -173,7 +171,7 @@ async def test_a_callback_that_names_a_video_with_another_script_adopts_nothing(
     assert not world.replies(asking)
 
 
-async def test_an_answer_that_names_another_requests_video_adopts_nothing(world: World) -> None:
+async def test_a_create_answer_cannot_claim_the_video_of_another_job(world: World) -> None:
     theirs = await world.request_video(world.ben)
     [video_id] = world.service.videos
     world.service.faults.next("create_video", CannedResponse(200, {"video_id": video_id}))
@@ -189,7 +187,7 @@ async def test_an_answer_that_names_another_requests_video_adopts_nothing(world:
 # ── The question ──────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_video_that_nothing_is_heard_of_is_asked_about_after_a_while(
+async def test_the_person_is_asked_when_nothing_is_known_of_a_create_call(
     world: World,
 ) -> None:
     world.service.faults.next("create_video", Reset())
@@ -222,7 +220,7 @@ async def test_without_a_public_address_the_question_comes_at_once(quiet_world: 
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_the_question_is_asked_again_after_a_day_and_given_up_after_a_week(
+async def test_the_question_is_asked_again_after_a_day_and_closed_after_a_week(
     world: World,
 ) -> None:
     asking = await _is_asked(world, made=False)
@@ -246,7 +244,7 @@ async def test_the_question_is_asked_again_after_a_day_and_given_up_after_a_week
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_a_create_call_that_the_end_of_the_process_cut_off_is_not_sent_again(
+async def test_a_create_call_that_a_stop_interrupted_is_not_repeated(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -271,7 +269,7 @@ async def test_a_create_call_that_the_end_of_the_process_cut_off_is_not_sent_aga
 # ── I have its id ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_id_that_a_person_gives_is_checked_and_brings_the_answer(
+async def test_an_id_from_the_person_is_checked_and_adopted(
     world: World,
 ) -> None:
     asking = await _is_asked(world, made=True)
@@ -286,7 +284,7 @@ async def test_the_id_that_a_person_gives_is_checked_and_brings_the_answer(
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_an_id_that_cannot_be_the_one_is_turned_down_under_its_field(
+async def test_a_wrong_id_is_refused_under_its_field(
     world: World,
 ) -> None:
     asking = await _is_asked(world, made=False)
@@ -314,7 +312,7 @@ async def test_an_id_that_cannot_be_the_one_is_turned_down_under_its_field(
     assert len(world.replies(theirs)) == 1
 
 
-async def test_an_id_that_cannot_be_checked_now_is_taken_and_checked_later(
+async def test_an_id_that_cannot_be_checked_now_is_checked_later(
     world: World,
 ) -> None:
     asking = await _is_asked(world, made=True)
@@ -331,7 +329,7 @@ async def test_an_id_that_cannot_be_checked_now_is_taken_and_checked_later(
     assert len(world.replies(asking)) == 1
 
 
-async def test_a_wrong_id_that_could_not_be_checked_at_once_is_not_believed_later(
+async def test_a_wrong_id_that_is_checked_later_is_not_adopted(
     world: World,
 ) -> None:
     asking = await _is_asked(world, made=False)
@@ -349,7 +347,7 @@ async def test_a_wrong_id_that_could_not_be_checked_at_once_is_not_believed_late
 # ── Create again, give up ─────────────────────────────────────────────────────────────────────
 
 
-async def test_create_again_makes_one_more_create_call_and_says_before_what_it_may_cost(
+async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(
     world: World,
 ) -> None:
     asking = await _is_asked(world, made=False)
@@ -380,7 +378,7 @@ async def test_two_clicks_on_create_again_make_one_create_call(world: World) -> 
     assert len(world.replies(asking)) == 1
 
 
-async def test_give_up_ends_it_with_a_closing_reply(world: World) -> None:
+async def test_cancelling_the_request_ends_it_with_a_closing_reply(world: World) -> None:
     asking = await _is_asked(world, made=False)
 
     await world.ana.click(asking, "Give up", confirm=False)
@@ -398,7 +396,7 @@ async def test_give_up_ends_it_with_a_closing_reply(world: World) -> None:
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_an_id_named_before_create_again_saves_the_second_video(world: World) -> None:
+async def test_an_id_named_before_create_again_prevents_a_second_video(world: World) -> None:
     asking = await _is_asked(world, made=True)
     [video_id] = world.service.videos
     world.service.down = True
@@ -414,7 +412,7 @@ async def test_an_id_named_before_create_again_saves_the_second_video(world: Wor
 
 
 @pytest.mark.parametrize("wait", [timedelta(seconds=30), timedelta(minutes=10)])
-async def test_an_earlier_try_that_turns_up_after_create_again_is_told_on_the_card(
+async def test_an_orphaned_video_of_an_earlier_attempt_is_shown_on_the_card(
     world: World, wait: timedelta
 ) -> None:
     asking = await _is_asked(world, made=True)
@@ -437,7 +435,7 @@ async def test_an_earlier_try_that_turns_up_after_create_again_is_told_on_the_ca
     assert world.posts() == [card, reply]
 
 
-async def test_a_video_that_turns_up_after_it_was_given_up_is_told_on_the_card(
+async def test_a_video_found_after_its_request_was_cancelled_is_shown_on_the_card(
     world: World,
 ) -> None:
     asking = await _is_asked(world, made=True)
@@ -454,7 +452,7 @@ async def test_a_video_that_turns_up_after_it_was_given_up_is_told_on_the_card(
     assert len(world.posts()) == 2
 
 
-async def test_a_service_that_is_out_of_reach_after_create_again_is_waited_for_a_day(
+async def test_create_again_retries_an_unavailable_service_for_a_day(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -486,7 +484,7 @@ async def _calls_back(world: World, attempt: int, video_id: str) -> None:
     await world.settle()
 
 
-async def test_an_earlier_attempt_that_cannot_be_read_keeps_no_video_from_its_answer(
+async def test_an_unreadable_earlier_attempt_does_not_delay_the_reply(
     world: World,
 ) -> None:
     card = await _is_asked(world, made=False)
@@ -507,7 +505,7 @@ async def test_an_earlier_attempt_that_cannot_be_read_keeps_no_video_from_its_an
     assert "is ready" in world.replies(card)[0].text
 
 
-async def test_a_video_that_was_named_before_it_was_given_up_is_told_on_its_card(
+async def test_a_video_named_before_its_request_was_cancelled_is_shown_on_the_card(
     world: World,
 ) -> None:
     card = await _is_asked(world, made=True)
@@ -523,7 +521,7 @@ async def test_a_video_that_was_named_before_it_was_given_up_is_told_on_its_card
     assert len(world.replies(card)) == 1
 
 
-async def test_the_question_reaches_a_person_whose_card_went_to_them_directly(
+async def test_the_question_reaches_a_person_whose_card_is_a_direct_message(
     world: World,
 ) -> None:
     world.service.callback_plan = SILENT
@@ -539,7 +537,7 @@ async def test_the_question_reaches_a_person_whose_card_went_to_them_directly(
     assert "need your answer" in nudge.text
 
 
-async def test_an_id_can_be_given_where_the_service_says_nothing_to_know_it_by(
+async def test_an_id_from_the_person_is_adopted_when_nothing_can_be_compared(
     world: World,
 ) -> None:
     world.service.next_video(Scenario(overrides={"data": None}))
@@ -552,7 +550,7 @@ async def test_an_id_can_be_given_where_the_service_says_nothing_to_know_it_by(
     assert world.created_count() == 1
 
 
-async def test_a_callback_is_not_believed_where_the_service_says_nothing_to_know_it_by(
+async def test_an_id_from_a_callback_is_ignored_when_nothing_can_be_compared(
     world: World,
 ) -> None:
     world.service.next_video(Scenario(overrides={"data": None}))
@@ -563,7 +561,7 @@ async def test_a_callback_is_not_believed_where_the_service_says_nothing_to_know
     assert "Your answer is needed" in world.now(card).text
 
 
-async def test_a_question_that_nobody_answers_creates_nothing_and_ends_the_job(
+async def test_an_unanswered_question_ends_the_job_and_creates_nothing(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -581,7 +579,7 @@ async def test_a_question_that_nobody_answers_creates_nothing_and_ends_the_job(
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_a_create_call_is_written_down_before_it_goes_out(quiet_world: World) -> None:
+async def test_an_attempt_is_stored_before_its_create_call(quiet_world: World) -> None:
     world = quiet_world
     world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
     async with world.running_bot(callbacks=False):

@@ -39,7 +39,7 @@ def _the_video(world: World) -> str:
 # ── It gets ready ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_video_that_gets_ready_is_told_in_the_thread_once(world: World) -> None:
+async def test_a_ready_video_gets_one_reply_in_the_thread(world: World) -> None:
     card = await world.request_video(world.ana, {"video_name": "Greeting"})
     assert "Greeting" in card.text
 
@@ -55,7 +55,7 @@ async def test_a_video_that_gets_ready_is_told_in_the_thread_once(world: World) 
     assert world.created_count() == 1
 
 
-async def test_a_callback_alone_brings_the_answer_at_once(unread_world: World) -> None:
+async def test_a_callback_brings_the_reply_at_once(unread_world: World) -> None:
     world = unread_world
     card = await world.request_video(world.ana)
 
@@ -67,7 +67,7 @@ async def test_a_callback_alone_brings_the_answer_at_once(unread_world: World) -
     assert len(world.requests_for("read_video")) == 1
 
 
-async def test_a_callback_that_is_sent_before_the_create_answer_does_no_harm(world: World) -> None:
+async def test_a_callback_before_the_create_answer_does_no_harm(world: World) -> None:
     world.service.callback_plan = CallbackPlan(early=True)
     card = await world.request_video(world.ana)
     assert len(world.requests_for("read_video")) == 1, "it is looked at, and it is not ready yet"
@@ -92,9 +92,7 @@ async def test_a_callback_that_comes_after_the_answer_changes_nothing(world: Wor
 
 
 @pytest.mark.parametrize("times", [2, 100])
-async def test_a_callback_that_comes_many_times_brings_one_answer(
-    unread_world: World, times: int
-) -> None:
+async def test_repeated_callbacks_bring_one_reply(unread_world: World, times: int) -> None:
     world = unread_world
     world.service.callback_plan = CallbackPlan(times=times)
     card = await world.request_video(world.ana)
@@ -106,7 +104,7 @@ async def test_a_callback_that_comes_many_times_brings_one_answer(
     assert len(world.posts()) == 2
 
 
-async def test_a_hundred_callbacks_at_one_moment_bring_one_answer(unread_world: World) -> None:
+async def test_a_hundred_callbacks_at_once_bring_one_reply(unread_world: World) -> None:
     world = unread_world
     world.service.callback_plan = CallbackPlan(times=0)
     card = await world.request_video(world.ana)
@@ -120,7 +118,7 @@ async def test_a_hundred_callbacks_at_one_moment_bring_one_answer(unread_world: 
     assert len(world.requests_for("read_video")) < 5
 
 
-async def test_a_flood_of_callbacks_does_not_become_a_flood_of_reads(unread_world: World) -> None:
+async def test_a_flood_of_callbacks_causes_few_reads(unread_world: World) -> None:
     world = unread_world
     world.service.next_video(Scenario(end="never"))
     await world.request_video(world.ana)
@@ -146,7 +144,7 @@ async def test_a_callback_may_come_with_any_method(
 
 
 @pytest.mark.parametrize("body", ["", "<oops>", "[1, 2", [None], {"video_id": 7}, "null"])
-async def test_a_callback_may_say_anything(unread_world: World, body: object) -> None:
+async def test_a_callback_may_have_any_body(unread_world: World, body: object) -> None:
     world = unread_world
     world.service.callback_plan = CallbackPlan(body=body)
     card = await world.request_video(world.ana)
@@ -156,7 +154,7 @@ async def test_a_callback_may_say_anything(unread_world: World, body: object) ->
     assert len(world.replies(card)) == 1
 
 
-async def test_a_callback_with_an_unknown_token_is_answered_alike_and_changes_nothing(
+async def test_a_callback_with_an_unknown_token_gets_the_same_answer_and_changes_nothing(
     unread_world: World,
 ) -> None:
     world = unread_world
@@ -196,7 +194,7 @@ async def test_a_forged_callback_that_says_ready_is_not_believed(world: World) -
     assert "evil.com" not in reply.text
 
 
-async def test_without_a_public_address_no_callback_is_asked_for_and_polls_do_all(
+async def test_without_a_public_address_polling_does_all(
     quiet_world: World,
 ) -> None:
     async with quiet_world.running_bot(callbacks=False):
@@ -209,7 +207,7 @@ async def test_without_a_public_address_no_callback_is_asked_for_and_polls_do_al
     assert len(quiet_world.replies(card)) == 1
 
 
-async def test_a_status_that_nobody_knows_means_still_going_and_is_logged_once(
+async def test_an_unknown_status_means_in_progress_and_is_logged_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.service.next_video(Scenario(statuses=("Rendering",)), Scenario(statuses=("rendering",)))
@@ -233,7 +231,7 @@ async def test_a_status_that_nobody_knows_means_still_going_and_is_logged_once(
         {"hosted_url": 5, "download_url": "javascript:alert(1)", "created_at": None, "new": [1]},
     ],
 )
-async def test_a_ready_video_without_any_link_is_told_all_the_same(
+async def test_a_ready_video_without_a_link_still_gets_a_reply(
     world: World, said: Mapping[str, object]
 ) -> None:
     world.service.next_video(Scenario(overrides=said))
@@ -248,7 +246,7 @@ async def test_a_ready_video_without_any_link_is_told_all_the_same(
     assert "Ready" in world.now(card).text
 
 
-async def test_a_ready_video_without_a_hosted_link_is_told_with_the_link_there_is(
+async def test_a_ready_video_without_a_hosted_link_is_reported_with_another_link(
     world: World,
 ) -> None:
     world.service.next_video(Scenario(overrides={"hosted_url": MISSING, "data": None}))
@@ -262,7 +260,7 @@ async def test_a_ready_video_without_a_hosted_link_is_told_with_the_link_there_i
     assert "Hello, world." in reply.text, "the script that was asked for is the transcript"
 
 
-async def test_answers_without_a_status_are_bridged_until_there_is_one(world: World) -> None:
+async def test_polling_goes_on_after_answers_without_a_status(world: World) -> None:
     said: dict[str, object] = {"status": None}
     world.service.next_video(Scenario(overrides=said))
     card = await world.request_video(world.ana)
@@ -278,7 +276,7 @@ async def test_answers_without_a_status_are_bridged_until_there_is_one(world: Wo
 # ── It fails ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_failure_is_told_in_the_services_own_words_and_they_ping_nobody(
+async def test_a_failure_quotes_the_service_without_mentioning_anybody(
     world: World,
 ) -> None:
     world.service.next_video(Scenario(end="error", reason="No <b>face</b> & <!channel> found"))
@@ -317,7 +315,7 @@ async def test_a_video_that_is_deleted_at_the_service_has_failed(world: World) -
     assert "Failed" in world.now(card).text
 
 
-async def test_a_refused_request_is_told_with_the_services_text(world: World) -> None:
+async def test_a_refused_request_quotes_the_service(world: World) -> None:
     world.service.faults.next(
         "create_video", CannedResponse(422, {"error": "The script has <bad> words in it"})
     )
@@ -334,7 +332,7 @@ async def test_a_refused_request_is_told_with_the_services_text(world: World) ->
 # ── The service is out of reach ───────────────────────────────────────────────────────────────
 
 
-async def test_a_service_that_is_away_for_a_while_is_waited_for(world: World) -> None:
+async def test_a_create_call_waits_for_an_unavailable_service(world: World) -> None:
     port = urlsplit(world.service.url).port
     assert port is not None
     await world.service.stop()
@@ -352,7 +350,7 @@ async def test_a_service_that_is_away_for_a_while_is_waited_for(world: World) ->
     assert world.created_count() == 1
 
 
-async def test_a_service_that_is_away_for_a_day_is_waited_for_no_longer(
+async def test_a_create_call_fails_after_a_day_without_the_service(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -382,7 +380,7 @@ async def test_a_create_call_waits_as_long_as_the_service_asks(world: World) -> 
     assert len(world.replies(card)) == 1
 
 
-async def test_a_service_that_limits_without_saying_how_long_is_asked_ever_less_often(
+async def test_a_rate_limit_without_a_time_is_retried_with_growing_intervals(
     world: World,
 ) -> None:
     world.service.rate_limited = RateLimit(world.clock.now() + timedelta(minutes=10))
@@ -407,7 +405,7 @@ async def test_a_service_that_limits_without_saying_how_long_is_asked_ever_less_
         (CannedResponse(402, {"error": "Out of credit"}), "out of credit"),
     ],
 )
-async def test_a_refused_key_or_account_is_told_in_the_thread_and_logged_once(
+async def test_a_refused_key_or_account_is_reported_in_the_thread_and_logged_once(
     world: World, caplog: pytest.LogCaptureFixture, refusal: Fault, told: str
 ) -> None:
     world.service.faults.next("create_video", refusal)
@@ -428,7 +426,7 @@ async def test_a_refused_key_or_account_is_told_in_the_thread_and_logged_once(
     assert len(refusals) == 1
 
 
-async def test_forms_are_taken_again_once_a_read_shows_that_the_key_works(world: World) -> None:
+async def test_forms_are_accepted_again_once_a_read_shows_that_the_key_works(world: World) -> None:
     await world.request_video(world.ana)
     world.service.key_revoked = True
     await world.request_video(world.ana)
@@ -474,7 +472,7 @@ async def test_with_the_account_out_of_credit_one_create_call_is_tried_every_ten
     assert world.created_count() == 1
 
 
-async def test_of_two_that_are_sent_off_at_one_moment_only_one_tries_whether_there_is_credit(
+async def test_of_two_forms_at_once_only_one_tries_whether_there_is_credit(
     world: World,
 ) -> None:
     world.service.out_of_credit = True
@@ -519,7 +517,7 @@ async def test_a_job_that_was_refused_before_its_create_call_has_no_attempt(
 # ── The bot is restarted ──────────────────────────────────────────────────────────────────────
 
 
-async def test_a_bot_that_is_started_again_goes_on_where_it_was(quiet_world: World) -> None:
+async def test_a_restarted_bot_goes_on_where_it_was(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
         card = await world.request_video(world.ana)
@@ -537,7 +535,7 @@ async def test_a_bot_that_is_started_again_goes_on_where_it_was(quiet_world: Wor
     assert world.created_count() == 1
 
 
-async def test_what_was_asked_for_just_before_the_end_is_made_after_the_next_start(
+async def test_a_request_just_before_the_stop_is_made_after_the_next_start(
     quiet_world: World,
 ) -> None:
     world = quiet_world
