@@ -5,12 +5,12 @@ import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
-# The wall clock may be set while we wait: look at it at least this often.
-_LOOK_AGAIN: Final = timedelta(seconds=30)
+# The wall clock may be set during a wait: it is read at least this often.
+_CHECK_INTERVAL: Final = timedelta(seconds=30)
 
 
 class Clock(Protocol):
-    """What the bot and its sandbox know of time. A test pushes one by hand."""
+    """The time, for the bot and its sandbox. Tests have one that they move by hand."""
 
     def now(self) -> datetime:
         """Return the present moment, aware, in UTC."""
@@ -18,7 +18,7 @@ class Clock(Protocol):
     async def wait(self, event: asyncio.Event, until: datetime | None = None) -> None:
         """Return when ``event`` is set or ``until`` has come, whichever is first.
 
-        It may return early: look at the event and the time again.
+        It may return early: check the event and the time again.
         """
 
 
@@ -31,7 +31,7 @@ class SystemClock:
 
     async def wait(self, event: asyncio.Event, until: datetime | None = None) -> None:
         """Return when ``event`` is set, ``until`` has come, or after half a minute."""
-        limit = _LOOK_AGAIN if until is None else min(_LOOK_AGAIN, until - self.now())
+        limit = _CHECK_INTERVAL if until is None else min(_CHECK_INTERVAL, until - self.now())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, limit.total_seconds())):
                 await event.wait()

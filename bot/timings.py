@@ -11,21 +11,22 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class PollSchedule:
-    """How often a running job is read, and when it is late."""
+    """How often a running job is polled, and when it is late."""
 
     first_interval: timedelta
-    """From the create call to the first read, and the shortest time between two reads."""
+    """From the create call to the first poll, and the shortest time between two polls."""
     growth: float
-    """The time between two reads, as a share of the job's age."""
+    """The time between two polls, as a share of the job's age."""
     max_interval: timedelta
+    """Between two polls of a job that is not overdue."""
     late_after: timedelta
     """Then the card says that it takes longer than usual."""
     overdue_after: timedelta
-    """Then it is overdue: read rarely, with a button to read it now."""
+    """Then it is overdue: polled rarely, with a button to check it now."""
     overdue_interval: timedelta
-    """Between two reads of an overdue job."""
+    """Between two polls of an overdue job."""
     give_up_after: timedelta
-    """Then it has failed."""
+    """Then it has timed out."""
 
 
 _MINUTES: Final = PollSchedule(
@@ -60,29 +61,28 @@ class CallTimings:
 class WorkTimings:
     """For rows of work: leases, waits and retries.
 
-    No wait is longer than ``max_wait``: a row that is due later than that was parked by a clock
-    that has been set back since. A lease outlives every call, so that no two workers call for one
-    row.
+    No wait is longer than ``max_wait``: a row that is due later was released under a clock that has
+    been set back since. A lease outlasts every call, so that no two workers call for one row.
     """
 
     max_wait: timedelta = timedelta(hours=1)
     jitter: float = 0.1
-    """Up to this share is added to each wait, so that jobs do not march in step."""
+    """Up to this share is added to each wait, so that jobs do not poll in step."""
     lease: timedelta = timedelta(minutes=2)
     retry_interval: timedelta = timedelta(seconds=2)
-    """The first wait after the other side was out of reach; it doubles."""
+    """The first wait after a call that found the other side unavailable; it doubles."""
     max_retry_interval: timedelta = timedelta(minutes=5)
     claim_interval: timedelta = timedelta(milliseconds=10)
     """Between two claims: what becomes due meanwhile is claimed in one go."""
     stop_timeout: timedelta = timedelta(seconds=5)
-    """What work under way may take when the process is asked to end."""
+    """For steps under way, when the process is asked to end."""
 
     def jittered(self, wait: timedelta, rng: random.Random) -> timedelta:
         """Return ``wait`` and a little more, but never beyond ``max_wait``."""
         return min(wait * (1 + self.jitter * rng.random()), self.max_wait)
 
     def back_off(self, failures: int) -> timedelta:
-        """Return the wait after the ``failures``-th call in a row that found nobody."""
+        """Return the wait after ``failures`` calls in a row without the other side."""
         wait = self.retry_interval * float(2 ** min(failures - 1, 16))
         return min(wait, self.max_retry_interval)
 
@@ -120,7 +120,7 @@ class ServiceTimings(CallTimings):
     """For the video service's client."""
 
     recheck_key: timedelta = timedelta(seconds=30)
-    """Between two looks at whether a refused service key works again."""
+    """Between two checks whether a refused service key works again."""
     recheck_credit: timedelta = timedelta(minutes=10)
     """From "out of credit" to the one create call that tries again."""
 
@@ -130,7 +130,7 @@ class DeliveryTimings(WorkTimings, CallTimings):
     """For messages to Slack."""
 
     post_hold: timedelta = timedelta(seconds=30)
-    """From a post without an answer to the look whether it is there."""
+    """From a post without an answer to the search for it in Slack."""
     pause: timedelta = timedelta(minutes=1)
     """From a refusal for the whole workspace to the next try."""
 
@@ -144,7 +144,7 @@ class FormTimings(CallTimings):
     service_deadline: timedelta = timedelta(seconds=2)
     """What all reads from the service may take that one answer waits for."""
     replica_max_age: timedelta = timedelta(minutes=10)
-    """For this long a form believes what is known of a replica."""
+    """For this long a form does not ask the service about a replica again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ class WebTimings:
     """For requests from outside."""
 
     receive_timeout: timedelta = timedelta(seconds=10)
-    """What the headers of a request may take to arrive, and then its body."""
+    """For the headers of a request to arrive, and again for its body."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The bot's clock jumps a day, either way, at any step: nothing is parked, lost or done twice."""
+"""The bot's clock jumps a day, either way, at any step: nothing is delayed, lost or done twice."""
 
 import asyncio
 import contextlib

@@ -15,7 +15,7 @@ from tests.world import World
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
-# The end of all patience is two weeks away; a day shows the same.
+# The default of two weeks would only take longer.
 ONE_DAY = Timings(jitter=0, minutes=replace(Timings().minutes, give_up_after=24 * HOUR))
 
 

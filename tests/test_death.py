@@ -192,8 +192,8 @@ async def test_an_interrupted_create_call_is_reconciled_by_an_earlier_callback(
 
 
 def reads_first_after(live: LiveWorld, wait: timedelta) -> None:
-    patience = replace(live.timings.minutes, first_interval=wait, max_interval=wait)
-    live.timings = replace(live.timings, minutes=patience)
+    schedule = replace(live.timings.minutes, first_interval=wait, max_interval=wait)
+    live.timings = replace(live.timings, minutes=schedule)
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ async def test_a_graceful_stop_is_quick_and_loses_nothing(
         half_sent = await half_a_request(live)
         begun = loop.time()
         assert await live.bot.terminate() == 0
-        # The work in hand gets its time while a request that is being answered has three seconds.
+        # Steps under way get their time while a request that is being answered has three seconds.
         assert 3 <= loop.time() - begun < 4.5
         half_sent.close()
 

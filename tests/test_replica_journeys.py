@@ -390,7 +390,7 @@ async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(hourly_worl
     form = world.ana.modal
     assert form is not None
     studio = world.slack.channel("studio").id
-    assert form.values == {**typed, "agreed": [], "where": studio}, "it is confirmed anew"
+    assert form.values == {**typed, "agreed": [], "where": studio}, "it has to be confirmed again"
     better = "https://storage.example.com/b.mp4"
     await form.submit({"train_video_url": better, "agreed": ["yes"]})
     assert not form.is_open
@@ -668,8 +668,8 @@ async def test_a_video_does_not_wait_for_ever_for_a_training_that_never_ends(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    patience = replace(HOURLY.hours, overdue_after=12 * HOUR, give_up_after=24 * HOUR)
-    world.timings = replace(HOURLY, hours=patience)
+    schedule = replace(HOURLY.hours, overdue_after=12 * HOUR, give_up_after=24 * HOUR)
+    world.timings = replace(HOURLY, hours=schedule)
     world.service.add_replica("r-elsewhere", "Else", status="training")
     async with world.running_bot():
         video = await world.request_video(world.ana, {"replica_id": "r-elsewhere"})

@@ -199,8 +199,8 @@ async def test_the_person_is_asked_when_nothing_is_known_of_a_create_call(
     await world.advance(minutes=2)
 
     assert "Your answer is needed" in world.now(card).text
-    [nudge] = world.ephemerals(world.ana)
-    assert "need your answer" in nudge
+    [question] = world.ephemerals(world.ana)
+    assert "need your answer" in question
     assert world.posts() == [world.now(card)]
     assert len(world.requests_for("create_video")) == 1
 
@@ -491,14 +491,14 @@ async def test_an_unreadable_earlier_attempt_does_not_delay_the_reply(
     await world.ana.click(card, AGAIN)
     await world.settle()
     [video_id] = world.service.videos
-    stray = await _made_by_hand(world, "Hello, world.")
+    orphan = await _made_by_hand(world, "Hello, world.")
 
     async def hold_back(when: str, _: str, path: str) -> None:
-        if when == "before" and path.endswith(stray):
+        if when == "before" and path.endswith(orphan):
             raise web.HTTPServiceUnavailable
 
     world.service.on_request = hold_back
-    await _calls_back(world, 0, stray)
+    await _calls_back(world, 0, orphan)
     world.service.finish(video_id)
     await world.advance(minutes=5)
 
@@ -533,8 +533,8 @@ async def test_the_question_reaches_a_person_whose_card_is_a_direct_message(
     direct = world.slack.dm("ana").id
     [card] = world.slack.messages(direct)
     assert "Your answer is needed" in card.text
-    [nudge] = world.slack.ephemerals("ana", direct)
-    assert "need your answer" in nudge.text
+    [question] = world.slack.ephemerals("ana", direct)
+    assert "need your answer" in question.text
 
 
 async def test_an_id_from_the_person_is_adopted_when_nothing_can_be_compared(

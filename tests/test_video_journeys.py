@@ -25,8 +25,8 @@ HOUR = timedelta(hours=1)
 async def unread_world(quiet_world: World) -> AsyncIterator[World]:
     """A world whose bot reads a video only once an hour, unless a callback wakes it."""
     usual = Timings(jitter=0)
-    patience = replace(usual.minutes, first_interval=HOUR, max_interval=HOUR)
-    quiet_world.timings = replace(usual, minutes=patience)
+    schedule = replace(usual.minutes, first_interval=HOUR, max_interval=HOUR)
+    quiet_world.timings = replace(usual, minutes=schedule)
     async with quiet_world.running_bot():
         yield quiet_world
 
