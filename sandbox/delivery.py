@@ -23,22 +23,22 @@ from sandbox.wire import NO_ANSWER
 TOKEN: Final = "verification-token"
 _FORM: Final = "application/x-www-form-urlencoded"
 # In real time, as Slack counts it.
-_PATIENCE: Final = timedelta(seconds=3)
+_TIMEOUT: Final = timedelta(seconds=3)
 # Slack's own default for external menus.
 _MIN_QUERY_LENGTH: Final = 3
-_SENT_OF_BUTTON: Final = ("type", "action_id", "text", "value", "style", "url")
+_BUTTON_KEYS: Final = ("type", "action_id", "text", "value", "style", "url")
 
 
 class InvalidResponse(Exception):
-    """The bot answered with something that Slack would not have taken."""
+    """The bot answered with something that Slack would not accept."""
 
 
 @dataclass(frozen=True)
 class Response:
-    """What the bot answered to a request.
+    """The bot's response to a request.
 
-    ``status`` is None where nothing was sent or nothing came back within three seconds. ``dialog``
-    is the text of the confirmation dialog that came before.
+    ``status`` is None if nothing was sent, or no response came within three seconds. ``dialog`` is
+    the text of the confirmation dialog that was shown first.
     """
 
     status: int | None
@@ -49,12 +49,12 @@ class Response:
 
     @property
     def ok(self) -> bool:
-        """Say whether it was a 200 in time."""
+        """Return whether it was a 200 in time."""
         return self.status == HTTPStatus.OK
 
     @property
     def json(self) -> Json | None:
-        """Return the body as a JSON object, or None if it is none."""
+        """Return the body as a JSON object, or None if it is not one."""
         try:
             value = json.loads(self.body)
         except ValueError:
@@ -75,16 +75,16 @@ async def deliver(
     """Send raw bytes to the bot's request URL.
 
     Args:
-        slack: whose signing secret and request URL are used.
+        slack: its signing secret and request URL are used.
         body: what to send.
-        content_type: what it is said to be.
-        timestamp: seconds since 1970 for the signature; by default what the clock shows.
-        signature: goes in place of the right one.
-        headers: go over those that Slack sends.
-        retry: says that Slack sends it again, for the n-th time.
+        content_type: the type of the body.
+        timestamp: seconds since 1970 for the signature; by default the time of the clock.
+        signature: replaces the correct one.
+        headers: override those that Slack sends.
+        retry: the number of the retry; 0 for the first try.
 
     Raises:
-        RuntimeError: there is no request URL yet, or the workspace is not started.
+        RuntimeError: no request URL is set, or the workspace is not started.
     """
     if not slack.request_url:
         raise RuntimeError("set the workspace's request_url first")
@@ -104,7 +104,7 @@ async def deliver(
     with slack.wire.exchange("slack", "bot", "POST", path, body) as exchange:
         try:
             async with (
-                asyncio.timeout(_PATIENCE.total_seconds()),
+                asyncio.timeout(_TIMEOUT.total_seconds()),
                 slack.session.post(
                     slack.request_url, data=body, headers=sent, allow_redirects=False
                 ) as response,
@@ -123,12 +123,12 @@ async def interact(slack: SandboxSlack, payload: Json) -> Response:
 
 
 def encoded(payload: Json) -> bytes:
-    """Return the payload of an interaction as the form that Slack puts it into."""
+    """Return the payload of an interaction as the form body that Slack sends."""
     return urlencode({"payload": json.dumps(payload)}).encode()
 
 
 def interaction(slack: SandboxSlack, user: User, kind: str, place: Channel | None) -> Json:
-    """Return what the payloads of all interactions begin with, a fresh trigger among it."""
+    """Return the members that the payloads of all interactions have, with a new trigger."""
     return {
         "type": kind,
         "token": TOKEN,
@@ -142,10 +142,10 @@ def interaction(slack: SandboxSlack, user: User, kind: str, place: Channel | Non
 
 
 def find_button(blocks: list[Json], name: str) -> tuple[Json, Json]:
-    """Return a button with the block it stands in, by its words or its ``action_id``.
+    """Return a button and its block, by its label or ``action_id``.
 
     Raises:
-        ClientRefusal: there is none.
+        ClientRefusal: there is no such button.
     """
     there = []
     for block in blocks:
@@ -159,10 +159,10 @@ def find_button(blocks: list[Json], name: str) -> tuple[Json, Json]:
 
 
 def find_element(blocks: list[Json], block_id: str, action_id: str) -> tuple[Json, Json]:
-    """Return what can be pressed or chosen under these ids, with the block that it stands in.
+    """Return what can be pressed or chosen under these ids, with its block.
 
     Raises:
-        Gone: there is nothing of the kind.
+        Gone: there is no such element.
     """
     for block in blocks:
         if block["block_id"] == block_id:
@@ -173,24 +173,24 @@ def find_element(blocks: list[Json], block_id: str, action_id: str) -> tuple[Jso
 
 
 def dialog_of(element: Json) -> str | None:
-    """Return the text of the dialog that asks before the element does something."""
+    """Return the text of the element's confirmation dialog, or None."""
     return str(element["confirm"]["text"]["text"]) if "confirm" in element else None
 
 
-def pressed(slack: SandboxSlack, block: Json, element: Json) -> Json:
-    """Return the action of a button that is pressed."""
-    kept: Json = {key: element[key] for key in _SENT_OF_BUTTON if key in element}
+def button_action(slack: SandboxSlack, block: Json, element: Json) -> Json:
+    """Return the action of pressing a button."""
+    kept: Json = {key: element[key] for key in _BUTTON_KEYS if key in element}
     return {**kept, "block_id": block["block_id"], "action_ts": action_ts(slack)}
 
 
-def deed(slack: SandboxSlack, block: Json, element: Json, value: object) -> Json:
-    """Return the action of a button that is pressed, or of a menu beside it that offers ``value``.
+def element_action(slack: SandboxSlack, block: Json, element: Json, value: object) -> Json:
+    """Return the action of pressing a button, or of choosing ``value`` in an overflow menu.
 
     Raises:
-        ClientRefusal: it is neither, or does not offer that.
+        ClientRefusal: it is neither, or does not offer the value.
     """
     if element["type"] == "button":
-        return pressed(slack, block, element)
+        return button_action(slack, block, element)
     for option in element.get("options", []) if element["type"] == "overflow" else []:
         if option.get("value") == value:
             ids = {"action_id": element["action_id"], "block_id": block["block_id"]}
@@ -199,41 +199,41 @@ def deed(slack: SandboxSlack, block: Json, element: Json, value: object) -> Json
     raise ClientRefusal(f"{value!r} is not offered")
 
 
-def told(slack: SandboxSlack, field: Field, state: Json) -> Json:
-    """Return the action of a field that holds the ``state`` now."""
+def field_action(slack: SandboxSlack, field: Field, state: Json) -> Json:
+    """Return the action of changing a field to ``state``."""
     ids = {"action_id": field.action_id, "block_id": field.block_id}
     return {**state, **ids, "action_ts": action_ts(slack)}
 
 
 async def look_up(slack: SandboxSlack, payload: Json, element: Json, query: str) -> Response | None:
-    """Ask the bot for the options of an external menu; None where too little is typed to ask.
+    """Ask the bot for the options of an external menu; return None if the query is too short.
 
     Raises:
-        InvalidResponse: the bot answered what Slack does not take.
+        InvalidResponse: Slack would not accept the response.
     """
     if len(query) < element.get("min_query_length", _MIN_QUERY_LENGTH):
         return None
     payload = {key: value for key, value in payload.items() if key != "trigger_id"}
     answer = await interact(slack, payload | {"value": query})
-    if answer.ok and (complaints := validate_options(answer.json or {})):
-        raise InvalidResponse("; ".join(complaints))
+    if answer.ok and (errors := validate_options(answer.json or {})):
+        raise InvalidResponse("; ".join(errors))
     return answer
 
 
 def options_of(answer: Response | None) -> list[Json]:
-    """Return the options that were offered, those in groups too; none without a good answer."""
+    """Return the options of a response, those in groups too; none if it is not ok."""
     said = (answer.json or {}) if answer is not None and answer.ok else {}
     groups = said.get("option_groups", [])
     return [*said.get("options", []), *(each for group in groups for each in group["options"])]
 
 
 def action_ts(slack: SandboxSlack) -> str:
-    """Return the moment of a deed, as payloads have it."""
+    """Return the current time as in the payloads of actions."""
     return f"{slack.clock.now().timestamp():.6f}"
 
 
 def timestamp_of(slack: SandboxSlack) -> str:
-    """Return the moment of a request, as its signature has it."""
+    """Return the current time as in the signature of a request."""
     return str(int(slack.clock.now().timestamp()))
 
 

@@ -1,7 +1,6 @@
-"""What people do in Slack: they type commands, press buttons and fill forms, as a client lets them.
+"""People at a Slack client: they type commands, press buttons and fill in forms.
 
-Each deed becomes the request that Slack would send to the bot, and the bot's answer is taken as
-Slack takes it.
+Each action is sent to the bot as Slack would send it, and the response is handled as Slack would.
 """
 
 import json
@@ -15,17 +14,17 @@ from sandbox.delivery import (
     InvalidResponse,
     Response,
     action_ts,
-    deed,
+    button_action,
     deliver,
     dialog_of,
+    element_action,
+    field_action,
     find_button,
     find_element,
     interact,
     interaction,
     look_up,
     options_of,
-    pressed,
-    told,
 )
 from sandbox.form import ClientRefusal, Values, field_of, state_of
 from sandbox.modal import CONNECTION_ERROR, Modal
@@ -46,13 +45,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class CommandResponse(Response):
-    """The answer to a slash command; ``message`` is what it put into the channel, if anything."""
+    """The response to a slash command; ``message`` is what it showed, if anything."""
 
     message: Message | None = None
 
 
 class Person:
-    """Somebody at a Slack client; ``channel`` arguments take an id or a name."""
+    """A person at a Slack client; ``channel`` arguments take an id or a name."""
 
     def __init__(self, slack: SandboxSlack, name: str) -> None:
         self.slack = slack
@@ -61,14 +60,14 @@ class Person:
 
     @property
     def modal(self) -> Modal | None:
-        """Return the modal on top of those that this person has open."""
+        """Return the topmost open modal of this person, or None."""
         stack = self.slack.modals[self.user.id]
         return Modal(self.slack, stack[-1]) if stack else None
 
     async def command(
         self, command: str, text: str = "", channel: str = "studio"
     ) -> CommandResponse:
-        """Type a slash command; clients have none in threads, so there is no thread to name."""
+        """Type a slash command; clients do not have them in threads."""
         place = self.slack.channel(channel)
         form = {
             "token": TOKEN,
@@ -99,18 +98,18 @@ class Person:
         return self._shown(answer, said, place) if said else answer
 
     def say(self, text: str, channel: str = "studio", thread_ts: str | None = None) -> Message:
-        """Write a message, as a person does; returns it as it stands in the channel."""
+        """Post a message and return it."""
         place = self.slack.channel(channel)
         sent = mrkdwn.as_sent(text, self._mention)
         return self.slack.post(Message(place.id, "", self.user.id, sent, thread_ts=thread_ts))
 
     async def click(self, message: Message, button: str, *, confirm: bool = True) -> Response:
-        """Press a button of a message, as the message was when this person looked at it.
+        """Press a button of a message, which may have changed since this person saw it.
 
         Args:
-            message: what is on the screen.
-            button: its words or its ``action_id``.
-            confirm: what the person says to a confirmation dialog, if there is one.
+            message: the message as seen.
+            button: the label or ``action_id``.
+            confirm: the answer to a confirmation dialog, if there is one.
 
         Raises:
             ClientRefusal: there is no such button.
@@ -119,34 +118,34 @@ class Person:
         dialog = dialog_of(element)
         if dialog and not confirm:
             return Response(None, dialog=dialog)
-        action = pressed(self.slack, block, element)
+        action = button_action(self.slack, block, element)
         return replace(await self._act(message, action, {}), dialog=dialog)
 
     async def press(
         self, message: Message, block_id: str, action_id: str, value: object = None
     ) -> Response:
-        """Press a button of a message, or choose ``value`` in a menu of it, by their ids.
+        """Press a button of a message, or choose ``value`` in one of its menus.
 
         Raises:
-            ClientRefusal: there is nothing of the kind, or a client would not take the value.
+            ClientRefusal: there is no such element, or a client would not accept the value.
         """
         block, element = find_element(message.blocks, block_id, action_id)
         field = field_of(block, element)
         if field is None:
-            return await self._act(message, deed(self.slack, block, element, value), {})
+            return await self._act(message, element_action(self.slack, block, element, value), {})
         offered = [*field.options(), *self._offered.get((message.ts, block_id), [])]
         state = field.entered(value, offered)
         typed = {block_id: {action_id: state}}
-        return await self._act(message, told(self.slack, field, state), typed)
+        return await self._act(message, field_action(self.slack, field, state), typed)
 
     async def look_up(
         self, message: Message, block_id: str, action_id: str, query: str = ""
     ) -> Response | None:
-        """Type into an external menu of a message; the bot's answer, or None if it is not asked.
+        """Type into an external menu of a message; return None if the bot is not asked.
 
         Raises:
             ClientRefusal: there is no such menu.
-            InvalidResponse: the bot answered what Slack does not take.
+            InvalidResponse: Slack would not accept the response.
         """
         _, element = find_element(message.blocks, block_id, action_id)
         payload = self._of_message(message, "block_suggestion")
@@ -166,7 +165,7 @@ class Person:
         return await interact(self.slack, payload)
 
     def _of_message(self, message: Message, kind: str) -> Json:
-        """Return what the payloads of interactions with a message begin with."""
+        """Return the members that the payloads of all interactions with a message have."""
         place = self.slack.channel(message.channel)
         container = {
             "type": "message",
@@ -213,7 +212,7 @@ class Person:
         )
 
     async def open_home(self, *, retry: int = 0) -> Response:
-        """Open the app's Home tab; ``retry``: Slack sends the event for the n-th time again."""
+        """Open the app's Home tab; ``retry`` is the number of the event's retry."""
         event = {
             "token": TOKEN,
             "team_id": TEAM,

@@ -1,4 +1,4 @@
-"""The fields of a modal: what a client lets a person enter, and the state it sends for it."""
+"""The fields of a modal: what a client lets a person enter, and the state that it sends."""
 
 import copy
 import re
@@ -50,12 +50,12 @@ class ClientRefusal(Exception):
 
 
 class Gone(ClientRefusal):
-    """What a person would do something with is not there any more."""
+    """What a person wants to use does not exist any more."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One element of a view that holds a value, with what the block around it says."""
+    """An element of a view that holds a value, with what its block says about it."""
 
     block_id: str
     element: Json
@@ -75,7 +75,7 @@ class Field:
 
     @property
     def holds_many(self) -> bool:
-        """Say whether its value is a list."""
+        """Return whether its value is a list."""
         return self.kind.startswith("multi_") or self.kind in {"checkboxes", "file_input"}
 
     @property
@@ -84,14 +84,14 @@ class Field:
         return _KEYS[self.kind][0]
 
     def initial(self, channel: str | None) -> Json:
-        """Return its state before a person touched it; ``channel``: where the person is."""
+        """Return its initial state for a person in ``channel``."""
         value = self.element.get(_KEYS[self.kind][1])
         if value is None and channel and self.element.get("default_to_current_conversation"):
             value = [channel] if self.holds_many else channel
         return {"type": self.kind, self.key: value or ([] if self.holds_many else None)}
 
     def options(self) -> list[Json]:
-        """Return the options that it lists itself, those in groups too."""
+        """Return its own options, those in groups too."""
         groups = self.element.get("option_groups") or []
         return [*self.element.get("options", []), *(each for g in groups for each in g["options"])]
 
@@ -103,10 +103,10 @@ class Field:
                 for users and conversations, ISO text for dates and times, seconds for
                 ``datetimepicker``, file objects for ``file_input``; lists where many can be chosen;
                 None or an empty list to clear it.
-            offered: the options there are to choose from.
+            offered: the options to choose from.
 
         Raises:
-            ClientRefusal: a client would not take it.
+            ClientRefusal: a client would not accept it.
         """
         empty = value is None or value == ""
         if not empty and isinstance(value, list) != self.holds_many:
@@ -120,7 +120,7 @@ class Field:
         return {"type": self.kind, self.key: None if empty else self._one(value, offered)}
 
     def typed(self, value: Any, offered: list[Json]) -> Json:  # noqa: ANN401 - depends on kind
-        """Return its state while a person is still at it: text that is not good yet stays."""
+        """Return its state while a person is still typing: text may be invalid."""
         try:
             return self.entered(value, offered)
         except ClientRefusal:
@@ -129,9 +129,9 @@ class Field:
             return {"type": self.kind, self.key: str(value)}
 
     def require(self, state: Json) -> None:
-        """Raise ClientRefusal where nothing is entered although it is not optional."""
+        """Raise ``ClientRefusal`` if nothing is entered although it is required."""
         if not self.optional and not state[self.key]:
-            raise self._refusal("something must be entered here")
+            raise self._refusal("a value is required")
 
     def _one(self, value: Any, offered: list[Json]) -> object:  # noqa: ANN401 - depends on kind
         if self.key in {"selected_option", "selected_options"}:
@@ -142,9 +142,9 @@ class Field:
             try:
                 read(value)
             except (OSError, OverflowError, TypeError, ValueError) as error:
-                raise self._refusal(f"{value!r} is not what a {self.kind} takes") from error
+                raise self._refusal(f"{value!r} is not valid in a {self.kind}") from error
         elif self.kind != "file_input" and not isinstance(value, str):
-            raise self._refusal(f"{value!r} is no id")
+            raise self._refusal(f"{value!r} is not an id")
         return value
 
     def _option(self, wanted: object, offered: list[Json]) -> Json:
@@ -156,16 +156,16 @@ class Field:
 
     def _text(self, value: object) -> str:
         if isinstance(value, bool | dict | list):
-            raise self._refusal(f"{value!r} is no text")
+            raise self._refusal(f"{value!r} is not text")
         text = str(value)
         least = self.element.get("min_length") or 0
         most = self.element.get("max_length") or _TEXT_LENGTH
         if not least <= len(text) <= most:
             raise self._refusal(f"{len(text)} characters, allowed are {least} to {most}")
         if self.kind == "url_text_input" and not _URL.fullmatch(text):
-            raise self._refusal(f"{text!r} is no link")
+            raise self._refusal(f"{text!r} is not a link")
         if self.kind == "email_text_input" and not _EMAIL.fullmatch(text):
-            raise self._refusal(f"{text!r} is no e-mail address")
+            raise self._refusal(f"{text!r} is not an e-mail address")
         if self.kind == "number_input":
             self._check_number(text)
         return text
@@ -173,7 +173,7 @@ class Field:
     def _check_number(self, text: str) -> None:
         whole = not self.element.get("is_decimal_allowed")
         if not re.fullmatch(r"-?\d+" if whole else r"-?\d+(\.\d+)?", text):
-            raise self._refusal(f"{text!r} is no {'whole ' if whole else ''}number")
+            raise self._refusal(f"{text!r} is not a {'whole ' if whole else ''}number")
         least, most = self.element.get("min_value"), self.element.get("max_value")
         if (least and float(text) < float(least)) or (most and float(text) > float(most)):
             raise self._refusal(f"{text} is not between {least} and {most}")
@@ -191,7 +191,7 @@ def fields(blocks: list[Json]) -> Iterator[Field]:
 
 
 def field_of(block: Json, element: Json) -> Field | None:
-    """Return the field that an element of a block is, or None where it holds no value."""
+    """Return the field of an element, or None if the element holds no value."""
     if element["type"] not in _KEYS:
         return None
     if block["type"] != "input":
@@ -206,7 +206,7 @@ def field_of(block: Json, element: Json) -> Field | None:
 
 
 def elements(block: Json) -> list[Json]:
-    """Return what a person can press or choose in an actions block or beside a section."""
+    """Return the interactive elements of an actions block, or beside a section."""
     if block["type"] == "actions":
         return list(block["elements"])
     accessory = block.get("accessory")
@@ -214,7 +214,7 @@ def elements(block: Json) -> list[Json]:
 
 
 def with_ids(blocks: list[Json], prefix: str) -> list[Json]:
-    """Return a copy in which every block and element has the id that Slack makes up if need be."""
+    """Return a copy in which every block and element has an id, as Slack fills them in."""
     copied: list[Json] = copy.deepcopy(blocks)
     for index, block in enumerate(copied):
         block.setdefault("block_id", f"{prefix}{index}")
@@ -227,8 +227,8 @@ def with_ids(blocks: list[Json], prefix: str) -> list[Json]:
 def state_of(blocks: list[Json], channel: str | None, typed: Values) -> Values:
     """Return the state of each field of a view.
 
-    Slack keeps what a person typed when a view changes under them: a field that has the same ids in
-    ``typed`` keeps its state, any other starts with its initial one.
+    A field that has the same ids in ``typed`` keeps its state, as when a view changes in Slack; any
+    other gets its initial state.
     """
     state: Values = {}
     for field in fields(blocks):

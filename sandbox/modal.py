@@ -1,4 +1,4 @@
-"""A modal as a person has it in front of them: filled, submitted, changed and closed."""
+"""A modal in front of a person: filled in, submitted, changed and closed."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -9,25 +9,25 @@ from sandbox.block_kit import Json, validate_view
 from sandbox.delivery import (
     InvalidResponse,
     Response,
-    deed,
+    button_action,
     deliver,
     dialog_of,
+    element_action,
     encoded,
+    field_action,
     find_button,
     find_element,
     interact,
     interaction,
     look_up,
     options_of,
-    pressed,
     timestamp_of,
-    told,
 )
 from sandbox.form import ClientRefusal, Field, field_of
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Channel, SlackError, View
 
-#: What a modal shows when the app did not answer a submission in time, or not with 200.
+#: The notice of a modal if the app did not respond in time, or not with 200.
 CONNECTION_ERROR: Final = "We had some trouble connecting. Try again?"
 
 
@@ -43,7 +43,7 @@ class Modal:
 
     @property
     def title(self) -> str:
-        """Return the words at its top."""
+        """Return its title."""
         return self.view.title
 
     @property
@@ -53,41 +53,41 @@ class Modal:
 
     @property
     def notice(self) -> str:
-        """Return what the client itself says at its top, ``CONNECTION_ERROR`` or nothing."""
+        """Return the client's own notice at its top: ``CONNECTION_ERROR`` or nothing."""
         return self.view.notice
 
     @property
     def is_open(self) -> bool:
-        """Say whether it is still there, on top or under another one."""
+        """Return whether it is open, on top or under another one."""
         return self.view in self._slack.modals[self.view.user]
 
     @property
     def values(self) -> dict[str, Any]:
-        """Return what stands in its fields, by block id: text, ids, or values of options."""
+        """Return the values of its fields by block id: text, ids, or values of options."""
         return {
             each.block_id: _bare(self.view.values[each.block_id][each.action_id][each.key])
             for each in self.view.fields()
         }
 
     async def submit(self, values: Mapping[str, Any] | None = None, *, clicks: int = 1) -> Response:
-        """Fill in fields and press the submit button; what was typed before stays.
+        """Fill in fields and press the submit button; other fields keep their values.
 
         Args:
-            values: what to enter, as ``form.Field.entered`` takes it.
-            clicks: how often the button is pressed before the first answer is there.
+            values: what to enter, as in ``form.Field.entered``.
+            clicks: the number of clicks before the first response arrives.
 
         Returns:
-            The answer to the first click.
+            The response to the first click.
 
         Raises:
-            ClientRefusal: a client would not let it pass: something required is missing, too long,
-                or not offered.
-            InvalidResponse: the bot answered what Slack does not take.
+            ClientRefusal: a client would not allow it: something is missing, too long, or not
+                offered.
+            InvalidResponse: Slack would not accept the response.
         """
         if self.view not in self._slack.modals[self.view.user][-1:]:
             raise ClientRefusal("the modal is closed, or another one lies over it")
         for name, value in (values or {}).items():
-            await self._enter(self._field(name), value)
+            await self._fill_in(self._field(name), value)
         if not self.view.body.get("submit"):
             raise ClientRefusal("it has no submit button")
         for each in self.view.fields():
@@ -102,9 +102,9 @@ class Modal:
         return (await self.resubmit(clicks))[0]
 
     async def resubmit(self, times: int = 1) -> list[Response]:
-        """Send the last submission again, byte for byte and signature too, ``times`` at once.
+        """Send the last submission again, the same bytes and signature, ``times`` at once.
 
-        Their answers are taken one after the other, as they would be had they come in that order.
+        The responses are handled one after the other, in that order.
         """
         if not self._submission:
             raise ClientRefusal("nothing was submitted yet")
@@ -112,18 +112,18 @@ class Modal:
             *(deliver(self._slack, self._submission, timestamp=self._stamp) for _ in range(times))
         )
         for answer in answers:
-            self._take(answer)
+            self._handle(answer)
         return list(answers)
 
     async def choose(self, name: str, value: Any) -> Response:  # noqa: ANN401 - depends on the field
-        """Choose something in a field that tells the bot at once, as radio buttons may.
+        """Choose a value in a field that notifies the bot at once, as radio buttons can.
 
         Raises:
-            ClientRefusal: the field keeps its value to itself until the form is submitted.
+            ClientRefusal: the field does not notify the bot before the form is submitted.
         """
         found = self._field(name)
-        await self._enter(found, value)
-        return await self._tell(found)
+        await self._fill_in(found, value)
+        return await self._dispatch(found)
 
     async def click(self, button: str, *, confirm: bool = True) -> Response:
         """Press a button inside the modal, as ``Person.click`` does in a message."""
@@ -131,20 +131,20 @@ class Modal:
         dialog = dialog_of(element)
         if dialog and not confirm:
             return Response(None, dialog=dialog)
-        answer = await self._act(pressed(self._slack, block, element))
+        answer = await self._act(button_action(self._slack, block, element))
         return replace(answer, dialog=dialog)
 
     async def suggest(self, name: str, query: str = "") -> list[Json]:
-        """Type into an external menu and return the options that the bot offers for it.
+        """Type into an external menu and return the options that the bot offers.
 
-        A client asks only once ``min_query_length`` characters are typed, and shows nothing where
-        no answer comes in time.
+        A client asks once ``min_query_length`` characters are typed, and shows nothing if no
+        response comes in time.
         """
         found = self._field(name)
         return options_of(await self.look_up(found.block_id, found.action_id, query))
 
     async def look_up(self, block_id: str, action_id: str, query: str = "") -> Response | None:
-        """Do what ``suggest`` does and return the bot's answer, or None where it was not asked."""
+        """Do as ``suggest``, but return the bot's response, or None if it was not asked."""
         _, element = find_element(self.view.body["blocks"], block_id, action_id)
         payload = {
             **interaction(self._slack, self._user, "block_suggestion", self._place()),
@@ -158,12 +158,12 @@ class Modal:
         return answer
 
     def type(self, values: Mapping[str, Mapping[str, Any]], *, finished: bool = False) -> None:
-        """Have fields hold what a person entered, by block id and action id.
+        """Enter values into fields, by block id and action id; unknown fields are ignored.
 
-        Fields that are not there are passed over. Text need not be good yet, unless ``finished``.
+        Text may be invalid unless ``finished``.
 
         Raises:
-            ClientRefusal: a client would not take a value.
+            ClientRefusal: a client would not accept a value.
         """
         for field in self.view.fields():
             typed = values.get(field.block_id, {})
@@ -173,20 +173,20 @@ class Modal:
                 self.view.values[field.block_id][field.action_id] = state
 
     async def press(self, block_id: str, action_id: str, value: object = None) -> Response:
-        """Press a button, or choose ``value`` in a field that tells the bot at once.
+        """Press a button, or choose ``value`` in a field that notifies the bot at once.
 
         Raises:
-            ClientRefusal: there is nothing of the kind, or a client would not take the value.
+            ClientRefusal: there is no such element, or a client would not accept the value.
         """
         block, element = find_element(self.view.body["blocks"], block_id, action_id)
         field = field_of(block, element)
         if field is None:
-            return await self._act(deed(self._slack, block, element, value))
+            return await self._act(element_action(self._slack, block, element, value))
         self.type({block_id: {action_id: value}})
-        return await self._tell(field)
+        return await self._dispatch(field)
 
     async def close(self, *, whole_stack: bool = False) -> Response:
-        """Close it, or all that are open; the bot hears of it where it asked to."""
+        """Close it, or all open modals; the bot is notified if it asked to be."""
         whole = whole_stack or bool(self.view.body.get("clear_on_close"))
         payload = {
             **interaction(self._slack, self._user, "view_closed", self._place()),
@@ -199,11 +199,13 @@ class Modal:
             return Response(None)
         return await interact(self._slack, payload)
 
-    async def _tell(self, field: Field) -> Response:
+    async def _dispatch(self, field: Field) -> Response:
         if not field.dispatches:
-            raise ClientRefusal(f"{field.action_id} tells nobody before the form is submitted")
+            raise ClientRefusal(
+                f"{field.action_id} does not notify the app before the form is submitted"
+            )
         state = self.view.values[field.block_id][field.action_id]
-        return await self._act(told(self._slack, field, state))
+        return await self._act(field_action(self._slack, field, state))
 
     async def _act(self, action: Json) -> Response:
         payload = {
@@ -221,7 +223,7 @@ class Modal:
         there = ", ".join(each.block_id for each in self.view.fields())
         raise ClientRefusal(f"no field {name!r}; there are: {there}")
 
-    async def _enter(self, found: Field, value: Any) -> None:  # noqa: ANN401 - depends on the field
+    async def _fill_in(self, found: Field, value: Any) -> None:  # noqa: ANN401 - depends on the field
         value = self._meant(found, value)
         offered = found.options()
         if found.kind in {"external_select", "multi_external_select"}:
@@ -229,7 +231,7 @@ class Modal:
         self.view.values[found.block_id][found.action_id] = found.entered(value, offered)
 
     def _meant(self, found: Field, value: Any) -> Any:  # noqa: ANN401 - depends on the field
-        """Return ``value`` with the ids of people and places in place of their names."""
+        """Return ``value`` with names of users and conversations replaced by their ids."""
         named = {"conversations_select", "users_select"}
         names = value if isinstance(value, list) else [value or ""]
         if found.kind.removeprefix("multi_") in named and not all(
@@ -246,7 +248,7 @@ class Modal:
         return value
 
     async def _offered(self, found: Field, value: Any) -> list[Json]:  # noqa: ANN401 - one or many
-        """Return the options a person was shown, asking the bot for those that are wanted."""
+        """Return the options that were loaded, asking the bot for those that are wanted."""
         wanted = value if isinstance(value, list) else [value]
         for each in wanted:
             for query in ("", str(each)):
@@ -257,7 +259,7 @@ class Modal:
         return self._shown(found)
 
     def _shown(self, field: Field) -> list[Json]:
-        """Return the options a person has seen so far in a menu: its own, chosen, and loaded."""
+        """Return the options seen so far in a menu: its own, the chosen and the loaded ones."""
         held = self.view.values[field.block_id][field.action_id][field.key]
         seen = [field.initial(None)[field.key], held]
         chosen = [o for each in seen for o in (each if isinstance(each, list) else [each])]
@@ -295,8 +297,8 @@ class Modal:
             if channel
         ]
 
-    def _take(self, answer: Response) -> None:
-        """Do what the answer to a submission says, if the modal is still there."""
+    def _handle(self, answer: Response) -> None:
+        """Do what the response to a submission says, if the modal is still open."""
         if not self.is_open:
             return
         if not answer.ok:
@@ -307,13 +309,13 @@ class Modal:
         if action == "errors":
             self._slack.show_errors(self.view, self._errors(said))
         elif action == "update":
-            self._slack.update_view(self.view, _judged(said))
+            self._slack.update_view(self.view, _validated(said))
         elif action == "push":
-            self._push(_judged(said))
+            self._push(_validated(said))
         elif action == "clear" or not (said or answer.body.strip()):
             self._slack.close_view(self.view, whole_stack=action == "clear")
         else:
-            raise InvalidResponse(f"this is no answer to a submission: {answer.body}")
+            raise InvalidResponse(f"this is not a response to a submission: {answer.body}")
 
     def _errors(self, said: Json) -> dict[str, str]:
         errors = said.get("errors")
@@ -329,17 +331,17 @@ class Modal:
             raise InvalidResponse(error.code) from error
 
 
-def _judged(said: Json) -> Json:
+def _validated(said: Json) -> Json:
     view = said.get("view")
     if not isinstance(view, dict):
         raise InvalidResponse(f"no view: {said}")
-    if complaints := validate_view(view):
-        raise InvalidResponse("; ".join(complaints))
+    if errors := validate_view(view):
+        raise InvalidResponse("; ".join(errors))
     return view
 
 
 def _bare(value: Any) -> Any:  # noqa: ANN401 - of any kind of field
-    """Return the value of an option in place of the option."""
+    """Replace options by their values."""
     if isinstance(value, list):
         return [_bare(each) for each in value]
     return value["value"] if isinstance(value, dict) and "value" in value else value

@@ -27,7 +27,7 @@ import pytest
 from bot import log
 from bot.timings import Timings
 from sandbox.block_kit import Json
-from sandbox.delivery import deliver, encoded, find_button, interact, interaction, pressed
+from sandbox.delivery import button_action, deliver, encoded, find_button, interact, interaction
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Pace
@@ -671,13 +671,13 @@ async def bases(world: World, doubtful: Message) -> Mapping[str, Callable[[], Js
 
     id_form = ana.modal
     assert id_form is not None
-    await id_form._enter(id_form._field("remote_id"), "v-mine")
+    await id_form._fill_in(id_form._field("remote_id"), "v-mine")
     form = await world.open_form(ana)
-    await form._enter(form._field("replica_id"), REPLICA)
-    await form._enter(form._field("script"), "Hello, world.")
+    await form._fill_in(form._field("replica_id"), REPLICA)
+    await form._fill_in(form._field("script"), "Hello, world.")
     training = await world.open_form(ana, command="/replica")
-    await training._enter(training._field("train_video_url"), FOOTAGE)
-    await training._enter(training._field("agreed"), ["yes"])
+    await training._fill_in(training._field("train_video_url"), FOOTAGE)
+    await training._fill_in(training._field("agreed"), ["yes"])
 
     def button(name: str) -> Json:
         block, element = find_button(doubtful.blocks, name)
@@ -686,7 +686,7 @@ async def bases(world: World, doubtful: Message) -> Mapping[str, Callable[[], Js
             **interaction(world.slack, ana.user, "block_actions", studio),
             "channel": {"id": studio.id},
             "response_url": url,
-            "actions": [pressed(world.slack, block, element)],
+            "actions": [button_action(world.slack, block, element)],
         }
 
     def stray_button() -> Json:
@@ -851,8 +851,8 @@ async def asker(uncalled: Door) -> Asker:
     """Ana, at the form."""
     world = uncalled.world
     form = await world.open_form(world.ana)
-    await form._enter(form._field("replica_id"), REPLICA)
-    await form._enter(form._field("script"), "Hello, world.")
+    await form._fill_in(form._field("replica_id"), REPLICA)
+    await form._fill_in(form._field("script"), "Hello, world.")
     return Asker(world, form)
 
 

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from bot.slack import errors
-from sandbox.delivery import deliver, find_button, interact, interaction, pressed
+from sandbox.delivery import button_action, deliver, find_button, interact, interaction
 from sandbox.driver import ClientRefusal, Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
@@ -517,7 +517,7 @@ async def test_a_button_without_an_attempt_is_of_the_first_one(
     await world.advance(minutes=16)
     block, button = find_button(world.now(card).blocks, "Create again (may cost twice)")
     studio = world.slack.channel("studio")
-    action = pressed(world.slack, block, {**button, "value": value.format(job=_number(card))})
+    action = button_action(world.slack, block, {**button, "value": value.format(job=_number(card))})
     payload = interaction(world.slack, world.ana.user, "block_actions", studio)
 
     await interact(world.slack, {**payload, "channel": {"id": studio.id}, "actions": [action]})

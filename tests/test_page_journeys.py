@@ -156,8 +156,8 @@ async def test_a_form_that_got_no_answer_says_so_and_can_be_sent_again(
     there = page_world.slack.request_url
     page_world.slack.request_url = f"http://127.0.0.1:{free_port()}/slack/events"
     await ana.presses("Create")
-    trouble = form.get_by_role("alert").filter(has_text="trouble connecting")
-    await expect(trouble).to_be_visible()
+    problem = form.get_by_role("alert").filter(has_text="trouble connecting")
+    await expect(problem).to_be_visible()
     await expect(form.get_by_label("Script")).to_have_value(SCRIPT)
 
     page_world.slack.request_url = there
@@ -188,7 +188,7 @@ async def test_on_the_page_of_the_command_a_video_can_be_requested_at_once(
         await expect(card).to_contain_text("In the making")
         jobs = await ana.looks_behind("Jobs")
         job = jobs.get_by_role("listitem").filter(has_text="We have a page for it.")
-        await job.get_by_role("button", name="Make it ready now").click()
+        await job.get_by_role("button", name="Finish video").click()
 
         await expect(card).to_contain_text("Ready")
         await windows.close()
@@ -375,7 +375,7 @@ async def test_a_video_is_asked_for_without_a_mouse(page_world: PageWorld) -> No
     ana = await page_world.window()
     keys = ana.tab.keyboard
     await keys.press("Tab")
-    await expect(ana.tab.get_by_role("link", name="Skip to writing")).to_be_focused()
+    await expect(ana.tab.get_by_role("link", name="Skip to the composer")).to_be_focused()
     await keys.press("Enter")
     await expect(ana.composer).to_be_focused()
 

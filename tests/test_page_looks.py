@@ -205,7 +205,7 @@ async def test_every_text_is_legible(page_world: PageWorld, scheme: str) -> None
         await ana.panel.locator("details").first.evaluate("node => node.open = true")
         await _is_legible(ana)
     await ana.types("/vidoe")
-    await expect(ana.tab.get_by_text("/vidoe is no command")).to_be_visible()
+    await expect(ana.tab.get_by_text("/vidoe is not a command")).to_be_visible()
     await ana.composer.fill("/")
     commands = ana.tab.get_by_role("listbox", name="Commands")
     await expect(commands.get_by_role("option")).to_have_count(2)

@@ -1,4 +1,4 @@
-"""Behind the scenes of the sandbox's page, in a real browser: people see what is turned there."""
+"""Behind the scenes of the sandbox's page, in a real browser: people see what is switched there."""
 
 import re
 from pathlib import Path
@@ -13,6 +13,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 SCRIPT = "Welcome to the team, Kim! We are glad that you are here."
 REASON = "The voice could not be generated: please try again"
+# How the call stands on the wire; forms and buttons have the same name.
+CREATE_CALL = re.compile(r"bot → video service\s*create_video")
 
 
 def _job(jobs: Locator) -> Locator:
@@ -28,21 +30,21 @@ async def test_a_video_is_made_ready_at_once(page_world: PageWorld) -> None:
     card = await ana.asks(SCRIPT)
     await expect(_job(jobs)).to_contain_text("queued")
     await expect(_job(jobs)).to_contain_text("0 callbacks sent")
-    await _job(jobs).get_by_role("button", name="Make it ready now").click()
+    await _job(jobs).get_by_role("button", name="Finish video").click()
     await expect(_job(jobs)).to_contain_text("ready")
     await page_world.advance(seconds=5)
 
     await expect(card).to_contain_text("Ready")
     await expect(_job(jobs)).to_contain_text("1 callback sent")
-    await expect(_job(jobs).get_by_role("button", name="Make it ready now")).to_be_hidden()
+    await expect(_job(jobs).get_by_role("button", name="Finish video")).to_be_hidden()
 
 
 async def test_a_video_is_made_to_fail_with_a_reason(page_world: PageWorld) -> None:
     ana = await page_world.window()
     jobs = await ana.looks_behind("Jobs")
     card = await ana.asks(SCRIPT)
-    await _job(jobs).get_by_role("button", name="Make it fail…").click()
-    reason = _job(jobs).get_by_label("It fails because")
+    await _job(jobs).get_by_role("button", name="Fail…").click()
+    reason = _job(jobs).get_by_label("Reason")
     await expect(reason).to_be_focused()
     await reason.fill(REASON)
     await reason.press("Enter")
@@ -58,8 +60,8 @@ async def test_the_next_video_is_made_to_fail_before_it_is_asked_for(
 ) -> None:
     ana = await page_world.window()
     service = await ana.looks_behind("Video service")
-    await service.get_by_label("Fails because").fill(REASON)
-    await service.get_by_role("button", name="Let it fail").click()
+    await service.get_by_label("Reason to fail").fill(REASON)
+    await service.get_by_role("button", name="Fail").click()
     await expect(service.get_by_role("list", name="Waiting")).to_contain_text("create_video")
     card = await ana.asks(SCRIPT)
     await expect(service.get_by_role("list", name="Waiting")).not_to_contain_text("create_video")
@@ -74,8 +76,8 @@ async def test_the_next_video_is_made_to_fail_before_it_is_asked_for(
 async def test_a_lost_answer_is_healed_by_the_callback(page_world: PageWorld) -> None:
     ana = await page_world.window()
     service = await ana.looks_behind("Video service")
-    await service.get_by_role("button", name="Lose the answer of the next video").click()
-    await expect(service.get_by_role("list", name="Waiting")).to_contain_text("lose the answer")
+    await service.get_by_role("button", name="Lose the response to the next video").click()
+    await expect(service.get_by_role("list", name="Waiting")).to_contain_text("lose the response")
     card = await ana.asks(SCRIPT)
     await expect(card).to_contain_text("Checking")
     await expect(service.get_by_role("list", name="Waiting")).not_to_contain_text("lose")
@@ -88,7 +90,7 @@ async def test_a_lost_answer_is_healed_by_the_callback(page_world: PageWorld) ->
 async def test_the_service_limits_the_rate_for_half_a_minute(page_world: PageWorld) -> None:
     ana = await page_world.window()
     service = await ana.looks_behind("Video service")
-    switch = service.get_by_role("switch", name="It limits the rate")
+    switch = service.get_by_role("switch", name="Rate limit")
     await switch.check()
     card = await ana.asks(SCRIPT)
     await page_world.settle()
@@ -103,9 +105,13 @@ async def test_the_service_limits_the_rate_for_half_a_minute(page_world: PageWor
 
 async def test_a_service_that_is_down_gives_no_clear_answer(page_world: PageWorld) -> None:
     ana, ben = await page_world.window("ana"), await page_world.window("ben")
-    await (await ana.looks_behind("Video service")).get_by_role("switch", name="It is down").check()
+    await (
+        (await ana.looks_behind("Video service"))
+        .get_by_role("switch", name="Service is down")
+        .check()
+    )
     # Whoever else has the panel open sees it too.
-    other = (await ben.looks_behind("Video service")).get_by_role("switch", name="It is down")
+    other = (await ben.looks_behind("Video service")).get_by_role("switch", name="Service is down")
     await expect(other).to_be_checked()
     card = await ana.asks(SCRIPT)
     await expect(card).to_contain_text("Checking")
@@ -120,13 +126,13 @@ async def test_where_the_bot_may_not_post_the_answer_comes_directly(page_world: 
     ana = await page_world.window()
     slack = await ana.looks_behind("Slack")
     vault = slack.get_by_role("group", name="vault")
-    member = vault.get_by_role("switch", name="App is in it")
+    member = vault.get_by_role("switch", name="App is a member")
     await member.check()
     await expect(member).to_be_checked()
     await ana.goes_to("vault")
     await expect(ana.tab.get_by_role("main")).to_contain_text("4 members")
     await member.uncheck()
-    await expect(ana.tab.get_by_role("main")).to_contain_text("Replica Videos is not in here")
+    await expect(ana.tab.get_by_role("main")).to_contain_text("Replica Videos is not a member")
     await ana.opens_form(f"/video {SCRIPT}")
     await ana.picks("Replica", "r-anna-42")
     await ana.presses("Create")
@@ -160,7 +166,7 @@ async def test_the_wire_shows_what_was_said_both_ways_and_no_secret(
     await _opens_all(wire)
     everything = await wire.text_content() or ""
 
-    create = wire.get_by_role("group").filter(has_text="create_video")
+    create = wire.get_by_role("group").filter(has_text=CREATE_CALL)
     await expect(create).to_contain_text(f'"script": "{SCRIPT}"')
     await expect(create).to_contain_text('"status": "queued"')
     for said in ("/video", "view_submission", "chat.postMessage", "chat.update", "read_video"):
@@ -178,14 +184,14 @@ async def test_the_wire_shows_what_was_said_both_ways_and_no_secret(
     await expect(callback).to_be_visible()
 
 
-async def test_where_the_sandbox_was_started_anew_nothing_of_the_old_one_is_shown(
+async def test_where_the_sandbox_was_restarted_nothing_of_the_old_one_is_shown(
     page_world: PageWorld, browser: Browser, tmp_path: Path
 ) -> None:
     ana = await page_world.window()
     await ana.asks(SCRIPT)
     wire = await ana.looks_behind("Wire")
     rows = wire.get_by_role("group")
-    await expect(rows.filter(has_text="create_video")).to_have_count(1)
+    await expect(rows.filter(has_text=CREATE_CALL)).to_have_count(1)
     await ana.opens_form()
     page_world.windows.forgiven = GONE
     await page_world.page.stop()
@@ -198,14 +204,14 @@ async def test_where_the_sandbox_was_started_anew_nothing_of_the_old_one_is_show
     async with other.running_sandbox(), other.running_bot():
         await other.page.start(port)
         try:
-            told = ana.tab.get_by_role("alert").filter(has_text="started anew: the open form is")
+            told = ana.tab.get_by_role("alert").filter(has_text="restarted, and the open form is")
             await expect(told).to_be_visible()
             await expect(ana.modal).to_be_hidden()
             await other.ben.command("/replica", "list", "studio")
             await other.settle()
             await expect(rows.first).to_contain_text("/replica")
             await expect(rows).to_have_count(len(other.slack.wire.exchanges))
-            await expect(rows.filter(has_text="create_video")).to_have_count(0)
+            await expect(rows.filter(has_text=CREATE_CALL)).to_have_count(0)
         finally:
             await other.page.stop()
 

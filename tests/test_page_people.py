@@ -173,8 +173,8 @@ async def test_nothing_is_lost_or_doubled_where_the_server_was_away(
     away = ana.tab.get_by_role("status").filter(has_text="Connecting")
     await expect(away).to_be_visible()
     await ana.types("Is anybody there?")
-    trouble = ana.tab.get_by_role("alert").filter(has_text="The sandbox does not answer")
-    await expect(trouble).to_be_visible()
+    problem = ana.tab.get_by_role("alert").filter(has_text="The sandbox does not answer")
+    await expect(problem).to_be_visible()
     await expect(ana.composer).to_have_value("Is anybody there?")
     page_world.ben.say("Written meanwhile")
 
@@ -186,7 +186,7 @@ async def test_nothing_is_lost_or_doubled_where_the_server_was_away(
 
     await expect(ana.card("Written meanwhile")).to_have_count(1)
     await expect(away).to_be_hidden()
-    await expect(trouble).to_have_count(0)
+    await expect(problem).to_have_count(0)
     await ana.composer.press("Enter")
     await expect(ana.card("Is anybody there?")).to_have_count(1)
     page_world.ben.say("Written afterwards")

@@ -382,15 +382,15 @@ async def test_what_a_client_would_not_send_is_said_so(browser: Browser) -> None
     own, bens = world.slack.dm("ana").id, world.slack.dm("ben").id
     before = len(world.slack.wire.exchanges)
     for text, more, code, words in (
-        ("/vidoe", {}, "unknown_command", "/vidoe is no command"),
+        ("/vidoe", {}, "unknown_command", "/vidoe is not a command"),
         ("/video", {"thread_ts": card.ts}, "refused", "cannot be used in a thread"),
         ("Hi", {"channel": attic}, "read_only", "archived"),
         ("/video", {"channel": attic}, "read_only", "archived"),
         ("Hi", {"channel": own}, "read_only", "turned off"),
-        ("Hi", {"channel": bens}, "gone", "not there"),
-        ("Hi", {"channel": "C0NOWHERE"}, "gone", "not there"),
-        ("Hi", {"thread_ts": "1.0"}, "gone", "not there"),
-        ("Hi", {"thread_ts": told.ts}, "refused", "alone sees"),
+        ("Hi", {"channel": bens}, "gone", "does not exist"),
+        ("Hi", {"channel": "C0NOWHERE"}, "gone", "does not exist"),
+        ("Hi", {"thread_ts": "1.0"}, "gone", "does not exist"),
+        ("Hi", {"thread_ts": told.ts}, "refused", "only one person sees"),
         (" \n", {}, "refused", "nothing to send"),
         ("x" * 12_001, {}, "refused", "12,000"),
     ):
@@ -499,13 +499,13 @@ async def test_a_choice_that_changes_the_form_is_told_at_once_and_loses_nothing(
     assert held["value"] == "not a li"
     sent = await browser.in_form(view, "submit", values=link)
     assert sent["error"]["code"] == "refused"
-    assert "no link" in sent["error"]["text"]
+    assert "not a link" in sent["error"]["text"]
 
 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"script": ""}, "Script: something must be entered"),
+        ({"script": ""}, "Script: a value is required"),
         ({"script": "x" * 3_001}, "3001 characters"),
         ({"background": "a castle"}, "not offered"),
         ({"where": "attic-2"}, "not in the list"),
@@ -528,8 +528,8 @@ async def test_a_client_does_not_send_off_what_the_form_does_not_take(
     [
         (None, "", "operation_timeout"),
         (503, "", "dispatch_failed"),
-        (200, {"response_action": "dance"}, "app_mistake"),
-        (200, {"response_action": "errors", "errors": {"nowhere": "No."}}, "app_mistake"),
+        (200, {"response_action": "dance"}, "invalid_response"),
+        (200, {"response_action": "errors", "errors": {"nowhere": "No."}}, "invalid_response"),
     ],
 )
 async def test_a_form_that_got_no_good_answer_stays_with_a_notice(
@@ -783,7 +783,7 @@ async def test_a_job_is_finished_or_failed_at_once(browser: Browser) -> None:
     again = await browser.post(f"/api/panel/jobs/{second}", {"do": "finish"})
     assert again["error"] == {
         "code": "refused",
-        "text": "That cannot be: it has ended.",
+        "text": "That is not possible: it has ended.",
         "shown": False,
     }
     nothing = await browser.post("/api/panel/jobs/none", {"do": "finish"})

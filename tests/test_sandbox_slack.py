@@ -781,10 +781,10 @@ async def test_a_file_that_was_uploaded_can_be_read_with_the_bots_token(
 @pytest.mark.parametrize(
     ("values", "why"),
     [
-        ({}, "must be entered"),
+        ({}, "a value is required"),
         ({"script": "a" * 101}, "101 characters"),
         ({"script": "Hello", "background": "sea"}, "'None', 'Page'"),
-        ({"script": "Hello", "link": "example"}, "no link"),
+        ({"script": "Hello", "link": "example"}, "not a link"),
         ({"script": "Hello", "mail": "ana"}, "e-mail"),
         ({"script": "Hello", "count": "ten"}, "number"),
         ({"script": "Hello", "count": "10"}, "between"),
@@ -906,7 +906,7 @@ async def test_radio_buttons_can_change_the_form_under_what_was_typed(
     await modal.choose("background", "page")
 
     assert modal.values == {"script": "Hi", "background": "page", "link": None}
-    with pytest.raises(ClientRefusal, match="tells nobody"):
+    with pytest.raises(ClientRefusal, match="does not notify"):
         await modal.choose("script", "Ho")
 
 
@@ -1129,7 +1129,7 @@ def test_markup_is_read_as_plain_text(written: str, read: str, clock: ManualCloc
 async def test_an_answer_that_takes_longer_than_three_seconds_is_none(
     ana: Person, bot: Bot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sandbox.delivery._PATIENCE", timedelta(seconds=0.05))
+    monkeypatch.setattr("sandbox.delivery._TIMEOUT", timedelta(seconds=0.05))
     never = asyncio.Event()
 
     async def react(_: Json) -> None:

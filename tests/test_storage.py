@@ -82,7 +82,7 @@ async def filled_form(person: Person, script: str) -> Modal:
     await person.command("/video", script)
     form = person.modal
     assert form is not None
-    await form._enter(form._field("replica_id"), REPLICA)
+    await form._fill_in(form._field("replica_id"), REPLICA)
     return form
 
 

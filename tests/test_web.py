@@ -19,11 +19,11 @@ import pytest
 from bot.timings import Timings
 from sandbox.delivery import (
     _signature,
+    button_action,
     deliver,
     encoded,
     find_button,
     interaction,
-    pressed,
     timestamp_of,
 )
 from sandbox.faults import CannedResponse
@@ -122,7 +122,7 @@ def click(world: World, message: Message, button: str) -> bytes:
         **interaction(world.slack, ana, "block_actions", studio),
         "channel": {"id": studio.id},
         "response_url": world.slack.new_response_url(ana.id, studio.id),
-        "actions": [pressed(world.slack, *find_button(message.blocks, button))],
+        "actions": [button_action(world.slack, *find_button(message.blocks, button))],
     }
     return encoded(payload)
 

@@ -1,4 +1,4 @@
-"""What people do on the page: each action goes through their client, and tells what came of it."""
+"""The actions of people on the page, done through their Slack client."""
 
 import logging
 import re
@@ -15,21 +15,21 @@ from sandbox.page import snapshot
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Message
 
-_LOG: Final = logging.getLogger(__name__)
+_log: Final = logging.getLogger(__name__)
 _COMMAND: Final = re.compile(r"(/\S*)\s*(.*)", re.DOTALL)
-# What a client takes into one message.
-_LONGEST: Final = 12_000
+# What a client accepts in one message.
+_MAX_LENGTH: Final = 12_000
 
 Values = dict[str, dict[str, Any]]
 
 
-class Asked(BaseModel):
-    """What the page sends with a action."""
+class PageRequest(BaseModel):
+    """The body of a request from the page."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
-class Typed(Asked):
+class TypeRequest(PageRequest):
     """A line from the composer."""
 
     channel: str
@@ -37,7 +37,7 @@ class Typed(Asked):
     thread_ts: str | None = None
 
 
-class Pressed(Asked):
+class PressRequest(PageRequest):
     """A button of a message, or a choice in one of its menus."""
 
     channel: str
@@ -47,8 +47,8 @@ class Pressed(Asked):
     value: Any = None
 
 
-class Sought(Asked):
-    """What is typed into an external menu of a message."""
+class OptionsRequest(PageRequest):
+    """A query typed into an external menu of a message."""
 
     channel: str
     ts: str
@@ -57,8 +57,8 @@ class Sought(Asked):
     query: str = ""
 
 
-class PressedInForm(Asked):
-    """A button of a form, or a choice in a field that tells the bot at once."""
+class FormPressRequest(PageRequest):
+    """A button of a form, or a choice in a field that notifies the bot at once."""
 
     block_id: str
     action_id: str
@@ -66,8 +66,8 @@ class PressedInForm(Asked):
     values: Values = {}
 
 
-class SoughtInForm(Asked):
-    """What is typed into an external menu of a form."""
+class FormOptionsRequest(PageRequest):
+    """A query typed into an external menu of a form."""
 
     block_id: str
     action_id: str
@@ -75,78 +75,80 @@ class SoughtInForm(Asked):
     values: Values = {}
 
 
-class Submitted(Asked):
-    """A form that is sent off."""
+class SubmitRequest(PageRequest):
+    """A form that is submitted."""
 
     values: Values = {}
 
 
-class Closed(Asked):
-    """A form that is closed, or all of them."""
+class CloseRequest(PageRequest):
+    """A form that is closed, or all open forms."""
 
     all: bool = False
 
 
 class PersonActions:
-    """What one person can do."""
+    """The actions of one person."""
 
     def __init__(self, slack: SandboxSlack, name: str) -> None:
         self._slack = slack
         self._person = Person(slack, name)
 
-    async def type(self, asked: Typed) -> Json:
-        """Write a message, or give a command."""
-        place = self._slack.channels.get(asked.channel)
+    async def type(self, request: TypeRequest) -> Json:
+        """Post a message, or run a slash command."""
+        place = self._slack.channels.get(request.channel)
         if place is None or self._person.user.id not in place.members:
-            raise Gone("That conversation is not there.")
-        if (why := snapshot.read_only(self._slack, place)) is not None:
-            return failed("read_only", why)
-        thread_ts = asked.thread_ts
+            raise Gone("That conversation does not exist.")
+        if (reason := snapshot.read_only(self._slack, place)) is not None:
+            return failed("read_only", reason)
+        thread_ts = request.thread_ts
         if thread_ts is not None:
             parent = self._message(place.id, thread_ts)
             if parent.visible_to is not None:
-                raise ClientRefusal("Nobody can reply to what one person alone sees.")
+                raise ClientRefusal("Nobody can reply to a message that only one person sees.")
             thread_ts = parent.thread_ts or parent.ts
-        if not asked.text.strip():
+        if not request.text.strip():
             raise ClientRefusal("There is nothing to send.")
-        if len(asked.text) > _LONGEST:
-            raise ClientRefusal(f"A message has at most {_LONGEST:,} characters.")
-        if asked.text.startswith("/"):
-            return await self._command(asked)
-        message = self._person.say(asked.text, place.id, thread_ts)
+        if len(request.text) > _MAX_LENGTH:
+            raise ClientRefusal(f"A message has at most {_MAX_LENGTH:,} characters.")
+        if request.text.startswith("/"):
+            return await self._command(request)
+        message = self._person.say(request.text, place.id, thread_ts)
         return {"ok": True, "message": snapshot.message_json(message)}
 
-    async def press(self, asked: Pressed) -> Json:
-        """Press a button of a message, or choose something in it."""
-        message = self._message(asked.channel, asked.ts)
-        answer = await self._person.press(message, asked.block_id, asked.action_id, asked.value)
-        return _came_of(answer)
+    async def press(self, request: PressRequest) -> Json:
+        """Press a button of a message, or choose a value in it."""
+        message = self._message(request.channel, request.ts)
+        answer = await self._person.press(
+            message, request.block_id, request.action_id, request.value
+        )
+        return _outcome(answer)
 
-    async def look_up(self, asked: Sought) -> Json:
-        """Return what an external menu of a message offers."""
-        message = self._message(asked.channel, asked.ts)
+    async def look_up(self, request: OptionsRequest) -> Json:
+        """Return the options of an external menu of a message."""
+        message = self._message(request.channel, request.ts)
         return _offered(
-            await self._person.look_up(message, asked.block_id, asked.action_id, asked.query)
+            await self._person.look_up(message, request.block_id, request.action_id, request.query)
         )
 
-    async def press_in_form(self, view_id: str, asked: PressedInForm) -> Json:
-        """Press a button of a form, or choose something that the bot hears of at once."""
+    async def press_in_form(self, view_id: str, request: FormPressRequest) -> Json:
+        """Press a button of a form, or choose a value in it."""
         modal = self._modal(view_id)
-        modal.type(asked.values)
+        modal.type(request.values)
         return self._with_views(
-            _came_of(await modal.press(asked.block_id, asked.action_id, asked.value))
+            _outcome(await modal.press(request.block_id, request.action_id, request.value))
         )
 
-    async def look_up_in_form(self, view_id: str, asked: SoughtInForm) -> Json:
-        """Return what an external menu of a form offers."""
+    async def look_up_in_form(self, view_id: str, request: FormOptionsRequest) -> Json:
+        """Return the options of an external menu of a form."""
         modal = self._modal(view_id)
-        modal.type(asked.values)
-        return _offered(await modal.look_up(asked.block_id, asked.action_id, asked.query))
+        modal.type(request.values)
+        return _offered(await modal.look_up(request.block_id, request.action_id, request.query))
 
-    async def submit(self, view_id: str, asked: Submitted) -> Json:
-        """Send off a form."""
+    async def submit(self, view_id: str, request: SubmitRequest) -> Json:
+        """Submit a form."""
         modal = self._modal(view_id)
-        modal.type(asked.values, finished=True)
+        modal.type(request.values, finished=True)
         try:
             answer = await modal.submit()
         except InvalidResponse:
@@ -157,13 +159,13 @@ class PersonActions:
             return self._with_views({"ok": True})
         return self._with_views(failed(_code(answer), CONNECTION_ERROR, shown=True))
 
-    async def close(self, view_id: str, asked: Closed) -> Json:
-        """Close a form, or all that are open."""
-        await self._modal(view_id).close(whole_stack=asked.all)
+    async def close(self, view_id: str, request: CloseRequest) -> Json:
+        """Close a form, or all open forms."""
+        await self._modal(view_id).close(whole_stack=request.all)
         return self._with_views({"ok": True})
 
-    async def come_of(self, action: Awaitable[Json]) -> Json:
-        """Return what comes of a action, whatever that is."""
+    async def outcome_of(self, action: Awaitable[Json]) -> Json:
+        """Await an action and return its outcome, a failure too."""
         began = time.monotonic()
         try:
             outcome = await action
@@ -172,39 +174,41 @@ class PersonActions:
         except ClientRefusal as error:
             outcome = failed("refused", str(error))
         except InvalidResponse as error:
-            outcome = failed("app_mistake", f"Slack does not take what the app answered: {error}")
+            outcome = failed(
+                "invalid_response", f"Slack does not accept the app's response: {error}"
+            )
         except Exception:  # noqa: BLE001 - the page goes on, the developer finds the traceback
-            _LOG.exception("a action failed")
-            outcome = failed("sandbox_mistake", "The sandbox made a mistake: see its log.")
+            _log.exception("an action on the page failed")
+            outcome = failed("sandbox_error", "The sandbox failed. See its log.")
         if not outcome["ok"] and "views" not in outcome:
             outcome = self._with_views(outcome)
         return {**outcome, "elapsed_ms": round((time.monotonic() - began) * 1000, 1)}
 
-    async def _command(self, asked: Typed) -> Json:
-        match = _COMMAND.match(asked.text)
+    async def _command(self, request: TypeRequest) -> Json:
+        match = _COMMAND.match(request.text)
         command, text = match.groups() if match else ("/", "")
-        if asked.thread_ts is not None:
+        if request.thread_ts is not None:
             raise ClientRefusal(f"{command} cannot be used in a thread.")
         known = {each.command for each in self._slack.app.commands}
         if known and command not in known:
-            told = (
-                f"{command} is no command that an app here knows. To send it as a message, put a "
-                "space in front of it."
+            return failed(
+                "unknown_command",
+                f"{command} is not a command of any app here. To send it as a message, put a space "
+                "in front of it.",
             )
-            return failed("unknown_command", told)
-        answer = await self._person.command(command, text.rstrip(), asked.channel)
+        answer = await self._person.command(command, text.rstrip(), request.channel)
         if answer.ok:
             return {"ok": True}
         text = answer.message.text if answer.message is not None else ""
         return failed(_code(answer), text, shown=answer.message is not None)
 
     def _message(self, channel: str, ts: str) -> Message:
-        """Return a message that this person sees."""
+        """Return a message that this person can see."""
         reader = self._person.user.id
         place = self._slack.channels.get(channel)
         message = self._slack.find(channel, ts) if place and reader in place.members else None
         if message is None or message.visible_to not in {None, reader}:
-            raise Gone("That message is not there any more.")
+            raise Gone("That message does not exist any more.")
         return message
 
     def _modal(self, view_id: str) -> Modal:
@@ -218,7 +222,7 @@ class PersonActions:
 
 
 def failed(code: str, text: str, *, shown: bool = False) -> Json:
-    """Return a failed outcome; ``shown`` says that the person sees it already."""
+    """Return a failed outcome; ``shown``: whether the person sees the text already."""
     return {"ok": False, "error": {"code": code, "text": text, "shown": shown}}
 
 
@@ -226,18 +230,18 @@ def _code(answer: Response) -> str:
     return "operation_timeout" if answer.status is None else "dispatch_failed"
 
 
-def _came_of(answer: Response) -> Json:
+def _outcome(answer: Response) -> Json:
     if answer.ok:
         return {"ok": True}
     if answer.status is None:
-        return failed(_code(answer), "The app did not answer in time.")
-    return failed(_code(answer), f"The app answered with an error (HTTP {answer.status}).")
+        return failed(_code(answer), "The app did not respond in time.")
+    return failed(_code(answer), f"The app responded with an error (HTTP {answer.status}).")
 
 
 def _offered(answer: Response | None) -> Json:
     if answer is None:
         return {"ok": True, "options": []}
     if not answer.ok:
-        return {**_came_of(answer), "options": []}
+        return {**_outcome(answer), "options": []}
     said = answer.json or {}
     return {"ok": True} | {key: said[key] for key in ("options", "option_groups") if key in said}

@@ -1,4 +1,4 @@
-"""What has happened, numbered, so that a page whose line broke off goes on where it was."""
+"""The journal of updates, numbered so that a page can resume after a lost connection."""
 
 import asyncio
 import contextlib
@@ -11,12 +11,12 @@ from typing import Final
 
 from sandbox.block_kit import Json
 
-_LENGTH: Final = 5_000
+_MAX_UPDATES: Final = 5_000
 
 
 @dataclass(frozen=True)
-class Event:
-    """Something that a page is told; ``audience`` are user ids, None for the other side's panel."""
+class Update:
+    """An update of the page; ``audience`` are user ids, or None for the panel."""
 
     number: int
     name: str
@@ -25,54 +25,54 @@ class Event:
 
 
 class Journal:
-    """The last events, and a cursor that names the place between two of them."""
+    """The last updates. A cursor names the position after one of them."""
 
     def __init__(self) -> None:
-        # Another run of the sandbox numbers other events: its cursors are not ours.
+        # The cursors of another run of the sandbox are invalid here.
         self._run = secrets.token_hex(4)
-        self._events: deque[Event] = deque(maxlen=_LENGTH)
+        self._updates: deque[Update] = deque(maxlen=_MAX_UPDATES)
         self._last = 0
         self._listeners: set[asyncio.Event] = set()
 
     @property
     def last(self) -> int:
-        """Return the number of the newest event."""
+        """Return the number of the newest update."""
         return self._last
 
     def cursor(self, number: int) -> str:
-        """Return the cursor for the place behind the event ``number``."""
+        """Return the cursor for the position after an update."""
         return f"{self._run}-{number}"
 
     def place(self, cursor: str) -> int | None:
-        """Return the number of the event that a cursor stands behind; None if it is too old."""
+        """Return the number of the update before a cursor; None if it is invalid or too old."""
         run, _, digits = cursor.rpartition("-")
         if run != self._run or not (digits.isascii() and digits.isdecimal()):
             return None
         number = int(digits)
-        return number if self._last - len(self._events) <= number <= self._last else None
+        return number if self._last - len(self._updates) <= number <= self._last else None
 
     def note(self, name: str, data: Callable[[], Json], audience: frozenset[str] | None) -> None:
-        """Add an event; ``data`` is asked for what to say when somebody is told."""
+        """Add an update; ``data`` is called when it is sent."""
         self._last += 1
-        self._events.append(Event(self._last, name, data, audience))
+        self._updates.append(Update(self._last, name, data, audience))
         self.wake()
 
-    def after(self, number: int) -> list[Event]:
-        """Return the events behind the event ``number``, oldest first."""
-        newer = itertools.takewhile(lambda event: event.number > number, reversed(self._events))
+    def after(self, number: int) -> list[Update]:
+        """Return the updates after ``number``, oldest first."""
+        newer = itertools.takewhile(lambda update: update.number > number, reversed(self._updates))
         return list(newer)[::-1]
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[asyncio.Event]:
-        """Give what is set with each event that comes; whoever waits clears it."""
-        news = asyncio.Event()
-        self._listeners.add(news)
+        """Yield an event that is set with each update; the listener clears it."""
+        updated = asyncio.Event()
+        self._listeners.add(updated)
         try:
-            yield news
+            yield updated
         finally:
-            self._listeners.discard(news)
+            self._listeners.discard(updated)
 
     def wake(self) -> None:
-        """Let everybody who listens look up."""
-        for news in self._listeners:
-            news.set()
+        """Wake all listeners."""
+        for updated in self._listeners:
+            updated.set()

@@ -1,4 +1,4 @@
-"""Behind the scenes: how the video service, its jobs and Slack stand, as JSON."""
+"""The panel: the state of the video service, its jobs and Slack, as JSON."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -12,14 +12,14 @@ from sandbox.service_jobs import Replica, Video
 from sandbox.slack import SandboxSlack
 from sandbox.video_service import SandboxVideoService
 
-#: Why a video may fail: sentences as the service writes them.
+#: Why a video can fail: sentences as the service writes them.
 VIDEO_FAILURES: Final = (
     "The script contains a name that this replica may not say",
     "The web page for the background could not be loaded",
     "The video for the background could not be downloaded",
     "The voice could not be generated: please try again",
 )
-# What the switches offer to choose from.
+# What the switches offer.
 _OFFERS: Final[Json] = {
     **{side: {"operations": list(names)} for side, names in OPERATIONS.items()},
     "faults": [{"what": what, "label": label} for what, label in FAULTS.items()],
@@ -29,19 +29,19 @@ _OFFERS: Final[Json] = {
 }
 
 
-def shown(slack: SandboxSlack, service: SandboxVideoService, bot_url: str) -> Json:
-    """Return how things stand on the other side."""
+def panel_json(slack: SandboxSlack, service: SandboxVideoService, bot_url: str) -> Json:
+    """Return the state of the panel."""
     now = slack.clock.now()
     return {
         "now": now.timestamp(),
-        "service": _service(service, now),
-        "slack": _slack(slack),
+        "service": _service_json(service, now),
+        "slack": _slack_json(slack),
         "bot": {"url": bot_url},
         "offers": _OFFERS,
     }
 
 
-def _service(service: SandboxVideoService, now: datetime) -> Json:
+def _service_json(service: SandboxVideoService, now: datetime) -> Json:
     limit, pace, times = service.rate_limited, service.pace, service.callback_plan.times
     jobs: list[Video | Replica] = [*service.videos.values(), *service.replicas.values()]
     jobs.sort(key=lambda job: job.created_at, reverse=True)
@@ -60,15 +60,15 @@ def _service(service: SandboxVideoService, now: datetime) -> Json:
         },
         "next": _numbered(
             [
-                *(_faulty(name, each, "service") for name, each in service.faults.waiting()),
+                *(_fault_json(name, each, "service") for name, each in service.faults.waiting()),
                 *(_scenario_json(name, scenario) for name, scenario in service.pending_scenarios()),
             ]
         ),
-        "jobs": [_job(service, each, now) for each in jobs],
+        "jobs": [_job_json(service, each, now) for each in jobs],
     }
 
 
-def _job(service: SandboxVideoService, job: Video | Replica, now: datetime) -> Json:
+def _job_json(service: SandboxVideoService, job: Video | Replica, now: datetime) -> Json:
     ended, change = job.ended(now), job.next_change(now)
     shown: Json = {
         "name": job.name,
@@ -102,13 +102,15 @@ def _job(service: SandboxVideoService, job: Video | Replica, now: datetime) -> J
     }
 
 
-def _slack(slack: SandboxSlack) -> Json:
+def _slack_json(slack: SandboxSlack) -> Json:
     return {
         "url": slack.url,
         "rate_limits": slack.rate_limits,
         "auth_error": slack.auth_error,
         "history_scopes": "channels:history" in slack.scopes,
-        "next": _numbered(_faulty(name, each, "slack") for name, each in slack.faults.waiting()),
+        "next": _numbered(
+            _fault_json(name, each, "slack") for name, each in slack.faults.waiting()
+        ),
         "channels": [
             {
                 "id": each.id,
@@ -123,7 +125,7 @@ def _slack(slack: SandboxSlack) -> Json:
     }
 
 
-def _faulty(operation: str, waiting: Fault, side: Side) -> Json:
+def _fault_json(operation: str, waiting: Fault, side: Side) -> Json:
     what = next((what for what in FAULTS if fault(what, side) == waiting), "other")
     label = FAULTS.get(what, type(waiting).__name__)
     return {"operation": operation, "what": what, "label": label}

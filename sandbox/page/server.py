@@ -1,4 +1,4 @@
-"""The server of the page: what it shows, the stream of what changes, and what is done on it."""
+"""The web server of the page: snapshots, the stream of updates, and actions."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from sandbox.block_kit import Json
 from sandbox.http import POLICY, Server
 from sandbox.page import actions, panel, snapshot, switches
 from sandbox.page.actions import PersonActions
-from sandbox.page.journal import Event, Journal
+from sandbox.page.journal import Journal, Update
 from sandbox.page.switches import Switches
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import User
@@ -26,7 +26,7 @@ from sandbox.wire import Exchange
 
 PORT: Final = 8765
 _STATIC: Final = Path(__file__).parent / "static"
-# Not what the machine's own tables say: those may be wrong, and browsers run no script then.
+# The machine's own table may be wrong, and browsers do not run scripts of another type.
 _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -41,22 +41,24 @@ _FILES: Final = {
     if path.suffix in _TYPES
 }
 _PORTS_TRIED: Final = 20
-_HEARTBEAT_SECONDS: Final = 15.0
-_PANEL_SECONDS: Final = 0.5
+_HEARTBEAT_S: Final = 15.0
+_PANEL_INTERVAL_S: Final = 0.5
 
-_Asked = TypeVar("_Asked", bound=BaseModel)
+_Model = TypeVar("_Model", bound=BaseModel)
 
-# What is done on the page, by the end of its address: what is sent with it, and who does it.
-_ACTIONS: Final[dict[str, tuple[type[actions.Asked], Callable[..., Awaitable[Json]]]]] = {
-    "type": (actions.Typed, PersonActions.type),
-    "press": (actions.Pressed, PersonActions.press),
-    "options": (actions.Sought, PersonActions.look_up),
+# The actions by the last part of their path: the body of the request, and the method.
+_ACTIONS: Final[dict[str, tuple[type[actions.PageRequest], Callable[..., Awaitable[Json]]]]] = {
+    "type": (actions.TypeRequest, PersonActions.type),
+    "press": (actions.PressRequest, PersonActions.press),
+    "options": (actions.OptionsRequest, PersonActions.look_up),
 }
-_FORM_ACTIONS: Final[dict[str, tuple[type[actions.Asked], Callable[..., Awaitable[Json]]]]] = {
-    "press": (actions.PressedInForm, PersonActions.press_in_form),
-    "options": (actions.SoughtInForm, PersonActions.look_up_in_form),
-    "submit": (actions.Submitted, PersonActions.submit),
-    "close": (actions.Closed, PersonActions.close),
+_FORM_ACTIONS: Final[
+    dict[str, tuple[type[actions.PageRequest], Callable[..., Awaitable[Json]]]]
+] = {
+    "press": (actions.FormPressRequest, PersonActions.press_in_form),
+    "options": (actions.FormOptionsRequest, PersonActions.look_up_in_form),
+    "submit": (actions.SubmitRequest, PersonActions.submit),
+    "close": (actions.CloseRequest, PersonActions.close),
 }
 
 
@@ -66,7 +68,7 @@ class Page:
     def __init__(
         self, slack: SandboxSlack, service: SandboxVideoService, bot_url: str = ""
     ) -> None:
-        # One log has both ways of everything, in order.
+        # One log for all requests, in order.
         slack.wire.secrets |= service.wire.secrets
         service.wire = slack.wire
         self._slack = slack
@@ -76,24 +78,24 @@ class Page:
         self._switches = Switches(slack, service)
         self._actions: dict[str, PersonActions] = {}
         self._leave: list[Callable[[], None]] = []
-        self._closing = False
+        self._is_closing = False
         self._server = Server(self._app())
 
     @property
     def url(self) -> str:
-        """Return where it is, such as ``http://127.0.0.1:8765``."""
+        """Return its address, such as ``http://127.0.0.1:8765``."""
         return self._server.url
 
     async def start(self, port: int = PORT) -> None:
-        """Listen on ``port`` or, where that is taken, on one of the next; 0 for any free one."""
+        """Listen on ``port`` or the next free one; 0 for any free one."""
         self._server.policy = (
             f"{POLICY}; img-src 'self' data: {self._slack.url} {self._service.url}; "
             f"media-src 'self' {self._service.url}"
         )
-        # While it was stopped nobody noted what happened: cursors from before lead nowhere.
+        # Nothing was recorded while it was stopped: earlier cursors are invalid.
         self._journal = Journal()
         await self._listen(port)
-        self._closing = False
+        self._is_closing = False
         for user in self._slack.users.values():
             if user != self._slack.bot:
                 self._slack.dm(user.id)
@@ -103,10 +105,10 @@ class Page:
         ]
 
     async def stop(self) -> None:
-        """Listen no more, and end the streams."""
+        """Stop listening, and end the streams."""
         while self._leave:
             self._leave.pop()()
-        self._closing = True
+        self._is_closing = True
         self._journal.wake()
         await self._server.stop()
 
@@ -117,7 +119,7 @@ class Page:
         return await self._server.start()
 
     def _app(self) -> web.Application:
-        app = web.Application(middlewares=[_in_words])
+        app = web.Application(middlewares=[_json_errors])
         add_get, add_post = app.router.add_get, app.router.add_post
         add_get("/", self._serve_index)
         add_get("/static/{path:.+}", self._serve_static)
@@ -125,7 +127,7 @@ class Page:
         add_get("/api/panel", self._serve_panel)
         add_post("/api/panel/service", self._switch_service)
         add_post("/api/panel/slack", self._switch_slack)
-        add_post("/api/panel/next", self._expect)
+        add_post("/api/panel/next", self._plan)
         add_post("/api/panel/jobs/{id}", self._act_on_job)
         add_post("/api/panel/channels/{id}", self._change_channel)
         add_post("/api/panel/reset", self._reset)
@@ -134,7 +136,7 @@ class Page:
         add_post("/api/{person}/views/{view}/{action}", self._serve_action)
         return app
 
-    # What it shows
+    # Reading
 
     async def _serve_index(self, _request: web.Request) -> web.StreamResponse:
         return _file("index.html")
@@ -155,7 +157,7 @@ class Page:
 
     async def _serve_events(self, request: web.Request) -> web.StreamResponse:
         reader = self._user(request.query.get("as", ""))
-        behind = request.query.get("panel") == "1"
+        with_panel = request.query.get("panel") == "1"
         cursor = request.headers.get("Last-Event-ID") or request.query.get("after")
         stream = web.StreamResponse(
             headers={hdrs.CONTENT_TYPE: "text/event-stream", hdrs.CACHE_CONTROL: "no-store"}
@@ -163,40 +165,44 @@ class Page:
         with contextlib.suppress(ConnectionError):
             await stream.prepare(request)
             await stream.write(b"retry: 1000\n\n")
-            await self._tell(stream, reader, cursor, behind=behind)
+            await self._send_updates(stream, reader, cursor, with_panel=with_panel)
         return stream
 
-    async def _tell(
-        self, stream: web.StreamResponse, reader: User, cursor: str | None, *, behind: bool
+    async def _send_updates(
+        self, stream: web.StreamResponse, reader: User, cursor: str | None, *, with_panel: bool
     ) -> None:
-        """Tell what happens from a cursor on, until whoever listens goes away."""
-        journal, shown, heard = self._journal, "", time.monotonic()
+        """Send updates from a cursor on, until the client disconnects."""
+        journal, panel_sent, sent_at = self._journal, "", time.monotonic()
         place = journal.last if cursor is None else journal.place(cursor)
-        with journal.listening() as news:
-            while not self._closing:
-                news.clear()
-                told = []
+        with journal.listening() as updated:
+            while not self._is_closing:
+                updated.clear()
+                chunks = []
                 if place is None or journal.place(journal.cursor(place)) is None:
                     place = journal.last
-                    told.append(self._event("reload", {}, place))
-                told += [
+                    chunks.append(self._event("reload", {}, place))
+                chunks += [
                     self._event(each.name, each.data(), each.number)
                     for each in journal.after(place)
-                    if _is_for(each, reader, behind=behind)
+                    if _is_for(each, reader, with_panel=with_panel)
                 ]
                 place = journal.last
-                if behind and (state := self._panel()) and (now := _steady(state)) != shown:
-                    shown = now
-                    told.append(self._event("panel", state, place))
-                if not told and time.monotonic() - heard > _HEARTBEAT_SECONDS:
-                    # It carries the cursor past events that were for others.
-                    told.append(f": still here\nid: {journal.cursor(place)}\n\n")
-                if told:
-                    heard = time.monotonic()
-                    await stream.write("".join(told).encode())
+                if (
+                    with_panel
+                    and (state := self._panel())
+                    and (now := _without_time(state)) != panel_sent
+                ):
+                    panel_sent = now
+                    chunks.append(self._event("panel", state, place))
+                if not chunks and time.monotonic() - sent_at > _HEARTBEAT_S:
+                    # It moves the cursor past updates for other people.
+                    chunks.append(f": still here\nid: {journal.cursor(place)}\n\n")
+                if chunks:
+                    sent_at = time.monotonic()
+                    await stream.write("".join(chunks).encode())
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_PANEL_SECONDS if behind else _HEARTBEAT_SECONDS):
-                        await news.wait()
+                    async with asyncio.timeout(_PANEL_INTERVAL_S if with_panel else _HEARTBEAT_S):
+                        await updated.wait()
 
     def _event(self, name: str, data: Json, number: int) -> str:
         cursor = self._journal.cursor(number)
@@ -205,7 +211,7 @@ class Page:
     def _note_exchange(self, exchange: Exchange) -> None:
         self._journal.note("wire", lambda: {"entry": self._slack.wire.shown(exchange)}, None)
 
-    # What is done on it
+    # Acting
 
     async def _serve_action(self, request: web.Request) -> web.StreamResponse:
         person = self._user(request.match_info["person"])
@@ -215,55 +221,56 @@ class Page:
         if name not in table:
             raise web.HTTPNotFound
         model, do = table[name]
-        asked = await _read(request, model)
-        doer = self._actions.setdefault(person.id, PersonActions(self._slack, person.id))
-        return _answer(await doer.come_of(do(doer, *([] if view is None else [view]), asked)))
+        body = await _read(request, model)
+        actor = self._actions.setdefault(person.id, PersonActions(self._slack, person.id))
+        action = do(actor, *([] if view is None else [view]), body)
+        return _answer(await actor.outcome_of(action))
 
     async def _switch_service(self, request: web.Request) -> web.StreamResponse:
-        self._switches.switch_service(await _read(request, switches.ServiceAsked))
-        return self._turned(None)
+        self._switches.switch_service(await _read(request, switches.ServiceSettings))
+        return self._switched(None)
 
     async def _switch_slack(self, request: web.Request) -> web.StreamResponse:
-        self._switches.switch_slack(await _read(request, switches.SlackAsked))
-        return self._turned(None)
+        self._switches.switch_slack(await _read(request, switches.SlackSettings))
+        return self._switched(None)
 
-    async def _expect(self, request: web.Request) -> web.StreamResponse:
-        return self._turned(self._switches.expect(await _read(request, switches.NextAsked)))
+    async def _plan(self, request: web.Request) -> web.StreamResponse:
+        return self._switched(self._switches.plan(await _read(request, switches.PlanRequest)))
 
     async def _act_on_job(self, request: web.Request) -> web.StreamResponse:
-        asked = await _read(request, switches.JobAsked)
-        return self._turned(await self._switches.act(request.match_info["id"], asked))
+        body = await _read(request, switches.JobRequest)
+        return self._switched(await self._switches.act(request.match_info["id"], body))
 
     async def _change_channel(self, request: web.Request) -> web.StreamResponse:
-        asked = await _read(request, switches.ChannelAsked)
-        return self._turned(self._switches.change_channel(request.match_info["id"], asked))
+        body = await _read(request, switches.ChannelSettings)
+        return self._switched(self._switches.change_channel(request.match_info["id"], body))
 
     async def _reset(self, request: web.Request) -> web.StreamResponse:
-        await _read(request, actions.Asked)
+        await _read(request, actions.PageRequest)
         self._switches.reset()
-        return self._turned(None)
+        return self._switched(None)
 
-    def _turned(self, problem: Json | None) -> web.Response:
-        # Whoever has the panel open sees it at once.
+    def _switched(self, problem: Json | None) -> web.Response:
+        # Open panels show it at once.
         self._journal.wake()
         return _answer({**(problem or {"ok": True}), "panel": self._panel()})
 
     def _panel(self) -> Json:
-        return panel.shown(self._slack, self._service, self._bot_url)
+        return panel.panel_json(self._slack, self._service, self._bot_url)
 
     def _user(self, name: str) -> User:
         for user in self._slack.users.values():
             if name in {user.id, user.name} and user != self._slack.bot:
                 return user
-        raise web.HTTPNotFound(text="Nobody here is called so.")
+        raise web.HTTPNotFound(text="There is no such person.")
 
 
 @web.middleware
-async def _in_words(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer what goes wrong with the page's own requests as JSON."""
+async def _json_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn HTTP errors of the page's own requests into JSON."""
     try:
         if request.path.startswith("/api/"):
-            _let_in(request)
+            _check_origin(request)
         return await handler(request)
     except web.HTTPException as error:
         if not request.path.startswith("/api/") or error.status < HTTPStatus.BAD_REQUEST:
@@ -271,17 +278,17 @@ async def _in_words(request: web.Request, handler: Handler) -> web.StreamRespons
         return _answer({"error": error.text or error.reason}, error.status)
 
 
-def _let_in(request: web.Request) -> None:
-    """Raise ``HTTPForbidden`` where a browser says that another site's page asks."""
+def _check_origin(request: web.Request) -> None:
+    """Raise ``HTTPForbidden`` for a request from another site's page."""
     if request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
         raise web.HTTPForbidden(text="Only this page's own requests are answered.")
 
 
-async def _read(request: web.Request, model: type[_Asked]) -> _Asked:
-    """Return what was sent with a request of the page.
+async def _read(request: web.Request, model: type[_Model]) -> _Model:
+    """Return the body of a request from the page.
 
     Raises:
-        web.HTTPException: it is not what is wanted.
+        web.HTTPException: the body is invalid.
     """
     if request.content_type != "application/json":
         raise web.HTTPUnsupportedMediaType(text="Content-Type has to be application/json.")
@@ -298,10 +305,10 @@ async def _read(request: web.Request, model: type[_Asked]) -> _Asked:
 
 def _json(body: bytes) -> object:
     def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no number")
+        raise ValueError(f"{word} is not a number")
 
     value: object = json.loads(body, parse_constant=refuse)
-    # Half of a surrogate pair is no text that could be sent on.
+    # Half of a surrogate pair cannot be encoded.
     json.dumps(value, ensure_ascii=False).encode()
     return value
 
@@ -317,10 +324,10 @@ def _file(name: str) -> web.FileResponse:
     return web.FileResponse(path, headers=headers)
 
 
-def _is_for(event: Event, reader: User, *, behind: bool) -> bool:
-    return behind if event.audience is None else reader.id in event.audience
+def _is_for(update: Update, reader: User, *, with_panel: bool) -> bool:
+    return with_panel if update.audience is None else reader.id in update.audience
 
 
-def _steady(state: Json) -> str:
-    """Return how things stand, without what the time alone changes."""
+def _without_time(state: Json) -> str:
+    """Return the state of the panel as text, without the current time."""
     return json.dumps({**state, "now": None})

@@ -1,4 +1,4 @@
-"""What one person sees of the workspace, as JSON: all of it at one moment, and each change."""
+"""What one person sees of the workspace, as JSON: a snapshot, and each change after it."""
 
 import copy
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from sandbox.slack_objects import APP, TEAM, Channel, Event, Message, User, View
 
 
 def snapshot(slack: SandboxSlack, reader: User) -> Json:
-    """Return all that a person sees now: places, messages, and the forms they have open."""
+    """Return what a person sees now: channels, messages and open forms."""
     places = [each for each in slack.channels.values() if reader.id in each.members]
     home = slack.homes.get(reader.id)
     return {
@@ -34,7 +34,7 @@ def snapshot(slack: SandboxSlack, reader: User) -> Json:
 
 
 def user_json(slack: SandboxSlack, user: User) -> Json:
-    """Return a member of the workspace; the app goes by its own name."""
+    """Return a member of the workspace; the bot has the name of the app."""
     is_bot = user.id == slack.bot.id
     shown = {"id": user.id, "name": user.name, "real_name": user.real_name, "tz": user.tz}
     return {**shown, "real_name": slack.app.name if is_bot else user.real_name, "is_bot": is_bot}
@@ -56,7 +56,7 @@ def channel_json(slack: SandboxSlack, channel: Channel, reader: str) -> Json:
 
 
 def read_only(slack: SandboxSlack, channel: Channel) -> str | None:
-    """Return why nobody can write in a conversation, or None."""
+    """Return why nobody can post in a conversation, or None."""
     if channel.is_archived:
         return "This channel is archived."
     with_app = channel.kind == "im" and slack.bot.id in channel.members
@@ -66,28 +66,28 @@ def read_only(slack: SandboxSlack, channel: Channel) -> str | None:
 
 
 def message_json(message: Message) -> Json:
-    """Return a message as Slack's JSON has it, with its channel and whether one alone sees it."""
+    """Return Slack's JSON for a message, with its channel and whether it is ephemeral."""
     place = {"channel": message.channel, "is_ephemeral": message.visible_to is not None}
     return {**message.payload(), **place}
 
 
 def view_json(view: View) -> Json:
-    """Return a view as Slack's JSON has it, with what the client shows of it besides."""
+    """Return Slack's JSON for a view, with what the client adds to it."""
     beside = {"errors": view.errors, "notice": view.notice, "channel": view.channel}
     return {**view.payload(), **beside}
 
 
 def views_json(slack: SandboxSlack, reader: str) -> list[Json]:
-    """Return the forms that a person has open, the lowest first."""
+    """Return the open forms of a person, the lowest first."""
     return [view_json(each) for each in slack.modals[reader]]
 
 
 def follow(slack: SandboxSlack, journal: Journal) -> Callable[[], None]:
-    """Tell the journal what people see happen, until what is returned is called."""
+    """Write events to the journal; return a function that stops it."""
 
-    def tell(event: Event) -> None:
+    def note(event: Event) -> None:
         if event.message is not None:
-            _tell_message(slack, journal, event, event.message)
+            _note_message(slack, journal, event, event.message)
         elif event.channel is not None:
             channel = event.channel
             for reader in channel.members:
@@ -101,10 +101,10 @@ def follow(slack: SandboxSlack, journal: Journal) -> Callable[[], None]:
                 name, said = "views", _changed(slack, view, event.kind)
             journal.note(name, _always(said), frozenset({view.user}))
 
-    return slack.subscribe(tell)
+    return slack.subscribe(note)
 
 
-def _tell_message(slack: SandboxSlack, journal: Journal, event: Event, message: Message) -> None:
+def _note_message(slack: SandboxSlack, journal: Journal, event: Event, message: Message) -> None:
     readers = slack.channels[message.channel].members
     if message.visible_to is not None:
         readers = {message.visible_to}
@@ -112,12 +112,12 @@ def _tell_message(slack: SandboxSlack, journal: Journal, event: Event, message: 
         gone = {"channel": message.channel, "ts": message.ts}
         journal.note("message_deleted", _always(gone), frozenset(readers))
     else:
-        # A message never changes: an edit makes another.
+        # A message is immutable: an edit makes another.
         journal.note("message", lambda: {"message": message_json(message)}, frozenset(readers))
 
 
 def _changed(slack: SandboxSlack, view: View, kind: str) -> Json:
-    # Views do change: what is told is how they stand now.
+    # Views are mutable: copy them as they are now.
     views = copy.deepcopy(views_json(slack, view.user))
     return {"change": kind.removeprefix("modal_"), "view_id": view.id, "views": views}
 

@@ -1,4 +1,4 @@
-"""Switches of the other side: what can be made to go wrong with Slack and the video service."""
+"""The switches of the panel: what goes wrong with Slack and the video service."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -8,14 +8,14 @@ from pydantic import Field
 
 from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse, Fault, Hang, Reset
-from sandbox.page.actions import Asked, failed
+from sandbox.page.actions import PageRequest, failed
 from sandbox.scenarios import Scenario
 from sandbox.slack import RESPONSE_URL, SandboxSlack
 from sandbox.video_service import RateLimit, SandboxVideoService
 
 Side = Literal["service", "slack"]
 
-#: What can be asked for on each side.
+#: The operations of each side.
 OPERATIONS: Final[dict[Side, tuple[str, ...]]] = {
     "service": ("create_video", "read_video", "create_replica", "read_replica"),
     "slack": (
@@ -31,20 +31,20 @@ OPERATIONS: Final[dict[Side, tuple[str, ...]]] = {
 }
 #: What can happen to one request, in words.
 FAULTS: Final = {
-    "lose_answer": "lose the answer (the work is done)",
+    "lose_answer": "lose the response (the work is done)",
     "lose_request": "drop the request (nothing is done)",
-    "rate_limit": "answer 429, Retry-After 5",
-    "unavailable": "answer 503",
-    "hang": "do not answer (nothing is done)",
-    "rubbish": "answer HTML with status 200 (the work is done)",
+    "rate_limit": "respond 429, Retry-After 5",
+    "unavailable": "respond 503",
+    "hang": "never respond (nothing is done)",
+    "rubbish": "respond 200 with HTML (the work is done)",
 }
-#: What can become of the job that a request creates, in words.
-JOB_SCENARIOS: Final = {"fail": "fail with a reason", "never": "never end"}
+#: What can happen to the job that a request creates, in words.
+JOB_SCENARIOS: Final = {"fail": "fail with a reason", "never": "never finish"}
 AUTH_ERRORS: Final = ("token_revoked", "account_inactive", "invalid_auth")
-#: How often a job calls back.
+#: How many callbacks a job sends.
 TIMES: Final = {"none": 0, "once": 1, "twice": 2}
 _PAGE: Final = "<html><body><h1>503 Service Temporarily Unavailable</h1></body></html>"
-_TOO_MANY: Final[dict[Side, Json]] = {
+_RATE_LIMITED: Final[dict[Side, Json]] = {
     "service": {"message": "Too many requests"},
     "slack": {"ok": False, "error": "ratelimited"},
 }
@@ -53,11 +53,11 @@ _DAY: Final = 86_400
 
 
 def fault(what: str, side: Side) -> Fault:
-    """Return one of ``FAULTS``, as it happens on a side."""
+    """Return the fault of one of ``FAULTS`` on a side."""
     faults: dict[str, Fault] = {
         "lose_answer": Reset(done=True),
         "lose_request": Reset(),
-        "rate_limit": CannedResponse(429, _TOO_MANY[side], {"Retry-After": "5"}),
+        "rate_limit": CannedResponse(429, _RATE_LIMITED[side], {"Retry-After": "5"}),
         "unavailable": CannedResponse(503, _PAGE),
         "hang": Hang(),
         "rubbish": CannedResponse(200, _PAGE, done=True),
@@ -65,7 +65,7 @@ def fault(what: str, side: Side) -> Fault:
     return faults[what]
 
 
-class PaceAsked(Asked):
+class PaceSettings(PageRequest):
     """How many seconds things take, for jobs created from now on."""
 
     queued: float | None = Field(None, ge=0, le=_DAY)
@@ -74,40 +74,40 @@ class PaceAsked(Asked):
     training_steps: int | None = Field(None, ge=1, le=1_000)
 
 
-class RateLimitAsked(Asked):
-    """For how many seconds each request is one too many, and whether the answers say so."""
+class RateLimitSettings(PageRequest):
+    """For how many seconds all requests get 429, and whether with Retry-After."""
 
     seconds: float = Field(ge=0, le=_DAY)
     retry_after: bool = True
 
 
-class ServiceAsked(Asked):
-    """Switches of the video service; those that are not sent stay as they are."""
+class ServiceSettings(PageRequest):
+    """Switches of the video service; those that are not sent keep their state."""
 
     down: bool = False
     key_revoked: bool = False
     out_of_credit: bool = False
     callbacks: Literal["none", "once", "twice"] = "once"
-    rate_limit: RateLimitAsked | None = None
-    pace: PaceAsked = PaceAsked()
+    rate_limit: RateLimitSettings | None = None
+    pace: PaceSettings = PaceSettings()
 
 
-class SlackAsked(Asked):
-    """Switches of Slack; those that are not sent stay as they are."""
+class SlackSettings(PageRequest):
+    """Switches of Slack; those that are not sent keep their state."""
 
     rate_limits: bool = False
     auth_error: Literal["token_revoked", "account_inactive", "invalid_auth"] | None = None
     history_scopes: bool = True
 
 
-class ChannelAsked(Asked):
-    """Whether the app is in a channel, and whether that is archived."""
+class ChannelSettings(PageRequest):
+    """Whether the app is a member of a channel, and whether it is archived."""
 
     has_app: bool | None = None
     is_archived: bool | None = None
 
 
-class NextAsked(Asked):
+class PlanRequest(PageRequest):
     """What happens to the next request of an operation, or to the job that it creates."""
 
     side: Side
@@ -116,15 +116,15 @@ class NextAsked(Asked):
     reason: str | None = Field(None, max_length=1_000)
 
 
-class JobAsked(Asked):
-    """What happens to a job now."""
+class JobRequest(PageRequest):
+    """What a job does now."""
 
     do: Literal["finish", "fail", "call_back", "delete"]
     reason: str | None = Field(None, max_length=1_000)
 
 
 class Switches:
-    """What can be turned, and how everything stood at the start."""
+    """The switches, and their state at the start."""
 
     def __init__(self, slack: SandboxSlack, service: SandboxVideoService) -> None:
         self._slack = slack
@@ -137,64 +137,64 @@ class Switches:
             if each.kind != "im"
         }
 
-    def switch_service(self, asked: ServiceAsked) -> None:
-        """Turn what was sent of the service's switches."""
-        service, sent = self._service, asked.model_fields_set
+    def switch_service(self, request: ServiceSettings) -> None:
+        """Set the switches of the service that were sent."""
+        service, sent = self._service, request.model_fields_set
         for name in sent & {"down", "key_revoked", "out_of_credit"}:
-            setattr(service, name, getattr(asked, name))
+            setattr(service, name, getattr(request, name))
         if "callbacks" in sent:
-            service.set_callback_times(TIMES[asked.callbacks])
+            service.set_callback_times(TIMES[request.callbacks])
         if "rate_limit" in sent:
-            service.rate_limited = self._rate_limit(asked.rate_limit)
-        pace = asked.pace.model_dump(exclude_none=True)
+            service.rate_limited = self._rate_limit(request.rate_limit)
+        pace = request.pace.model_dump(exclude_none=True)
         steps = pace.pop("training_steps", service.pace.training_steps)
         spans = {name: timedelta(seconds=seconds) for name, seconds in pace.items()}
         service.pace = replace(service.pace, training_steps=steps, **spans)
 
-    def switch_slack(self, asked: SlackAsked) -> None:
-        """Turn what was sent of Slack's switches."""
-        slack, sent = self._slack, asked.model_fields_set
+    def switch_slack(self, request: SlackSettings) -> None:
+        """Set the switches of Slack that were sent."""
+        slack, sent = self._slack, request.model_fields_set
         for name in sent & {"rate_limits", "auth_error"}:
-            setattr(slack, name, getattr(asked, name))
+            setattr(slack, name, getattr(request, name))
         if "history_scopes" in sent:
             slack.scopes -= _HISTORY
-            slack.scopes |= self._scopes & _HISTORY if asked.history_scopes else set()
+            slack.scopes |= self._scopes & _HISTORY if request.history_scopes else set()
 
-    def change_channel(self, name: str, asked: ChannelAsked) -> Json | None:
-        """Invite the app or remove it, archive the channel; return why that cannot be, if so."""
+    def change_channel(self, name: str, request: ChannelSettings) -> Json | None:
+        """Change a channel; return a failed outcome if that is impossible, else None."""
         if name not in self._channels:
             return failed("gone", "There is no such channel.")
-        self._slack.change_channel(name, with_bot=asked.has_app, is_archived=asked.is_archived)
+        self._slack.change_channel(name, with_bot=request.has_app, is_archived=request.is_archived)
         return None
 
-    def expect(self, asked: NextAsked) -> Json | None:
-        """Let something happen to the next request or job; return why that cannot be, if so."""
-        if asked.operation not in OPERATIONS[asked.side]:
-            return failed("refused", f"{asked.operation} is nothing that can be asked for there.")
-        if asked.what in FAULTS:
-            faults = self._slack.faults if asked.side == "slack" else self._service.faults
-            faults.next(asked.operation, fault(asked.what, asked.side))
+    def plan(self, request: PlanRequest) -> Json | None:
+        """Plan a fault or scenario; return a failed outcome if that is impossible, else None."""
+        if request.operation not in OPERATIONS[request.side]:
+            return failed("refused", f"{request.operation} is not an operation of that side.")
+        if request.what in FAULTS:
+            faults = self._slack.faults if request.side == "slack" else self._service.faults
+            faults.next(request.operation, fault(request.what, request.side))
             return None
         scenario = (
-            Scenario(end="never") if asked.what == "never" else Scenario("error", asked.reason)
+            Scenario(end="never") if request.what == "never" else Scenario("error", request.reason)
         )
-        match asked.side, asked.what, asked.operation:
+        match request.side, request.what, request.operation:
             case "service", "fail" | "never", "create_video":
                 self._service.next_video(scenario)
             case "service", "fail" | "never", "create_replica":
                 self._service.next_replica(scenario)
             case _:
-                return failed("refused", f"{asked.what} is nothing that can happen there.")
+                return failed("refused", f"{request.what} cannot happen there.")
         return None
 
-    async def act(self, job_id: str, asked: JobAsked) -> Json | None:
-        """Do something to a job now; return why that cannot be, if so."""
+    async def act(self, job_id: str, request: JobRequest) -> Json | None:
+        """Act on a job; return a failed outcome if that is impossible, else None."""
         try:
-            match asked.do:
+            match request.do:
                 case "finish":
                     self._service.finish(job_id)
                 case "fail":
-                    self._service.fail(job_id, asked.reason)
+                    self._service.fail(job_id, request.reason)
                 case "delete":
                     self._service.delete(job_id)
                 case "call_back":
@@ -202,16 +202,16 @@ class Switches:
         except KeyError:
             return failed("gone", "There is no such job.")
         except ValueError as error:
-            return failed("refused", f"That cannot be: {error}.")
+            return failed("refused", f"That is not possible: {error}.")
         return None
 
     def reset(self) -> None:
-        """Let everything go well from here on; what has happened stays."""
+        """Turn off every fault; jobs and messages stay."""
         for faults in (self._slack.faults, self._service.faults):
             faults.clear()
         self._service.clear_scenarios()
         self.switch_service(
-            ServiceAsked(
+            ServiceSettings(
                 down=False,
                 key_revoked=False,
                 out_of_credit=False,
@@ -220,14 +220,14 @@ class Switches:
             )
         )
         self._service.pace = self._pace
-        self.switch_slack(SlackAsked(rate_limits=False, auth_error=None, history_scopes=True))
+        self.switch_slack(SlackSettings(rate_limits=False, auth_error=None, history_scopes=True))
         for name, (with_bot, archived) in self._channels.items():
             channel = self._slack.channels[name]
             if (self._slack.bot.id in channel.members, channel.is_archived) != (with_bot, archived):
                 self._slack.change_channel(name, with_bot=with_bot, is_archived=archived)
 
-    def _rate_limit(self, asked: RateLimitAsked | None) -> RateLimit | None:
-        if asked is None:
+    def _rate_limit(self, request: RateLimitSettings | None) -> RateLimit | None:
+        if request is None:
             return None
-        span = timedelta(seconds=asked.seconds)
-        return RateLimit(self._slack.clock.now() + span, span if asked.retry_after else None)
+        span = timedelta(seconds=request.seconds)
+        return RateLimit(self._slack.clock.now() + span, span if request.retry_after else None)

@@ -1,4 +1,4 @@
-// The page's talk with the sandbox's server: deeds of a person, and the stream of what happens.
+// The page's talk with the sandbox's server: actions of a person, and the stream of events.
 
 import {
   deleteMessage,
@@ -69,7 +69,7 @@ export const options = (message, menu) =>
   act("options", { channel: message.channel, ts: message.ts, ...menu });
 
 /** Do something in a modal: "press", "options", "submit" or "close". */
-export const inView = (id, deed, body) => act(`views/${encodeURIComponent(id)}/${deed}`, body);
+export const inView = (id, action, body) => act(`views/${encodeURIComponent(id)}/${action}`, body);
 
 /** Turn something behind the scenes; the stream brings what comes of it. */
 export async function turn(what, body) {

@@ -27,8 +27,8 @@ function head(channel) {
   fill(the("#channel-name"), sign && icon(sign), make("span", {}, channelName(channel)));
   the("#channel-about").textContent =
     channel.kind === "im"
-      ? "Only you two see this."
-      : `${channel.members.length} members${channel.has_app ? "" : ` · ${state.app.name} is not in here`}`;
+      ? "Only the two of you see this."
+      : `${channel.members.length} members${channel.has_app ? "" : ` · ${state.app.name} is not a member`}`;
 }
 
 function show() {

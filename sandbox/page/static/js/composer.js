@@ -30,11 +30,11 @@ export function composer(form, { thread, onSent }) {
     hidden: true,
   });
   const hint = make("p.composer-hint");
-  const trouble = make("p.composer-trouble", { role: "alert" });
+  const problem = make("p.composer-error", { role: "alert" });
   const send = make("button.composer-send", { type: "submit", "aria-label": "Send" }, icon("send"));
   const closed = make("p.composer-closed", { hidden: true });
   const box = make("div.composer-box", {}, input, send);
-  fill(form, list, trouble, box, closed, hint);
+  fill(form, list, problem, box, closed, hint);
 
   let channel = null;
   let key = "";
@@ -112,18 +112,18 @@ export function composer(form, { thread, onSent }) {
         ? [make("strong", {}, known.command), ` ${known.usage_hint}`]
         : [
             make("kbd", {}, "Enter"),
-            " sends, ",
+            " to send, ",
             make("kbd", {}, "Shift"),
             " + ",
             make("kbd", {}, "Enter"),
-            " begins a new line",
+            " for a new line",
           ],
     );
   }
 
   function changed() {
     if (input.value !== dismissed) dismissed = "";
-    trouble.textContent = "";
+    problem.textContent = "";
     drafts.set(key, input.value);
     grow();
     suggest();
@@ -149,11 +149,11 @@ export function composer(form, { thread, onSent }) {
     if (sentTo !== key) return;
     input.value = all;
     changed();
-    trouble.textContent = outcome.error.text;
+    problem.textContent = outcome.error.text;
   }
 
   on("connection", (isThere) => {
-    if (isThere && trouble.textContent === LOST) trouble.textContent = "";
+    if (isThere && problem.textContent === LOST) problem.textContent = "";
   });
   input.addEventListener("input", changed);
   input.addEventListener("keydown", (event) => {

@@ -19,7 +19,7 @@ import { plainText } from "./texts.js";
  * @property {(words: string) => void} warn says what went wrong
  */
 
-/** Tell the app of a deed once it is confirmed; `node` shows that the answer is awaited. */
+/** Send an action to the app once it is confirmed; `node` shows that the answer is awaited. */
 async function perform(node, item, block, surface, value) {
   if (node.getAttribute("aria-busy") === "true") return false;
   if (item.confirm && !(await confirmed(item.confirm))) return false;

@@ -16,7 +16,7 @@ function jobCard(first, turn, reasonsFor) {
   const id = newId("job");
   const path = `jobs/${encodeURIComponent(first.id)}`;
   const status = make("span.job-status");
-  const bar = make("progress", { max: "1", "aria-label": "How far it is" });
+  const bar = make("progress", { max: "1", "aria-label": "Progress" });
   const coming = make("span.job-next");
   const facts = make("p.job-facts");
   const reason = make("input.text", { id: `${id}-reason`, type: "text", list: `${id}-reasons` });
@@ -24,18 +24,18 @@ function jobCard(first, turn, reasonsFor) {
   const button = (words, does) =>
     make("button.button.is-small", { type: "button", onclick: does }, words);
   const finish = button(
-    first.kind === "video" ? "Make it ready now" : "Finish the training now",
+    first.kind === "video" ? "Finish video" : "Finish training",
     () => turn(path, { do: "finish" }),
   );
   const failing = make(
     "form.job-fail",
     { hidden: true },
-    make("label", { for: reason.id }, "It fails because"),
+    make("label", { for: reason.id }, "Reason"),
     reason,
     reasons,
     make("button.button.is-small.is-danger", { type: "submit" }, "Fail"),
   );
-  const fail = button("Make it fail…", () => {
+  const fail = button("Fail…", () => {
     failing.hidden = !failing.hidden;
     fail.setAttribute("aria-expanded", String(!failing.hidden));
     if (!failing.hidden) reason.focus();
@@ -46,7 +46,7 @@ function jobCard(first, turn, reasonsFor) {
     const said = reason.value || reason.placeholder;
     if (await turn(path, { do: "fail", reason: said })) failing.hidden = true;
   });
-  const callBack = button("Call back now", () => turn(path, { do: "call_back" }));
+  const callBack = button("Send callback", () => turn(path, { do: "call_back" }));
   const remove = button("Delete", () => turn(path, { do: "delete" }));
   const watch = first.watch_url ? link(first.watch_url, "Watch") : null;
   const title = first.name || first.script || first.id;
@@ -58,7 +58,7 @@ function jobCard(first, turn, reasonsFor) {
     make("p.job-id", {}, first.kind, " ", make("code", {}, first.id)),
     make("div.job-progress", {}, bar, coming),
     facts,
-    make("div.job-deeds", {}, finish, fail, callBack, remove, watch),
+    make("div.job-actions", {}, finish, fail, callBack, remove, watch),
     failing,
   );
   let job = first;
@@ -71,7 +71,7 @@ function jobCard(first, turn, reasonsFor) {
     const took = whole > 0 ? (now - job.created_at) / whole : (job.share ?? 0);
     bar.value = Math.min(1, Math.max(0, took));
     coming.textContent = job.next && goesOn ? `${job.next} ${remaining(job.next_at - now)}` : "";
-    if (goesOn && !job.next) coming.textContent = "never ends by itself";
+    if (goesOn && !job.next) coming.textContent = "stuck";
   }
 
   return {
@@ -97,7 +97,7 @@ function jobCard(first, turn, reasonsFor) {
         job.progress && `${job.progress} steps`,
         job.has_callback_url
           ? `${job.callbacks_sent} ${job.callbacks_sent === 1 ? "callback" : "callbacks"} sent`
-          : "no callback asked for",
+          : "no callback requested",
         job.reason && `“${job.reason}”`,
       ];
       facts.textContent = said.filter(Boolean).join(" · ");
@@ -108,7 +108,7 @@ function jobCard(first, turn, reasonsFor) {
 
 /** The list of jobs, newest first. @param {(what: string, body: Object) => Promise<boolean>} turn */
 export function jobList(turn) {
-  const none = make("p.quiet", {}, "Nothing was asked of it yet.");
+  const none = make("p.quiet", {}, "No jobs yet.");
   const list = make("ul.jobs");
   const cards = new Map();
   let ahead = 0;

@@ -26,7 +26,7 @@ function newForm(view) {
 
 function show(change) {
   if (change === "reload" && dialog.open && !state.views.length)
-    warn("The sandbox was started anew: the open form is gone.");
+    warn("The sandbox was restarted, and the open form is gone.");
   const before = forms;
   forms = new Map();
   for (const view of state.views) {

@@ -1,4 +1,4 @@
-// Behind the scenes: the panel with the video service, Slack's own troubles, and the wire.
+// Behind the scenes: the panel with the video service, Slack's errors, and the wire.
 
 import { LOST, followPanel, readPanel, turn } from "./api.js";
 import { warn } from "./announce.js";
@@ -84,7 +84,7 @@ const reset = make(
   {
     type: "button",
     onclick: () => turned("reset", {}),
-    title: "Every switch off; jobs and messages stay",
+    title: "Turn every switch off; jobs and messages stay",
   },
   "Reset all",
 );

@@ -70,8 +70,8 @@ const button = (words, onclick) =>
 
 /** What goes wrong with the next request of one side, and what waits already. */
 function nextFaults(side, turn) {
-  const operation = picker("The next", []);
-  const what = picker("What happens to it", []);
+  const operation = picker("Request", []);
+  const what = picker("What happens", []);
   const add = button("Add", () =>
     turn("next", { side, operation: operation.menu.value, what: what.menu.value }),
   );
@@ -99,10 +99,10 @@ function nextFaults(side, turn) {
 /** How the next job ends, with a reason where it fails. */
 function nextScenario(turn) {
   const kind = picker(
-    "Which",
+    "Job",
     [
-      ["create_video", "the next video"],
-      ["create_replica", "the next training"],
+      ["create_video", "next video"],
+      ["create_replica", "next training"],
     ],
     offerReasons,
   );
@@ -130,9 +130,9 @@ function nextScenario(turn) {
       "div.next-faults",
       {},
       kind.node,
-      make("div.picker.is-wide", {}, make("label", { for: id }, "Fails because"), reason, list),
-      button("Let it fail", () => next("fail")),
-      button("Let it never end", () => next("never")),
+      make("div.picker.is-wide", {}, make("label", { for: id }, "Reason to fail"), reason, list),
+      button("Fail", () => next("fail")),
+      button("Never finish", () => next("never")),
     ),
     update(reasons) {
       if (JSON.stringify(reasons) === JSON.stringify(offered)) return;
@@ -147,19 +147,19 @@ const group = (words, ...inside) => make("section.switch-group", {}, make("h3", 
 /** The video service's switches. @param {Turn} turn */
 export function serviceSwitches(turn) {
   const set = (name) => (on) => turn("service", { [name]: on });
-  const down = toggle("It is down", "Everything answers 503", set("down"));
+  const down = toggle("Service is down", "Every request gets 503", set("down"));
   const limited = toggle(
-    "It limits the rate",
-    `Everything answers 429 for ${RATE_LIMIT_SECONDS} seconds`,
+    "Rate limit",
+    `Every request gets 429 for ${RATE_LIMIT_SECONDS} seconds`,
     (on) =>
       turn("service", {
         rate_limit: on ? { seconds: RATE_LIMIT_SECONDS, retry_after: true } : null,
       }),
   );
-  const credit = toggle("It is out of credit", "Creates answer 402", set("out_of_credit"));
-  const revoked = toggle("The key is revoked", "Everything answers 401", set("key_revoked"));
+  const credit = toggle("Out of credit", "Create requests get 402", set("out_of_credit"));
+  const revoked = toggle("API key revoked", "Every request gets 401", set("key_revoked"));
   const callbacks = picker(
-    "Callbacks are sent",
+    "Callbacks",
     [
       ["once", "once, when a job ends"],
       ["none", "never"],
@@ -168,8 +168,8 @@ export function serviceSwitches(turn) {
     set("callbacks"),
   );
   const pace = Object.entries({
-    queued: "Waiting",
-    generating: "Making a video",
+    queued: "Queued",
+    generating: "Generating",
     training: "Training",
   }).map(([name, words]) => [
     name,
@@ -193,7 +193,7 @@ export function serviceSwitches(turn) {
         make(
           "fieldset.pace",
           {},
-          make("legend", {}, "Seconds that new jobs take"),
+          make("legend", {}, "Duration of new jobs, in seconds"),
           pace.map(([, each]) => each.node),
         ),
       ),
@@ -203,8 +203,8 @@ export function serviceSwitches(turn) {
         make(
           "div.shortcuts",
           {},
-          lose("create_video", "Lose the answer of the next video"),
-          lose("create_replica", "Lose the answer of the next training"),
+          lose("create_video", "Lose the response to the next video"),
+          lose("create_replica", "Lose the response to the next training"),
         ),
         faults.node,
       ),
@@ -225,7 +225,7 @@ export function serviceSwitches(turn) {
 /** A channel as Slack has it: whether the app is in it, and whether it is archived. */
 function channelRow(first, turn) {
   const set = (name) => (on) => turn(`channels/${first.id}`, { [name]: on });
-  const member = toggle("App is in it", "", set("has_app"));
+  const member = toggle("App is a member", "", set("has_app"));
   const archived = toggle("Archived", "", set("is_archived"));
   const node = make(
     "div.channel-row",
@@ -247,19 +247,19 @@ function channelRow(first, turn) {
 export function slackSwitches(turn) {
   const set = (name) => (on) => turn("slack", { [name]: on });
   const limits = toggle(
-    "Limit the rate of posts",
-    "One a second and channel, after five at once",
+    "Rate-limit posts",
+    "One per second in each channel, after a burst of five",
     set("rate_limits"),
   );
   const history = toggle(
-    "History scopes are granted",
-    "The bot may look for a post whose answer was lost",
+    "History scopes granted",
+    "The bot can look for a post whose response was lost",
     set("history_scopes"),
   );
-  const auth = picker("Every call is turned down with", [["", "nothing: all is well"]], (value) =>
+  const auth = picker("Every call fails with", [["", "no error"]], (value) =>
     turn("slack", { auth_error: value || null }),
   );
-  const lose = button("Lose the answer of the next post", () =>
+  const lose = button("Lose the response to the next post", () =>
     turn("next", { side: "slack", operation: "chat.postMessage", what: "lose_answer" }),
   );
   const faults = nextFaults("slack", turn);
@@ -277,7 +277,7 @@ export function slackSwitches(turn) {
       limits.update(slack.rate_limits);
       history.update(slack.history_scopes);
       const errors = offers.auth_errors.map((each) => [each, each]);
-      offer(auth.menu, [["", "nothing: all is well"], ...errors]);
+      offer(auth.menu, [["", "no error"], ...errors]);
       auth.menu.value = slack.auth_error ?? "";
       faults.update(slack.next, offers.slack.operations, offers.faults);
       for (const each of slack.channels.filter(({ kind }) => kind !== "im")) {

@@ -16,7 +16,7 @@ function shapeOf(block) {
 /**
  * Return a modal as a form.
  * @param {Object} first the view as it is now
- * @param {{onSubmit: Function, onBack: Function, onClose: Function}} deeds
+ * @param {{onSubmit: Function, onBack: Function, onClose: Function}} actions
  */
 export function viewForm(first, { onSubmit, onBack, onClose }) {
   const titleId = newId("view-title");
@@ -174,8 +174,8 @@ export function viewForm(first, { onSubmit, onBack, onClose }) {
       view = now;
       dress();
       if (now.hash !== before.hash) drawBlocks();
-      const troubles = (each) => JSON.stringify([each.errors, each.notice]);
-      if (troubles(now) !== troubles(before)) showErrors();
+      const problems = (each) => JSON.stringify([each.errors, each.notice]);
+      if (problems(now) !== problems(before)) showErrors();
     },
     /** Say which modal lies under it, or none. */
     lieOver(under) {
