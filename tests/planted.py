@@ -1,4 +1,4 @@
-"""Plants bugs in copies of the tree, one in each, and requires that the tests named for it fail."""
+"""Plants known bugs in copies of the tree, one in each, and requires that the named tests fail."""
 
 import argparse
 import contextlib
@@ -18,7 +18,7 @@ from typing import Final
 
 _ROOT: Final = Path(__file__).parent.parent
 _LIST: Final = Path(__file__).with_suffix(".toml")
-# What the tests that are named need of the tree.
+# What the tests need of the tree.
 _NEEDED: Final = (
     "bot",
     "sandbox",
@@ -28,19 +28,19 @@ _NEEDED: Final = (
     "README.md",
     ".env.example",
 )
-_AT_ONCE: Final = 2
-# In seconds: so long the tests of one bug may take, and so long all of them without any.
-_LIMIT: Final = 30.0
-_LIMIT_SOUND: Final = 120.0
-_SHOWN: Final = 2000
+_PARALLEL: Final = 2
+# For the tests of one bug, and for all tests without a bug.
+_TIMEOUT_S: Final = 30.0
+_TIMEOUT_ALL_S: Final = 120.0
+_MAX_OUTPUT: Final = 2000  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A small change for the worse, and the tests that have to notice it.
+    """A bug as a textual change, and the tests that have to fail because of it.
 
-    ``old`` stands in ``file`` exactly once; ``new`` takes its place. ``caught_by`` are ids of
-    tests, each of one case.
+    ``old`` occurs in ``file`` exactly once and is replaced by ``new``. ``caught_by`` are pytest
+    node ids, each of a single case.
     """
 
     name: str
@@ -51,8 +51,8 @@ class Bug:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What became of a bug: ``missed`` says why it was not caught, and is empty where it was."""
+class Outcome:
+    """Whether a bug was caught; ``missed`` is the reason why not, or empty."""
 
     bug: Bug
     missed: str
@@ -61,31 +61,31 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """How a run of pytest ended: ``code`` is None where it took too long."""
+    """The result of a pytest run; ``code`` is None if it timed out."""
 
     code: int | None
-    said: str
+    output: str
 
     @property
-    def end(self) -> str:
-        """The end of what it said."""
-        late = "\nIt took too long." if self.code is None else ""
-        return self.said[-_SHOWN:] + late
+    def tail(self) -> str:
+        """The end of its output."""
+        late = "\nTimed out." if self.code is None else ""
+        return self.output[-_MAX_OUTPUT:] + late
 
-    def says(self, word: str, test: str) -> bool:
-        """Return whether its summary says this word of a test."""
-        line = f"{word} {test}"
-        return any(f"{each} ".startswith(f"{line} ") for each in self.said.splitlines())
+    def reports(self, status: str, test: str) -> bool:
+        """Return whether its summary has a test with this status."""
+        line = f"{status} {test}"
+        return any(f"{each} ".startswith(f"{line} ") for each in self.output.splitlines())
 
 
 def main() -> int:
-    """Plant the bugs that were asked for; return the exit code: 1 if one was not caught."""
-    bugs = {bug.name: bug for bug in _listed()}
+    """Plant the chosen bugs; return 1 if one was not caught."""
+    bugs = {bug.name: bug for bug in load_bugs()}
     parser = argparse.ArgumentParser(
         prog="python -m tests.planted",
-        description="Plant bugs in copies of the tree, and see that the tests notice each of them.",
+        description="Plant known bugs in copies of the tree, and require that tests fail.",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="a bug by its name; all if none")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the name of a bug (default: all)")
     chosen = parser.parse_args().names or list(bugs)
     if unknown := [name for name in chosen if name not in bugs]:
         parser.error(f"no such bug: {', '.join(unknown)}")
@@ -96,73 +96,74 @@ def main() -> int:
     return 0 if caught else 1
 
 
-def _listed() -> Iterator[Bug]:
+def load_bugs() -> Iterator[Bug]:
+    """Yield the bugs of the list."""
     names = set()
     for each in tomllib.loads(_LIST.read_text(encoding="utf-8"))["bug"]:
         bug = Bug(**{**each, "caught_by": tuple(each["caught_by"])})
-        assert bug.name not in names, f"two bugs are called {bug.name}"
-        assert bug.caught_by, f"nobody has to catch {bug.name}"
+        assert bug.name not in names, f"two bugs with the name {bug.name}"
+        assert bug.caught_by, f"no test for {bug.name}"
         names.add(bug.name)
         yield bug
 
 
 def _all_caught(bugs: Sequence[Bug], folder: Path) -> bool:
-    sound = _copied(folder / "sound")
+    original = _copy_tree(folder / "original")
     tests = list(dict.fromkeys(test for bug in bugs for test in bug.caught_by))
-    run = _run(sound, tests, _LIMIT_SOUND)
-    if failing := [test for test in tests if not run.says("PASSED", test)]:
-        print(run.end)
-        print("These do not pass without any bug:", *failing, sep="\n  ")
+    run = _run(original, tests, _TIMEOUT_ALL_S)
+    if failing := [test for test in tests if not run.reports("PASSED", test)]:
+        print(run.tail)
+        print("These tests fail without a bug:", *failing, sep="\n  ")
         return False
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        verdicts = []
-        for verdict in pool.map(lambda bug: _judged(bug, sound, folder), bugs):
-            verdicts.append(verdict)
-            _print(verdict)
-    missed = [verdict for verdict in verdicts if verdict.missed]
-    print(f"{len(verdicts) - len(missed)} of {len(verdicts)} planted bugs were caught.")
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        outcomes = []
+        for outcome in pool.map(lambda bug: _try(bug, original, folder), bugs):
+            outcomes.append(outcome)
+            _print(outcome)
+    missed = [outcome for outcome in outcomes if outcome.missed]
+    print(f"{len(outcomes) - len(missed)} of {len(outcomes)} planted bugs were caught.")
     return not missed
 
 
-def _judged(bug: Bug, sound: Path, folder: Path) -> Verdict:
+def _try(bug: Bug, original: Path, folder: Path) -> Outcome:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(dir=folder) as name:
-        # With what Python has compiled in it, for speed.
-        tree = shutil.copytree(sound, Path(name) / "tree")
-        missed = _planted(bug, tree) or _survived(bug, tree)
-    return Verdict(bug, missed, time.monotonic() - began)
+        # With the compiled files, for speed.
+        tree = shutil.copytree(original, Path(name) / "tree")
+        missed = _plant(bug, tree) or _run_tests(bug, tree)
+    return Outcome(bug, missed, time.monotonic() - began)
 
 
-def _planted(bug: Bug, tree: Path) -> str:
-    """Plant a bug in a tree; return why it cannot be, "" if it is there now."""
+def _plant(bug: Bug, tree: Path) -> str:
+    """Plant a bug in a tree; return why that failed, or ""."""
     file = tree / bug.file
     text = file.read_text(encoding="utf-8")
     if (count := text.count(bug.old)) != 1:
-        return f"its old text is in {bug.file} {count} times: the patch has to be made anew"
+        return f"its old text occurs {count} times in {bug.file}: update the list"
     file.write_text(text.replace(bug.old, bug.new), encoding="utf-8")
-    # What Python has compiled is known by its time in whole seconds and its size alone.
+    # Python recognises compiled files by size and a time in whole seconds: not reliable here.
     for compiled in file.parent.glob(f"__pycache__/{file.stem}.*"):
         compiled.unlink()
     return ""
 
 
-def _survived(bug: Bug, tree: Path) -> str:
-    """Run the tests of a planted bug; return how it got past them, "" if it did not."""
-    run = _run(tree, bug.caught_by, _LIMIT)
-    if unmoved := [test for test in bug.caught_by if not run.says("FAILED", test)]:
-        return f"not failed: {', '.join(unmoved)}\n{run.end}"
-    return "" if run.code == 1 else f"pytest ended with {run.code}\n{run.end}"
+def _run_tests(bug: Bug, tree: Path) -> str:
+    """Run the tests of a planted bug; return why it was not caught, or ""."""
+    run = _run(tree, bug.caught_by, _TIMEOUT_S)
+    if passed := [test for test in bug.caught_by if not run.reports("FAILED", test)]:
+        return f"not failed: {', '.join(passed)}\n{run.tail}"
+    return "" if run.code == 1 else f"pytest ended with {run.code}\n{run.tail}"
 
 
 def _run(tree: Path, tests: Iterable[str], limit: float) -> _Run:
-    # Neither chance nor memory: the same bug meets the same tests each time.
+    # No random order and no cache, so that each run is the same.
     options = "--numprocesses 0 -p no:randomly -p no:cacheprovider -vv --tb=line -rfEsp --basetemp"
     scratch = tree.with_name("scratch")
     command = [sys.executable, "-m", "pytest", *options.split(), str(scratch), *tests]
-    said = tree.with_name("said.txt")
-    # A group of its own, and no pipe: whatever it has started ends with it, and is not waited for.
+    output_file = tree.with_name("output.txt")
+    # A process group of its own and no pipe: its children are killed too, not waited for.
     with (
-        said.open("w", encoding="utf-8") as output,
+        output_file.open("w", encoding="utf-8") as output,
         subprocess.Popen(
             command, cwd=tree, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         ) as process,
@@ -172,25 +173,25 @@ def _run(tree: Path, tests: Iterable[str], limit: float) -> _Run:
             code = process.wait(limit)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    return _Run(code, said.read_text(encoding="utf-8", errors="replace"))
+    return _Run(code, output_file.read_text(encoding="utf-8", errors="replace"))
 
 
-def _copied(tree: Path) -> Path:
-    """Copy what is needed of this tree, without what Python has compiled of it."""
+def _copy_tree(tree: Path) -> Path:
+    """Copy the needed files of this tree, without compiled ones."""
     tree.mkdir()
     for name in _NEEDED:
         if (_ROOT / name).is_dir():
-            leave = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(_ROOT / name, tree / name, ignore=leave)
+            ignore = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(_ROOT / name, tree / name, ignore=ignore)
         else:
             shutil.copy2(_ROOT / name, tree)
     return tree
 
 
-def _print(verdict: Verdict) -> None:
-    bug, seconds = verdict.bug, f"{verdict.seconds:5.1f} s"
-    if verdict.missed:
-        print(f"✗ MISSED {seconds}  {bug.name}: {verdict.missed}", flush=True)
+def _print(outcome: Outcome) -> None:
+    bug, seconds = outcome.bug, f"{outcome.seconds:5.1f} s"
+    if outcome.missed:
+        print(f"✗ MISSED {seconds}  {bug.name}: {outcome.missed}", flush=True)
     else:
         by = ", ".join(test.removeprefix("tests/") for test in bug.caught_by)
         print(f"✓ caught {seconds}  {bug.name}: {by}", flush=True)
