@@ -16,6 +16,8 @@ from bot.store.sqlite import SQLiteDatabase
 # https://sqlite.org/fileformat2.html#the_write_ahead_log
 _HEADER: Final = 32
 _FRAME: Final = struct.Struct(">II8s8s")
+# https://sqlite.org/pragma.html#pragma_synchronous
+_FULL: Final = 2
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ class Disk:
         assert isinstance(database, SQLiteDatabase)
         self._file = os.open(self._path, os.O_RDONLY)
         self._certain = self._known = self._mark()
+        async with database._connection.execute("PRAGMA synchronous") as cursor:
+            [row] = await cursor.fetchall()
+            self._syncs = tuple(row) == (_FULL,)
         await database._connection.set_trace_callback(self._see)
 
     def leave(self) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bot.model import Delivery, DeliveryState, Job, Request, Role, State, token_hash
-from bot.store import DatabaseError, Store, Submitted
+from bot.store import DatabaseError, DatabaseUnavailable, Store, Submitted
 from bot.store.database import Transaction
 from bot.timings import Timings
 from tests.disk import Disk
@@ -129,6 +129,18 @@ async def test_what_a_cancelled_caller_asked_for_is_there_as_a_whole_or_not_at_a
     assert jobs == {card.job.id for card in await store.deliveries.claim(NOW, MANY)}
     told = await asyncio.gather(*(submit(store, f"V{number}") for number in range(MANY)))
     assert {each.job.id for each in told if not each.new} == jobs
+
+
+async def test_a_caller_is_told_when_the_database_task_has_ended(store: Store) -> None:
+    [writer] = [task for task in asyncio.all_tasks() if "_commit_groups" in repr(task.get_coro())]
+    calls = [asyncio.ensure_future(submit(store, f"V{number}")) for number in range(MANY)]  # noqa: TID251 - awaited below
+    await asyncio.sleep(0)
+    writer.cancel()
+    async with asyncio.timeout(2):
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert {type(each) for each in answers} == {DatabaseUnavailable}
+    with pytest.raises(DatabaseUnavailable, match="Restart the bot"):
+        await submit(store)
 
 
 async def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
