@@ -58,13 +58,11 @@ class Sweep:
 
     async def _wake_far_future(self, now: datetime) -> None:
         try:
-            woken = await self._store.jobs.wake_far_future(now)
-            woken += await self._store.deliveries.wake_far_future(now)
+            for table in (self._store.jobs, self._store.deliveries):
+                while woken := await table.wake_far_future(now):
+                    _LOG.warning("rows were due too late: the clock was set", extra={"rows": woken})
         except DatabaseError as error:
             _report("rows could not be swept", error)
-        else:
-            if woken:
-                _LOG.warning("the clock was set back: woke what it put off", extra={"rows": woken})
 
     def _is_erasing_due(self, now: datetime) -> bool:
         if self._erased_at is None:

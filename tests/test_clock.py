@@ -337,3 +337,18 @@ async def test_a_claimed_job_can_be_released_after_the_sweep_has_woken_it(
     soon = clock.now() + timedelta(minutes=5)
     assert await store.jobs.release(job, clock.now(), soon)
     assert await store.jobs.next_due() == soon
+
+
+async def test_one_sweep_wakes_all_rows_however_many_there_are(sweeping: Sweeping) -> None:
+    clock, store = sweeping.clock, sweeping.store
+    count = 1200
+    request = Request("V1", "video", {"script": ANA}, "U1", "C1")
+    requests = [replace(request, key=f"V{number}") for number in range(count)]
+    await asyncio.gather(*(store.jobs.submit(each, clock.now()) for each in requests))
+
+    clock.set(clock.now() - DAY)
+    async with sweeping.runs():
+        pass
+
+    assert len(await store.jobs.claim(clock.now(), count)) == count
+    assert len(await store.deliveries.claim(clock.now(), count)) == count
