@@ -1,8 +1,8 @@
-"""The judge of Block Kit: what Slack would turn down in a message, a view or a list of options.
+"""Validation of Block Kit: what Slack would refuse in a message, a view or a list of options.
 
 The package ``blockkit`` knows the limits of every block and element. The JSON of a block is turned
 into its classes here, guided by their own type annotations, and each object is asked to validate
-itself. What that package does not see, and the few things it wrongly refuses, are added below it.
+itself. What the package does not check, and the few things it wrongly refuses, are handled here.
 """
 
 import functools
@@ -18,7 +18,7 @@ from blockkit import core
 
 Json: TypeAlias = dict[str, Any]
 
-#: Slack cuts or refuses longer text; its own advice is to stay below.
+#: Slack truncates or refuses longer text, and advises to stay below.
 TEXT_LIMIT: Final = 4_000
 OPTIONS_LIMIT: Final = 100
 _BLOCKS_PER_MESSAGE: Final = 50
@@ -37,59 +37,59 @@ _LINK_KEYS: Final = frozenset({"url", "image_url", "thumbnail_url", "title_url",
 
 
 def validate_message(text: str | None, blocks: list[Json] | None) -> list[str]:
-    """Return what Slack would complain of in a message; an empty list means it is good."""
+    """Return the errors of a message; none if Slack would accept it."""
     blocks = blocks or []
-    complaints = [] if (text or "").strip() or blocks else ["it has neither text nor blocks"]
+    errors = [] if (text or "").strip() or blocks else ["it has neither text nor blocks"]
     if len(text or "") > TEXT_LIMIT:
-        complaints.append(f"text: longer than {TEXT_LIMIT} characters")
+        errors.append(f"text: longer than {TEXT_LIMIT} characters")
     if len(blocks) > _BLOCKS_PER_MESSAGE:
-        complaints.append(f"blocks: more than {_BLOCKS_PER_MESSAGE}")
+        errors.append(f"blocks: more than {_BLOCKS_PER_MESSAGE}")
     if any(each.get("type") == "file_input" for each in _objects(blocks)):
-        complaints.append("blocks: file_input stands in modals only")
+        errors.append("blocks: file_input stands in modals only")
     words = [each["text"] for each in _objects(blocks) if isinstance(each.get("text"), str)]
     if sum(map(len, words)) > _BLOCK_TEXT_LENGTH:
-        complaints.append(f"blocks: more than {_BLOCK_TEXT_LENGTH} characters in all")
+        errors.append(f"blocks: more than {_BLOCK_TEXT_LENGTH} characters in all")
     message = {"text": text, "blocks": blocks} if blocks else {"text": text or "-"}
-    return complaints + _judge(message, _class_named("Message"), "message") + _unseen(blocks)
+    return errors + _validate(message, _class_named("Message"), "message") + _other_errors(blocks)
 
 
 def validate_view(view: Json) -> list[str]:
-    """Return what Slack would complain of in a modal or Home tab; empty means it is good."""
+    """Return the errors of a modal or Home tab; none if Slack would accept it."""
     if view.get("type") not in {"modal", "home"}:
         return [f"view: type is {view.get('type')!r}, not modal or home"]
     surface = _class_named("Modal" if view["type"] == "modal" else "Home")
     blocks = view.get("blocks")
     if not isinstance(blocks, list):
         return ["view.blocks: must be a list"]
-    complaints = _judge(view, surface, "view") + _unseen(blocks)
+    errors = _validate(view, surface, "view") + _other_errors(blocks)
     inputs = any(isinstance(each, dict) and each.get("type") == "input" for each in blocks)
     if view["type"] == "modal" and inputs and not view.get("submit"):
-        complaints.append("view.submit: needed because there are inputs")
+        errors.append("view.submit: needed because there are inputs")
     if not isinstance(view.get("private_metadata", ""), str):
-        complaints.append("view.private_metadata: must be a string")
+        errors.append("view.private_metadata: must be a string")
     if len(json.dumps(view)) > _VIEW_BYTES:
-        complaints.append(f"view: larger than {_VIEW_BYTES} bytes")
+        errors.append(f"view: larger than {_VIEW_BYTES} bytes")
     if sum(bool(each.get("focus_on_load")) for each in _objects(blocks)) > 1:
-        complaints.append("view.blocks: focus_on_load more than once")
-    return complaints
+        errors.append("view.blocks: focus_on_load more than once")
+    return errors
 
 
 def validate_options(answer: Json) -> list[str]:
-    """Return what Slack would complain of in an answer to ``block_suggestion``."""
+    """Return the errors of a response to ``block_suggestion``; none if Slack would accept it."""
     if not isinstance(answer.get("options", answer.get("option_groups")), list):
         return ["options: must be a list"]
-    complaints = []
+    errors = []
     for key, name in (("options", "Option"), ("option_groups", "OptionGroup")):
         offered = answer.get(key, [])
         if len(offered) > OPTIONS_LIMIT:
-            complaints.append(f"{key}: more than {OPTIONS_LIMIT}")
+            errors.append(f"{key}: more than {OPTIONS_LIMIT}")
         for index, each in enumerate(offered):
-            complaints += _judge(each, _class_named(name), f"{key}[{index}]")
-    return complaints
+            errors += _validate(each, _class_named(name), f"{key}[{index}]")
+    return errors
 
 
 class _Checked(Protocol):
-    """As much of the package's untyped base class as is used here."""
+    """What is used here of the package's untyped base class."""
 
     def validate(self) -> object:
         """Raise where the object breaks one of Slack's rules."""
@@ -126,27 +126,27 @@ def _type_of(cls: _Class) -> str | None:
     return str(fields["type"].value) if "type" in fields else None
 
 
-def _judge(value: Json, cls: _Class, path: str) -> list[str]:
-    complaints: list[str] = []
-    _build(value, cls, path, complaints)
-    return complaints
+def _validate(value: Json, cls: _Class, path: str) -> list[str]:
+    errors: list[str] = []
+    _build(value, cls, path, errors)
+    return errors
 
 
-def _build(value: Json, cls: _Class, path: str, complaints: list[str]) -> _Checked | None:
-    """Turn a JSON object into ``cls`` and add to ``complaints`` what is wrong inside it."""
+def _build(value: Json, cls: _Class, path: str, errors: list[str]) -> _Checked | None:
+    """Turn a JSON object into ``cls`` and add to ``errors`` what is wrong inside it."""
     keys = _parameters(cls)
     arguments: dict[str, Any] = {}
-    before = len(complaints)
+    before = len(errors)
     for key, inner in value.items():
         if key == "type" and "type" not in keys:
             continue
         if key not in keys:
-            complaints.append(f"{path}.{key}: unknown key")
+            errors.append(f"{path}.{key}: unknown key")
         elif inner is not None and not _excepted(value, key, inner):
             wanted = tuple(_classes_in(keys[key]))
-            arguments[key] = _convert(inner, wanted, f"{path}.{key}", complaints)
-    if len(complaints) > before:
-        # A part is missing now, and the whole would only complain of that.
+            arguments[key] = _convert(inner, wanted, f"{path}.{key}", errors)
+    if len(errors) > before:
+        # A part is missing now, and the whole would only report that.
         return None
     try:
         if value.get("type") == "number_input":
@@ -154,31 +154,30 @@ def _build(value: Json, cls: _Class, path: str, complaints: list[str]) -> _Check
         built = cls(**arguments)
         built.validate()
     except (core.FieldValidationError, core.ComponentValidationError) as error:
-        complaints.append(f"{path}: {error}")
+        errors.append(f"{path}: {error}")
     except (AttributeError, TypeError, ValueError, KeyError) as error:
         # The package takes some shapes for granted and trips over others.
-        complaints.append(f"{path}: {type(error).__name__}: {error}")
+        errors.append(f"{path}: {type(error).__name__}: {error}")
     else:
         return built
     return None
 
 
-def _convert(value: object, wanted: tuple[_Class, ...], path: str, complaints: list[str]) -> object:
+def _convert(value: object, wanted: tuple[_Class, ...], path: str, errors: list[str]) -> object:
     if not wanted:
         return value
     if isinstance(value, list):
         return [
-            _convert(each, wanted, f"{path}[{index}]", complaints)
-            for index, each in enumerate(value)
+            _convert(each, wanted, f"{path}[{index}]", errors) for index, each in enumerate(value)
         ]
     if not isinstance(value, dict):
-        complaints.append(f"{path}: must be an object, not {value!r:.40}")
+        errors.append(f"{path}: must be an object, not {value!r:.40}")
         return None
     cls = _choose(value, wanted)
     if cls is None:
-        complaints.append(f"{path}: an object of type {value.get('type')!r} cannot stand here")
+        errors.append(f"{path}: an object of type {value.get('type')!r} cannot stand here")
         return None
-    return _build(value, cls, path, complaints)
+    return _build(value, cls, path, errors)
 
 
 def _choose(value: Json, wanted: tuple[_Class, ...]) -> _Class | None:
@@ -189,7 +188,7 @@ def _choose(value: Json, wanted: tuple[_Class, ...]) -> _Class | None:
 
 
 def _excepted(value: Json, key: str, inner: object) -> bool:
-    """Say whether the package is wrong to refuse this, or would misread it: it is left out."""
+    """Return whether to leave this out, because the package wrongly refuses or misreads it."""
     if key == "min_query_length":
         return inner == 0  # Slack shows a list at once; the package wants 1 or more
     if key == "initial_value" and value.get("type") == "url_text_input":
@@ -212,11 +211,11 @@ def _numbers(arguments: Json) -> None:
         arguments[key] = int(written) if re.fullmatch(r"-?\d+", written) else float(written)
 
 
-def _unseen(blocks: list[Any]) -> list[str]:
-    """Return complaints about what ``blockkit`` does not look at, in messages and views alike."""
-    complaints = []
+def _other_errors(blocks: list[Any]) -> list[str]:
+    """Return the errors that ``blockkit`` does not find, in messages and views alike."""
+    errors = []
     top = [each for each in blocks if isinstance(each, dict)]
-    complaints += [
+    errors += [
         f"blocks: block_id {name!r} stands twice"
         for name, times in Counter(each.get("block_id") for each in top).items()
         if name and times > 1
@@ -224,17 +223,17 @@ def _unseen(blocks: list[Any]) -> list[str]:
     for index, block in enumerate(top):
         path = f"blocks[{index}]"
         names = Counter(each.get("action_id") for each in _objects(block))
-        complaints += [
+        errors += [
             f"{path}: action_id {name!r} stands twice"
             for name, times in names.items()
             if name and times > 1
         ]
         fields = block.get("fields") or []
         if len(fields) > _FIELDS_PER_SECTION:
-            complaints.append(f"{path}.fields: more than {_FIELDS_PER_SECTION}")
+            errors.append(f"{path}.fields: more than {_FIELDS_PER_SECTION}")
         if any(len(str(each.get("text"))) > _FIELD_LENGTH for each in _objects(fields)):
-            complaints.append(f"{path}.fields: one is longer than {_FIELD_LENGTH} characters")
-    complaints += [
+            errors.append(f"{path}.fields: one is longer than {_FIELD_LENGTH} characters")
+    errors += [
         f"blocks: a {each.get('type')} without {key}"
         for each in _objects(blocks)
         for key in ("elements", "options")
@@ -242,14 +241,14 @@ def _unseen(blocks: list[Any]) -> list[str]:
     ]
     markdown = (str(each.get("text")) for each in top if each.get("type") == "markdown")
     if sum(map(len, markdown)) > _MARKDOWN_LENGTH:
-        complaints.append(f"blocks: more than {_MARKDOWN_LENGTH} characters of markdown")
-    complaints += [
+        errors.append(f"blocks: more than {_MARKDOWN_LENGTH} characters of markdown")
+    errors += [
         f"blocks: {key} {link!r:.60} is no http(s) link"
         for each in _objects(blocks)
         for key, link in each.items()
         if key in _LINK_KEYS and not re.match(r"https?://[^\s/]|mailto:", str(link))
     ]
-    return complaints
+    return errors
 
 
 def _objects(value: object) -> Iterator[Json]:

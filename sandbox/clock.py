@@ -1,4 +1,4 @@
-"""Clocks that are pushed by hand, for tests and for trying long waits in a moment."""
+"""Clocks that are moved by hand, for tests and to skip long waits."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What can go wrong with a request to a sandbox server, and how it is made to go wrong."""
+"""Faults: what can go wrong with a request to a sandbox server."""
 
 import asyncio
 import contextlib
@@ -15,38 +15,38 @@ from aiohttp import hdrs, web
 
 from sandbox.scheduler import Scheduler
 
-# How often a request that hangs looks whether its client is still there, and how often a dripping
-# answer sends a byte: in real time, as clients measure their time limits.
-_TICK_SECONDS: Final = 0.02
+# How often a hanging request checks for its client, and a slow response sends a byte: in real time,
+# as clients measure their timeouts.
+_TICK_S: Final = 0.02
 
 
 @dataclass(frozen=True)
 class Reset:
-    """The connection is reset and there is no answer; ``done``: the work is done before that."""
+    """The connection is reset without a response; ``done``: after the work is done."""
 
     done: bool = False
 
 
 @dataclass(frozen=True)
 class LateCommit:
-    """The connection is reset at once, and the work is done ``after`` that by the clock."""
+    """The connection is reset at once, and the work is done later, by the clock."""
 
     after: timedelta
 
 
 @dataclass(frozen=True)
 class Hang:
-    """No answer until the client goes away or the server stops; ``done``: but the work is done."""
+    """No response until the client disconnects or the server stops; ``done``: the work is done."""
 
     done: bool = False
 
 
 @dataclass(frozen=True)
 class CannedResponse:
-    """Another answer than the right one; ``done``: the work is done first.
+    """A fixed response in place of the right one; ``done``: the work is done first.
 
-    A ``body`` of type str or bytes is sent as it stands (text that begins with ``<`` as HTML), any
-    other value as JSON: ``None`` as ``null``. ``headers`` go over those that follow from the body.
+    A ``body`` of type str or bytes is sent unchanged (text that begins with ``<`` as HTML), any
+    other value as JSON. ``headers`` override those that follow from the body.
     """
 
     status: int = 200
@@ -57,7 +57,7 @@ class CannedResponse:
 
 @dataclass(frozen=True)
 class Truncated:
-    """An answer of status 200 that breaks off: more bytes announced than ``body`` has."""
+    """A response of status 200 that breaks off: Content-Length is larger than ``body``."""
 
     body: str = '{"status": "rea'
     done: bool = False
@@ -65,9 +65,9 @@ class Truncated:
 
 @dataclass(frozen=True)
 class Drip:
-    """An answer of status 200 that never ends: one space after the other, where JSON may have it.
+    """A response of status 200 that never ends: one space after the other, as JSON allows.
 
-    No time limit on a single read ever strikes.
+    No timeout of a single read ever strikes.
     """
 
     done: bool = False
@@ -77,7 +77,7 @@ Fault = Reset | LateCommit | Hang | CannedResponse | Truncated | Drip
 
 
 class Faults:
-    """The faults that wait for requests, by the name of the operation.
+    """The faults of coming requests, by the name of the operation.
 
     The video service's operations are ``create_video``, ``read_video``, ``create_replica`` and
     ``read_replica``; Slack's are the names of its methods, such as ``chat.postMessage``.
@@ -88,27 +88,27 @@ class Faults:
         self._always: dict[str, Fault] = {}
 
     def next(self, operation: str, *faults: Fault) -> None:
-        """Let the coming requests of ``operation`` meet ``faults``, one each, in this order."""
+        """Apply ``faults`` to the coming requests of ``operation``, one each, in order."""
         self._next[operation].extend(faults)
 
     def always(self, operation: str, fault: Fault | None) -> None:
-        """Let each request of ``operation`` that nothing is queued for meet ``fault``, or none."""
+        """Apply ``fault`` to requests of ``operation`` that have none queued; None for none."""
         if fault is None:
             self._always.pop(operation, None)
         else:
             self._always[operation] = fault
 
     def take(self, operation: str) -> Fault | None:
-        """Return what the request of ``operation`` that is here now meets; called once for each."""
+        """Return the fault of the current request of ``operation``; call it once for each."""
         queued = self._next[operation]
         return queued.popleft() if queued else self._always.get(operation)
 
     def waiting(self) -> list[tuple[str, Fault]]:
-        """Return what waits for coming requests, in order for each operation."""
+        """Return the queued faults, in order for each operation."""
         return [(name, fault) for name, faults in self._next.items() for fault in faults]
 
     def clear(self) -> None:
-        """Let everything go well from here on."""
+        """Remove all faults."""
         self._next.clear()
         self._always.clear()
 
@@ -119,16 +119,16 @@ async def respond(
     work: Callable[[], Awaitable[web.StreamResponse]],
     scheduler: Scheduler,
 ) -> web.StreamResponse:
-    """Answer ``request`` as ``fault`` has it, or as ``work`` does where there is none.
+    """Respond to ``request`` as ``fault`` says, or with the result of ``work`` if it is None.
 
     Args:
-        request: what is to be answered; its body has been read.
+        request: its body has been read.
         fault: what goes wrong.
-        work: does what was asked for and returns the right answer; awaited at most once.
-        scheduler: does the work of a late commit.
+        work: does the work and returns the right response; awaited at most once.
+        scheduler: runs the work of a late commit.
 
     Returns:
-        What the handler hands to aiohttp; where the connection was dropped nobody gets it.
+        The response for aiohttp; nobody gets it if the connection was dropped.
     """
     if fault is None:
         return await work()
@@ -162,7 +162,7 @@ def _reset(request: web.Request) -> None:
 
 async def _hang(request: web.Request) -> None:
     while request.transport is not None:  # noqa: ASYNC110 - aiohttp has no event for it
-        await asyncio.sleep(_TICK_SECONDS)
+        await asyncio.sleep(_TICK_S)
 
 
 def _answer(fault: CannedResponse) -> web.StreamResponse:
@@ -195,4 +195,4 @@ async def _drip(request: web.Request) -> None:
         await response.prepare(request)
         while request.transport is not None:
             await response.write(b" ")
-            await asyncio.sleep(_TICK_SECONDS)
+            await asyncio.sleep(_TICK_S)

@@ -77,7 +77,7 @@ def as_sent(typed: str, mention: Callable[[str], str | None]) -> str:
 
     Args:
         typed: what the person wrote.
-        mention: gives the markup for ``@name`` or ``#name``, or None where nobody is called so.
+        mention: gives the markup for ``@name`` or ``#name``, or None if there is no such name.
     """
     parts: list[str] = []
     end = 0
@@ -95,7 +95,7 @@ def as_plain(text: str, names: Callable[[str], str], now: datetime, zone: tzinfo
     Args:
         text: mrkdwn as it was sent.
         names: turns the id of a user, channel or group into what a client shows, ``@ana``.
-        now: the present moment, for dates that are told relative to it.
+        now: the present moment, for dates relative to it.
         zone: the reader's.
     """
     text = _ANGLED.sub(lambda match: _angled(match.group(1), names, now, zone), text)
@@ -121,7 +121,7 @@ def _angled(inside: str, names: Callable[[str], str], now: datetime, zone: tzinf
 
 
 def _date(moment: datetime, pattern: str, now: datetime) -> str:
-    """Fill Slack's date tokens; one that is not known stays as it is."""
+    """Replace Slack's date tokens; unknown ones are kept."""
     today = now.astimezone(moment.tzinfo).date()
     days = (today - moment.date()).days
     pretty = {0: "today", 1: "yesterday", -1: "tomorrow"}.get(days)

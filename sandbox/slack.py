@@ -54,10 +54,10 @@ _MEGABYTE: Final = 1_000_000
 
 @dataclass
 class Call:
-    """One request of the bot: ``ok`` is None as long as its work was not done.
+    """One request of the bot; ``ok`` is None while its work is not done.
 
-    ``arguments`` are without the token. ``status`` is the HTTP status of the answer that the work
-    gave, which the bot did not get if ``fault`` took its place.
+    ``arguments`` are without the token. ``status`` is the HTTP status of the right response, which
+    the bot did not get if there was a ``fault``.
     """
 
     method: str
@@ -88,13 +88,12 @@ class SandboxSlack(Workspace):
     """A Slack workspace with the Web API that the bot calls, on a port of the loopback interface.
 
     Attributes:
-        request_url: where the bot takes what people do: its ``/slack/events``.
-        calls: what the bot asked for, in order.
+        request_url: the bot's ``/slack/events``.
+        calls: every call of the bot, in order.
         faults: what goes wrong next, by the name of the method.
-        on_request: awaited just before the work of a call and just after it, before the answer.
+        on_request: awaited just before the work of a call and just after it, before the response.
         rate_limits: whether posts to one channel are held to one a second, after a burst of five.
-        auth_error: what every call is turned down with, such as ``token_revoked``; None if all is
-            well.
+        auth_error: the error of every call, such as ``token_revoked``; None for no error.
         should_escape: whether mentions in a command's text arrive as ``<@U1|name>``.
         wire: the last requests, both ways.
     """
@@ -133,7 +132,7 @@ class SandboxSlack(Workspace):
 
     @property
     def url(self) -> str:
-        """Return where it listens."""
+        """Return its address."""
         return self._server.url
 
     @property
@@ -158,7 +157,7 @@ class SandboxSlack(Workspace):
             self._leave_clock = self.clock.settles_with(self._scheduler.settled)
 
     async def stop(self) -> None:
-        """Listen no more; what happened stays, and it can be started again."""
+        """Stop listening; the state is kept, and it can be started again."""
         if self._leave_clock is not None:
             self._leave_clock()
             self._leave_clock = None
@@ -259,7 +258,7 @@ class SandboxSlack(Workspace):
     async def _answer(
         self, request: web.Request, method: str, arguments: Json, work: Callable[[], Json]
     ) -> web.StreamResponse:
-        """Do the work of a call between its hooks, or let a fault have its way with it."""
+        """Do the work of a call between its hooks, or apply a fault."""
         fault = self.faults.take(method)
         call = Call(method, arguments, self.clock.now(), fault)
         self.calls.append(call)

@@ -1,4 +1,4 @@
-"""What people see in Slack, as plain text for a terminal."""
+"""What people see in Slack, as text for a terminal."""
 
 from collections.abc import Iterator
 from datetime import UTC, timedelta, tzinfo
@@ -53,23 +53,23 @@ def render_view(view: View, workspace: Workspace) -> str:
 
 
 class Narrator:
-    """Tells on ``out`` what happens in a workspace as it happens, from when it is made."""
+    """Writes the events of a workspace to ``out``, from its creation on."""
 
     def __init__(self, workspace: Workspace, out: TextIO | None = None) -> None:
         self._workspace = workspace
         self._out = out
         self._began = workspace.clock.now()
-        self.stop = workspace.subscribe(self._tell)
+        self.stop = workspace.subscribe(self._write)
 
-    def _tell(self, event: Event) -> None:
+    def _write(self, event: Event) -> None:
         since = _elapsed(event.at - self._began)
         if event.message:
-            told = self._of_message(event, event.message)
+            text = self._of_message(event, event.message)
         elif event.view:
-            told = self._of_view(event, event.view)
+            text = self._of_view(event, event.view)
         else:
             return
-        print(f"{since} {told}\n", file=self._out, flush=True)
+        print(f"{since} {text}\n", file=self._out, flush=True)
 
     def _of_message(self, event: Event, message: Message) -> str:
         place = self._workspace.channel(message.channel)
@@ -91,13 +91,13 @@ class Narrator:
         did = {
             "modal_opened": "a form opened",
             "modal_updated": "the form changed",
-            "modal_errors": "the form says what is wrong",
+            "modal_errors": "the form shows errors",
             "home_published": "the Home tab changed",
         }[event.kind]
         return f"{who}  {did}\n{render_view(view, self._workspace)}"
 
     def _reader(self, message: Message, members: set[str]) -> User:
-        """Return whose eyes to look with: the addressee's, or those of anybody who is there."""
+        """Return who reads a message: the addressee, or any member."""
         if message.visible_to:
             return self._workspace.users[message.visible_to]
         people = sorted(members - {self._workspace.bot.id})

@@ -20,14 +20,14 @@ from sandbox.block_kit import Json
 
 Side: TypeAlias = Literal["slack", "bot", "service"]
 
-#: So many exchanges are remembered, and so many bytes of each body.
-LENGTH: Final = 500
-_BODY_BYTES: Final = 32_000
+#: How many exchanges are kept.
+MAX_EXCHANGES: Final = 500
+_MAX_BODY_BYTES: Final = 32_000
 MASK: Final = "•••"
 NO_ANSWER: Final = "no answer"
 DROPPED: Final = "the connection was dropped"
 
-# Links that are a right in themselves, and tokens, wherever they stand in a text.
+# Links that grant access, and tokens, anywhere in a text.
 _SECRET: Final = re.compile(
     r"(?P<kept>/callbacks/|/respond/)[^/?#\s\"<>|]+|\bxox[a-z]-[\w-]+"
     r"|(?P<query>[?&][^=&#\s\"]*(?:sig|signature|token|key|secret|credential|password)[^=&#\s\"]*=)"
@@ -44,10 +44,9 @@ _OPERATIONS: Final = {
 
 @dataclass(eq=False)
 class Exchange:
-    """One request and what came of it.
+    """One request and its response.
 
-    ``status`` and ``took`` are None as long as it is under way; ``failed`` says why there is no
-    status although it is over.
+    ``status`` and ``took`` are None while it is open; ``failed`` is why it ended without a status.
     """
 
     id: int
@@ -63,28 +62,28 @@ class Exchange:
     failed: str | None = None
 
     def answered(self, status: int, body: bytes) -> None:
-        """Note the answer."""
-        self.status, self.response = status, body[:_BODY_BYTES]
+        """Record the response."""
+        self.status, self.response = status, body[:_MAX_BODY_BYTES]
 
 
 class Wire:
-    """The last exchanges, oldest first, and who follows them.
+    """The log of the last exchanges, oldest first.
 
-    ``secrets`` are texts that are masked wherever they stand, besides what looks like a secret.
+    ``secrets`` are texts to mask anywhere, besides what looks like a secret.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.secrets: set[str] = set()
-        self.exchanges: deque[Exchange] = deque(maxlen=LENGTH)
+        self.exchanges: deque[Exchange] = deque(maxlen=MAX_EXCHANGES)
         self._clock = clock
         self._numbers = itertools.count(1)
-        self._followers: list[Callable[[Exchange], None]] = []
+        self._subscribers: list[Callable[[Exchange], None]] = []
 
     @contextlib.contextmanager
     def exchange(
         self, sender: Side, receiver: Side, method: str, path: str, body: bytes
     ) -> Iterator[Exchange]:
-        """Note a request that goes out now; what came of it is to be noted before the end."""
+        """Record a request that is sent now; the body records the response."""
         exchange = Exchange(
             next(self._numbers),
             self._clock.now(),
@@ -92,10 +91,10 @@ class Wire:
             receiver,
             method,
             path,
-            body[:_BODY_BYTES],
+            body[:_MAX_BODY_BYTES],
         )
         self.exchanges.append(exchange)
-        self._tell(exchange)
+        self._publish(exchange)
         began = time.monotonic()
         try:
             yield exchange
@@ -103,12 +102,12 @@ class Wire:
             exchange.took = timedelta(seconds=time.monotonic() - began)
             if exchange.status is None:
                 exchange.failed = exchange.failed or NO_ANSWER
-            self._tell(exchange)
+            self._publish(exchange)
 
     async def served(
         self, receiver: Side, request: web.Request, handler: Handler
     ) -> web.StreamResponse:
-        """Have a request of the bot answered, and note both."""
+        """Handle a request of the bot, and record it with the response."""
         body = await request.read()
         with self.exchange("bot", receiver, request.method, request.path, body) as exchange:
             try:
@@ -123,13 +122,13 @@ class Wire:
                 exchange.answered(response.status, content if isinstance(content, bytes) else b"")
         return response
 
-    def subscribe(self, follower: Callable[[Exchange], None]) -> Callable[[], None]:
-        """Call ``follower`` when a request goes out and when it is over, until undone."""
-        self._followers.append(follower)
-        return lambda: self._followers.remove(follower)
+    def subscribe(self, subscriber: Callable[[Exchange], None]) -> Callable[[], None]:
+        """Call ``subscriber`` when a request is sent and when it ends; return how to undo it."""
+        self._subscribers.append(subscriber)
+        return lambda: self._subscribers.remove(subscriber)
 
     def shown(self, exchange: Exchange) -> Json:
-        """Return an exchange as JSON for a developer to read, with its secrets masked."""
+        """Return an exchange as readable JSON, with its secrets masked."""
         request = _read(exchange.request)
         took = exchange.took
         return {
@@ -168,9 +167,9 @@ class Wire:
                 return [self._masked(each) for each in value]
         return value
 
-    def _tell(self, exchange: Exchange) -> None:
-        for follower in tuple(self._followers):
-            follower(exchange)
+    def _publish(self, exchange: Exchange) -> None:
+        for subscriber in tuple(self._subscribers):
+            subscriber(exchange)
 
 
 def _mask(match: re.Match[str]) -> str:
@@ -178,7 +177,7 @@ def _mask(match: re.Match[str]) -> str:
 
 
 def _read(body: bytes) -> Any:  # noqa: ANN401 - whatever JSON holds
-    """Return what a body says: JSON, a form with the JSON inside it, or text; None if empty."""
+    """Return the value of a body: JSON, a form with the JSON inside it, or text; None if empty."""
     text = body.decode(errors="replace")
     if not text:
         return None
@@ -203,7 +202,7 @@ def _json(text: str) -> Any:  # noqa: ANN401 - whatever JSON holds
 
 
 def _about(exchange: Exchange, request: object) -> str:
-    """Return in a few words what a request is for."""
+    """Return what a request is for, in a few words."""
     parts = exchange.path.strip("/").split("/")
     match (exchange.sender, exchange.receiver):
         case ("bot", "slack"):

@@ -28,7 +28,7 @@ from sandbox.page.server import Page
 from sandbox.player import captions
 from sandbox.running import APP
 from sandbox.slack_objects import Message
-from sandbox.wire import LENGTH, MASK, Wire
+from sandbox.wire import MASK, MAX_EXCHANGES, Wire
 from tests.world import FOOTAGE, REPLICA, World
 
 ROOT = Path(__file__).parents[1]
@@ -1033,10 +1033,10 @@ async def test_the_wire_log_is_streamed_as_it_happens_and_stays_small(browser: B
         # Who does not look behind the scenes is not told.
         assert (await before.next())[0] == "message"
     wire = browser.world.slack.wire
-    for number in range(LENGTH):
+    for number in range(MAX_EXCHANGES):
         with wire.exchange("bot", "slack", "POST", f"/api/{number}", b"") as exchange:
             exchange.answered(200, b"")
-    assert len((await browser.panel())["wire"]) == LENGTH
+    assert len((await browser.panel())["wire"]) == MAX_EXCHANGES
     with wire.exchange("bot", "slack", "POST", "/api/long", b"x" * 1_000_000) as exchange:
         exchange.answered(200, b"y" * 1_000_000)
     [*_, long] = (await browser.panel())["wire"]
