@@ -147,10 +147,10 @@ class SQLiteDatabase:
 
     async def run(self, work: Callable[[Transaction], _T], *, durable: bool = True) -> _T:
         """Run ``work`` in a transaction; see ``Database.run``."""
-        if self._unusable.is_set() and self._problem is not None:
-            raise self._problem
         if self._closing:
             raise DatabaseError("the database is closed")
+        if self._unusable.is_set() and self._problem is not None:
+            raise self._problem
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Call(work, durable, answer))
         self._arrived.set()

@@ -1,0 +1,592 @@
+"""What each engine promises the store, and what the store promises several processes on one.
+
+Everything here goes through the port. An engine is added to ``ENGINES``, and must pass all of it.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeVar
+
+import pytest
+
+from bot.model import DeliveryState, Job, Role, Snapshot, State, Verdict, token_hash
+from bot.store import DatabaseError, Store
+from bot.store.database import Database, Row, Topic, Transaction, Value
+from bot.store.sql import Query
+from bot.store.sqlite import SQLiteDatabase
+from tests.test_store import (
+    LATER,
+    MANY,
+    NOW,
+    TIMINGS,
+    begin,
+    claim,
+    made,
+    now_is,
+    running,
+    submit,
+    unconfirmed,
+)
+
+_T = TypeVar("_T")
+
+ENGINES: Final[dict[str, Callable[[Path], AbstractAsyncContextManager[Database]]]] = {
+    "sqlite": lambda folder: SQLiteDatabase.open(folder / "bot.db", TIMINGS.lock_timeout),
+}
+
+ADD: Final = Query("INSERT INTO channel_defaults (channel, replica_id) VALUES (:channel, 'r-1')")
+ADD_REPLICA: Final = Query("INSERT INTO replicas (id, used_at) VALUES ('r-1', 0)")
+ALL: Final = Query("SELECT channel FROM channel_defaults ORDER BY channel")
+SOME: Final = Query("SELECT channel FROM channel_defaults WHERE channel IN (EACH :names)")
+OTHERS: Final = Query(
+    "SELECT channel FROM channel_defaults WHERE channel NOT IN (EACH :names) ORDER BY channel"
+)
+
+
+@pytest.fixture(params=ENGINES)
+async def database(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Database]:
+    async with ENGINES[request.param](tmp_path) as database:
+        await database.run(lambda tx: tx.all(ADD_REPLICA))
+        yield database
+
+
+@pytest.fixture
+def here(database: Database) -> Store:
+    return Store(database, TIMINGS)
+
+
+@pytest.fixture
+def there(database: Database) -> Store:
+    """The store of another process on the same database."""
+    return Store(database, TIMINGS)
+
+
+def add(name: str) -> Callable[[Transaction], str]:
+    def work(tx: Transaction) -> str:
+        tx.all(ADD, channel=name)
+        return name
+
+    return work
+
+
+async def names(database: Database) -> list[str]:
+    return await database.run(lambda tx: [row["channel"] for row in tx.all(ALL)], durable=False)
+
+
+# ── Transactions ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_each_of_many_works_gets_its_own_result(database: Database) -> None:
+    expected = [f"C{number:03}" for number in range(200)]
+    assert await asyncio.gather(*(database.run(add(name)) for name in expected)) == expected
+    assert await names(database) == expected
+
+
+async def test_a_work_sees_what_was_committed_before_it_was_asked_for(database: Database) -> None:
+    for durable in (True, False):
+        await database.run(add(f"C{durable}"), durable=durable)
+        assert f"C{durable}" in await names(database)
+
+
+async def test_a_work_that_fails_is_undone_and_its_neighbours_are_stored(
+    database: Database,
+) -> None:
+    def fails(tx: Transaction) -> None:
+        tx.all(ADD, channel="failed")
+        raise ValueError
+
+    before, failed, after = await asyncio.gather(
+        database.run(add("before")),
+        database.run(fails),
+        database.run(add("after")),
+        return_exceptions=True,
+    )
+    assert (before, after) == ("before", "after")
+    assert isinstance(failed, ValueError)
+    assert await names(database) == ["after", "before"]
+
+
+async def test_a_statement_that_breaks_a_rule_fails_alone_and_the_database_works_on(
+    database: Database,
+) -> None:
+    def breaks_a_rule(tx: Transaction) -> None:
+        tx.all(ADD, channel="twice")
+        tx.all(ADD, channel="twice")
+
+    with pytest.raises(DatabaseError):
+        await database.run(breaks_a_rule)
+    assert await names(database) == []
+    await database.check()
+    assert await database.run(add("once")) == "once"
+
+
+async def test_a_caller_that_is_cancelled_gives_up_the_result_and_not_the_work(
+    database: Database,
+) -> None:
+    asked = asyncio.create_task(database.run(add("C1")))  # noqa: TID251 - cancelled below
+    await asyncio.sleep(0)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    # What is asked for later is done later.
+    assert await names(database) == ["C1"]
+
+
+async def test_what_was_asked_for_before_the_end_is_stored_and_later_calls_are_refused(
+    tmp_path: Path,
+) -> None:
+    for engine in ENGINES.values():
+        async with engine(tmp_path) as database:
+            await database.run(lambda tx: tx.all(ADD_REPLICA))
+            asked = asyncio.create_task(database.run(add("C1")))  # noqa: TID251 - awaited below
+            await asyncio.sleep(0)
+        assert await asked == "C1"
+        with pytest.raises(DatabaseError, match="closed"):
+            await database.run(add("C2"))
+        async with engine(tmp_path) as database:
+            assert await names(database) == ["C1"]
+
+
+async def test_rows_are_read_by_name_and_lists_are_parameters(database: Database) -> None:
+    odd = ["", "it's", 'a "quote"', "ü", "[1]"]
+    for name in [*odd, "other"]:
+        await database.run(add(name))
+
+    def work(tx: Transaction) -> tuple[set[str], list[str], object, object]:
+        return (
+            {row["channel"] for row in tx.all(SOME, names=odd)},
+            [row["channel"] for row in tx.all(OTHERS, names=odd)],
+            tx.one(SOME, names=[]),
+            tx.one(SOME, names=["nobody"]),
+        )
+
+    some, others, nothing, nobody = await database.run(work, durable=False)
+    assert (some, others, nothing, nobody) == (set(odd), ["other"], None, None)
+
+
+async def test_an_event_is_set_only_once_its_work_is_committed(database: Database) -> None:
+    def is_set_before(tx: Transaction) -> bool:
+        tx.notify(Topic.JOBS)
+        return database.event(Topic.JOBS).is_set()
+
+    def fails(tx: Transaction) -> None:
+        tx.notify(Topic.JOBS)
+        raise ValueError("it fails")
+
+    with pytest.raises(ValueError, match="it fails"):
+        await database.run(fails)
+    assert not database.event(Topic.JOBS).is_set()
+    assert not await database.run(is_set_before)
+    assert database.event(Topic.JOBS).is_set()
+    assert not database.event(Topic.DELIVERIES).is_set()
+
+
+async def test_nobody_hears_that_a_sound_database_has_failed(database: Database) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await database.watch()
+    await database.check()
+
+
+# ── Claims of several processes ───────────────────────────────────────────────────────────────
+
+
+async def test_a_row_is_claimed_by_one_of_two_processes(here: Store, there: Store) -> None:
+    for number in range(MANY):
+        await submit(here, f"V{number}")
+    stores = [here, there] * MANY
+    jobs = await asyncio.gather(*(store.jobs.claim(NOW, 3) for store in stores))
+    cards = await asyncio.gather(*(store.deliveries.claim(NOW, 3) for store in stores))
+    job_ids = [job.id for some in jobs for job in some]
+    card_ids = [card.delivery.id for some in cards for card in some]
+    assert len(job_ids) == len(set(job_ids)) == MANY
+    assert len(card_ids) == len(set(card_ids)) == MANY
+
+
+async def test_a_lease_that_ran_out_is_anothers_and_its_old_number_writes_nothing(
+    here: Store, there: Store
+) -> None:
+    late = await running(here)
+    [late_card] = await here.deliveries.claim(NOW, 1)
+    over = NOW + TIMINGS.lease
+    [job] = await there.jobs.claim(over, 1)
+    [card] = await there.deliveries.claim(over, 1)
+
+    posted = replace(late_card.delivery, state=DeliveryState.POSTED, ts="1.0")
+    assert not await here.jobs.release(replace(late, late=True), NOW, LATER)
+    assert not await here.deliveries.mark_sending(late_card.delivery, NOW)
+    assert not await here.deliveries.release(posted, NOW, None)
+    assert await now_is(there, job) == job
+    assert await there.deliveries.mark_sending(card.delivery, NOW)
+    assert await there.jobs.release(job, NOW, LATER)
+
+
+async def test_a_lease_that_ran_out_creates_nothing(here: Store, there: Store) -> None:
+    await submit(here)
+    late = await claim(here)
+    [job] = await there.jobs.claim(NOW + TIMINGS.lease, 1)
+    attempts = await asyncio.gather(
+        here.jobs.begin_attempt(late, token_hash("late"), NOW),
+        there.jobs.begin_attempt(job, token_hash("in time"), NOW),
+    )
+    assert attempts[0] is None
+    assert attempts[1] is not None
+
+
+async def test_one_request_in_two_processes_is_one_job(here: Store, there: Store) -> None:
+    submitted = await asyncio.gather(*(submit(store) for store in [here, there] * MANY))
+    assert [each.new for each in submitted].count(True) == 1
+    assert len({each.job.id for each in submitted}) == 1
+
+
+async def test_two_processes_bind_one_remote_id_once(here: Store, there: Store) -> None:
+    await submit(here, "V1")
+    await submit(here, "V2")
+    first, second = await here.jobs.claim(NOW, 2)
+    begun = await begin(here, first, "first"), await begin(there, second, "second")
+    bound = await asyncio.gather(
+        here.jobs.record_created(made(first, "v-1"), begun[0], now=NOW, due_at=LATER),
+        there.jobs.record_created(made(second, "v-1"), begun[1], now=NOW, due_at=LATER),
+    )
+    assert sorted(bound) == [False, True]
+    owner = await here.jobs.fetch_by_remote_id("video", "v-1")
+    assert owner is not None
+    assert owner.id == (first if bound[0] else second).id
+
+
+async def test_a_job_ends_once_in_two_processes_and_owes_one_reply(
+    here: Store, there: Store
+) -> None:
+    job = await running(here)
+    ends = [State.SUCCEEDED, State.FAILED] * 5
+    won = await asyncio.gather(
+        *(
+            store.jobs.finish(replace(job, state=end), NOW)
+            for store, end in zip([here, there] * 5, ends, strict=True)
+        )
+    )
+    assert won.count(True) == 1
+    assert (await now_is(here, job)).state is ends[won.index(True)]
+    [card] = await there.deliveries.claim(NOW, MANY)
+    assert card.delivery.role is Role.CARD
+
+
+# ── Two who act on one job: whichever is first, nothing is lost ───────────────────────────────
+
+
+async def in_order(
+    order: str,
+    first: Callable[[], Awaitable[object]],
+    second: Callable[[], Awaitable[object]],
+) -> None:
+    for act in (first, second) if order == "in order" else (second, first):
+        await act()
+
+
+BOTH_ORDERS: Final = pytest.mark.parametrize("order", ["in order", "the other way round"])
+
+
+@BOTH_ORDERS
+async def test_a_callback_beside_a_create_call_without_an_answer_makes_its_job_due(
+    order: str, here: Store, there: Store
+) -> None:
+    await submit(here)
+    job = await claim(here)
+    await begin(here, job)
+    doubtful = replace(job, state=State.UNCONFIRMED)
+    await in_order(
+        order,
+        lambda: here.jobs.record_not_created(doubtful, outcome="uncertain", now=NOW, due_at=LATER),
+        lambda: there.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW),
+    )
+    assert (await claim(here)).state is State.UNCONFIRMED
+    [candidate] = await here.jobs.candidates(job)
+    assert candidate.candidate_id == "v-1"
+
+
+@BOTH_ORDERS
+async def test_a_callback_beside_the_answer_to_a_create_call_makes_its_job_due(
+    order: str, here: Store, there: Store
+) -> None:
+    await submit(here)
+    job = await claim(here)
+    attempt = await begin(here, job)
+    await in_order(
+        order,
+        lambda: here.jobs.record_created(made(job), attempt, now=NOW, due_at=LATER),
+        lambda: there.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW),
+    )
+    assert (await claim(here)).remote_id == "v-1"
+
+
+@BOTH_ORDERS
+async def test_the_reply_of_a_job_that_ends_beside_its_cards_post_becomes_due(
+    order: str, here: Store, there: Store
+) -> None:
+    job = await running(here)
+    [card] = await there.deliveries.claim(NOW, 1)
+    posted = replace(
+        card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
+    )
+    await in_order(
+        order,
+        lambda: here.jobs.finish(replace(job, state=State.SUCCEEDED), NOW),
+        lambda: there.deliveries.release(posted, NOW, None),
+    )
+    due = {each.delivery.role: each for each in await there.deliveries.claim(NOW, MANY)}
+    assert due.keys() == {Role.CARD, Role.REPLY}
+    assert due[Role.REPLY].card.ts == "1.0"
+
+
+@BOTH_ORDERS
+async def test_what_is_known_of_a_card_beside_a_change_of_its_job_is_shown(
+    order: str, here: Store, there: Store
+) -> None:
+    job = await running(here)
+    [card] = await there.deliveries.claim(NOW, 1)
+    posted = replace(
+        card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
+    )
+    await in_order(
+        order,
+        lambda: here.jobs.release(replace(job, late=True), NOW, LATER),
+        lambda: there.deliveries.release(posted, NOW, None),
+    )
+    [edit] = await there.deliveries.claim(NOW, MANY)
+    assert edit.job.late
+    assert edit.delivery.version > edit.delivery.shown_version
+
+
+@BOTH_ORDERS
+async def test_a_read_beside_a_callback_does_not_put_its_job_off(
+    order: str, here: Store, there: Store
+) -> None:
+    job = await running(here)
+    await in_order(
+        order,
+        lambda: here.jobs.release(job, NOW, LATER),
+        lambda: there.jobs.record_callback(token_hash("token"), {}, NOW),
+    )
+    assert len(await here.jobs.claim(NOW + TIMINGS.callback_spacing, 1)) == 1
+
+
+@BOTH_ORDERS
+async def test_of_two_people_who_decide_one_is_heeded(
+    order: str, here: Store, there: Store
+) -> None:
+    job = await unconfirmed(here)
+    heeded: list[bool] = []
+
+    async def create_again() -> None:
+        heeded.append(await here.jobs.create_again(job.id, job.attempts, NOW))
+
+    async def cancel() -> None:
+        heeded.append(await there.jobs.cancel(job.id, NOW))
+
+    await in_order(order, create_again, cancel)
+    assert heeded == [True, False]
+    assert (await now_is(here, job)).state is (
+        State.QUEUED if order == "in order" else State.FAILED
+    )
+
+
+# ── Buttons that cost money ───────────────────────────────────────────────────────────────────
+
+
+async def test_a_button_that_is_pressed_often_in_two_processes_counts_once(
+    here: Store, there: Store
+) -> None:
+    job = await unconfirmed(here)
+    pressed = [store.jobs.create_again(job.id, job.attempts, NOW) for store in [here, there] * MANY]
+    assert (await asyncio.gather(*pressed)).count(True) == 1
+
+
+async def test_a_button_of_an_earlier_attempt_creates_nothing(here: Store) -> None:
+    first = await unconfirmed(here)
+    assert await here.jobs.create_again(first.id, first.attempts, NOW)
+    again = await claim(here)
+    await begin(here, again, "second token")
+    doubtful = replace(again, state=State.UNCONFIRMED)
+    await here.jobs.record_not_created(doubtful, outcome="uncertain", now=NOW, due_at=NOW)
+
+    assert not await here.jobs.create_again(first.id, first.attempts, NOW)
+    second = await claim(here)
+    assert second.attempts == first.attempts + 1
+    assert second.state is State.UNCONFIRMED
+    assert await here.jobs.create_again(first.id, second.attempts, NOW)
+
+
+async def test_cancelling_twice_is_cancelling_once(here: Store, there: Store) -> None:
+    job = await unconfirmed(here)
+    cancelled = await asyncio.gather(
+        here.jobs.cancel(job.id, NOW), there.jobs.cancel(job.id, NOW), here.jobs.cancel("none", NOW)
+    )
+    assert list(cancelled) == [True, False, False]
+
+
+# ── The replicas' cache ───────────────────────────────────────────────────────────────────────
+
+
+def snapshot(replica_id: str, name: str, verdict: Verdict = Verdict.SUCCEEDED) -> Snapshot:
+    return Snapshot(replica_id, "completed", verdict, "", {"replica_name": name})
+
+
+async def found(store: Store, query: str = "", channel: str = "C1") -> list[str]:
+    return [each.id for each in await store.replicas.find(query, channel, 9)]
+
+
+async def test_what_one_process_changes_the_other_finds_at_once(here: Store, there: Store) -> None:
+    assert await found(there) == ["r-1"]
+    await here.replicas.learn(snapshot("r-2", "Anna"), NOW)
+    assert await found(there, "ann") == ["r-2"]
+    await here.replicas.learn(snapshot("r-2", "Berta"), NOW)
+    assert await found(there, "ann") == []
+    assert await found(there, "bert") == ["r-2"]
+    await here.replicas.use("r-1", LATER)
+    assert await found(there) == ["r-1", "r-2"]
+    await here.replicas.set_default("C1", "r-2")
+    assert await found(there) == ["r-2", "r-1"]
+    assert await found(there, channel="C2") == ["r-1", "r-2"]
+    await here.replicas.forget("r-2")
+    assert await found(there) == await found(here) == ["r-1"]
+    assert await there.replicas.get("r-2") is None
+
+
+async def test_a_replica_that_is_forgotten_while_another_is_learned_is_gone(
+    here: Store, there: Store
+) -> None:
+    assert await found(there) == ["r-1"]
+    await here.replicas.forget("r-1")
+    await here.replicas.learn(snapshot("r-2", "Anna"), NOW)
+    assert await found(there) == ["r-2"]
+
+
+async def test_what_has_not_changed_is_the_same_object_in_each_answer(
+    here: Store, there: Store
+) -> None:
+    await here.replicas.learn(snapshot("r-2", "Anna"), NOW)
+    await here.replicas.set_default("C1", "r-2")
+    before = await there.replicas.find("", "C1", 9)
+    await here.replicas.learn(snapshot("r-3", "Berta"), NOW)
+    after = {each.id: each for each in await there.replicas.find("", "C1", 9)}
+    assert len(after) == len(before) + 1
+    assert all(after[each.id] is each for each in before)
+
+
+async def test_looking_at_a_replica_makes_nobody_find_it(here: Store, there: Store) -> None:
+    assert await here.replicas.get("r-9") is None
+    assert await found(there, "r-9") == []
+
+
+# ── Rule: the job's row is locked first ───────────────────────────────────────────────────────
+
+
+class _Watched:
+    """A database that looks at the statements of each work."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.works: list[list[str]] = []
+
+    async def run(self, work: Callable[[Transaction], _T], *, durable: bool = True) -> _T:
+        def watched(tx: Transaction) -> _T:
+            statements: list[str] = []
+            self.works.append(statements)
+            return work(_WatchedTransaction(tx, statements))
+
+        return await self._database.run(watched, durable=durable)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._database, name)
+
+
+class _WatchedTransaction:
+    def __init__(self, tx: Transaction, statements: list[str]) -> None:
+        self._tx = tx
+        self._statements = statements
+
+    def all(self, query: Query, **values: Value) -> Sequence[Row]:
+        self._statements.append(query.text)
+        return self._tx.all(query, **values)
+
+    def notify(self, topic: Topic) -> None:
+        self._tx.notify(topic)
+
+    def one(self, query: Query, **values: Value) -> Row | None:
+        self._statements.append(query.text)
+        return self._tx.one(query, **values)
+
+
+_CHANGES_ROWS_OF_A_JOB: Final = re.compile(
+    r"\b(?:UPDATE|INSERT INTO|DELETE FROM) (?:jobs|attempts|deliveries)\b"
+)
+_NEW_JOB: Final = re.compile(r"\bINSERT INTO jobs\b")
+
+
+async def _whole_life(store: Store) -> None:
+    """Call each method that writes, each at least once where it does something."""
+    job = await running(store)
+    [card] = await store.deliveries.claim(NOW, 1)
+    assert await store.deliveries.mark_sending(card.delivery, NOW)
+    posted = replace(card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=1)
+    assert await store.deliveries.release(posted, NOW, LATER)
+    assert await store.jobs.release(replace(job, late=True, waits_for="r-1"), NOW, LATER)
+    await store.jobs.wake(job, NOW)
+    await store.jobs.wake_waiting("r-1", NOW)
+    await store.jobs.record_callback(token_hash("token"), {}, NOW)
+    assert await store.jobs.wake_far_future(NOW - timedelta(days=1))
+    assert await store.deliveries.wake_far_future(NOW - timedelta(days=1))
+    assert await store.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
+    assert await store.jobs.erase(LATER, {})
+
+    await submit(store, "V2")
+    other = await _unconfirmed_again(store, "second")
+    await store.jobs.record_callback(token_hash("second"), {"video": "v-2"}, NOW)
+    [candidate] = await store.jobs.candidates(other)
+    await store.jobs.drop_candidate(candidate)
+    assert await store.jobs.add_candidate(other.id, "v-3", NOW)
+    [candidate] = await store.jobs.candidates(other)
+    other = await claim(store)
+    found = replace(other, state=State.RUNNING, remote_id="v-3", started_at=NOW)
+    assert await store.jobs.adopt(found, candidate, NOW)
+    assert await store.jobs.finish(await now_is(store, found), NOW)
+
+    await submit(store, "V3")
+    third = await _unconfirmed_again(store, "third")
+    assert await store.jobs.create_again(third.id, third.attempts, NOW)
+    third = await _unconfirmed_again(store, "third again")
+    assert await store.jobs.expire(await claim(store), NOW)
+    await submit(store, "V4")
+    fourth = await _unconfirmed_again(store, "fourth")
+    assert await store.jobs.cancel(fourth.id, NOW)
+
+
+async def _unconfirmed_again(store: Store, token: str) -> Job:
+    job = await claim(store)
+    await begin(store, job, token)
+    doubtful = replace(job, state=State.UNCONFIRMED)
+    await store.jobs.record_not_created(doubtful, outcome="uncertain", now=NOW, due_at=NOW)
+    return await now_is(store, job)
+
+
+async def test_every_write_locks_the_rows_of_its_jobs_first(database: Database) -> None:
+    watched = _Watched(database)
+    store = Store(watched, TIMINGS)  # type: ignore[arg-type]
+    await _whole_life(store)
+    writing = 0
+    for statements in watched.works:
+        changes = [each for each in statements if _CHANGES_ROWS_OF_A_JOB.search(each)]
+        if not changes or _NEW_JOB.search(changes[0]):
+            continue
+        writing += 1
+        locks = next(at for at, each in enumerate(statements) if "FOR UPDATE" in each)
+        assert locks <= statements.index(changes[0]), statements
+        lock = statements[locks]
+        assert "FROM jobs" in lock or "OF jobs" in lock, lock
+        assert "ORDER BY id FOR UPDATE" in lock or "SKIP LOCKED" in lock or "= :id" in lock, lock
+    assert writing > 25
