@@ -22,11 +22,11 @@ class Work(Protocol[_T]):
     def due(self) -> asyncio.Event:
         """Set when a row may have become due."""
 
-    async def claim(self, limit: int, exclude: Collection[_T]) -> Sequence[_T]:
-        """Lease up to ``limit`` due rows, none of them in ``exclude``."""
+    async def claim(self, limit: int, held: Collection[_T]) -> Sequence[_T]:
+        """Lease up to ``limit`` due rows that are not ``held`` by this process."""
 
-    async def next_due(self, exclude: Collection[_T]) -> datetime | None:
-        """Return when the next row is due, those in ``exclude`` aside; None without any."""
+    async def next_due(self, held: Collection[_T]) -> datetime | None:
+        """Return when the next row is due that is not ``held``; None without any."""
 
     async def step(self, item: _T) -> None:
         """Take a claimed row one step further, then finish or release it."""

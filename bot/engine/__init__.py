@@ -50,15 +50,15 @@ class Engine:
         self._runtime = Runtime(store, service, kinds, clock, timings, rng, public_url, ask_person)
         self._reported_kinds: set[str] = set()
 
-    async def claim(self, limit: int, exclude: Collection[Job] = ()) -> Sequence[Job]:
-        """Lease up to ``limit`` due jobs, none of them in ``exclude``."""
+    async def claim(self, limit: int, held: Collection[Job] = ()) -> Sequence[Job]:
+        """Lease up to ``limit`` due jobs that are not ``held`` by this process."""
         runtime = self._runtime
-        ids = [job.id for job in exclude]
+        ids = [job.id for job in held]
         return await runtime.store.jobs.claim(runtime.clock.now(), limit, ids)
 
-    async def next_due(self, exclude: Collection[Job] = ()) -> datetime | None:
-        """Return when the next job is due, those in ``exclude`` aside; None without any."""
-        return await self._runtime.store.jobs.next_due([job.id for job in exclude])
+    async def next_due(self, held: Collection[Job] = ()) -> datetime | None:
+        """Return when the next job is due that is not ``held``; None without any."""
+        return await self._runtime.store.jobs.next_due([job.id for job in held])
 
     async def step(self, job: Job) -> None:
         """Take a claimed job one step further."""

@@ -75,16 +75,16 @@ class Messenger:
         self._limits = RateLimits(clock, timings)
         self._unregistered: set[str] = set()
 
-    async def claim(self, limit: int, in_hand: Collection[Outgoing] = ()) -> Sequence[Outgoing]:
-        """Lease up to ``limit`` due deliveries not ``in_hand``; none during a pause."""
+    async def claim(self, limit: int, held: Collection[Outgoing] = ()) -> Sequence[Outgoing]:
+        """Lease up to ``limit`` due deliveries not ``held``; none during a pause."""
         if self._limits.paused_until is not None:
             return ()
-        ids = [each.delivery.id for each in in_hand]
+        ids = [each.delivery.id for each in held]
         return await self._store.deliveries.claim(self._clock.now(), limit, ids)
 
-    async def next_due(self, in_hand: Collection[Outgoing] = ()) -> datetime | None:
-        """Return when the next delivery is due that is not ``in_hand``."""
-        due = await self._store.deliveries.next_due([each.delivery.id for each in in_hand])
+    async def next_due(self, held: Collection[Outgoing] = ()) -> datetime | None:
+        """Return when the next delivery is due that is not ``held``."""
+        due = await self._store.deliveries.next_due([each.delivery.id for each in held])
         paused_until = self._limits.paused_until
         return due if due is None or paused_until is None else max(due, paused_until)
 
