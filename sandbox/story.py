@@ -74,7 +74,7 @@ async def _play(sandbox: Sandbox) -> None:
     await _train_replica(ben, "Ben")
     trained = await replies.to(ben, 2)
     await _pause()
-    await ben.click(trained, "Make a video with it")
+    await ben.click(trained, "Use in a video")
     if (form := ben.modal) is not None:
         await form.submit({"script": "This is me, and I did not have to say it."})
     await replies.wait(_REPLIES)

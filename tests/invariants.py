@@ -32,11 +32,11 @@ _NOT_POSTS: Final = _SEARCHES | {"chat.update", "chat.postEphemeral", "views.ope
 _UNDER_WAY: Final = frozenset({"running", "overdue"})
 _ENDED: Final = frozenset({"succeeded", "failed"})
 # The words of card and reply for each outcome.
-_FAILED: Final = ("Failed", "could not be made")
+_FAILED: Final = ("Failed", "couldn't be created")
 _ENDINGS: Final = {
     "succeeded": ("Ready", "is ready"),
-    "cancelled": ("Given up", "was given up"),
-    "unanswered": ("Given up", "was given up"),
+    "cancelled": ("Cancelled", "was cancelled"),
+    "unanswered": ("Cancelled", "was cancelled"),
 }
 _SETTLED: Final = frozenset({"posted", "undeliverable"})
 _MAY_BE_THERE: Final = frozenset({"sending", "uncertain", "posted"})

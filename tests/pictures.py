@@ -37,7 +37,7 @@ async def _play(folder: Path, browser: Browser) -> None:
     async with PageWorld(folder, browser).runs() as world:
         await _is_asked_for(world)
         ana = await world.window("ana", _SIZE, at=world.clock.now())
-        await expect(ana.card("Anna in spring")).to_contain_text("steps are done")
+        await expect(ana.card("Anna in spring")).to_contain_text("steps done")
         await _take(ana, "channel")
 
         await ana.opens_thread(ana.card(_NAME))
@@ -54,7 +54,7 @@ async def _play(folder: Path, browser: Browser) -> None:
         await ana.tab.clock.set_fixed_time(world.clock.now())
         jobs = await ana.looks_behind("Jobs")
         await expect(jobs.get_by_role("listitem").filter(has_text=_NUMBERS)).to_be_visible()
-        await expect(ana.card(_NUMBERS)).to_contain_text("service says: generating")
+        await expect(ana.card(_NUMBERS)).to_contain_text("service status: generating")
         await _take(ana, "panel")
 
 

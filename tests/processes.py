@@ -309,7 +309,7 @@ class LiveWorld:
         video = self.service.videos[path.rpartition("/")[2]]
         going = video.ended(self._now()) is None
         if phase == "before" and going:
-            if video.video_id in self._read and self.card_says("In the making", video.script):
+            if video.video_id in self._read and self.card_says("Rendering", video.script):
                 self.end_video(video.video_id)
                 going = False
             self._read.add(video.video_id)

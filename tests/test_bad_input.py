@@ -334,7 +334,7 @@ class Door:
         assert (await self.send("GET", "/healthz", {}, b"")).body == "ok"
         good = await deliver(self.world.slack, command(self.world, "help"))
         assert good.ok
-        assert "opens the form" in good.body
+        assert "open the form" in good.body
 
     def logs_nothing_odd(self, told: str = "") -> None:
         """Check what was logged since the last time: nobody was surprised, and nothing got out."""
@@ -631,7 +631,7 @@ async def scene(memory: Path, logged: io.StringIO) -> AsyncIterator[Scene]:
         doubtful = world.now(await world.request_video(world.ana))
         other = await world.request_video(world.ana, {"script": "Another one."})
         bens = await world.request_video(world.ben, {"script": "Quite another thing."})
-        await world.ana.click(doubtful, "I have its id")
+        await world.ana.click(doubtful, "I found it")
         await world.advance(seconds=30)
         words = {
             "ben": world.ben.user.id,
@@ -690,7 +690,7 @@ async def bases(world: World, doubtful: Message) -> Mapping[str, Callable[[], Js
         }
 
     def stray_button() -> Json:
-        there = button("Give up")
+        there = button("Cancel request")
         there["actions"][0]["value"] = "23456789ab"
         return there
 
@@ -706,7 +706,7 @@ async def bases(world: World, doubtful: Message) -> Mapping[str, Callable[[], Js
         "form": lambda: sent("view_submission", form),
         "training": lambda: sent("view_submission", training),
         "id": lambda: sent("view_submission", id_form),
-        "button": lambda: button("Give up"),
+        "button": lambda: button("Cancel request"),
         "stray button": stray_button,
         "choice": choice,
         "query": query,
@@ -756,7 +756,7 @@ async def test_the_same_payload_with_nothing_wrong_has_its_effect(scene: Scene, 
     if of == "query":
         assert "Anna" in answer.body
     elif of == "id":
-        assert "does not know it" in answer.body
+        assert "can't find it" in answer.body
     else:
         assert len(world.slack.calls) > calls
 
@@ -872,7 +872,7 @@ async def test_whatever_a_create_call_is_answered_it_is_made_once_or_asked_about
             assert len(world.requests_for("create_video")) == creates + 1
             assert outcome(world, card) == case.comes.replace("again", "made")
             if case.comes == "asks":
-                await world.ana.click(world.now(card), "Give up")
+                await world.ana.click(world.now(card), "Cancel request")
                 await world.settle()
                 assert len(world.replies(card)) == 1
             harmless(world, card)
@@ -914,7 +914,7 @@ async def test_whatever_a_read_is_answered_the_video_is_told_once_as_it_is(
 def outcome(world: World, card: Message) -> str:
     """Return what became of a video, as its card and its thread say."""
     text, replies = world.now(card).text, world.replies(card)
-    words = {"Your answer is needed": "asks", "In the making": "made"}
+    words = {"Your answer is needed": "asks", "Rendering": "made"}
     words |= {"Failed": "fails", "Ready": "ready"}
     [found] = [what for word, what in words.items() if word in text] or [text]
     assert len(replies) == (found in {"fails", "ready"}), replies

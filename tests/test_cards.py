@@ -66,7 +66,7 @@ READY = Snapshot(
 PRESENTERS = {feature.kind.name: feature.presenter for feature in FEATURES}
 PRESENTER, REPLICA_PRESENTER = PRESENTERS["video"], PRESENTERS["replica"]
 DATE = "<!date^1772442000^{date_short_pretty} at {time}|2026-03-02 09:00 UTC>"
-SMALL_PRINT = f"replica r-anna-42 · about 1 second spoken · No. 7. asked {DATE}"
+SMALL_PRINT = f"replica r-anna-42 · about 1 second spoken · No. 7. requested {DATE}"
 
 
 def going(state: State, **changes: Any) -> Job:  # noqa: ANN401 - a job's own fields
@@ -103,7 +103,7 @@ def buttons(message: Message) -> dict[str, dict[str, Any]]:
 
 def test_a_new_card_says_who_asked_for_what_and_since_when() -> None:
     assert card(JOB, PRESENTER).text == (
-        f"Video for <@{ANA}>: :hourglass: Starting. I am asking the video service for it.\n"
+        f"Video for <@{ANA}>: :hourglass: Starting. Sending your request…\n"
         f"Video: “Greeting”\n{SMALL_PRINT}"
     )
 
@@ -118,27 +118,31 @@ def test_a_running_card_says_how_long_such_videos_take() -> None:
     snapshot = Snapshot("v1", "generating", Verdict.GOING)
     job = going(State.RUNNING, snapshot=snapshot, typical_duration=timedelta(minutes=3, seconds=10))
     assert card(job, PRESENTER).text == (
-        f"Video for <@{ANA}>: :hourglass_flowing_sand: In the making. The video service is making "
-        "it. The answer comes into this thread.\nVideo: “Greeting”\n"
-        "replica r-anna-42 · about 1 second spoken · service says: generating · No. 7. "
-        f"asked {DATE} · such videos take about 3 minutes"
+        f"Video for <@{ANA}>: :hourglass_flowing_sand: Rendering. Usually about 3 minutes. "
+        "I'll reply here.\nVideo: “Greeting”\n"
+        "replica r-anna-42 · about 1 second spoken · service status: generating · No. 7. "
+        f"requested {DATE}"
     )
 
 
 def test_a_question_says_what_happened_and_what_to_do() -> None:
     message = card(going(State.UNCONFIRMED, asked=1), PRESENTER)
     assert (
-        "Your answer is needed. I do not know whether the video service made this video, because "
-        "it gave no clear answer. Please look into your account there. If it is there, give me its "
-        "id; if not, have it created again."
+        "Your answer is needed. We don't know whether this video was created, because "
+        "the video service gave no clear answer. Please check your account there. If it's there, "
+        "give me its ID; if not, create it again."
     ) in message.text
-    assert list(buttons(message)) == ["I have its id", "Create again (may cost twice)", "Give up"]
+    assert list(buttons(message)) == [
+        "I found it",
+        "Create again (may be charged twice)",
+        "Cancel request",
+    ]
 
 
 def test_a_ready_card_can_be_watched() -> None:
     message = card(succeeded(), PRESENTER)
     assert message.text == (
-        f"Video for <@{ANA}>: :white_check_mark: Ready. The answer is in the thread.\n"
+        f"Video for <@{ANA}>: :white_check_mark: Ready. See my reply in the thread.\n"
         f"Video: “Greeting”\n{SMALL_PRINT}, ended {DATE}\n<{WATCH}|Watch>\n<{FILE}|Download>"
     )
     assert {label: each["url"] for label, each in buttons(message).items()} == {
@@ -150,8 +154,9 @@ def test_a_ready_card_can_be_watched() -> None:
 def test_a_failed_card_says_why_and_offers_to_try_again() -> None:
     message = card(failed(Failure.SERVICE_FAILED, "Too <loud> & long"), PRESENTER)
     assert message.text == (
-        f"Video for <@{ANA}>: :x: Failed. The video service could not make this video. "
-        "*Edit and retry* opens the form with all that was typed. The video service says:\n"
+        f"Video for <@{ANA}>: :x: Failed. The video service couldn't create this video. "
+        "*Edit and retry* opens the form with everything that was entered. "
+        "The video service says:\n"
         f"“Too &lt;loud&gt; &amp; long”\nVideo: “Greeting”\n{SMALL_PRINT}, ended {DATE}"
     )
     assert list(buttons(message)) == ["Edit and retry"]
@@ -169,24 +174,24 @@ def test_the_closing_reply_of_a_video_has_its_links_and_its_script() -> None:
 def test_the_closing_reply_of_a_failure_says_what_to_do() -> None:
     message = reply(failed(Failure.OUT_OF_CREDIT, "No credit"), PRESENTER)
     assert message.text == (
-        f"<@{ANA}> your video “Greeting” could not be made.\n"
-        "The video service's account is out of credit; nothing was made. Please tell whoever "
-        "looks after that account. After that, *Edit and retry* opens the form with all that was "
-        "typed. The video service says:\n“No credit”"
+        f"<@{ANA}> your video “Greeting” couldn't be created.\n"
+        "The video service's account is out of credit; nothing was created. Please tell whoever "
+        "manages that account. After that, *Edit and retry* opens the form with everything that "
+        "was entered. The video service says:\n“No credit”"
     )
 
 
 def test_a_failure_without_a_reason_says_so() -> None:
     text = reply(failed(Failure.SERVICE_FAILED, " \n"), PRESENTER).text
     assert text.endswith(
-        "The video service could not make this video. It did not say why. *Edit and retry* opens "
-        "the form with all that was typed."
+        "The video service couldn't create this video. It didn't say why. *Edit and retry* opens "
+        "the form with everything that was entered."
     )
 
 
 def test_a_video_without_a_link_says_how_to_ask_for_it() -> None:
     job = succeeded(snapshot=Snapshot("v1", "ready", Verdict.SUCCEEDED))
-    said = "The video service gave no link that I can show: `/video status 7` asks it again."
+    said = "The video service gave no link that I can show: `/video status 7` checks again."
     assert said in card(job, PRESENTER).text
     assert said in reply(job, PRESENTER).text
     assert buttons(reply(job, PRESENTER)) == {}
@@ -195,8 +200,11 @@ def test_a_video_without_a_link_says_how_to_ask_for_it() -> None:
 @pytest.mark.parametrize(
     ("strays", "said"),
     [
-        (("v8",), "An earlier try turned up after all: video v8. It may have been paid for too."),
-        (("v8", "v9"), "Earlier tries turned up after all: videos v8, v9. They may have been paid"),
+        (("v8",), "An earlier attempt was created after all: video v8. It may be charged too."),
+        (
+            ("v8", "v9"),
+            "Earlier attempts were created after all: videos v8, v9. They may be charged",
+        ),
     ],
 )
 def test_a_video_that_turns_up_late_is_told_on_the_card(strays: tuple[str], said: str) -> None:
@@ -207,10 +215,10 @@ def test_a_video_that_turns_up_late_is_told_on_the_card(strays: tuple[str], said
 
 def test_a_message_that_its_channel_did_not_take_says_why_it_comes_directly() -> None:
     message = redirected(reply(succeeded(), PRESENTER), JOB)
-    note = "I could not post this in <#C0STUDIO>, where you asked, so it comes to you."
+    note = "I couldn't post this in <#C0STUDIO>, where you asked, so I'm sending it to you."
     assert message.text.startswith(f"{note}\n<@{ANA}> your video")
     assert message.blocks[0]["elements"][0]["text"] == note
-    note = "I could not post this where you asked, so it comes to you."
+    note = "I couldn't post this where you asked, so I'm sending it to you."
     direct = replace(JOB, channel="D0BEN")
     assert redirected(reply(succeeded(), PRESENTER), direct).text.startswith(f"{note}\n")
 
@@ -236,7 +244,7 @@ def test_each_failure_has_words_of_its_own() -> None:
 def test_every_state_has_words(state: State) -> None:
     message = card(going(state), PRESENTER)
     heading = message.text.split(": ", 1)[1].split("\n")[0]
-    assert re.match(r":\w+: [A-Z][a-z ]+\. [A-Z].+[.:]$", heading)
+    assert re.match(r":\w+: [A-Z][a-z ]+\. [A-Z].+[.:…]$", heading)
     assert state_in_words(PRESENTER, going(state))
 
 
@@ -276,10 +284,10 @@ def in_training(progress: str) -> Job:
 
 def test_a_training_shows_a_bar_and_figures_and_since_when() -> None:
     text = card(in_training("1/4"), REPLICA_PRESENTER).text
-    assert text.startswith(f"Replica for <@{ANA}>: :hourglass_flowing_sand: In training. ")
-    assert "`███░░░░░░░░░` 1 of 4 steps are done." in text
+    assert text.startswith(f"Replica for <@{ANA}>: :hourglass_flowing_sand: Training. ")
+    assert "`███░░░░░░░░░` 1 of 4 steps done." in text
     assert "footage storage.example.com/kim.mp4 · consent storage.example.com/yes.mp4" in text
-    assert "began <!date^1772442000^{ago}|2026-03-02 09:00 UTC>" in text
+    assert "started <!date^1772442000^{ago}|2026-03-02 09:00 UTC>" in text
     assert "secret" not in text
 
 
@@ -296,28 +304,28 @@ def test_a_bar_is_as_full_as_the_training(progress: str, full: int | None) -> No
 
 def test_a_training_that_is_late_still_shows_how_far_it_is() -> None:
     text = card(replace(in_training("1/4"), late=True), REPLICA_PRESENTER).text
-    assert "It takes longer than usual" in text
+    assert "This is taking longer than usual" in text
     assert "1 of 4 steps" in text
 
 
 def test_a_video_that_waits_for_its_replica_says_so() -> None:
     text = card(going(State.RUNNING, waits_for="r1", late=True), PRESENTER).text
-    assert "Waiting for its replica. The replica is still in training" in text
+    assert "Waiting for its replica. The replica is still training" in text
     assert "longer than usual" not in text
 
 
 def test_a_trained_replica_can_be_seen_and_used() -> None:
     job = replace(TRAINING, state=State.SUCCEEDED, remote_id="r1", snapshot=TRAINED, ended_at=NINE)
     for message in (card(job, REPLICA_PRESENTER), reply(job, REPLICA_PRESENTER)):
-        assert f"<{FILE}|See it>" in message.text
-        assert buttons(message)["Make a video with it"]["value"] == "r1"
-        assert "It can speak now" in message.text
+        assert f"<{FILE}|Preview replica>" in message.text
+        assert buttons(message)["Use in a video"]["value"] == "r1"
+        assert "Ready to use by everyone in this workspace" in message.text
 
 
 @pytest.mark.parametrize("remote_id", [None, "", "two words", "r" * 151, "<!channel>"])
 def test_an_id_that_no_form_can_hold_offers_no_video(remote_id: str | None) -> None:
     job = replace(TRAINING, state=State.SUCCEEDED, remote_id=remote_id, snapshot=TRAINED)
-    assert "Make a video with it" not in buttons(reply(job, REPLICA_PRESENTER))
+    assert "Use in a video" not in buttons(reply(job, REPLICA_PRESENTER))
 
 
 @pytest.mark.parametrize("failure", Failure)

@@ -65,7 +65,7 @@ async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> Non
 
     assert times("@ana your video is ready.") == 1
     assert times("@ben your video is ready.") == 2
-    assert times("@ana your video could not be made.") == 1
+    assert times("@ana your video couldn't be created.") == 1
     assert times("@ben your replica is ready.") == 1
     assert "> The script contains a name that this replica may not say." in shown.out
     assert "> This is me, and I did not have to say it." in shown.out

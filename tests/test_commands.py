@@ -23,7 +23,7 @@ WHAT_TO_DO = {
     None: "Please try again",
     errors.ErrorAction.RETRY: "Please try again",
     errors.ErrorAction.RECONCILE: "Please try again",
-    errors.ErrorAction.EXPIRED: "once more",
+    errors.ErrorAction.EXPIRED: "Try again",
     errors.ErrorAction.PAUSE: "tell whoever runs this bot",
     errors.ErrorAction.REDIRECT: "tell whoever runs this bot",
     errors.ErrorAction.REWRITE: "Please try again.*give this to whoever runs the bot: ",
@@ -59,7 +59,7 @@ def _number(card: Message) -> str:
 async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
     told = await _says(world.ana, text)
 
-    for command in ("/video`", "/video list`", "/video status`", "/video help`"):
+    for command in ("/video`", "/video list`", "/video status <id>`", "/video help`"):
         assert command in told.text
     assert not world.posts()
 
@@ -69,7 +69,7 @@ async def test_the_list_of_somebody_who_asked_for_nothing_says_how_to_begin(worl
 
     told = await _says(world.ana, "list")
 
-    assert "not asked for a video yet" in told.text
+    assert "don't have any videos yet" in told.text
 
 
 async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world: World) -> None:
@@ -82,7 +82,7 @@ async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world
 
     lines = told.text.splitlines()[1:]
     assert [line.split(" · ")[:2] for line in lines] == [
-        ["• In the making", "Third &lt;b&gt;"],
+        ["• Rendering", "Third &lt;b&gt;"],
         ["• Failed", "Second &lt;b&gt;"],
         ["• Ready", "First &lt;b&gt;"],
     ]
@@ -109,7 +109,7 @@ async def test_the_status_of_my_video_is_what_the_service_says_now(world: World)
 
     for wanted in (_number(card), f"`{_number(card)}`", video_id):
         told = await _status(world, world.ana, wanted)
-        assert "in the making" in told
+        assert "rendering" in told
         assert "generating" in told
         assert video_id in told
         assert "Script: Hello, world." in told
@@ -117,7 +117,7 @@ async def test_the_status_of_my_video_is_what_the_service_says_now(world: World)
 
     await world.advance(minutes=5)
     told = await _status(world, world.ana, video_id)
-    assert "Video service says: ready" in told
+    assert "Video service status: ready" in told
     assert f"/watch/{video_id}" in told
     assert len(world.posts()) == 2
 
@@ -218,11 +218,11 @@ async def test_while_the_service_is_down_status_says_what_was_known_last(world: 
     world.service.down = True
 
     told = await _status(world, world.ana, _number(card))
-    assert "in the making" in told
-    assert "Could not be read just now" in told
+    assert "rendering" in told
+    assert "Couldn't be checked just now" in told
 
     told = await _status(world, world.ana, "somewhere-else")
-    assert "could not be asked" in told
+    assert "couldn't be asked" in told
     assert "<html>" not in told
 
 
@@ -301,13 +301,15 @@ async def test_other_peoples_buttons_do_nothing_and_say_so_kindly(world: World) 
     await world.settle()
 
     [told] = world.ephemerals(world.ben, "lobby")
-    assert f"<@{world.ana.user.id}>'s" in told
+    assert f"Only <@{world.ana.user.id}> or an admin" in told
     assert world.ben.modal is None
     assert not world.ephemerals(world.ana, "lobby")
     assert world.posts() == posted
 
 
-@pytest.mark.parametrize("button", ["I have its id", "Create again (may cost twice)", "Give up"])
+@pytest.mark.parametrize(
+    "button", ["I found it", "Create again (may be charged twice)", "Cancel request"]
+)
 async def test_only_who_asked_decides_about_an_unclear_video(world: World, button: str) -> None:
     world.service.faults.next("create_video", Reset())
     card = await world.request_video(world.ana)
@@ -318,7 +320,7 @@ async def test_only_who_asked_decides_about_an_unclear_video(world: World, butto
     await world.settle()
 
     [told] = world.ephemerals(world.ben)
-    assert "only they and admins" in told
+    assert "or an admin can do that" in told
     assert world.ben.modal is None
     assert world.now(card) == asking
     assert world.posts() == [asking]
@@ -331,7 +333,7 @@ async def test_an_admin_may_press_every_button(quiet_world: World) -> None:
     async with world.running_bot(ADMIN_USERS=world.ben.user.id):
         card = await world.request_video(world.ana)
         await world.advance(minutes=16)
-        await world.ben.click(world.now(card), "Give up")
+        await world.ben.click(world.now(card), "Cancel request")
         await world.settle()
 
     [reply] = world.replies(card)
@@ -339,7 +341,9 @@ async def test_an_admin_may_press_every_button(quiet_world: World) -> None:
     assert not world.ephemerals(world.ben)
 
 
-@pytest.mark.parametrize("button", ["I have its id", "Create again (may cost twice)", "Give up"])
+@pytest.mark.parametrize(
+    "button", ["I found it", "Create again (may be charged twice)", "Cancel request"]
+)
 async def test_a_question_that_was_settled_meanwhile_is_told_to_whoever_still_sees_it(
     world: World, button: str
 ) -> None:
@@ -357,7 +361,7 @@ async def test_a_question_that_was_settled_meanwhile_is_told_to_whoever_still_se
     await world.advance(minutes=5)
 
     [told] = world.ephemerals(world.ana)[asked_before:]
-    assert "settled meanwhile" in told
+    assert "already been settled" in told
     assert world.posts() == settled
     assert world.ana.modal is None
     assert len(world.requests_for("create_video")) == 1
@@ -378,7 +382,7 @@ async def test_check_again_on_an_old_screen_says_that_it_is_settled(world: World
     await world.settle()
 
     [told] = world.ephemerals(world.ana)
-    assert "settled meanwhile" in told
+    assert "already been settled" in told
     assert len(world.requests_for("read_video")) == reads
     assert world.posts() == settled
     with pytest.raises(ClientRefusal):
@@ -445,7 +449,7 @@ async def test_a_retry_whose_form_cannot_open_is_told_kindly(world: World) -> No
     await world.settle()
 
     [told] = world.ephemerals(world.ana, "lobby")
-    assert "once more?" in told
+    assert "Try again?" in told
 
 
 @pytest.mark.parametrize("code", USED)
@@ -486,20 +490,20 @@ async def test_create_again_of_an_earlier_attempt_does_nothing(world: World) -> 
     card = await world.request_video(world.ana)
     await world.advance(minutes=16)
     first = world.now(card)
-    await world.ana.click(first, "Create again (may cost twice)")
+    await world.ana.click(first, "Create again (may be charged twice)")
     await world.advance(minutes=16)
     second = world.now(card)
     assert "Your answer is needed" in second.text
     before = len(world.ephemerals(world.ana))
 
-    await world.ana.click(first, "Create again (may cost twice)")
+    await world.ana.click(first, "Create again (may be charged twice)")
     await world.settle()
 
     [text] = world.ephemerals(world.ana)[before:]
-    assert "settled meanwhile" in text
+    assert "already been settled" in text
     assert world.now(card) == second
     assert len(world.requests_for("create_video")) == 2
-    await world.ana.click(second, "Create again (may cost twice)")
+    await world.ana.click(second, "Create again (may be charged twice)")
     await world.advance(minutes=5)
     assert len(world.requests_for("create_video")) == 3
     assert len(world.replies(card)) == 1
@@ -515,7 +519,7 @@ async def test_a_button_without_an_attempt_is_of_the_first_one(
     world.service.faults.next("create_video", Reset())
     card = await world.request_video(world.ana)
     await world.advance(minutes=16)
-    block, button = find_button(world.now(card).blocks, "Create again (may cost twice)")
+    block, button = find_button(world.now(card).blocks, "Create again (may be charged twice)")
     studio = world.slack.channel("studio")
     action = button_action(world.slack, block, {**button, "value": value.format(job=_number(card))})
     payload = interaction(world.slack, world.ana.user, "block_actions", studio)

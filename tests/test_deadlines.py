@@ -36,7 +36,7 @@ async def test_a_late_video_says_so_on_its_card_once(world: World) -> None:
 
     await world.advance(minutes=4)
     late = world.now(card)
-    assert "It takes longer than usual" in late.text
+    assert "This is taking longer than usual" in late.text
     await world.advance(hours=2)
 
     assert world.now(card) == late, "it was not edited again"
@@ -111,7 +111,7 @@ async def test_a_video_that_never_ends_times_out(quiet_world: World) -> None:
         await world.advance(hours=2)
 
         [reply] = world.replies(card)
-        assert "never came to an end" in reply.text
+        assert "never finished" in reply.text
         assert "Failed" in world.now(card).text
         assert world.posts() == [world.now(card), reply]
         reads = len(world.requests_for("read_video"))
@@ -128,7 +128,7 @@ async def test_a_video_times_out_when_the_service_stays_unavailable(
         card = await _never_ends(world)
         world.service.down = True
         await world.advance(minutes=2)
-        assert "cannot be asked" in world.now(card).text
+        assert "can't be reached" in world.now(card).text
         await world.advance(days=1, hours=2)
 
     assert len(world.replies(card)) == 1
@@ -158,7 +158,7 @@ async def test_a_service_outage_only_delays_the_reply(
     card = await world.request_video(world.ana)
     world.service.down = True
     await world.advance(minutes=10)
-    assert "cannot be asked" in world.now(card).text
+    assert "can't be reached" in world.now(card).text
     assert world.posts() == [world.now(card)]
 
     world.service.down = False

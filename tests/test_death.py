@@ -142,7 +142,7 @@ async def test_a_create_call_that_never_arrived_is_repeated_when_the_person_says
     await polling.wait_until(lambda: polling.card_says("Your answer is needed"))
     card = polling.card()
     assert card is not None
-    await polling.ana.click(card, "Create again (may cost twice)")
+    await polling.ana.click(card, "Create again (may be charged twice)")
     await told_once(polling)
     assert polling.created_count() == 1
 
@@ -156,7 +156,7 @@ async def test_an_interrupted_create_call_is_reconciled_by_the_id_from_the_perso
     await polling.wait_until(lambda: polling.card_says("Your answer is needed"))
     card, [video_id] = polling.card(), polling.service.videos
     assert card is not None
-    await polling.ana.click(card, "I have its id")
+    await polling.ana.click(card, "I found it")
     assert polling.ana.modal is not None
     await polling.ana.modal.submit({"remote_id": video_id})
     await told_once(polling)
@@ -211,7 +211,7 @@ async def test_an_answered_callback_is_kept_when_the_bot_dies(
     live = rarely_reading
     live.kill_at = "after callback"
     await live.request_video()
-    await live.wait_until(lambda: live.card_says("In the making"))
+    await live.wait_until(lambda: live.card_says("Rendering"))
     [video_id] = live.service.videos
     live.service.finish(video_id)
     await live.restart_killed_bot()
@@ -226,7 +226,7 @@ async def test_polling_makes_up_for_a_callback_to_a_dead_bot(
     async with world.running() as live:
         live.kill_at = "before callback"
         await live.request_video()
-        await live.wait_until(lambda: live.card_says("In the making"))
+        await live.wait_until(lambda: live.card_says("Rendering"))
         [video_id] = live.service.videos
         live.service.finish(video_id)
         await live.restart_killed_bot()

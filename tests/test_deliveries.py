@@ -511,7 +511,7 @@ async def test_a_nudge_that_does_not_arrive_does_no_harm(world: World, fault: Fa
     [card] = world.slack.messages("studio")
     assert "Your answer is needed" in card.text
     assert not world.ephemerals(world.ana)
-    await world.ana.click(card, "Give up")
+    await world.ana.click(card, "Cancel request")
     await world.settle()
     assert len(world.replies(card)) == 1
 

@@ -73,7 +73,7 @@ async def test_the_answer_appears_in_the_thread_without_a_reload(page_world: Pag
     ana = await page_world.window()
     await ana.tab.evaluate("window.isSameAsEver = true")
     card = await ana.asks(SCRIPT)
-    await expect(card).to_contain_text("In the making")
+    await expect(card).to_contain_text("Rendering")
     await expect(card.get_by_role("button", name="Watch")).to_have_count(0)
 
     await page_world.advance(minutes=3)
@@ -181,11 +181,11 @@ async def test_on_the_page_of_the_command_a_video_can_be_requested_at_once(
         assert sandbox.stdout is not None
         told = await patiently(sandbox.stdout.readuntil(b" in a browser"))
         ana = await windows.open(told.decode().split()[1])
-        await expect(ana.card("Replica for @ben")).to_contain_text("steps are done")
+        await expect(ana.card("Replica for @ben")).to_contain_text("steps done")
         await expect(ana.card("Video for @ana").get_by_role("link", name="Watch")).to_be_visible()
 
         card = await ana.asks("We have a page for it.", "r-anna")
-        await expect(card).to_contain_text("In the making")
+        await expect(card).to_contain_text("Rendering")
         jobs = await ana.looks_behind("Jobs")
         job = jobs.get_by_role("listitem").filter(has_text="We have a page for it.")
         await job.get_by_role("button", name="Finish video").click()
@@ -219,7 +219,7 @@ async def test_a_replica_is_found_while_one_types_and_picked_with_the_mouse(
     await field.click()
     await expect(options).to_have_count(3)
     await field.press_sequentially("Ben")
-    await expect(options).to_have_text([re.compile("Benno · r-benno-7"), "Use id “Ben”"])
+    await expect(options).to_have_text([re.compile("Benno · r-benno-7"), "Use ID “Ben”"])
     await field.fill("no such words")
     await expect(options).to_have_count(0)
     await expect(form.get_by_text("No results")).to_be_visible()
@@ -275,7 +275,7 @@ async def test_the_bar_of_a_training_moves_while_one_looks(page_world: PageWorld
     await form.get_by_label("The person shown has agreed").check()
     await ana.presses("Train")
     card = ana.card("Anna in spring")
-    await expect(card).to_contain_text("In training")
+    await expect(card).to_contain_text("Training")
 
     await page_world.advance(hours=1)
     await expect(card).to_contain_text(re.compile(r"█{3}░{9} 2\d of 100 steps"))
@@ -284,13 +284,13 @@ async def test_the_bar_of_a_training_moves_while_one_looks(page_world: PageWorld
     await page_world.advance(hours=2)
 
     await expect(card).to_contain_text("Ready")
-    await card.get_by_role("button", name="Make a video with it").click()
+    await card.get_by_role("button", name="Use in a video").click()
     await expect(ana.modal.get_by_label("Replica")).to_have_value(re.compile("Anna in spring"))
 
 
 # ── An uncertain create ───────────────────────────────────────────────────────────────────────
 
-AGAIN = "Create again (may cost twice)"
+AGAIN = "Create again (may be charged twice)"
 
 
 async def _is_asked(world: PageWorld, ana: Window, *, made: bool = True) -> Locator:
@@ -315,7 +315,7 @@ async def test_a_video_whose_answer_was_lost_is_found_by_its_id(page_world: Page
     ana = await page_world.window()
     card = await _is_asked(page_world, ana)
     [video_id] = page_world.service.videos
-    await card.get_by_role("button", name="I have its id").click()
+    await card.get_by_role("button", name="I found it").click()
     field = ana.modal.get_by_role("textbox")
     await field.fill("v-unknown")
     await ana.modal.get_by_role("button").last.click()
@@ -336,7 +336,7 @@ async def test_nothing_is_created_again_before_it_was_confirmed(page_world: Page
     button = card.get_by_role("button", name=AGAIN)
     await button.click()
     dialog = ana.tab.get_by_role("alertdialog", name="Create the video again?")
-    await expect(dialog).to_have_accessible_description(re.compile("both are paid for"))
+    await expect(dialog).to_have_accessible_description(re.compile("both are charged"))
     await _confirms(ana, "Back")
     await expect(button).to_be_focused()
     assert not _sent(page_world, "block_actions")
@@ -354,17 +354,17 @@ async def test_nothing_is_created_again_before_it_was_confirmed(page_world: Page
 async def test_a_video_is_given_up_only_once_that_was_confirmed(page_world: PageWorld) -> None:
     ana = await page_world.window()
     card = await _is_asked(page_world, ana, made=False)
-    await card.get_by_role("button", name="Give up").click()
+    await card.get_by_role("button", name="Cancel request").click()
     await ana.tab.keyboard.press("Escape")
     await expect(ana.tab.get_by_role("alertdialog")).to_have_count(0)
     await expect(card).to_contain_text("Your answer is needed")
 
-    await card.get_by_role("button", name="Give up").click()
-    await _confirms(ana, "Give up")
+    await card.get_by_role("button", name="Cancel request").click()
+    await _confirms(ana, "Cancel request")
 
-    await expect(card).to_contain_text("Given up")
+    await expect(card).to_contain_text("Cancelled")
     await ana.opens_thread(card)
-    await expect(ana.replies().nth(1)).to_contain_text("was given up")
+    await expect(ana.replies().nth(1)).to_contain_text("was cancelled")
     await expect(card.get_by_role("button", name=AGAIN)).to_have_count(0)
 
 
@@ -431,7 +431,7 @@ async def _tabs_to(window: Window, wanted: Locator, key: str = "Tab") -> None:
         if await wanted.evaluate("node => node === document.activeElement"):
             return
         await window.tab.keyboard.press(key)
-    raise AssertionError("it cannot be reached")
+    raise AssertionError("it can't be reached")
 
 
 def _sent(world: PageWorld, kind: str) -> list[object]:

@@ -99,7 +99,7 @@ async def test_the_service_limits_the_rate_for_half_a_minute(page_world: PageWor
     await page_world.advance(seconds=35)
 
     await expect(switch).not_to_be_checked()
-    await expect(card).to_contain_text("In the making")
+    await expect(card).to_contain_text("Rendering")
     assert [each.status for each in page_world.requests_for("create_video")] == [429, 200]
 
 
@@ -143,7 +143,7 @@ async def test_where_the_bot_may_not_post_the_answer_comes_directly(page_world: 
     await ana.goes_to("Replica Videos")
 
     card = ana.card(SCRIPT[:20])
-    await expect(card).to_contain_text("I could not post this")
+    await expect(card).to_contain_text("I couldn't post this")
     await ana.opens_thread(card)
     await expect(ana.replies().nth(1)).to_contain_text("your video is ready")
     assert not page_world.slack.messages("vault")

@@ -73,7 +73,7 @@ async def test_it_finds_what_was_typed_letter_for_letter_in_names_and_ids(
 
     offered = await form.suggest("replica_id", query)
 
-    known = [each["value"] for each in offered if not each["text"]["text"].startswith("Use id")]
+    known = [each["value"] for each in offered if not each["text"]["text"].startswith("Use ID")]
     assert known == found
 
 
@@ -83,8 +83,8 @@ async def test_an_id_that_is_not_known_can_be_used_and_one_that_is_known_is_not_
     await _adds(world, "r-1 Anna")
     form = await world.open_form(world.ben)
 
-    assert await _texts(form, "r-1234") == ["Use id “r-1234”"]
-    assert await _texts(form, " r-1234 ") == ["Use id “r-1234”"]
+    assert await _texts(form, "r-1234") == ["Use ID “r-1234”"]
+    assert await _texts(form, " r-1234 ") == ["Use ID “r-1234”"]
     assert await _texts(form, "r-1") == ["Anna · r-1"]
     assert await _texts(form, "no id") == []
 
@@ -113,13 +113,13 @@ async def test_the_state_stands_beside_the_name(world: World) -> None:
     await world.advance(minutes=5)
     kim = world.last_replica_id()
     form = await world.open_form(world.ana)
-    known = {f"Kim · {kim} · in training", "New · r-new · in training", "Anna · r-1"}
+    known = {f"Kim · {kim} · training", "New · r-new · training", "Anna · r-1"}
     assert set(await _texts(form)) == known
 
     world.service.fail(kim, "Too dark.")
     await world.advance(seconds=10)
 
-    assert f"Kim · {kim} · cannot be used" in await _texts(form)
+    assert f"Kim · {kim} · can't be used" in await _texts(form)
 
 
 async def test_a_replica_that_matches_in_several_places_is_offered_once(world: World) -> None:
@@ -154,14 +154,24 @@ async def test_what_is_offered_is_the_same_after_a_restart(quiet_world: World) -
     async with world.running_bot():
         assert await _offered(world) == before
     assert before == {
-        "studio": ["Dora · r-4", "Elif again · r-5", "Bob · r-2", "Anna · r-1 · cannot be used"],
-        "lobby": ["Elif again · r-5", "Dora · r-4", "Bob · r-2", "Anna · r-1 · cannot be used"],
+        "studio": [
+            "Dora · r-4",
+            "Elif again · r-5",
+            "Bob · r-2",
+            "Anna · r-1 · can't be used",
+        ],
+        "lobby": [
+            "Elif again · r-5",
+            "Dora · r-4",
+            "Bob · r-2",
+            "Anna · r-1 · can't be used",
+        ],
         "chosen": ["r-4", None],
     }
 
 
 async def _offered(world: World) -> dict[str, list[str] | list[str | None]]:
-    """Return what there is to choose in two channels, and what is chosen beforehand there."""
+    """Return what there is to choose in two channels, and what is preselected there."""
     await world.advance(seconds=1)
     forms = [await world.open_form(world.ana, channel=each) for each in ("studio", "lobby")]
     studio, lobby = [await _texts(form) for form in forms]
@@ -199,7 +209,7 @@ async def test_odd_names_and_ids_of_the_service_do_not_break_the_picker(world: W
     await world.advance(hours=1)
     [reply] = world.replies(card)
     assert "is ready" in reply.text
-    assert "Make a video with it" not in str(reply.blocks)
+    assert "Use in a video" not in str(reply.blocks)
 
     form = await world.open_form(world.ben)
 
@@ -246,7 +256,7 @@ async def test_a_pasted_id_that_the_service_does_not_know_is_refused_under_its_f
     form = await _sends_off(world, world.ana, "r-nobody")
 
     assert form.errors.keys() == {"replica_id"}
-    assert "does not know this replica. It says: Invalid replica_id" in form.errors["replica_id"]
+    assert "can't find this replica. It says: Invalid replica_id" in form.errors["replica_id"]
     assert form.values["script"] == "Hello."
     await form.submit({"replica_id": REPLICA})
     assert not form.is_open
@@ -258,7 +268,7 @@ async def test_a_pasted_id_that_the_service_does_not_know_is_refused_under_its_f
     ("reason", "told"),
     [
         ("Two <people>\nare in it", "Two <people>"),
-        (None, "the video service calls it “error” and does not say why"),
+        (None, "the video service calls it “error” and doesn't say why"),
     ],
 )
 async def test_a_replica_in_error_is_refused_under_its_field_with_its_reason(
@@ -270,7 +280,7 @@ async def test_a_replica_in_error_is_refused_under_its_field_with_its_reason(
     form = await _sends_off(world, world.ana, "r-bad")
 
     assert form.errors.keys() == {"replica_id"}
-    assert form.errors["replica_id"].startswith(f"This replica cannot be used: {told}")
+    assert form.errors["replica_id"].startswith(f"This replica can't be used: {told}")
     await world.settle()
     assert not world.requests_for("create_video")
 
@@ -346,7 +356,7 @@ async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_
     await form.submit()
 
     assert form.errors.keys() == {"replica_id"}
-    why = "calls it “deleted”" if leaves_a_trace else "does not know this replica"
+    why = "calls it “deleted”" if leaves_a_trace else "can't find this replica"
     assert why in form.errors["replica_id"]
     assert await _ids(form) == ["r-2"]
     await form.submit({"replica_id": "r-2"})
@@ -406,5 +416,5 @@ async def test_a_form_waits_for_the_service_once_however_much_there_is_to_ask(
 
         assert loop.time() - began < 0.75, "two looks would take 0.8 s"
         assert form.errors.keys() == {"replica_id"}
-        assert "does not accept this bot's key" in form.errors["replica_id"]
+        assert "doesn't accept this bot's key" in form.errors["replica_id"]
         world.service.faults.clear()

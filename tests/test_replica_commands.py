@@ -45,7 +45,7 @@ def _number(card: Message) -> str:
 async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
     told = await _says(world.ana, text)
 
-    for subcommand in ("", " list", " status", " add", " default", " help"):
+    for subcommand in ("", " list", " status <id>", " add <id>", " default <id>", " help"):
         assert f"`/replica{subcommand}`" in told.text
     assert world.ana.modal is None
 
@@ -54,7 +54,7 @@ async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
 async def test_a_subcommand_without_its_id_says_what_it_needs(world: World, text: str) -> None:
     told = await _says(world.ana, text)
 
-    assert f"`/replica {text}` needs the id of a replica" in told.text
+    assert f"`/replica {text}` needs a replica ID" in told.text
     assert world.ana.modal is None
 
 
@@ -64,7 +64,7 @@ async def test_what_it_does_not_know_brings_the_help_and_does_nothing(
 ) -> None:
     told = await _says(world.ana, text)
 
-    assert "I do not know that one." in told.text
+    assert "I don't know that command." in told.text
     assert "/replica list" in told.text
     assert world.ana.modal is None
     assert not world.service.requests
@@ -77,7 +77,7 @@ async def test_what_it_does_not_know_brings_the_help_and_does_nothing(
 async def test_the_list_of_somebody_who_trained_nothing_says_how_to_begin(world: World) -> None:
     told = await _says(world.ana, "list")
 
-    assert "not asked for a replica yet: `/replica` begins" in told.text
+    assert "don't have any replicas yet. Start with `/replica`" in told.text
     assert "everybody" not in told.text
 
 
@@ -94,19 +94,19 @@ async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: Wor
 
     told = await _says(world.ana, "list")
 
-    mine, _, all_of_them = told.text.partition("everybody here can pick")
+    mine, _, all_of_them = told.text.partition("everyone here can use")
     states = [line.split(" · ")[:2] for line in mine.splitlines() if line.startswith("•")]
     assert states == [["• Ready", "Second"], ["• Failed", "First &lt;b&gt;"]]
     lines = [line for line in all_of_them.splitlines() if line.startswith("•")]
     first, second, third = list(world.service.replicas)[1:]
     assert lines == [
-        f"• Anna · {REPLICA} · chosen in this channel",
-        f"• Bens · {third} · in training",
+        f"• Anna · {REPLICA} · this channel's default",
+        f"• Bens · {third} · training",
         f"• Second · {second}",
-        f"• First &lt;b&gt; · {first} · cannot be used",
+        f"• First &lt;b&gt; · {first} · can't be used",
     ]
     assert "Bens" in str(told.blocks)
-    assert "chosen in this channel" in str(told.blocks)
+    assert "this channel's default" in str(told.blocks)
     assert told.pings == frozenset()
 
 
@@ -121,8 +121,8 @@ async def test_the_status_of_my_training_is_what_the_service_says_now(world: Wor
 
     for wanted in (_number(card), f"`#{_number(card)}`", replica_id):
         told = await _is_told(world, world.ana, f"status {wanted}")
-        assert f"No. {_number(card)}: in training" in told
-        assert "Video service says: training" in told
+        assert f"No. {_number(card)}: training" in told
+        assert "Video service status: training" in told
         assert "Name at the service: Kim" in told
         assert "Progress: 50/100" in told
         assert replica_id in told
@@ -161,7 +161,7 @@ async def test_the_status_of_a_replica_from_elsewhere_is_what_the_service_says(
 async def test_an_id_that_nobody_knows_is_told_with_the_services_words(world: World) -> None:
     told = await _is_told(world, world.ana, "status r-<nobody>")
 
-    assert "replica r-&lt;nobody&gt;" in told
+    assert "replica “r-&lt;nobody&gt;”" in told
     assert "Invalid replica_id" in told
     assert "/replica list" in told
 
@@ -170,10 +170,10 @@ async def test_each_command_tells_of_the_other_where_the_number_is_of_that(world
     video, training = await world.request_video(world.ana), await world.request_replica(world.ana)
 
     told = await _is_told(world, world.ana, f"status {_number(video)}")
-    assert f"That is a video: `/video status {_number(video)}`" in told
+    assert f"That's a video: `/video status {_number(video)}`" in told
     answer = await world.ana.command("/video", f"status {_number(training)}")
     assert answer.message is not None
-    assert f"That is a replica: `/replica status {_number(training)}`" in answer.message.text
+    assert f"That's a replica: `/replica status {_number(training)}`" in answer.message.text
 
 
 async def test_while_the_service_is_down_status_says_what_was_known_last(world: World) -> None:
@@ -183,8 +183,8 @@ async def test_while_the_service_is_down_status_says_what_was_known_last(world: 
 
     told = await _is_told(world, world.ana, f"status {_number(card)}")
 
-    assert "in training" in told
-    assert "Could not be read just now" in told
+    assert "training" in told
+    assert "Couldn't be checked just now" in told
 
 
 # ── Add ───────────────────────────────────────────────────────────────────────────────────────
@@ -194,7 +194,7 @@ async def test_while_the_service_is_down_status_says_what_was_known_last(world: 
 async def test_a_replica_that_is_added_is_in_everybodys_picker(world: World, written: str) -> None:
     told = await _is_told(world, world.ana, f"add {written}")
 
-    assert f"Anna · {REPLICA} is in everybody's picker now" in told
+    assert f"Anna · {REPLICA} is ready to use by everyone" in told
     form = await world.open_form(world.ben, channel="lobby")
     assert await _offered(form) == [REPLICA]
 
@@ -204,10 +204,10 @@ async def test_a_replica_in_training_can_be_added_and_is_shown_as_such(world: Wo
 
     told = await _is_told(world, world.ana, "add r-new")
 
-    assert "New · r-new · in training is in everybody's picker now" in told
+    assert "New · r-new · training is ready to use by everyone" in told
     form = await world.open_form(world.ben)
     [option] = await form.suggest("replica_id")
-    assert option["text"]["text"] == "New · r-new · in training"
+    assert option["text"]["text"] == "New · r-new · training"
 
 
 @pytest.mark.parametrize("subcommand", ["add", "default"])
@@ -219,7 +219,7 @@ async def test_an_id_that_the_service_does_not_know_goes_nowhere(
 
     told = await _is_told(world, world.ana, f"{subcommand} r-nobody")
 
-    assert "does not know r-nobody" in told
+    assert "can't find a replica “r-nobody”" in told
     assert "“Invalid replica_id”" in told
     assert await _offered(await world.open_form(world.ana)) == []
 
@@ -231,7 +231,7 @@ async def test_what_can_be_no_id_is_not_even_asked_about(
 ) -> None:
     told = await _is_told(world, world.ana, f"{subcommand} {written}")
 
-    assert "That is no id" in told
+    assert "That's not an ID" in told
     assert not world.service.requests
 
 
@@ -245,7 +245,7 @@ async def test_a_replica_in_error_is_turned_down_with_its_reason(
 
     told = await _is_told(world, world.ana, f"{subcommand} r-bad")
 
-    assert "Bad · r-bad · cannot be used." in told
+    assert "Bad · r-bad · can't be used." in told
     assert "“Two &lt;people&gt;”" in told
     form = await world.open_form(world.ana)
     assert form.values["replica_id"] is None
@@ -259,7 +259,7 @@ async def test_a_replica_in_error_without_a_reason_is_turned_down_with_the_servi
 
     told = await _is_told(world, world.ana, f"{subcommand} r-bad")
 
-    assert "the video service calls it “error” and does not say why" in told
+    assert "the video service calls it “error” and doesn't say why" in told
 
 
 @pytest.mark.parametrize("subcommand", ["add", "default"])
@@ -270,7 +270,7 @@ async def test_a_service_that_is_down_is_told_and_nothing_is_changed(
 
     told = await _is_told(world, world.ana, f"{subcommand} {REPLICA}")
 
-    assert "could not be checked" in told
+    assert "couldn't be checked" in told
     assert "try again" in told
     assert "<html>" not in told
     form = await world.open_form(world.ana)
@@ -285,7 +285,7 @@ async def test_the_default_of_a_channel_is_chosen_beforehand_there_and_nowhere_e
     world: World,
 ) -> None:
     told = await _is_told(world, world.ana, f"default {REPLICA}")
-    assert f"Anna · {REPLICA} is chosen beforehand from now on" in told
+    assert f"Anna · {REPLICA} is now this channel's default" in told
 
     form = await world.open_form(world.ben)
     assert form.values["replica_id"] == REPLICA
@@ -322,5 +322,5 @@ async def test_a_default_that_turns_out_to_be_broken_later_is_refused_with_its_r
     assert form.values["replica_id"] == "r-new"
     await form.submit({"script": "Hello."})
 
-    assert form.errors == {"replica_id": "This replica cannot be used: Too dark."}
+    assert form.errors == {"replica_id": "This replica can't be used: Too dark."}
     assert not world.requests_for("create_video")

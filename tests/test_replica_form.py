@@ -70,7 +70,7 @@ async def test_without_a_name_it_gets_one_that_the_form_shows(world: World) -> N
 
     [created] = _created(world)
     assert created == {"train_video_url": FOOTAGE, "replica_name": "Replica 2026-03-02 09:00:00"}
-    assert f"Left empty, it is “{created['replica_name']}”." in str(form.view.body)
+    assert f"If you leave it empty: “{created['replica_name']}”." in str(form.view.body)
     [card] = world.posts()
     assert created["replica_name"] in card.text
 
@@ -182,7 +182,7 @@ async def test_all_mistakes_are_told_at_once(world: World) -> None:
 @pytest.mark.parametrize(
     ("refusal", "told"),
     [
-        (CannedResponse(401, {"message": "Invalid API key"}), "does not accept this bot's key"),
+        (CannedResponse(401, {"message": "Invalid API key"}), "doesn't accept this bot's key"),
         (CannedResponse(402, {"error": "Out of credit"}), "out of credit"),
     ],
 )
@@ -215,7 +215,7 @@ async def test_a_link_that_runs_out_within_a_day_warns_once_and_is_sent_on_the_s
     form = await _opens(world, typed)
 
     [note] = _notes(form)
-    assert "runs out <!date^" in note
+    assert "expires <!date^" in note
     assert {"train_video_url": "training", "consent_video_url": "consent"}[field] in note
     assert "24 hours" in note
     kept = {"consent_video_url": None, **typed, "where": world.slack.channel("lobby").id}
@@ -239,8 +239,8 @@ async def test_a_changed_link_that_runs_out_soon_warns_anew(world: World) -> Non
     await form.submit({"consent_video_url": _signed(now, timedelta(hours=3), "consent.mp4")})
     second = _notes(form)
     assert second != first
-    assert "training video runs out" in second[0]
-    assert "consent video runs out" in second[0]
+    assert "training video expires" in second[0]
+    assert "consent video expires" in second[0]
     await form.submit({"train_video_url": _signed(now, timedelta(hours=5))})
     assert _notes(form) not in (first, second)
     assert not world.requests_for("create_replica")
@@ -278,7 +278,7 @@ async def test_a_link_that_has_run_out_is_refused_under_its_field(world: World) 
     form = await _opens(world, {**SENT_OFF, "consent_video_url": over})
 
     assert form.errors.keys() == {"consent_video_url"}
-    assert "run out already" in form.errors["consent_video_url"]
+    assert "already expired" in form.errors["consent_video_url"]
     await form.submit()
     assert form.errors, "it is not sent at a second press either"
     assert not world.requests_for("create_replica")
@@ -315,8 +315,8 @@ async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_tra
     second = world.ana.modal
     assert second is not None
     [note] = _notes(second)
-    assert "sent off already" in note
-    assert "makes a second replica" in note
+    assert "already submitted" in note
+    assert "creates a second replica" in note
     assert second.values == form.values, "what was typed stands in it too"
     await second.submit()
     assert world.ana.modal is None, "both are closed"
@@ -356,5 +356,5 @@ async def test_others_cannot_retry_and_are_told_so_kindly(world: World) -> None:
     await world.settle()
 
     [told] = world.ephemerals(world.ben)
-    assert "only they and admins" in told
+    assert "or an admin can do that" in told
     assert world.ben.modal is None

@@ -56,7 +56,7 @@ async def test_a_callback_brings_the_one_reply_of_a_training_at_once(
     assert reply.sent_at == callback.at
     assert reply.pings == {world.ana.user.id}
     assert "your replica “Kim &lt;b&gt;” is ready" in reply.text
-    assert f"/files/{world.last_replica_id()}.mp4|See it" in reply.text
+    assert f"/files/{world.last_replica_id()}.mp4|Preview replica" in reply.text
     assert "Ready" in _text(world, card)
     assert world.posts() == [world.now(card), reply]
     assert len(world.requests_for("create_replica")) == 1
@@ -98,9 +98,9 @@ async def test_a_replica_without_a_thumbnail_still_gets_a_reply(
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
-    assert "See it" not in str(reply.blocks) + reply.text
-    assert "It can speak now" in reply.text
-    assert "Make a video with it" in str(reply.blocks)
+    assert "Preview replica" not in str(reply.blocks) + reply.text
+    assert "Ready to use by everyone in this workspace" in reply.text
+    assert "Use in a video" in str(reply.blocks)
 
 
 async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
@@ -111,7 +111,7 @@ async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
     await world.advance(hours=4)
     [reply] = world.replies(training)
 
-    await world.ben.click(reply, "Make a video with it")
+    await world.ben.click(reply, "Use in a video")
 
     form = world.ben.modal
     assert form is not None
@@ -140,11 +140,11 @@ async def test_a_form_that_cannot_be_opened_by_that_button_is_explained(
         "views.open", CannedResponse(200, {"ok": False, "error": "trigger_expired"})
     )
 
-    await world.ben.click(reply, "Make a video with it")
+    await world.ben.click(reply, "Use in a video")
     await world.settle()
 
     [told] = world.ephemerals(world.ben)
-    assert "once more?" in told
+    assert "Try again?" in told
 
 
 async def test_the_card_of_a_second_training_says_how_long_the_first_took(
@@ -157,7 +157,7 @@ async def test_the_card_of_a_second_training_says_how_long_the_first_took(
 
     second = await world.request_replica(world.ben)
 
-    assert "such replicas take about 4 hours" in second.text
+    assert "Usually about 4 hours" in second.text
 
 
 async def test_five_clicks_at_once_train_one_replica(hourly_world: World) -> None:
@@ -195,12 +195,12 @@ async def test_the_card_shows_how_far_the_training_is(world: World) -> None:
     await world.advance(hours=2, minutes=6)
 
     text = _text(world, card)
-    assert "In training" in text
-    done = int(text.partition(" of 100 steps are done")[0].split()[-1])
+    assert "Training" in text
+    done = int(text.partition(" of 100 steps done")[0].split()[-1])
     assert 55 <= done <= 60
     assert f"`{'█' * 7}{'░' * 5}`" in text
-    assert "· began <!date^" in text
-    assert "service says: training" in text
+    assert "· started <!date^" in text
+    assert "service status: training" in text
     assert world.posts() == [world.now(card)]
 
 
@@ -231,7 +231,7 @@ async def test_missing_or_invalid_progress_is_not_shown(world: World, said: obje
 
     await world.advance(minutes=10)
 
-    assert "The video service is training it." in _text(world, card)
+    assert "This takes hours." in _text(world, card)
     assert "steps" not in _text(world, card)
     assert "█" not in _text(world, card)
 
@@ -249,8 +249,8 @@ async def test_a_training_of_two_days_is_not_overdue_and_shows_its_progress(
         card = await world.request_replica(world.ana)
         await world.advance(hours=47)
         assert "Overdue" not in _text(world, card)
-        assert "It takes longer than usual" in _text(world, card)
-        assert "97 of 100 steps are done" in _text(world, card)
+        assert "This is taking longer than usual" in _text(world, card)
+        assert "97 of 100 steps done" in _text(world, card)
         assert world.posts() == [world.now(card)]
 
         await world.advance(hours=3)
@@ -286,7 +286,7 @@ async def test_a_training_with_an_unknown_status_goes_on(
     card = await world.request_replica(world.ana)
 
     await world.advance(hours=23)
-    assert "service says: Simmering" in _text(world, card)
+    assert "service status: Simmering" in _text(world, card)
     assert world.posts() == [world.now(card)]
     await world.advance(hours=2)
 
@@ -297,16 +297,16 @@ async def test_a_training_with_an_unknown_status_goes_on(
 # ── It fails ──────────────────────────────────────────────────────────────────────────────────
 
 MEANINGS = {
-    TrainingFailure.NOT_REACHABLE: "open for anybody, without signing in",
-    TrainingFailure.TOO_LARGE: "more than 750 MB",
-    TrainingFailure.WRONG_CODEC: "no mp4 with H.264",
+    TrainingFailure.NOT_REACHABLE: "work for anyone, without signing in",
+    TrainingFailure.TOO_LARGE: "larger than 750 MB",
+    TrainingFailure.WRONG_CODEC: "isn't an H.264 mp4",
     TrainingFailure.TOO_SHORT: "shorter than a minute",
     TrainingFailure.LOW_FRAME_RATE: "fewer than 25 frames a second",
-    TrainingFailure.NO_CONSENT: "consent statement was not heard",
+    TrainingFailure.NO_CONSENT: "consent statement is not at the beginning",
     TrainingFailure.FACE_HIDDEN: "face was turned away, covered",
-    TrainingFailure.TWO_PEOPLE: "somebody else is in the picture",
+    TrainingFailure.TWO_PEOPLE: "someone else is in the picture",
     TrainingFailure.BAD_LIGHT: "light was too low",
-    TrainingFailure.NOISE: "something else to be heard",
+    TrainingFailure.NOISE: "something besides the voice",
 }
 
 
@@ -352,7 +352,7 @@ async def test_a_training_that_failed_without_a_reason_says_so(hourly_world: Wor
     await world.advance(hours=4)
 
     [reply] = world.replies(card)
-    assert "It did not say why." in reply.text
+    assert "It didn't say why." in reply.text
     assert "Usually" not in reply.text
     assert "Failed" in _text(world, card)
 
@@ -368,7 +368,7 @@ async def test_an_unavailable_service_is_not_blamed_on_the_footage(
         await world.advance(hours=7)
 
     [reply] = world.replies(card)
-    assert "cannot be reached" in reply.text
+    assert "couldn't be reached" in reply.text
     assert "Usually" not in reply.text
 
 
@@ -421,7 +421,7 @@ async def test_a_replica_whose_create_answer_was_lost_is_found_by_its_callback_a
 
     await world.service.call_back(world.last_replica_id())
     await world.settle()
-    assert "In training" in _text(world, card)
+    assert "Training" in _text(world, card)
     await world.advance(hours=4)
 
     [reply] = world.replies(card)
@@ -438,12 +438,12 @@ async def _is_asked(world: World, *, made: bool) -> Message:
     card = await world.request_replica(world.ana, {"replica_name": "Kim"})
     await world.advance(minutes=16)
     asking = world.now(card)
-    assert "I do not know whether the video service made this replica" in asking.text
+    assert "We don't know whether this replica was created" in asking.text
     return asking
 
 
 async def _gives_id(world: World, card: Message, replica_id: str) -> Modal:
-    await world.ana.click(card, "I have its id")
+    await world.ana.click(card, "I found it")
     form = world.ana.modal
     assert form is not None
     await form.submit({"remote_id": replica_id})
@@ -459,7 +459,7 @@ async def test_the_person_is_asked_about_an_unconfirmed_replica_and_gives_its_id
     assert len(world.requests_for("create_replica")) == 1
 
     form = await _gives_id(world, asking, REPLICA)
-    assert "something else than what was asked for" in form.errors["remote_id"]
+    assert "isn't the one that was requested" in form.errors["remote_id"]
     await form.submit({"remote_id": world.last_replica_id()})
     assert not form.is_open
     await world.advance(hours=5)
@@ -494,13 +494,13 @@ async def test_an_orphaned_replica_is_shown_on_the_card_and_offered(
     world = hourly_world
     asking = await _is_asked(world, made=True)
     first = world.last_replica_id()
-    await world.ana.click(asking, "Create again (may cost twice)")
+    await world.ana.click(asking, "Create again (may be charged twice)")
     await world.advance(minutes=1)
 
     await world.service.call_back(first)
     await world.advance(hours=5)
 
-    assert f"An earlier try turned up after all: replica {first}" in _text(world, asking)
+    assert f"An earlier attempt was created after all: replica {first}" in _text(world, asking)
     [reply] = world.replies(asking)
     assert first not in str(reply.blocks)
     form = await world.open_form(world.ben)
@@ -529,7 +529,7 @@ async def test_a_video_waits_for_its_replica_for_days_and_is_made_then(
     _, video = await _asks_one_in_training(world, week)
     waiting = world.now(video)
     assert "Waiting for its replica" in waiting.text
-    assert "still in training" in waiting.text
+    assert "still training" in waiting.text
     edits = _edits(world, video)
 
     await world.advance(days=4)
@@ -566,7 +566,7 @@ async def test_the_deadlines_of_a_video_begin_when_its_replica_is_trained(
     await world.advance(hours=2, minutes=28)
     assert "Waiting for its replica" in _text(world, video)
     await world.advance(minutes=14)
-    assert "The video service is making it." in _text(world, video)
+    assert "I'll reply here." in _text(world, video)
     assert "longer than usual" not in _text(world, video)
 
     await world.advance(minutes=5)
@@ -589,7 +589,7 @@ async def test_a_video_fails_when_the_training_of_its_replica_fails(
 
     assert TrainingFailure.NOISE.value in world.replies(training)[0].text
     [reply] = world.replies(video)
-    assert "could not be made" in reply.text
+    assert "couldn't be created" in reply.text
     assert "The replica of this video could not be trained" in reply.text
     assert len(world.posts()) == 4
 
@@ -639,7 +639,7 @@ async def test_an_outage_does_not_make_a_waiting_video_overdue(
         port = urlsplit(world.service.url).port or 0
         await world.service.stop()
         await world.advance(hours=6)
-        assert "cannot be asked" in _text(world, video)
+        assert "can't be reached" in _text(world, video)
         assert "Overdue" not in _text(world, video)
         await world.service.start(port)
         await world.advance(hours=2)
@@ -678,7 +678,7 @@ async def test_a_video_does_not_wait_for_ever_for_a_training_that_never_ends(
         await world.advance(hours=2)
 
     [reply] = world.replies(video)
-    assert "never came to an end" in reply.text
+    assert "never finished" in reply.text
 
 
 # ── Odd answers ───────────────────────────────────────────────────────────────────────────────
@@ -707,7 +707,7 @@ async def test_a_refusal_that_is_not_about_a_replica_keeps_it(world: World, stat
     await world.settle()
 
     told = world.ephemerals(world.ana)[-1]
-    assert "could not be checked" in told
+    assert "couldn't be checked" in told
     assert "does not know" not in told
     form = await world.open_form(world.ana)
     assert form.values["replica_id"] == REPLICA
@@ -726,4 +726,4 @@ async def test_the_typical_duration_counts_from_the_create_call(world: World) ->
     await world.request_video(world.ana)
     await world.advance(minutes=5)
     card = await world.request_video(world.ana)
-    assert "such videos take about 2 minutes" in world.now(card).text
+    assert "Usually about 2 minutes" in world.now(card).text

@@ -240,7 +240,7 @@ async def test_messages_are_slacks_own_and_what_is_for_one_person_is_shown_to_no
     assert reply["thread_ts"] == card.ts
     assert "bot_id" not in reply
     [help_] = [each for each in ben["messages"] if each["is_ephemeral"]]
-    assert "opens the form" in help_["text"]
+    assert "open the form" in help_["text"]
     assert help_ not in ana["messages"]
     assert [each for each in ben["messages"] if each != help_] == ana["messages"]
 
@@ -584,14 +584,14 @@ async def test_a_button_of_a_card_is_pressed_by_its_ids(browser: Browser) -> Non
     browser.world.service.faults.next("create_video", CannedResponse(500))
     card = await browser.asks()
     await browser.world.advance(minutes=30)
-    asked = await browser.presses(card, "I have its id")
+    asked = await browser.presses(card, "I found it")
     assert asked["ok"]
     assert [each["title"]["text"] for each in (await browser.sees())["views"]] != []
-    stranger = await browser.presses(card, "Give up", "ben")
+    stranger = await browser.presses(card, "Cancel request", "ben")
     assert stranger["ok"]
     await browser.world.settle()
     assert browser.world.slack.ephemerals("ben", "studio")
-    assert (await browser.presses(card, "Give up"))["ok"]
+    assert (await browser.presses(card, "Cancel request"))["ok"]
     await browser.world.settle()
     assert len(browser.world.replies(card)) == 1
 
@@ -635,9 +635,9 @@ async def test_an_app_that_does_not_answer_a_button_is_told(browser: Browser) ->
     card = await browser.asks()
     await browser.world.advance(minutes=30)
     async with nobody_home(browser.world, None):
-        lost = await browser.presses(card, "Give up")
+        lost = await browser.presses(card, "Cancel request")
     async with nobody_home(browser.world, 500):
-        broken = await browser.presses(card, "Give up")
+        broken = await browser.presses(card, "Cancel request")
     assert lost["error"]["code"] == "operation_timeout"
     assert broken["error"]["code"] == "dispatch_failed"
     assert "500" in broken["error"]["text"]
@@ -819,9 +819,7 @@ async def test_the_next_create_can_lose_its_answer_and_is_paid_for_once(browser:
     assert "I do not know" in browser.world.now(card).text
 
 
-@pytest.mark.parametrize(
-    ("what", "words"), [("fail", "The voice broke"), ("never", "In the making")]
-)
+@pytest.mark.parametrize(("what", "words"), [("fail", "The voice broke"), ("never", "Rendering")])
 async def test_the_next_job_can_fail_or_never_end(browser: Browser, what: str, words: str) -> None:
     coming = {"side": "service", "operation": "create_video", "what": what}
     told = await browser.post("/api/panel/next", {**coming, "reason": "The voice broke"})
@@ -1347,7 +1345,7 @@ async def test_the_page_opens_on_a_channel_where_something_has_happened(
             async with asyncio.timeout(30):
                 _, err = await process.communicate()
     cards = [each for each in snapshot["messages"] if "bot_id" in each and "thread_ts" not in each]
-    states = ("Ready", "Failed", "In training")
+    states = ("Ready", "Failed", "Training")
     assert [state in card["text"] for state, card in zip(states, cards, strict=True)] == [True] * 3
     assert "about 1 second" not in cards[1]["text"], "the first took as long as the next will"
     replies = [each for each in snapshot["messages"] if "thread_ts" in each]

@@ -642,7 +642,7 @@ async def test_pressing_a_button_sends_what_slack_sends(
     assert bot.last["message"]["ts"] == bot.last["container"]["message_ts"] == card.ts
     assert (await ana.click(card, "watch")).ok
     with pytest.raises(ClientRefusal, match="'Watch'"):
-        await ana.click(card, "Give up")
+        await ana.click(card, "Cancel request")
 
 
 async def test_the_answer_to_a_button_may_take_the_place_of_its_message(

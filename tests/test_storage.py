@@ -36,7 +36,7 @@ from sandbox.modal import Modal
 from tests.processes import QUICK, BotProcess, LiveWorld
 from tests.world import REPLICA, World
 
-NOT_SAVED: Final = "This could not be saved, so nothing was started. Please try again"
+NOT_SAVED: Final = "This couldn't be saved, so nothing was started. Please try again"
 NOBODY: Final = 65534
 CONTEXT: Final = multiprocessing.get_context("forkserver")
 
@@ -212,7 +212,7 @@ async def test_a_disk_that_takes_nothing_is_told_to_everybody_and_nothing_is_los
         # Something is always due: a video that goes on for long is read all the time.
         live.end_video = lambda _: None
         await live.request_video("The first words.")
-        await live.wait_until(lambda: live.card_says("In the making", "The first words."))
+        await live.wait_until(lambda: live.card_says("Rendering", "The first words."))
         form = await filled_form(live.ana, "More words.")
 
         disk.fails()
@@ -282,7 +282,7 @@ async def test_a_bot_whose_disk_takes_nothing_waits_at_rest_and_ends_when_it_is_
     # Something is always due.
     live.end_video = lambda _: None
     await live.request_video("The first words.")
-    await live.wait_until(lambda: live.card_says("In the making", "The first words."))
+    await live.wait_until(lambda: live.card_says("Rendering", "The first words."))
     disk = Refusing(live)
     made = asyncio.Event()
 
@@ -854,7 +854,7 @@ async def test_a_database_that_turns_out_damaged_ends_the_bot_with_a_sentence(
         overwrite(path, 4096, rubbish(path.stat().st_size - 4096))
         answer = await live.ana.command("/video", "status j7")
         assert answer.message is not None
-        assert "This could not be saved, so nothing was started." in answer.message.text
+        assert "This couldn't be saved, so nothing was started." in answer.message.text
         said = await live.bot.startup_error()
         assert await live.bot.wait() == 1
         assert "is damaged" in said

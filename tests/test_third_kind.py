@@ -74,7 +74,7 @@ async def test_its_failure_is_told_with_the_services_words_and_can_be_retried(
     card = await _cuts(world)
     await world.advance(minutes=5)
     [reply] = world.replies(card)
-    assert "could not make this trailer" in reply.text
+    assert "couldn't create this trailer" in reply.text
     assert "“The film tore”" in reply.text
 
     await world.ana.click(reply, "Edit and retry")
@@ -97,7 +97,7 @@ async def test_it_has_a_list_and_a_status(world: World) -> None:
     await world.ana.command(third_kind.COMMAND, f"status {_number(card)}")
     await world.settle()
     told = world.ephemerals(world.ana)[-1]
-    assert "Video service says: ready" in told
+    assert "Video service status: ready" in told
 
     answer = await world.ana.command("/video", f"status {_number(card)}")
     assert answer.message is not None
@@ -112,10 +112,10 @@ async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> 
     world.service.faults.next("create_video", Reset(done=True))
     card = await _cuts(world)
     await world.advance(minutes=16)
-    assert "whether the video service made this trailer" in world.now(card).text
+    assert "whether this trailer was created" in world.now(card).text
     [video_id] = world.service.videos
 
-    await world.ana.click(world.now(card), "I have its id")
+    await world.ana.click(world.now(card), "I found it")
     form = world.ana.modal
     assert form is not None
     await form.submit({"remote_id": video_id})
@@ -194,18 +194,18 @@ async def test_when_it_is_no_longer_registered_its_messages_wait_and_its_buttons
         asking = world.now(card)
         limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "60"})
         world.slack.faults.next("chat.update", limit)
-        await world.ana.click(asking, "Give up")
+        await world.ana.click(asking, "Cancel request")
         await world.settle()
     async with world.running_bot():
         await world.advance(hours=5)
         assert world.now(card) == asking, "nobody knows how it looks"
-        for button in ("I have its id", "Create again (may cost twice)", "Give up"):
+        for button in ("I found it", "Create again (may be charged twice)", "Cancel request"):
             await world.ana.click(asking, button)
             await world.settle()
-            assert "no longer know requests of this kind" in world.ephemerals(world.ana)[-1]
+            assert "no longer support this kind of request" in world.ephemerals(world.ana)[-1]
         answer = await world.ana.command("/video", f"status {_number(card)}")
         assert answer.message is not None
-        assert "no longer know requests of this kind" in answer.message.text
+        assert "no longer support this kind of request" in answer.message.text
     assert "a step failed" not in caplog.messages
     logged = [each for each in caplog.records if "an unregistered kind" in each.message]
     assert [vars(each)["kind"] for each in logged] == ["trailer"]
@@ -213,5 +213,5 @@ async def test_when_it_is_no_longer_registered_its_messages_wait_and_its_buttons
     async with world.running_bot(features=features):
         await world.advance(hours=1, minutes=5)
 
-    assert "Given up" in world.now(card).text
+    assert "Cancelled" in world.now(card).text
     assert len(world.replies(card)) == 1

@@ -15,7 +15,7 @@ from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
 
-AGAIN = "Create again (may cost twice)"
+AGAIN = "Create again (may be charged twice)"
 SILENT = CallbackPlan(times=0)
 
 
@@ -40,7 +40,7 @@ async def _made_by_hand(world: World, script: str) -> str:
 
 
 async def _gives_id(world: World, card: Message, remote_id: str) -> Modal:
-    await world.ana.click(card, "I have its id")
+    await world.ana.click(card, "I found it")
     form = world.ana.modal
     assert form is not None
     await form.submit({"remote_id": remote_id})
@@ -230,7 +230,7 @@ async def test_the_question_is_asked_again_after_a_day_and_closed_after_a_week(
 
     await world.advance(hours=2)
     again = world.now(asking)
-    assert "I ask once more" in again.text
+    assert "Asking again" in again.text
     assert len(world.ephemerals(world.ana)) == 2
     await world.advance(days=5, hours=20)
     assert world.now(asking) == again
@@ -238,8 +238,8 @@ async def test_the_question_is_asked_again_after_a_day_and_closed_after_a_week(
 
     await world.advance(hours=6)
     [reply] = world.replies(asking)
-    assert "Nobody could tell me" in reply.text
-    assert "Given up" in world.now(asking).text
+    assert "Nobody could say" in reply.text
+    assert "Cancelled" in world.now(asking).text
     assert len(world.ephemerals(world.ana)) == 2
     assert len(world.requests_for("create_video")) == 1
 
@@ -266,7 +266,7 @@ async def test_a_create_call_that_a_stop_interrupted_is_not_repeated(
     assert len(world.replies(card)) == 1
 
 
-# ── I have its id ─────────────────────────────────────────────────────────────────────────────
+# ── I found it ─────────────────────────────────────────────────────────────────────────────
 
 
 async def test_an_id_from_the_person_is_checked_and_adopted(
@@ -295,7 +295,7 @@ async def test_a_wrong_id_is_refused_under_its_field(
     assert number is not None
 
     form = await _gives_id(world, asking, other)
-    assert "says something else" in form.errors["remote_id"]
+    assert "isn't the one that was requested" in form.errors["remote_id"]
     for wrong, told in (
         (taken, f"another request, No. {number[1]}"),
         ("v-nobody", "Invalid video_id"),
@@ -354,7 +354,7 @@ async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(
 
     answer = await world.ana.click(asking, AGAIN)
     assert answer.dialog is not None
-    assert "both are paid for" in answer.dialog
+    assert "both are charged" in answer.dialog
     await world.advance(minutes=5)
 
     [reply] = world.replies(asking)
@@ -381,16 +381,16 @@ async def test_two_clicks_on_create_again_make_one_create_call(world: World) -> 
 async def test_cancelling_the_request_ends_it_with_a_closing_reply(world: World) -> None:
     asking = await _is_asked(world, made=False)
 
-    await world.ana.click(asking, "Give up", confirm=False)
+    await world.ana.click(asking, "Cancel request", confirm=False)
     await world.settle()
     assert world.now(asking) == asking
-    await world.ana.click(asking, "Give up")
+    await world.ana.click(asking, "Cancel request")
     await world.settle()
 
     [reply] = world.replies(asking)
-    assert "was given up" in reply.text
+    assert "was cancelled" in reply.text
     assert world.ana.user.id in reply.pings
-    assert "Given up" in world.now(asking).text
+    assert "Cancelled" in world.now(asking).text
     await world.advance(days=8)
     assert world.posts() == [world.now(asking), reply]
     assert len(world.requests_for("create_video")) == 1
@@ -426,7 +426,7 @@ async def test_an_orphaned_video_of_an_earlier_attempt_is_shown_on_the_card(
     [reply] = world.replies(asking)
     assert first not in reply.text
     card = world.now(asking)
-    assert f"An earlier try turned up after all: video {first}." in card.text
+    assert f"An earlier attempt was created after all: video {first}." in card.text
     assert first in str(card.blocks)
     assert "Ready" in card.text
     assert world.posts() == [card, reply]
@@ -440,7 +440,7 @@ async def test_a_video_found_after_its_request_was_cancelled_is_shown_on_the_car
 ) -> None:
     asking = await _is_asked(world, made=True)
     [video_id] = world.service.videos
-    await world.ana.click(asking, "Give up")
+    await world.ana.click(asking, "Cancel request")
     await world.advance(minutes=1)
 
     await world.service.call_back(video_id)
@@ -464,7 +464,7 @@ async def test_create_again_retries_an_unavailable_service_for_a_day(
         await world.service.stop()
         await world.ana.click(world.now(asking), AGAIN)
         await world.advance(hours=12)
-        assert "cannot be reached" in world.now(asking).text
+        assert "can't be reached" in world.now(asking).text
         await world.service.start(port)
         await world.advance(hours=2)
 
@@ -512,7 +512,7 @@ async def test_a_video_named_before_its_request_was_cancelled_is_shown_on_the_ca
     [video_id] = world.service.videos
     world.service.faults.always("read_video", CannedResponse(500, "down"))
     await _calls_back(world, 0, video_id)
-    await world.ana.click(card, "Give up")
+    await world.ana.click(card, "Cancel request")
     await world.advance(minutes=10)
     world.service.faults.clear()
     await world.advance(minutes=10)
@@ -570,12 +570,12 @@ async def test_an_unanswered_question_ends_the_job_and_creates_nothing(
     async with world.running_bot():
         asking = await _is_asked(world, made=False)
         await world.advance(minutes=20)
-        assert "I ask once more" in world.now(asking).text
+        assert "Asking again" in world.now(asking).text
         assert world.posts() == [world.now(asking)]
         await world.advance(minutes=30)
 
     [reply] = world.replies(asking)
-    assert "Nobody could tell me" in reply.text
+    assert "Nobody could say" in reply.text
     assert len(world.requests_for("create_video")) == 1
 
 

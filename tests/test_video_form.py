@@ -210,7 +210,7 @@ async def test_a_form_that_cannot_be_opened_in_time_is_told_kindly(world: World)
     answer = await world.ana.command("/video")
 
     assert answer.message is not None
-    assert "could not open: once more?" in answer.message.text
+    assert "Try again?" in answer.message.text
     assert world.ana.modal is None
 
 
@@ -283,7 +283,7 @@ async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_mak
     second = world.ana.modal
     assert second is not None
     assert second.view is not form.view
-    assert "was sent off already" in _note(second)
+    assert "already submitted" in _note(second)
     assert second.values == form.values, "what was typed stands in it too"
     await world.settle()
     assert len(world.requests_for("create_video")) == 1
@@ -307,7 +307,7 @@ async def test_the_second_form_can_still_be_changed(world: World) -> None:
 
     await second.choose("background", "background_url")
 
-    assert "was sent off already" in _note(second)
+    assert "already submitted" in _note(second)
     assert second.values["script"] == "Hello, you."
 
 
@@ -320,7 +320,7 @@ async def test_the_first_replica_is_given_by_its_id_and_later_ones_are_offered(
     world.service.add_replica("r-bob", "Bob")
     form = await world.open_form(world.ana)
     assert await form.suggest("replica_id") == []
-    assert _texts(await form.suggest("replica_id", REPLICA)) == [f"Use id “{REPLICA}”"]
+    assert _texts(await form.suggest("replica_id", REPLICA)) == [f"Use ID “{REPLICA}”"]
 
     await world.request_video(world.ana)
     await world.advance(minutes=1)
@@ -330,7 +330,7 @@ async def test_the_first_replica_is_given_by_its_id_and_later_ones_are_offered(
     assert _texts(await form.suggest("replica_id")) == ["Bob · r-bob", f"Anna · {REPLICA}"]
     assert _texts(await form.suggest("replica_id", "anna")) == [
         f"Anna · {REPLICA}",
-        "Use id “anna”",
+        "Use ID “anna”",
     ]
     assert _texts(await form.suggest("replica_id", REPLICA)) == [f"Anna · {REPLICA}"]
 

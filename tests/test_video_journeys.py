@@ -187,7 +187,7 @@ async def test_a_forged_callback_that_says_ready_is_not_believed(world: World) -
     await world.service.call_back(_the_video(world), said)
     await world.advance(seconds=10)
     assert world.posts() == [world.now(card)]
-    assert "In the making" in world.now(card).text
+    assert "Rendering" in world.now(card).text
 
     await world.advance(minutes=5)
     [reply] = world.replies(card)
@@ -214,7 +214,7 @@ async def test_an_unknown_status_means_in_progress_and_is_logged_once(
     cards = [await world.request_video(world.ana), await world.request_video(world.ben)]
 
     await world.advance(minutes=1)
-    assert "service says: Rendering" in world.now(cards[0]).text
+    assert "service status: Rendering" in world.now(cards[0]).text
     assert not world.replies(cards[0])
     await world.advance(minutes=5)
 
@@ -288,7 +288,7 @@ async def test_a_failure_quotes_the_service_without_mentioning_anybody(
     for message in (world.now(card), reply):
         assert "No &lt;b&gt;face&lt;/b&gt; &amp; &lt;!channel&gt; found" in message.text
         assert message.pings == {world.ana.user.id}
-    assert "could not be made" in reply.text
+    assert "couldn't be created" in reply.text
     assert "/watch/" not in reply.text, "the link is there even on failure, and leads nowhere"
     assert world.posts() == [world.now(card), reply]
 
@@ -300,7 +300,7 @@ async def test_a_failure_without_a_reason_says_so(world: World) -> None:
     await world.advance(minutes=5)
 
     [reply] = world.replies(card)
-    assert "It did not say why." in reply.text
+    assert "It didn't say why." in reply.text
 
 
 async def test_a_video_that_is_deleted_at_the_service_has_failed(world: World) -> None:
@@ -311,7 +311,7 @@ async def test_a_video_that_is_deleted_at_the_service_has_failed(world: World) -
     await world.advance(minutes=1)
 
     [reply] = world.replies(card)
-    assert "could not be made" in reply.text
+    assert "couldn't be created" in reply.text
     assert "Failed" in world.now(card).text
 
 
@@ -322,7 +322,7 @@ async def test_a_refused_request_quotes_the_service(world: World) -> None:
     card = await world.request_video(world.ana)
 
     [reply] = world.replies(card)
-    assert "nothing was made" in reply.text
+    assert "nothing was created" in reply.text
     assert "The script has &lt;bad&gt; words in it" in reply.text
     await world.advance(days=1)
     assert len(world.requests_for("create_video")) == 1
@@ -339,7 +339,7 @@ async def test_a_create_call_waits_for_an_unavailable_service(world: World) -> N
     card = await world.request_video(world.ana)
     assert "Starting" in card.text
     await world.advance(minutes=30)
-    assert "cannot be reached" in world.now(card).text
+    assert "can't be reached" in world.now(card).text
     assert world.posts() == [world.now(card)]
 
     await world.service.start(port)
@@ -363,7 +363,7 @@ async def test_a_create_call_fails_after_a_day_without_the_service(
         await world.advance(hours=2)
 
     [reply] = world.replies(card)
-    assert "could not be reached for too long" in reply.text
+    assert "couldn't be reached for too long" in reply.text
     assert "Failed" in world.now(card).text
     assert world.posts() == [world.now(card), reply]
 
@@ -401,7 +401,7 @@ async def test_a_rate_limit_without_a_time_is_retried_with_growing_intervals(
 @pytest.mark.parametrize(
     ("refusal", "told"),
     [
-        (CannedResponse(401, {"message": "Invalid API key"}), "does not accept this bot's key"),
+        (CannedResponse(401, {"message": "Invalid API key"}), "doesn't accept this bot's key"),
         (CannedResponse(402, {"error": "Out of credit"}), "out of credit"),
     ],
 )
@@ -414,7 +414,7 @@ async def test_a_refused_key_or_account_is_reported_in_the_thread_and_logged_onc
 
     [reply] = world.replies(card)
     assert told in reply.text
-    assert "nothing was made" in reply.text
+    assert "nothing was created" in reply.text
 
     form = await world.open_form(world.ben)
     await form.submit({"replica_id": REPLICA, "script": "Keep this."})

@@ -136,7 +136,7 @@ async def test_a_replayed_command_opens_one_form(world: World) -> None:
 
 async def test_a_replayed_question_changes_nothing(world: World) -> None:
     body = command(world, text="list")
-    assert "not asked for a video yet" in (await deliver(world.slack, body)).body
+    assert "don't have any videos yet" in (await deliver(world.slack, body)).body
     await replay(world, body)
     assert untouched(world)
 
@@ -284,7 +284,7 @@ async def test_a_form_stays_open_when_its_job_could_not_be_stored(world: World) 
     world.database.unlink()
     await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
     assert form.is_open
-    assert "could not be saved" in " ".join(form.errors.values())
+    assert "couldn't be saved" in " ".join(form.errors.values())
     await world.settle()
     assert world.posts() == []
     assert world.created_count() == 0

@@ -36,7 +36,7 @@ from bot.slack.presenters import Presenter, Presenters
 
 _ATTEMPTS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _REASON: Final = 500
-_GIVEN_UP: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
+_CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 _FACTS: Final = 500
 _ID: Final = 100
 _MAX_ORPHANED: Final = 5
@@ -95,50 +95,51 @@ def card(job: Job, presenter: Presenter, *, posted: bool = True) -> Message:
 
 def _standing(job: Job, presenter: Presenter) -> tuple[str, str]:
     """Return in a word how a job stands, and a sentence about it. Both are ours, in mrkdwn."""
-    noun, doing = presenter.noun, f":hourglass_flowing_sand: {presenter.running_word}"
+    noun, running = presenter.noun, f":hourglass_flowing_sand: {presenter.running_word}"
     match job.state:
         case State.QUEUED | State.CREATING if job.unreachable:
             return ":hourglass: Waiting", (
-                "The video service cannot be reached at the moment. I keep trying; "
-                "there is nothing to do."
+                "The video service can't be reached right now. I'll keep trying; there is nothing "
+                "for you to do."
             )
         case State.QUEUED | State.CREATING:
-            return ":hourglass: Starting", "I am asking the video service for it."
+            return ":hourglass: Starting", "Sending your request…"
         case State.UNCONFIRMED if not job.asked:
             return ":question: Checking", (
-                "The video service gave no clear answer. Before anything is sent a second time, "
-                "I wait for word from it: nobody should pay twice."
+                "The video service gave no clear answer. I'm waiting for it to confirm before "
+                "anything is sent again, so that nobody pays twice."
             )
         case State.UNCONFIRMED:
-            again = "I ask once more: " if job.asked > 1 else ""
+            again = "Asking again: " if job.asked > 1 else ""
             return ":question: Your answer is needed", (
-                f"{again}I do not know whether the video service made this {noun}, because it gave "
-                "no clear answer. Please look into your account there. If it is there, give me "
-                "its id; if not, have it created again."
+                f"{again}We don't know whether this {noun} was created, because the video service "
+                "gave no clear answer. Please check your account there. If it's there, give me "
+                "its ID; if not, create it again."
             )
         case State.RUNNING if job.unreachable:
-            return doing, (
-                "The video service cannot be asked how it stands at the moment. I keep trying."
+            return running, (
+                "The video service can't be reached right now, so I can't check. I'll keep trying."
             )
         case State.RUNNING if job.waits_for is not None:
             return ":hourglass_flowing_sand: Waiting for its replica", (
-                "The replica is still in training; the video service begins when it is ready."
+                "The replica is still training. The video starts when it's ready."
             )
         case State.RUNNING if job.late:
-            return doing, f"It takes longer than usual; I keep looking. {presenter.running(job)}"
+            sentence = "This is taking longer than usual; I'm still checking."
+            return running, joined([sentence, presenter.running(job)], by=" ")
         case State.RUNNING:
-            return doing, presenter.running(job)
+            usual = job.typical_duration
+            usually = f"Usually about {span(usual)}." if usual is not None else ""
+            return running, joined([presenter.running(job), usually, "I'll reply here."], by=" ")
         case State.OVERDUE:
             return ":turtle: Overdue", (
-                "It should have been done long ago. I look only now and then from here on; "
-                "*Check again* looks at once."
+                "This should have finished long ago. I'll check it only now and then; "
+                "*Check again* checks right away."
             )
         case State.SUCCEEDED:
-            return ":white_check_mark: Ready", presenter.ready(
-                job
-            ) or "The answer is in the thread."
+            return ":white_check_mark: Ready", presenter.ready(job) or "See my reply in the thread."
         case State.FAILED:
-            return f":x: {'Given up' if job.failure in _GIVEN_UP else 'Failed'}", _meaning(
+            return f":x: {'Cancelled' if job.failure in _CANCELLED else 'Failed'}", _meaning(
                 job, presenter
             )
 
@@ -151,25 +152,25 @@ def _buttons(job: Job, presenter: Presenter) -> list[Json]:
         case State.UNCONFIRMED if job.asked:
             again = confirm(
                 f"Create the {noun} again?",
-                f"If the first {noun} was made after all, both are paid for.",
+                f"If the first {noun} was created after all, both are charged.",
                 yes="Create again",
-                no="Back",
+                no="Keep waiting",
             )
             give_up = confirm(
-                f"Give up on this {noun}?",
-                "It ends here. If it turns up later, this message will say so.",
-                yes="Give up",
-                no="Back",
+                "Cancel this request?",
+                f"It ends here. If the {noun} turns up later, this message will say so.",
+                yes="Cancel request",
+                no="Keep waiting",
             )
             return [
-                button("I have its id", HAVE_ID, value=job.id, style="primary"),
+                button("I found it", HAVE_ID, value=job.id, style="primary"),
                 button(
-                    "Create again (may cost twice)",
+                    "Create again (may be charged twice)",
                     CREATE_AGAIN,
                     value=f"{job.id}:{job.attempts}",
                     confirm=again,
                 ),
-                button("Give up", GIVE_UP, value=job.id, style="danger", confirm=give_up),
+                button("Cancel request", GIVE_UP, value=job.id, style="danger", confirm=give_up),
             ]
         case State.SUCCEEDED:
             next_steps = list(presenter.next_steps(job))
@@ -196,13 +197,13 @@ def attempt_of(value: str) -> tuple[str, int]:
 
 
 def _since(job: Job, presenter: Presenter) -> str:
-    asked = f"asked {date(job.created_at)}"
+    asked = f"requested {date(job.created_at)}"
     if job.started_at is not None and presenter.slow and not job.state.ended:
-        asked += f" · began {ago(job.started_at)}"
+        asked += f" · started {ago(job.started_at)}"
     if job.ended_at is not None:
         return f"{asked}, ended {date(job.ended_at)}"
-    if job.typical_duration is not None and job.state is not State.UNCONFIRMED:
-        asked += f" · such {presenter.noun}s take about {span(job.typical_duration)}"
+    if job.typical_duration is not None and job.state not in {State.RUNNING, State.UNCONFIRMED}:
+        asked += f" · usually takes about {span(job.typical_duration)}"
     return asked
 
 
@@ -210,7 +211,7 @@ def _word(job: Job) -> list[str]:
     """Return the service's own word for how the job stands, where there is one."""
     if job.snapshot is None or job.state.ended or not job.snapshot.status:
         return []
-    return [f"service says: {cut(one_line(job.snapshot.status), 40)}"]
+    return [f"service status: {cut(one_line(job.snapshot.status), 40)}"]
 
 
 def _said(job: Job) -> str:
@@ -226,13 +227,13 @@ def _orphaned(job: Job, presenter: Presenter) -> str:
             return ""
         case [id_]:
             return (
-                f"An earlier try turned up after all: {noun} {id_}. It may have been paid for "
+                f"An earlier attempt was created after all: {noun} {id_}. It may be charged "
                 f"too. /{noun} status {id_} shows it."
             )
         case _:
             return (
-                f"Earlier tries turned up after all: {noun}s {', '.join(ids)}. They may have been "
-                f"paid for too. /{noun} status and an id shows one."
+                f"Earlier attempts were created after all: {noun}s {', '.join(ids)}. They may be "
+                f"charged too. /{noun} status <id> shows one."
             )
 
 
@@ -249,7 +250,7 @@ def reply(job: Job, presenter: Presenter) -> Message:
         body = joined([joined(anchors, SECTION, by=" · "), presenter.ready(job)], SECTION)
         transcript = presenter.transcript(job).strip()
     else:
-        ending = "was given up." if job.failure in _GIVEN_UP else "could not be made."
+        ending = "was cancelled." if job.failure in _CANCELLED else "couldn't be created."
         body = _meaning(job, presenter)
     # In blocks the name is shown letter for letter; in text it can only be escaped. Where it is
     # the beginning of what stands below anyway, it is not said twice.
@@ -280,7 +281,7 @@ def redirected(message: Message, job: Job) -> Message:
     """Return a message as it goes to the person directly, because the channel did not take it."""
     # The name of a direct conversation means nothing to those outside it.
     place = f"in <#{job.channel}>, where you asked," if job.channel[:1] in {"C", "G"} else ""
-    note = f"I could not post this {place or 'where you asked,'} so it comes to you."
+    note = f"I couldn't post this {place or 'where you asked,'} so I'm sending it to you."
     return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])
 
 
@@ -288,12 +289,12 @@ def _meaning(job: Job, presenter: Presenter) -> str:
     """Return what a failure means and what to do next. What the service said stands below it."""
     parts = [_happened(job, presenter)]
     if job.failure in {Failure.SERVICE_FAILED, Failure.REFUSED} and not _said(job):
-        parts.append("It did not say why.")
+        parts.append("It didn't say why.")
     if not job.erased:
         fixed = (
             "After that, " if job.failure in {Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT} else ""
         )
-        parts.append(f"{fixed}*Edit and retry* opens the form with all that was typed.")
+        parts.append(f"{fixed}*Edit and retry* opens the form with everything that was entered.")
     parts.append(presenter.advice(job))
     if _said(job):
         parts.append("The video service says:")
@@ -304,39 +305,39 @@ def _happened(job: Job, presenter: Presenter) -> str:
     noun = presenter.noun
     match job.failure:
         case Failure.SERVICE_FAILED | None:
-            return f"The video service could not make this {noun}."
+            return f"The video service couldn't create this {noun}."
         case Failure.REFUSED:
-            return "The video service turned the request down; nothing was made."
+            return "The video service refused the request; nothing was created."
         case Failure.KEY_REJECTED:
             return (
-                "The video service does not accept this bot's key; nothing was made. Please tell "
+                "The video service doesn't accept this bot's key; nothing was created. Please tell "
                 "whoever runs the bot: it needs a working key."
             )
         case Failure.OUT_OF_CREDIT:
             return (
-                "The video service's account is out of credit; nothing was made. Please tell "
-                "whoever looks after that account."
+                "The video service's account is out of credit; nothing was created. Please tell "
+                "whoever manages that account."
             )
         case Failure.UNREACHABLE:
             return (
-                "The video service could not be reached for too long, so I stopped trying; "
-                "nothing was made."
+                "The video service couldn't be reached for too long, so I stopped trying; "
+                "nothing was created."
             )
         case Failure.NOT_FOUND:
-            return f"The video service no longer knows this {noun}: it may have been deleted there."
+            return f"The video service can't find this {noun} any more: it may have been deleted."
         case Failure.TIMED_OUT:
             return (
-                f"The video service never came to an end with this {noun}, so I stopped looking. "
-                f"`/{noun} status {job.id}` still asks it."
+                f"The video service never finished this {noun}, so I stopped checking. "
+                f"`/{noun} status {job.id}` still checks it."
             )
         case Failure.CANCELLED:
             return (
-                f"Whether the video service made this {noun} is not known. If it turns up, its "
+                f"We don't know whether this {noun} was created. If it turns up, its "
                 "card will say so."
             )
         case Failure.UNANSWERED:
             return (
-                f"Nobody could tell me whether the video service made this {noun}, so I stopped "
+                f"Nobody could say whether this {noun} was created, so I stopped "
                 "waiting. If it turns up, its card will say so."
             )
 

@@ -22,8 +22,8 @@ from bot.store import Store
 from bot.timings import Timings
 from bot.video_service import VideoService
 
-UNKNOWN_JOB: Final = "I no longer know this one."
-UNKNOWN_KIND: Final = "I no longer know requests of this kind."
+UNKNOWN_JOB: Final = "I can't find this any more."
+UNKNOWN_KIND: Final = "I no longer support this kind of request."
 _TELL_OPERATOR: Final = "Nothing was started. Please tell whoever runs this bot."
 
 
@@ -75,14 +75,12 @@ class HandlerContext:
                 case ErrorAction.DONE:
                     return None
                 case ErrorAction.EXPIRED:
-                    return (
-                        "Slack took too long to reach me, and the form could not open: once more?"
-                    )
+                    return "Slack took too long to reach me, so the form couldn't open. Try again?"
                 case ErrorAction.PAUSE | ErrorAction.REDIRECT:
-                    return f"Slack lets me open no form ({error.code}). {_TELL_OPERATOR}"
+                    return f"Slack doesn't let me open forms ({error.code}). {_TELL_OPERATOR}"
             raise
         except OutsideError:
-            return "Slack could not open the form just now. Please try again."
+            return "Slack couldn't open the form just now. Please try again."
         return None
 
     def respond_ephemeral(self, response_url: str | None, message: Message | str) -> None:

@@ -52,21 +52,21 @@ _CHOICES: Final = {
     "background_source_url": "A video file",
 }
 _LINK_FIELDS: Final = {
-    "background_url": ("Link of the web page", "Anyone must be able to open it."),
+    "background_url": ("Web page link", "Anyone must be able to open it."),
     "background_source_url": (
-        "Direct link of the video file",
-        "Anyone must be able to download it, for the next 24 hours at least.",
+        "Direct link to the video file",
+        "Anyone must be able to download it for at least 24 hours.",
     ),
 }
 
 _HELP: Final = f"""\
-I have videos made in which a replica speaks your script, and tell you here when they are ready.
-• `{COMMAND}` opens the form
-• `{COMMAND} Welcome to the team!` opens it with that script
-• `{COMMAND} list` shows your videos and how they stand
-• `{COMMAND} status` and a number or a video's id tells how that one stands now
-• `{COMMAND} help` shows this
-A form makes one video. Nothing is sent to the video service before you press *Create*."""
+Turn a script into a video, right from Slack.
+• `{COMMAND}`: open the form
+• `{COMMAND} Welcome to the team!`: open it with that script
+• `{COMMAND} list`: see your videos
+• `{COMMAND} status <id>`: check a video
+• `{COMMAND} help`: see this
+Nothing is sent to the video service until you press *Create*."""
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -101,8 +101,8 @@ async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) 
     if len(script) > MAX_SCRIPT:
         await ack_ephemeral(
             ack,
-            f"That script has {len(script):,} characters, and {MAX_SCRIPT:,} fit into the "
-            "form. Please shorten it, or make two videos of it.",
+            f"That script has {len(script):,} characters; the form takes {MAX_SCRIPT:,}. "
+            "Please shorten it, or split it into two videos.",
         )
         return
     fields = {"script": script} if script else {}
@@ -126,7 +126,9 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
             fields = {name: fields[name] for name in ("replica_id", "video_name") if name in fields}
         metadata: Metadata = {"channel": job.channel, "thread_ts": job.thread_ts}
         note = (
-            "What was typed here has been erased: it was too old to be kept." if job.erased else ""
+            "What was entered has been erased, because it was too old to keep."
+            if job.erased
+            else ""
         )
         view = await _form(ctx, {**fields, "where": job.channel}, metadata, note=note)
         if error := await ctx.open_view(action.trigger_id, view):
@@ -161,7 +163,7 @@ async def suggest_replicas(ctx: HandlerContext, ack: AsyncAck, body: Json) -> No
     options = [_option(replica) for replica in found if is_replica_id(replica.id)]
     if is_replica_id(query) and all(replica.id != query for replica in found):
         # Last, since Enter picks the first.
-        options.append(option(f"Use id “{query}”", query))
+        options.append(option(f"Use ID “{query}”", query))
     await ack(options=options)
 
 
@@ -233,7 +235,7 @@ async def _form(
             "",
             fields.get("video_name"),
             MAX_NAME,
-            placeholder="What you will know it by",
+            placeholder="For example: Welcome video",
         ),
         _background_field(background),
     ]
@@ -249,11 +251,11 @@ async def _form(
 async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) -> Json:
     """Return the picker; without another choice the channel's default is chosen."""
     known = await ctx.store.replicas.find("", channel, 1)
-    hint = "Choose one that is known here, or paste another's id."
+    hint = "Pick a replica or paste a replica ID."
     if not known:
         hint = (
-            "None is known here yet. Paste the id of one from your account at the video service, "
-            "or train one with /replica."
+            "There are no replicas here yet. Paste a replica ID from your account at the video "
+            "service, or train one with /replica."
         )
     picked = None
     if chosen:
@@ -265,15 +267,15 @@ async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) 
         _REPLICA,
         initial_option=picked,
         min_query_length=0,
-        placeholder="Choose, or paste an id",
+        placeholder="Pick a replica, or paste an ID",
     )
     return field("replica_id", "Replica", picker, hint=hint)
 
 
 def _script_field(script: str | None) -> Json:
-    hint = f"150 words are about a minute. At most {MAX_SCRIPT:,} characters."
+    hint = f"150 words take about a minute. At most {MAX_SCRIPT:,} characters."
     if script:
-        hint = f"This is about {spoken(script)} spoken. {hint}"
+        hint = f"This takes about {spoken(script)} to speak. {hint}"
     box = element(
         "plain_text_input",
         "script",

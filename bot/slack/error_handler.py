@@ -102,19 +102,19 @@ def _answer(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse:
     match error:
         case DatabaseError():
             _LOG.error("not stored", extra={"reference": code, "reason": str(error)})
-            text = "This could not be saved, so nothing was started. Please try again in a moment."
+            text = "This couldn't be saved, so nothing was started. Please try again in a moment."
         case UnknownAction():
             _LOG.error("unknown action", extra={"reference": code, "id": str(error)[:_MAX_LOGGED]})
-            text = "I do not know this one, so nothing was started. Please begin anew."
+            text = "I don't recognize this, so nothing was started. Please start again."
         case InvalidPayload():
             _LOG.error(
                 "invalid payload", extra={"reference": code, "where": str(error)[:_MAX_LOGGED]}
             )
-            text = "I cannot read this one, so nothing was started. Please begin anew."
+            text = "I can't read this, so nothing was started. Please start again."
         case _:
             _LOG.error("a request of Slack's failed", exc_info=error, extra={"reference": code})
-            text = "Something went wrong here, and nothing was started. Please try again."
-    text = f"{text} If it stays, give this to whoever runs the bot: {code}"
+            text = "Something went wrong, and nothing was started. Please try again."
+    text = f"{text} If it keeps happening, give this to whoever runs the bot: {code}"
     match body:
         case {"type": "view_submission"}:
             return _json(_form_error(body, text))

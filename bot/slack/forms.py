@@ -25,12 +25,12 @@ _NOTE: Final = "note"
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 _REFUSALS: Final = {
     Failure.KEY_REJECTED: (
-        "The video service does not accept this bot's key at the moment, so nothing can be made. "
-        "Please tell whoever runs the bot. What you typed stays here."
+        "The video service doesn't accept this bot's key at the moment, so nothing can be created. "
+        "Please tell whoever runs the bot. What you entered stays here."
     ),
     Failure.OUT_OF_CREDIT: (
-        "The video service's account is out of credit, so nothing can be made. Please tell "
-        "whoever looks after it. What you typed stays here."
+        "The video service's account is out of credit, so nothing can be created. Please tell "
+        "whoever manages it. What you entered stays here."
     ),
 }
 
@@ -124,7 +124,7 @@ def where_field(chosen: str | None) -> Json:
         default_to_current_conversation=chosen is None,
         filter={"exclude_bot_users": True},
     )
-    hint = "The card goes there, and the answer into its thread."
+    hint = "I'll post updates in this channel."
     return field("where", "Where to post", conversation, hint=hint)
 
 
@@ -153,7 +153,7 @@ async def submit_job(
         return
     channel = view.fields().get("where") or metadata["channel"]
     if not _CONVERSATION.fullmatch(channel):
-        error = "That is no conversation to post to. Please choose another one."
+        error = "I can't post there. Please choose another conversation."
         await ack_errors(ack, {"where": error})
         return
     now = ctx.clock.now()
@@ -172,8 +172,8 @@ async def submit_job(
     if (job.params, job.channel) != (request.params, channel):
         noun = ctx.presenters[request.kind].noun
         note = (
-            f"An earlier version of this form was sent off already: its card is No. {job.id}. "
-            f"This one differs from it, and sending it off makes a second {noun}."
+            f"You have already submitted an earlier version of this form: request No. {job.id}. "
+            f"This one is different, and submitting it creates a second {noun}."
         )
         await ack(response_action="push", view=await redraw(note))
         return

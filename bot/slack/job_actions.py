@@ -13,7 +13,7 @@ from bot.slack.cards import CHECK_AGAIN, CREATE_AGAIN, GIVE_UP, OPEN_LINK, attem
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
 from bot.slack.payloads import BlockAction, read
 
-SETTLED: Final = "That has been settled meanwhile: the card shows how it stands."
+SETTLED: Final = "That has already been settled: see the card."
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -31,7 +31,7 @@ async def check_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         text = SETTLED
         if not job.state.ended:
             await ctx.store.jobs.wake(job, ctx.clock.now())
-            text = "I am looking: if anything has changed, the card will show it."
+            text = "Checking now. If anything has changed, the card will show it."
         ctx.respond_ephemeral(action.response_url, text)
     await ack()
 
@@ -76,7 +76,7 @@ async def find_job(
     elif job.kind not in ctx.kinds:
         text = UNKNOWN_KIND
     elif not ctx.may_decide(action.user, job):
-        text = f"This one is <@{job.user}>'s: only they and admins can decide about it."
+        text = f"Only <@{job.user}> or an admin can do that."
     else:
         return job
     ctx.respond_ephemeral(action.response_url, text)

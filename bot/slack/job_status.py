@@ -54,7 +54,7 @@ _MORE: Final = {"replica_name": "Name at the service", "training_progress": "Pro
 _STATES: Final = {
     State.QUEUED: "starting",
     State.CREATING: "starting",
-    State.UNCONFIRMED: "unclear whether it was made",
+    State.UNCONFIRMED: "may not have been created",
     State.OVERDUE: "overdue",
     State.SUCCEEDED: "ready",
     State.FAILED: "failed",
@@ -66,7 +66,7 @@ async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Me
     presenter = ctx.presenters[kind]
     jobs = await ctx.store.jobs.list_for_user(command.user, kind, _MAX_LISTED)
     if not jobs:
-        text = f"You have not asked for a {presenter.noun} yet: `{command.command}` begins."
+        text = f"You don't have any {presenter.noun}s yet. Start with `{command.command}`."
         return Message(text, [section(text)])
     heading = f"Your {presenter.noun}s, newest first:"
     items = [
@@ -95,7 +95,7 @@ async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Me
     blocks = [
         section(heading),
         rich(bullets(items)),
-        context(plain(f"{command.command} status {jobs[0].id} tells more of the first.", 200)),
+        context(plain(f"{command.command} status {jobs[0].id} shows more about the first.", 200)),
     ]
     return Message(joined([heading, *lines]), blocks)
 
@@ -119,7 +119,7 @@ async def show_status(
     kind, presenter = ctx.kinds[kind_name], ctx.presenters[kind_name]
     wanted = wanted.strip("`#")
     if not wanted or len(wanted) > _MAX_ID or not wanted.isprintable():
-        await ack_ephemeral(ack, f"That is no id: `{command.command} list` shows yours.")
+        await ack_ephemeral(ack, f"That's not an ID: `{command.command} list` shows yours.")
         return
     job = await ctx.store.jobs.fetch(wanted) or await ctx.store.jobs.fetch_by_remote_id(
         kind.name, wanted
@@ -142,7 +142,7 @@ def _of_another_kind(ctx: HandlerContext, job: Job) -> str:
     if job.kind not in ctx.presenters:
         return UNKNOWN_KIND
     other = ctx.presenters[job.kind].noun
-    return f"That is a {other}: `/{other} status {job.id}` shows it."
+    return f"That's a {other}: `/{other} status {job.id}` shows it."
 
 
 async def _current_status(
@@ -153,7 +153,7 @@ async def _current_status(
         answer = await ctx.service.read(kind.path, remote_id)
         snapshot = kind.read(answer, remote_id)
     except Unreadable:
-        return _unread(presenter, job, command, wanted, "Its answer could not be read.")
+        return _unread(presenter, job, command, wanted, "Its answer couldn't be read.")
     except Refused as error:
         if error.code not in UNKNOWN_ID:
             return _unread(presenter, job, command, wanted, error.reason)
@@ -161,8 +161,8 @@ async def _current_status(
             return status_message(presenter, job, None, command.user, error.reason)
         reason = escaped(error.reason, 500)
         return Message(
-            f"Neither I nor the video service know {presenter.noun} {escape(wanted)}. "
-            f"It says: “{reason}”. `{command.command} list` shows yours.",
+            f"I can't find a {presenter.noun} “{escape(wanted)}”. "
+            f"The video service says: “{reason}”. `{command.command} list` shows yours.",
             (),
         )
     except OutsideError as error:
@@ -181,7 +181,7 @@ def _unread(
     if job is not None:
         return status_message(presenter, job, None, command.user, why)
     return Message(
-        f"{escape(wanted)} is none of mine, and the video service could not be asked: "
+        f"I don't know {escape(wanted)}, and the video service couldn't be asked: "
         f"{escaped(why, 500)} Please try again in a moment.",
         (),
     )
@@ -204,15 +204,15 @@ def status_message(
         if own and job.reason:
             facts.append(("Reason", job.reason))
     if known is not None:
-        facts.append((f"Id of the {presenter.noun}", known.remote_id))
-        facts.append(("Video service says", known.status))
+        facts.append((f"{presenter.noun.capitalize()} ID", known.remote_id))
+        facts.append(("Video service status", known.status))
         if own and (details := known.facts.get("status_details") or known.reason):
             facts.append(("Details", details))
         facts += [
             (label, known.facts[field]) for field, label in _MORE.items() if field in known.facts
         ]
     if unread:
-        facts.append(("Could not be read just now", unread))
+        facts.append(("Couldn't be checked just now", unread))
     links: dict[str, str] = {}
     if known is not None and known.verdict is Verdict.SUCCEEDED:
         links = {

@@ -112,8 +112,8 @@ class Messenger:
             return
         card = await self._store.deliveries.fetch_card(job)
         text = (
-            f"I do not know whether the {presenter.noun} that you asked for was made, and need "
-            f"your answer: please look at its card here (No. {job.id})."
+            f"We don't know whether your {presenter.noun} was created, and need your answer: "
+            f"please see its card here (No. {job.id})."
         )
         try:
             async with translated(self._timings.call_timeout):

@@ -32,10 +32,10 @@ class Presenter(Protocol):
 
     @property
     def running_word(self) -> str:
-        """What is going on while one runs, in a few words: "In the making"."""
+        """The state of a running job in a word: "Rendering"."""
 
     def running(self, job: Job) -> str:
-        """Return the sentence for a job that is running."""
+        """Return how far a running job is, as a sentence; "" where that is not known."""
 
     def ready(self, job: Job) -> str:
         """Return what to say of a job that succeeded, beside its links; "" if they say it all."""

@@ -64,15 +64,15 @@ async def _add_candidate(
     """Keep the id that was typed; return what is wrong with it, if anything."""
     typed = submission.view.fields().get(_REMOTE_ID, "").strip()
     if job is None or not ctx.may_decide(submission.user, job):
-        return "This one is not yours to decide about."
+        return "Only the person who asked or an admin can do that."
     if job.kind not in ctx.kinds:
         return UNKNOWN_KIND
     if not typed or len(typed) > _MAX_ID or not typed.isprintable() or " " in typed:
-        return "An id is one word, as the video service shows it."
+        return "An ID is one word, as the video service shows it."
     if mismatch := await _mismatch(ctx, job, typed):
         return mismatch
     if not await ctx.store.jobs.add_candidate(job.id, typed, ctx.clock.now()):
-        return "It has been settled meanwhile: please look at its card."
+        return "That has already been settled: see the card."
     return None
 
 
@@ -86,11 +86,11 @@ async def _mismatch(ctx: HandlerContext, job: Job, remote_id: str) -> str | None
         async with asyncio.timeout_at(ctx.service_deadline()):
             snapshot = kind.read(await ctx.service.read(kind.path, remote_id), remote_id)
     except Refused as error:
-        return f"The video service does not know it. It says: {cut(error.reason, 200)}"
+        return f"The video service can't find it. It says: {cut(error.reason, 200)}"
     except (OutsideError, Unreadable, TimeoutError):
         return None  # it is read again before it is believed
     if kind.can_compare(snapshot) and not kind.matches(job.params, snapshot):
-        return f"That {noun} says something else than what was asked for here."
+        return f"That {noun} isn't the one that was requested here."
     return None
 
 
@@ -98,16 +98,16 @@ def _form(ctx: HandlerContext, job: Job) -> Json:
     noun = ctx.presenters[job.kind].noun
     return modal(
         _CALLBACK_ID,
-        f"Id of the {noun}",
-        submit="Take it",
-        close="Back",
+        f"{noun.capitalize()} ID",
+        submit=f"Use this {noun}",
+        close="Cancel",
         private_metadata=json.dumps({"job": job.id}),
         blocks=[
             field(
                 _REMOTE_ID,
-                f"Id that the video service gave the {noun}",
+                f"{noun.capitalize()} ID at the video service",
                 element("plain_text_input", _REMOTE_ID, max_length=_MAX_ID),
-                hint="It is shown in your account there. I check that it is the one.",
+                hint="You'll find it in your account there. I'll check that it's the right one.",
             )
         ],
     )

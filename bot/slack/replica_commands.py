@@ -36,9 +36,9 @@ async def list_replicas(ctx: HandlerContext, command: SlashCommand, kind: str) -
     known = await ctx.store.replicas.find("", command.channel, _MAX_LISTED)
     if not known:
         return trainings
-    heading = "Replicas that everybody here can pick, the last used first:"
+    heading = "Replicas that everyone here can use, last used first:"
     lines = [
-        replica_label(each) + (" · chosen in this channel" if each.default else "")
+        replica_label(each) + (" · this channel's default" if each.default else "")
         for each in known
     ]
     items = [paragraph(words(line)) for line in lines]
@@ -53,7 +53,7 @@ async def add_replica(
 
     async def add() -> str:
         label = await _learn(ctx, replica_id)
-        return f"{label} is in everybody's picker now: `/video` offers it."
+        return f"{label} is ready to use by everyone in this workspace."
 
     _answer_later(ctx, command, add())
     await ack()
@@ -67,7 +67,7 @@ async def set_default_replica(
     async def set_default() -> str:
         label = await _learn(ctx, replica_id)
         await ctx.store.replicas.set_default(command.channel, replica_id)
-        return f"{label} is chosen beforehand from now on when `/video` is typed here."
+        return f"{label} is now this channel's default."
 
     _answer_later(ctx, command, set_default())
     await ack()
@@ -84,7 +84,7 @@ def _answer_later(
         except _Unusable as error:
             text = str(error)
         except DatabaseError:
-            text = "That could not be saved. Please try again in a moment."
+            text = "That couldn't be saved. Please try again in a moment."
         ctx.respond_ephemeral(command.response_url, text)
 
     ctx.background.spawn(answer())
@@ -103,22 +103,20 @@ async def _learn(ctx: HandlerContext, replica_id: str) -> str:
     """
     if not is_replica_id(replica_id):
         raise _Unusable(
-            "That is no id: it is one word of letters and digits, as the service shows it."
+            "That's not an ID: an ID is one word of letters and digits, as the service shows it."
         )
     deadline = asyncio.get_running_loop().time() + ctx.timings.call_timeout.total_seconds()
     try:
         snapshot = await read_replica(ctx, replica_id, deadline)
     except Refused as error:
-        says = f"It says: “{escaped(error.reason, 300)}”"
+        says = f"“{escaped(error.reason, 300)}”"
         if error.code in UNKNOWN_ID:
             raise _Unusable(
-                f"The video service does not know {escape(replica_id)}. {says}"
+                f"I can't find a replica “{escape(replica_id)}”. The video service says: {says}"
             ) from error
-        raise _Unusable(
-            f"It could not be checked. The video service says: “{escaped(error.reason, 300)}”"
-        ) from error
+        raise _Unusable(f"It couldn't be checked. The video service says: {says}") from error
     except OutsideError as error:
-        text = f"It could not be checked: {escape(error.reason)} Please try again in a moment."
+        text = f"It couldn't be checked: {escape(error.reason)} Please try again in a moment."
         raise _Unusable(text) from error
     if snapshot.verdict is Verdict.FAILED:
         raise _Unusable(_failure(snapshot))

@@ -14,7 +14,7 @@ from bot.store import KnownReplica
 
 _MAX_NAME: Final = 36
 _MAX_ID: Final = 20
-_VERDICTS: Final = {Verdict.GOING: "in training", Verdict.FAILED: "cannot be used"}
+_VERDICTS: Final = {Verdict.GOING: "training", Verdict.FAILED: "can't be used"}
 
 
 def replica_label(replica: KnownReplica) -> str:
@@ -32,7 +32,7 @@ def replica_label(replica: KnownReplica) -> str:
 
 def unexplained_failure(status: str) -> str:
     """Return why a replica cannot be used where the service gives no reason."""
-    return f"the video service calls it “{cut(one_line(status), _MAX_ID)}” and does not say why"
+    return f"the video service calls it “{cut(one_line(status), _MAX_ID)}” and doesn't say why"
 
 
 def known_from(snapshot: Snapshot) -> KnownReplica:
@@ -80,9 +80,9 @@ async def read_replica(ctx: HandlerContext, replica_id: str, deadline: float) ->
             await ctx.store.replicas.forget(replica_id)
         raise
     except TimeoutError as error:
-        raise Unavailable("The video service did not answer in time.") from error
+        raise Unavailable("The video service didn't answer in time.") from error
     except Unreadable as error:
-        raise Unavailable("The video service's answer could not be read.") from error
+        raise Unavailable("The video service's answer couldn't be read.") from error
     if await is_offered(ctx, replica_id):
         await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     return snapshot
@@ -111,7 +111,7 @@ async def check_replica(ctx: HandlerContext, replica_id: str, deadline: float) -
         if error.code not in UNKNOWN_ID:
             return ReplicaCheck()
         reason = _one_sentence(error.reason)
-        return ReplicaCheck(f"The video service does not know this replica. It says: {reason}")
+        return ReplicaCheck(f"The video service can't find this replica. It says: {reason}")
     except OutsideError:
         return ReplicaCheck()
     return ReplicaCheck(_unusable(snapshot), snapshot)
@@ -121,7 +121,7 @@ def _unusable(replica: KnownReplica | Snapshot) -> str | None:
     if replica.verdict is not Verdict.FAILED:
         return None
     reason = _one_sentence(replica.reason) or unexplained_failure(replica.status)
-    return f"This replica cannot be used: {reason}"
+    return f"This replica can't be used: {reason}"
 
 
 def _catalogued(ctx: HandlerContext) -> Kind:

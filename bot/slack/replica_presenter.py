@@ -19,17 +19,17 @@ _ADVICE: Final = tuple(
     for pattern, meaning in (
         (
             r"consent.* (not|missing|without)|(no|missing|without) .*consent",
-            "the consent statement was not heard, neither first of all nor in a video of its own.",
+            "the consent statement is not at the beginning, and not in a video of its own.",
         ),
         (
             r"(not|unable to|fail\w* to) (be )?(reach|access|download|fetch)|not (public|access)",
-            "the link has to open for anybody, without signing in, for 24 hours or so.",
+            "the link has to work for anyone, without signing in, for about 24 hours.",
         ),
         (
             r"(video|footage|file) .*(too (large|big)|larger than|exceeds)",
-            "the file has more than 750 MB.",
+            "the file is larger than 750 MB.",
         ),
-        (r"codec|h\.?264", "the file is no mp4 with H.264 in it."),
+        (r"codec|h\.?264", "the file isn't an H.264 mp4."),
         (
             r"\bfps\b|frame ?rate|frames (per|a) second",
             "the footage has fewer than 25 frames a second.",
@@ -40,14 +40,14 @@ _ADVICE: Final = tuple(
         ),
         (
             r"(two|several|multiple|more than one) (people|persons?|faces)",
-            "somebody else is in the picture too.",
+            "someone else is in the picture too.",
         ),
         (
             r"face .*(hidden|covered|not visible|obscured|out of)",
             "the face was turned away, covered or out of the picture for a while.",
         ),
         (r"too dark|unevenly lit|(bad|poor|low) light", "the light was too low or uneven."),
-        (r"nois[ey]", "there was something else to be heard than the voice."),
+        (r"nois[ey]", "there is something besides the voice to be heard."),
     )
 )
 
@@ -57,7 +57,7 @@ class ReplicaPresenter:
 
     noun: Final = "replica"
     slow: Final = True
-    running_word: Final = "In training"
+    running_word: Final = "Training"
 
     def name(self, job: Job) -> str:
         """Return its name."""
@@ -77,7 +77,7 @@ class ReplicaPresenter:
         if job.state is not State.SUCCEEDED or job.snapshot is None:
             return {}
         url = link(job.snapshot.facts.get("thumbnail_video_url", ""))
-        return {} if url is None else {"See it": url}
+        return {} if url is None else {"Preview replica": url}
 
     def transcript(self, job: Job) -> str:  # noqa: ARG002 - the same for all
         """Return nothing: it has not spoken yet."""
@@ -87,14 +87,14 @@ class ReplicaPresenter:
         """Return a bar and figures, where the service gives any that make sense."""
         said = job.snapshot.facts.get("training_progress", "") if job.snapshot is not None else ""
         if (figures := progress(said)) is None:
-            return "The video service is training it. That takes hours; there is nothing to do."
+            return "This takes hours." if job.typical_duration is None else ""
         done, total = figures
         full = round(_BAR_WIDTH * done / total)
-        return f"`{'█' * full}{'░' * (_BAR_WIDTH - full)}` {done} of {total} steps are done."
+        return f"`{'█' * full}{'░' * (_BAR_WIDTH - full)}` {done} of {total} steps done."
 
     def ready(self, job: Job) -> str:  # noqa: ARG002 - the same for all
         """Return what can be done with it."""
-        return "It can speak now, and is in everybody's picker."
+        return "Ready to use by everyone in this workspace."
 
     def advice(self, job: Job) -> str:
         """Return what the service's sentence about a failed training usually means."""
@@ -108,5 +108,5 @@ class ReplicaPresenter:
         """Return the button that opens the form for a video with it."""
         if job.remote_id is None or not is_replica_id(job.remote_id):
             return ()
-        label = "Make a video with it"
+        label = "Use in a video"
         return [button(label, MAKE_VIDEO, value=job.remote_id, style="primary")]

@@ -39,23 +39,23 @@ _AGREED: Final = "agreed"
 _LINK_LIFETIME: Final = timedelta(hours=24)
 
 _HELP: Final = f"""\
-I have replicas trained from footage of a person, and tell you here when they can speak.
-• `{COMMAND}` opens the form
-• `{COMMAND} list` shows your trainings, and the replicas that everybody here can use
-• `{COMMAND} status` and a number or a replica's id tells how that one stands now
-• `{COMMAND} add` and a replica's id puts it into everybody's picker
-• `{COMMAND} default` and a replica's id has it chosen beforehand in this channel
-• `{COMMAND} help` shows this
-Training takes hours. Nothing is sent to the video service before you press *Train*."""
+Train a replica of a person from a video, right from Slack.
+• `{COMMAND}`: open the form
+• `{COMMAND} list`: see your trainings, and the replicas everyone here can use
+• `{COMMAND} status <id>`: check a replica
+• `{COMMAND} add <id>`: let everyone here use a replica
+• `{COMMAND} default <id>`: make a replica this channel's default
+• `{COMMAND} help`: see this
+Training takes hours. Nothing is sent to the video service until you press *Train*."""
 
 _NEEDS: Final = (
     "*What the footage needs*: an mp4 (H.264) of at most 750 MB, at least one minute long, with "
     "25 frames a second or more; one person, the face in view all the time; good light, no noise."
 )
 _CONSENT: Final = (
-    "Without it, the consent statement must be at the beginning of the training video."
+    "Without one, the consent statement must be at the beginning of the training video."
 )
-_CONFIRMED: Final = "The person shown has agreed to be trained as a replica."
+_CONFIRMED: Final = "The person in the video has agreed to be trained as a replica."
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -85,10 +85,10 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
         case []:
             await _open_form(ctx, ack, command)
         case ["status" | "add" | "default" as word]:
-            there = f"`{COMMAND} list` shows those there are."
-            await ack_ephemeral(ack, f"`{COMMAND} {word}` needs the id of a replica: {there}")
+            there = f"`{COMMAND} list` shows them."
+            await ack_ephemeral(ack, f"`{COMMAND} {word}` needs a replica ID: {there}")
         case _:
-            await ack_ephemeral(ack, f"I do not know that one. {_HELP}")
+            await ack_ephemeral(ack, f"I don't know that command. {_HELP}")
 
 
 async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:
@@ -113,7 +113,9 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
             "name": _name_for(ctx.clock.now()),
         }
         note = (
-            "What was typed here has been erased: it was too old to be kept." if job.erased else ""
+            "What was entered has been erased, because it was too old to keep."
+            if job.erased
+            else ""
         )
         view = _form({**fields, "where": job.channel}, metadata, note)
         if error := await ctx.open_view(action.trigger_id, view):
@@ -136,7 +138,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         return
     over, soon = _running_out(params, now)
     if over:
-        text = "This link has run out already. Please make a new one."
+        text = "This link has already expired. Please create a new one."
         await ack_errors(ack, dict.fromkeys(over, text))
         return
     if soon and sorted(soon.values()) != metadata.get("warned"):
@@ -169,11 +171,11 @@ def _running_out(params: Mapping[str, str], now: datetime) -> tuple[list[str], d
 def _warning(soon: Mapping[str, str]) -> str:
     labels = {"train_video_url": "training video", "consent_video_url": "consent video"}
     ends = " and ".join(
-        f"the link of the {labels[name]} runs out {until}" for name, until in soon.items()
+        f"the link to the {labels[name]} expires {until}" for name, until in soon.items()
     )
     return (
         f":warning: Please check: {ends}. The video service fetches the footage when it gets to "
-        "it, so a link should be good for 24 hours. *Train* sends it all the same."
+        "it, so a link should work for 24 hours. *Train* sends it anyway."
     )
 
 
@@ -194,13 +196,13 @@ def _form(fields: Mapping[str, str], metadata: Metadata, note: str = "") -> Json
         section(_NEEDS),
         link_field(
             "train_video_url",
-            "Link of the training video",
-            "A direct link that anybody can download from, for the next 24 hours at least.",
+            "Training video link",
+            "A direct link that anyone can download from for at least 24 hours.",
             fields.get("train_video_url"),
         ),
         link_field(
             "consent_video_url",
-            "Link of the consent video",
+            "Consent video link",
             _CONSENT,
             fields.get("consent_video_url"),
             optional=True,
@@ -208,10 +210,10 @@ def _form(fields: Mapping[str, str], metadata: Metadata, note: str = "") -> Json
         text_field(
             "replica_name",
             "Name",
-            f"Everybody here sees it. Left empty, it is “{metadata['name']}”.",
+            f"Everyone here sees it. If you leave it empty: “{metadata['name']}”.",
             fields.get("replica_name"),
             MAX_NAME,
-            placeholder="What everybody will know it by",
+            placeholder="For example: Anna, office",
         ),
         field(_AGREED, "Consent", agreement),
         where_field(fields.get("where")),

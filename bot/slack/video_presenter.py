@@ -14,7 +14,7 @@ class VideoPresenter:
 
     noun: Final = "video"
     slow: Final = False
-    running_word: Final = "In the making"
+    running_word: Final = "Rendering"
 
     def name(self, job: Job) -> str:
         """Return its name, or the first line of its script."""
@@ -47,14 +47,14 @@ class VideoPresenter:
         return facts.get("script") or job.params.get("script", "")
 
     def running(self, job: Job) -> str:  # noqa: ARG002 - the same for all
-        """Return the sentence for a video that is being made."""
-        return "The video service is making it. The answer comes into this thread."
+        """Return nothing: the service gives no progress of videos."""
+        return ""
 
     def ready(self, job: Job) -> str:
         """Return what to do where the service gave no link."""
         if self.links(job):
             return ""
-        again = f"`/video status {job.id}` asks it again."
+        again = f"`/video status {job.id}` checks again."
         return f"The video service gave no link that I can show: {again}"
 
     def advice(self, job: Job) -> str:  # noqa: ARG002 - the service's words say it

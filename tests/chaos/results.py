@@ -165,7 +165,7 @@ def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
     if "is ready" in reply.text:
         # A replica's reply has no link, and so no id in it.
         return not good or (request.kind == "video" and not any(job in reply.text for job in good))
-    if "could not make this" in reply.text:
+    if "couldn't create this" in reply.text:
         return "error" not in ends.values()
     if "nothing was made" in reply.text:
         return bool(ends) and not request.create_again_presses
@@ -191,7 +191,7 @@ def _is_misplaced(env: Environment, request: UserRequest, message: Message) -> b
 def _shows_outcome(env: Environment, cards: Sequence[Message], replies: Sequence[Message]) -> bool:
     """Return whether a card shows the outcome of its closing reply."""
     shown = [found for card in cards if (found := env.slack.find(card.channel, card.ts))]
-    words = ("Ready",) if "is ready" in replies[0].text else ("Failed", "Given up")
+    words = ("Ready",) if "is ready" in replies[0].text else ("Failed", "Cancelled")
     return any(word in card.text for card in shown for word in words)
 
 
