@@ -75,7 +75,7 @@ GOOD_MESSAGES = {
         section(fields=[mrkdwn(), plain()], accessory=button(url="https://example.com/")),
         {"type": "context", "elements": [mrkdwn(), plain()]},
         {"type": "divider"},
-        actions(button(style="danger", value="7", confirm=CONFIRM), block_id="deeds"),
+        actions(button(style="danger", value="7", confirm=CONFIRM), block_id="buttons"),
     ],
     "rich text": [
         rich(

@@ -271,8 +271,8 @@ async def test_what_happens_is_told_to_whom_it_concerns(browser: Browser) -> Non
     async with browser.listens("ana") as ana, browser.listens("ben") as ben:
         await browser.types("/video help", "ben")
         await browser.types("Good morning", "ben")
-        whisper, said = await ben.of("message"), await ben.of("message")
-        assert whisper["message"]["is_ephemeral"]
+        ephemeral, said = await ben.of("message"), await ben.of("message")
+        assert ephemeral["message"]["is_ephemeral"]
         assert said["message"]["text"] == "Good morning"
         # The first that Ana hears of is what Ben said aloud.
         assert await ana.next() == ("message", said)
@@ -603,7 +603,7 @@ async def test_a_button_that_is_gone_and_a_message_that_is_not_ones_own_are_told
     button = {"type": "button", "text": {"type": "plain_text", "text": "Go"}, "action_id": "go"}
     block = {"type": "actions", "block_id": "row", "elements": [button]}
     whole = Message(slack.channel("studio").id, "", slack.bot.id, "Go?", [block], is_from_bot=True)
-    said, whisper, letter = (
+    said, ephemeral, letter = (
         slack.post(each)
         for each in (
             whole,
@@ -620,10 +620,10 @@ async def test_a_button_that_is_gone_and_a_message_that_is_not_ones_own_are_told
             )
         return "ok" if outcome["ok"] else str(outcome["error"]["code"])
 
-    for message in (said, whisper, letter):
+    for message in (said, ephemeral, letter):
         assert await press(message, "ben") == "ok"
     assert await press(said, "ana") == "ok"
-    assert await press(whisper, "ana") == "gone"
+    assert await press(ephemeral, "ana") == "gone"
     assert await press(letter, "ana") == "gone"
     assert await press(said, "ana", ts="1.0") == "gone"
     assert await press(said, "ana", block_id="none") == "gone"

@@ -628,7 +628,7 @@ async def test_pressing_a_button_sends_what_slack_sends(
     await client.chat_postMessage(
         channel=slack.channel("studio").id,
         text="Card",
-        blocks=[{"type": "actions", "block_id": "deeds", "elements": buttons}],
+        blocks=[{"type": "actions", "block_id": "buttons", "elements": buttons}],
     )
     (card,) = slack.messages("studio")
 
@@ -638,7 +638,7 @@ async def test_pressing_a_button_sends_what_slack_sends(
 
     assert answer.dialog == "It may cost twice"
     (action,) = bot.last["actions"]
-    assert (action["action_id"], action["block_id"], action["value"]) == ("again", "deeds", "7")
+    assert (action["action_id"], action["block_id"], action["value"]) == ("again", "buttons", "7")
     assert bot.last["message"]["ts"] == bot.last["container"]["message_ts"] == card.ts
     assert (await ana.click(card, "watch")).ok
     with pytest.raises(ClientRefusal, match="'Watch'"):
