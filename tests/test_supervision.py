@@ -9,6 +9,7 @@ import pytest
 
 from bot.app import PartFailed
 from bot.clock import Clock
+from bot.store import DatabaseError
 from tests.world import World
 
 PARTS = ("engine", "messenger", "sweep", "database", "web server")
@@ -107,3 +108,20 @@ sys.exit(main(["serve"]))
     # The log has the traceback, in one line.
     assert not any(line.startswith("Traceback") for line in lines)
     assert any("level=error" in line and "the clock is broken" in line for line in lines)
+
+
+async def test_the_end_of_the_task_that_owns_the_database_ends_the_bot(
+    quiet_world: World,
+) -> None:
+    async with quiet_world.running_bot() as bot:
+        [committer] = [
+            task for task in asyncio.all_tasks() if "_commit_groups" in str(task.get_coro())
+        ]
+        committer.cancel()
+        with pytest.raises(DatabaseError, match="Restart the bot"):
+            async with asyncio.timeout(TIMEOUT):
+                await bot.run_until(asyncio.Event())
+        # Nobody waits for an answer that never comes.
+        with pytest.raises(DatabaseError):
+            async with asyncio.timeout(TIMEOUT):
+                await bot.store.database.check()
