@@ -45,7 +45,7 @@ def callback_url(world: World) -> str:
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 422, 429, 500])
-async def test_a_refusal_that_quotes_what_the_service_was_sent_gives_none_of_it_away(
+async def test_a_refusal_that_quotes_our_request_leaks_none_of_it(
     status: int, world: World
 ) -> None:
     world.service.callback_plan = SILENT
@@ -66,9 +66,7 @@ async def test_a_refusal_that_quotes_what_the_service_was_sent_gives_none_of_it_
 
 
 @pytest.mark.parametrize("word", ["error", "generating", "ready"])
-async def test_a_read_that_quotes_what_the_service_was_sent_gives_none_of_it_away(
-    word: str, world: World
-) -> None:
+async def test_a_read_that_quotes_our_request_leaks_none_of_it(word: str, world: World) -> None:
     world.service.callback_plan = SILENT
     await asks_with_a_signed_link(world)
     quoted = f"Cannot fetch {SIGNED} nor reach {callback_url(world)}"
@@ -80,7 +78,7 @@ async def test_a_read_that_quotes_what_the_service_was_sent_gives_none_of_it_awa
     assert f"Cannot fetch {CUT} nor reach http" in world.ephemerals(world.ana)[-1]
 
 
-async def test_a_training_that_fails_with_a_link_in_its_reason_gives_none_of_its_query_away(
+async def test_a_failed_training_with_a_link_in_its_reason_leaks_no_query(
     world: World,
 ) -> None:
     world.service.next_replica(Scenario(end="error", reason=f"Cannot fetch {SIGNED}"))
@@ -93,7 +91,7 @@ async def test_a_training_that_fails_with_a_link_in_its_reason_gives_none_of_its
 
 
 @pytest.mark.parametrize("method", ["chat.postMessage", "chat.update", "views.open"])
-async def test_a_refusal_of_slacks_that_quotes_a_message_leaves_its_words_out_of_the_log(
+async def test_a_refusal_of_slack_that_quotes_a_message_leaves_its_text_out_of_the_log(
     method: str, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     messages = [f"[ERROR] must not say “{SCRIPT}” [json-pointer:/blocks/1/text]"]
@@ -288,7 +286,7 @@ async def test_the_leak_detector_searches_each_column_of_the_database(quiet_worl
             assert (table, column) in looked_at
 
 
-def test_no_column_is_allowed_a_secret_and_none_is_named_that_is_not_there(tmp_path: Path) -> None:
+def test_no_column_may_hold_a_secret_and_each_named_column_exists(tmp_path: Path) -> None:
     schema = "".join(path.read_text() for path in sorted(SQLITE_MIGRATIONS.glob("*.sql")))
     with contextlib.closing(sqlite3.connect(tmp_path / "bot.db")) as db:
         db.executescript(schema)
@@ -296,7 +294,7 @@ def test_no_column_is_allowed_a_secret_and_none_is_named_that_is_not_there(tmp_p
     assert not any(MarkType.SECRET in types for types in COLUMNS.values())
 
 
-async def test_the_leak_detector_finds_a_secret_on_the_disk_even_in_pages_that_are_no_longer_used(
+async def test_the_leak_detector_finds_a_secret_in_unused_pages_of_the_database(
     quiet_world: World,
 ) -> None:
     world = quiet_world
