@@ -420,7 +420,7 @@ async def door(memory: Path, logged: io.StringIO) -> AsyncIterator[Door]:
 
 @pytest.fixture
 async def hasty(memory: Path, logged: io.StringIO) -> AsyncIterator[Door]:
-    """A bot that has no patience with what does not come."""
+    """A bot with short time limits for what does not come."""
     world = World(memory, Timings(jitter=0, receive_timeout=_ARRIVES))
     async with world.running_sandbox(), world.running_bot():
         yield Door(world, logged)
@@ -689,7 +689,7 @@ async def bases(world: World, doubtful: Message) -> Mapping[str, Callable[[], Js
             "actions": [button_action(world.slack, block, element)],
         }
 
-    def stray_button() -> Json:
+    def unknown_button() -> Json:
         there = button("Cancel request")
         there["actions"][0]["value"] = "23456789ab"
         return there
@@ -707,7 +707,7 @@ async def bases(world: World, doubtful: Message) -> Mapping[str, Callable[[], Js
         "training": lambda: sent("view_submission", training),
         "id": lambda: sent("view_submission", id_form),
         "button": lambda: button("Cancel request"),
-        "stray button": stray_button,
+        "unknown button": unknown_button,
         "choice": choice,
         "query": query,
     }

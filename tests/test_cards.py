@@ -198,7 +198,7 @@ def test_a_video_without_a_link_says_how_to_ask_for_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strays", "said"),
+    ("orphaned", "said"),
     [
         (("v8",), "An earlier attempt was created after all: video v8. It may be charged too."),
         (
@@ -207,8 +207,8 @@ def test_a_video_without_a_link_says_how_to_ask_for_it() -> None:
         ),
     ],
 )
-def test_a_video_that_turns_up_late_is_told_on_the_card(strays: tuple[str], said: str) -> None:
-    message = card(succeeded(orphaned_ids=strays), PRESENTER)
+def test_a_video_that_turns_up_late_is_told_on_the_card(orphaned: tuple[str], said: str) -> None:
+    message = card(succeeded(orphaned_ids=orphaned), PRESENTER)
     assert said in message.text
     assert said in json.dumps(message.blocks)
 

@@ -45,7 +45,7 @@ def _card_and_reply(world: World, channel: str = "studio") -> tuple[Message, Mes
     return card, reply
 
 
-# ── Answers that are lost ─────────────────────────────────────────────────────────────────────
+# ── Answers that are lost ─────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("fault", LOST + NOT_DONE)
@@ -207,7 +207,7 @@ async def test_a_bot_that_is_cut_off_in_the_middle_of_a_post_does_not_post_twice
     _card_and_reply(world)
 
 
-# ── Slack asks to wait ────────────────────────────────────────────────────────────────────────
+# ── Slack asks to wait ────────────────────────────────────────────────────────────────────────────
 
 
 async def test_a_post_that_slack_holds_back_waits_as_long_as_it_asks(world: World) -> None:
@@ -265,7 +265,7 @@ async def test_a_clock_that_is_set_back_does_not_hold_messages_back_for_a_day(
     assert len(world.slack.messages("studio")) == 2
 
 
-# ── Slack refuses ─────────────────────────────────────────────────────────────────────────────
+# ── Slack refuses ─────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -431,7 +431,7 @@ async def test_a_code_that_nobody_knows_is_tried_again_before_the_message_goes_e
     _card_and_reply(world)
 
 
-# ── Edits ─────────────────────────────────────────────────────────────────────────────────────
+# ── Edits ─────────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -495,13 +495,13 @@ async def test_a_card_that_cannot_be_edited_any_more_does_not_keep_the_answer_ba
     assert len(world.posts()) == 2
 
 
-# ── Nudges ────────────────────────────────────────────────────────────────────────────────────
+# ── Reminders ─────────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
     "fault", [Reset(), CannedResponse(500, "<html>Oops</html>"), _refusal("user_not_in_channel")]
 )
-async def test_a_nudge_that_does_not_arrive_does_no_harm(world: World, fault: Fault) -> None:
+async def test_a_reminder_that_does_not_arrive_does_no_harm(world: World, fault: Fault) -> None:
     world.service.faults.next("create_video", Reset())
     await _submits(world)
     world.slack.faults.always("chat.postEphemeral", fault)

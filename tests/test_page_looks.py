@@ -19,7 +19,7 @@ SCRIPT = "Welcome to the team, Kim!"
 
 
 async def _has_everything(world: PageWorld) -> None:
-    """Have cards of every look in the channel: ready, failed, asking, going on, and whispers."""
+    """Have cards of every look in the channel, and ephemeral messages."""
     await world.ana.command("/replica", f"add {REPLICA}")
     await world.request_video(world.ana, {"script": SCRIPT, "video_name": "Kim's first day"})
     world.service.next_video(Scenario(end="error", reason="The replica is shy"))

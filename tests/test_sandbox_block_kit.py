@@ -139,7 +139,7 @@ BAD_MESSAGES = {
     "an action_id twice in a block": [actions(button(), button())],
     "a file_input": [field({"type": "file_input"})],
     "emoji on mrkdwn": [{"type": "section", "text": {**mrkdwn(), "emoji": True}}],
-    "rich text of an unknown piece": [rich({"type": "whisper", "text": "psst"})],
+    "rich text of an unknown piece": [rich({"type": "shout", "text": "psst"})],
     "rich text that is empty": [rich({"type": "text", "text": ""})],
     "more text than a message holds": [section("a" * 2900)] * 5,
     "much markdown in all": [{"type": "markdown", "text": "a" * 6001}] * 2,

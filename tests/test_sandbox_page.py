@@ -274,7 +274,7 @@ async def test_what_happens_is_told_to_whom_it_concerns(browser: Browser) -> Non
         ephemeral, said = await ben.of("message"), await ben.of("message")
         assert ephemeral["message"]["is_ephemeral"]
         assert said["message"]["text"] == "Good morning"
-        # The first that Ana hears of is what Ben said aloud.
+        # The first event for Ana is the message that Ben posted.
         assert await ana.next() == ("message", said)
 
 
@@ -1306,11 +1306,11 @@ async def test_the_page_opens_on_a_channel_where_something_has_happened(
     heard = asyncio.StreamReader()
     # Open to both ends, so that nothing waits for a browser that never comes.
     pipe = os.fdopen(os.open(opened, os.O_RDWR | os.O_NONBLOCK), "rb", buffering=0)
-    ear, _ = await asyncio.get_running_loop().connect_read_pipe(
+    reader, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(heard), pipe
     )
     async with contextlib.AsyncExitStack() as stack:
-        stack.callback(ear.close)
+        stack.callback(reader.close)
         other = Server(web.Application())
         await other.start()
         stack.push_async_callback(other.stop)

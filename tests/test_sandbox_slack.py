@@ -1085,7 +1085,7 @@ async def test_the_narrator_tells_each_thing_as_it_happens(
     answering(bot, "Usage")
     await ana.command("/video", "help")
     narrator.stop()
-    ana.say("Unheard")
+    ana.say("After the end")
 
     told = out.getvalue()
     for part in (
@@ -1097,7 +1097,7 @@ async def test_the_narrator_tells_each_thing_as_it_happens(
         "shown to ana\nreplica-videos  09:00  APP  (Only visible to you)",
     ):
         assert part in told
-    assert "Unheard" not in told
+    assert "After the end" not in told
 
 
 async def test_followers_are_told_what_happened(slack: SandboxSlack) -> None:

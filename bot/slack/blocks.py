@@ -212,7 +212,7 @@ def field(
     optional: bool = False,
     reports: bool = False,
 ) -> Json:
-    """Return a field of a form; one that ``reports`` tells of each change."""
+    """Return a field of a form; with ``reports``, Slack sends each change."""
     return _given(
         type="input",
         block_id=block_id,

@@ -1,4 +1,4 @@
-"""The three ways in which a job changes, each of which its card and its worker hear of.
+"""The three ways in which a job changes, each of which notifies its card and its worker.
 
 All of them expect the job's row to be locked.
 """

@@ -40,7 +40,7 @@ async def play(
     cleo.say("Kim starts on Monday. Could somebody make a short welcome?", _CHANNEL)
     clock.skip(_PAUSE)
     ana.say("On it: `/video` and a sentence is all it takes.", _CHANNEL)
-    welcome = "Welcome to the team, Kim! Your desk is by the window, and lunch is at noon."
+    welcome = "Welcome to the team, Kim! Your seat is by the window, and lunch is at noon."
     async with _waiting_for(slack, clock, _is_reply):
         await _submit(ana, "/video", {"replica_id": replica, "script": welcome})
     clock.skip(_PAUSE)

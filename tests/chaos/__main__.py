@@ -41,7 +41,7 @@ def main() -> int:
     )
     chosen = parser.parse_args()
     faults = round(1.5 * chosen.jobs) if chosen.faults is None else chosen.faults
-    rng = random.Random(chosen.seed)  # noqa: S311 - a plan is to be repeatable
+    rng = random.Random(chosen.seed)  # noqa: S311 - the plan is reproducible
     plan = draw_plan(rng, jobs=chosen.jobs, kills=chosen.kills, faults=faults)
     print(
         f"{chosen.jobs} jobs, {chosen.kills} kills, {plan.fault_count} faults planned, "

@@ -20,7 +20,7 @@ let person = "";
 let stream = null;
 let cursor = "";
 let withPanel = false;
-// Something may have happened that the stream did not tell of.
+// Something may have happened that the stream did not report.
 let hasGap = false;
 
 /** Ask the server, and wait for as long as an answer may take. */
@@ -75,7 +75,7 @@ export const inView = (id, action, body) => act(`views/${encodeURIComponent(id)}
 export async function turn(what, body) {
   const outcome = await post(`/api/panel/${what}`, body);
   // Where nothing changed there is no news, and what was turned on the page has to be turned back.
-  // Otherwise the stream may have told of more already: this answer must not undo that.
+  // Otherwise the stream may have reported more already: this answer must not undo that.
   if (!outcome.ok && outcome.panel) tell("panel", outcome.panel);
   return outcome;
 }

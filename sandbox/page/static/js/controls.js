@@ -10,7 +10,7 @@ import { textObject } from "./texts.js";
  * @property {string} id for the label
  * @property {Object|null} state what it begins with, as Slack writes it
  * @property {boolean} isOptional
- * @property {boolean} dispatches whether the app hears of each change
+ * @property {boolean} dispatches whether each change is sent to the app
  * @property {Object<string, string>} labels `aria-…` attributes
  * @property {(isSettled: boolean) => void} onChange settled: chosen or confirmed, not just typed
  * @property {(query: string) => Promise<Object>} options asks the app for those of a menu

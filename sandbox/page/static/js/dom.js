@@ -95,7 +95,7 @@ export function newId(word) {
   return `${word}-${counted}`;
 }
 
-/** Return a function that calls `act` when it was not called itself for so many milliseconds. */
+/** Return a function that calls `act` once it has not been called for this many milliseconds. */
 export function settled(milliseconds, act) {
   let timer = 0;
   return (...values) => {

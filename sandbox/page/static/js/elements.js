@@ -1,4 +1,4 @@
-// What can be pressed or chosen inside messages and modals: the app hears of it at once.
+// What can be pressed or chosen inside messages and modals: each use is sent to the app at once.
 
 import { cannotDraw } from "./cannot_draw.js";
 import { confirmed } from "./confirm.js";
