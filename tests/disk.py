@@ -114,7 +114,7 @@ class Disk:
             while len(frame := os.pread(log.fileno(), _FRAME.size, at)) == _FRAME.size:
                 _, size_after_commit, its_salt, _ = _FRAME.unpack(frame)
                 if its_salt != salt:
-                    break  # it is left over from before the log began anew
+                    break  # it is left over from before the log was reset
                 at += _FRAME.size + page
                 end = at if size_after_commit else end
         return _Mark(self._path.stat().st_mtime_ns, salt, end)

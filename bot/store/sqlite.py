@@ -188,7 +188,7 @@ class SQLiteDatabase:
             self._group = []
 
     def _committer_ended(self, committer: asyncio.Task[None]) -> None:
-        """Answer whoever still waits: nobody else would."""
+        """Answer all callers that still wait: nothing else would."""
         error = asyncio.CancelledError() if committer.cancelled() else committer.exception()
         if error is not None:
             _LOG.critical("the task that writes to the database has ended", exc_info=error)
@@ -225,7 +225,7 @@ class SQLiteDatabase:
                 call.answer.set_exception(problem)
 
     def _for_caller(self, error: Exception) -> Exception:
-        """Return what a caller is told; what is wrong with the file is logged the first time."""
+        """Return the error for a caller; what is wrong with the file is logged the first time."""
         if isinstance(error, _FileError) and isinstance(error.__cause__, Exception):
             return self._note(error.__cause__)
         if isinstance(error, sqlite3.Error):
@@ -272,7 +272,7 @@ class SQLiteDatabase:
             try:
                 outcomes += self._run_transaction(db, [call], topics)
             except _FileError as error:
-                # Those before it are committed: only the others are told that they are not.
+                # Those before it are committed: only the others get the error.
                 return outcomes + [(None, error)] * (len(group) - len(outcomes))
             except Exception as error:  # noqa: BLE001 - its caller gets it
                 outcomes.append((None, error))

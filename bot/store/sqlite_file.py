@@ -235,7 +235,7 @@ def _is_log(wal: Path) -> bool:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Open the one connection that writes. Whoever calls this has the lock.
+    """Open the one connection that writes. The caller has the lock.
 
     Raises:
         DatabaseError: it cannot be opened or written.
