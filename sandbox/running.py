@@ -22,11 +22,11 @@ APP: Final = App(
     "Replica Videos",
     (
         SlashCommand(
-            "/video", "Make a video from a script", "[script] | list | status <id> | help"
+            "/video", "Turn a script into a video", "[script] | list | status <id> | help"
         ),
         SlashCommand(
             "/replica",
-            "Train a replica from footage, and choose among those there are",
+            "Train a replica, or choose one",
             "list | status <id> | add <id> | default <id> | help",
         ),
     ),

@@ -71,7 +71,7 @@ async def test_an_overdue_video_is_polled_hourly_and_can_be_checked_at_once(
 
     assert len(world.requests_for("read_video")) - before == 5
     [told] = world.ephemerals(world.ana)
-    assert "I am looking" in told
+    assert "Checking now" in told
     assert world.posts() == [overdue]
 
 
@@ -188,7 +188,7 @@ async def test_a_video_that_the_service_no_longer_knows_has_failed(world: World)
     await world.advance(minutes=30)
 
     [reply] = world.replies(card)
-    assert "no longer knows this video" in reply.text
+    assert "can't find this video" in reply.text
     assert "Not &lt;here&gt;" in reply.text
 
 

@@ -816,7 +816,7 @@ async def test_the_next_create_can_lose_its_answer_and_is_paid_for_once(browser:
     assert (await browser.panel())["service"]["next"] == []
     await browser.world.advance(minutes=20)
     assert browser.world.created_count() == 1
-    assert "I do not know" in browser.world.now(card).text
+    assert "We don't know" in browser.world.now(card).text
 
 
 @pytest.mark.parametrize(("what", "words"), [("fail", "The voice broke"), ("never", "Rendering")])
