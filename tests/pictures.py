@@ -77,7 +77,7 @@ async def _has_a_mistake(window: Window) -> None:
     form = await window.opens_form("/video The new office opens on Monday. Come and see it!")
     await window.picks("Replica", "Anna")
     await form.get_by_label("A web page").check()
-    link = form.get_by_label("Link of the web page")
+    link = form.get_by_label("Web page link")
     await link.fill("http://localhost/office")
     await window.presses("Create")
     await expect(link).to_be_focused()

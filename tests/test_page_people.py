@@ -44,7 +44,7 @@ async def test_another_persons_button_says_kindly_whose_it_is(page_world: PageWo
     card = ben.card(SCRIPT)
     await card.get_by_role("button", name="Edit and retry").click()
 
-    told = ben.card("This one is @ana's: or an admin can do that can decide about it.")
+    told = ben.card("Only @ana or an admin can do that.")
     await expect(told).to_contain_text("Only visible to you")
     await expect(ben.modal).to_be_hidden()
     await expect(ana.card("or an admin can do that")).to_have_count(0)
@@ -338,7 +338,7 @@ async def test_dates_are_in_the_readers_own_zone(page_world: PageWorld) -> None:
     tokyo = await page_world.window("ben", at=now, timezone_id="Asia/Tokyo")
     await lisbon.asks(SCRIPT)
     for window, asked in ((lisbon, "today at 9:00 AM"), (tokyo, "today at 6:00 PM")):
-        await expect(window.card(SCRIPT)).to_contain_text(f"asked {asked}")
+        await expect(window.card(SCRIPT)).to_contain_text(f"requested {asked}")
 
 
 async def test_nobody_writes_where_that_is_not_possible(page_world: PageWorld) -> None:
