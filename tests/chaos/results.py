@@ -167,14 +167,14 @@ def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
         return not good or (request.kind == "video" and not any(job in reply.text for job in good))
     if "couldn't create this" in reply.text:
         return "error" not in ends.values()
-    if "nothing was made" in reply.text:
+    if "nothing was created" in reply.text:
         return bool(ends) and not request.create_again_presses
-    if "is not known" in reply.text:
+    if "We don't know whether" in reply.text:
         return request.decision != "give up"
-    if "never came to an end" in reply.text:
+    if "never finished this" in reply.text:
         return None not in ends.values()
-    # The sandbox forgets nothing. The only text left is that of an unanswered question.
-    return "no longer knows" in reply.text
+    # Anything else is wrong, "can't find this" too: the sandbox forgets nothing.
+    return "Nobody could say whether" not in reply.text
 
 
 def _is_misplaced(env: Environment, request: UserRequest, message: Message) -> bool:
