@@ -11,7 +11,7 @@ from hypothesis import settings
 from tests import leaks
 from tests.world import MEMORY, World
 
-pytest_plugins = ["tests.browser"]
+pytest_plugins = ["tests.browser", "tests.invalid_input"]
 
 # A longer search for failing examples: ``pytest --hypothesis-profile=long``.
 settings.register_profile(

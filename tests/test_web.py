@@ -1,6 +1,6 @@
 """The HTTP server: repeated requests, callbacks, floods of connections, and what is logged.
 
-Invalid requests have a corpus of their own: test_bad_input.py.
+Invalid requests have a corpus of their own: test_invalid_requests.py.
 """
 
 import asyncio

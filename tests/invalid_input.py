@@ -1,0 +1,444 @@
+"""Invalid and unusual input: its corpus, tests/data/*.toml, and the bot that it is sent to.
+
+A case has a name, what is sent, and what is expected of the bot.
+"""
+
+import asyncio
+import contextlib
+import copy
+import dataclasses
+import gzip
+import hashlib
+import hmac
+import io
+import itertools
+import logging
+import re
+import tomllib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+from urllib.parse import urlencode
+
+import pytest
+
+from bot import log
+from bot.timings import Timings
+from sandbox.block_kit import Json
+from sandbox.delivery import deliver
+from sandbox.driver import Modal
+from sandbox.faults import CannedResponse
+from sandbox.scenarios import Pace
+from sandbox.slack_objects import Message
+from tests.leaks import _secrets
+from tests.world import World
+
+_T = TypeVar("_T")
+_DATA: Final = Path(__file__).with_name("data")
+_FORM_TYPE: Final = "application/x-www-form-urlencoded"
+_HEAD: Final = "Host: bot.example.com\r\nConnection: close\r\n"
+# In real time.
+_RECEIVE_TIMEOUT: Final = timedelta(seconds=0.5)
+_TIMEOUT_S: Final = 10.0
+_MAX_LOG_LINE: Final = 1000
+FAST: Final = Pace(timedelta(0), timedelta(seconds=5), timedelta(seconds=5))
+_STEP_S: Final = 0.02
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] [0-9]{3} ")
+
+
+class Case(Protocol):
+    """A case of the corpus, of any table."""
+
+    @property
+    def name(self) -> str:
+        """What is wrong with it."""
+
+
+def cases(file: str, table: str, kind: Callable[..., _T]) -> list[_T]:
+    """Return the cases of one table of the corpus."""
+    corpus = tomllib.loads((_DATA / f"{file}.toml").read_text(encoding="utf-8"))
+    return [kind(**case) for case in corpus[table]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A whole HTTP request; see invalid_requests.toml."""
+
+    name: str
+    status: int
+    answer: str = ""
+    method: str = "POST"
+    path: str = "/slack/events"
+    path_unit: str = ""
+    path_times: int = 0
+    type: str = _FORM_TYPE
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    header_times: int = 0
+    body: str = ""
+    hex: str = ""
+    payload: str | None = None
+    unit: str = ""
+    times: int = 0
+    end: str = ""
+    encoding: str = ""
+    unsigned: bool = False
+    secret: str | None = None
+    signed_body: str | None = None
+    offset_s: int = 0
+    timestamp: str = "{now}"
+    timestamp_times: int = 1
+    uppercase_signature: bool = False
+    repeated_header: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallbackBody:
+    """The body of a callback; see invalid_callbacks.toml."""
+
+    name: str
+    path: str = ""
+    path_unit: str = ""
+    path_times: int = 0
+    type: str = "application/json"
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    body: str = ""
+    hex: str = ""
+    unit: str = ""
+    times: int = 0
+    end: str = ""
+    encoding: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallbackToken:
+    """A token that was never issued."""
+
+    name: str
+    token: str = ""
+    unit: str = ""
+    times: int = 0
+    status: int = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """Connection over a connection; see invalid_connections.toml."""
+
+    name: str
+    status: int
+    answer: str = ""
+    send: str = ""
+    unit: str = ""
+    times: int = 0
+    end: str = ""
+    later: str = ""
+    drip: str = ""
+    incomplete: bool = False
+    responses: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class InvalidPayload:
+    """A payload of Slack with a mistake at one position; see invalid_payloads.toml."""
+
+    name: str
+    base: str
+    position: str
+    value: str | None = None
+    unit: str = ""
+    times: int = 0
+    status: int = 200
+    answer: str = ""
+    private_reply: str = ""
+    slack_calls: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypedCommand:
+    """A slash command with unusual text; see unusual_text.toml."""
+
+    name: str
+    command: str = "/video"
+    text: str = ""
+    raw: str = ""
+    unit: str = ""
+    times: int = 0
+    answer: str = ""
+    private_reply: str = ""
+    opens: str | None = None
+    opens_as_typed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormText:
+    """Text that is typed into a form."""
+
+    name: str
+    script: str = ""
+    video_name: str = ""
+    replica_name: str = ""
+    unit: str = ""
+    times: int = 0
+    field: str = "script"
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Return the text of each field."""
+        there = {"script": self.script, "video_name": self.video_name}
+        there["replica_name"] = self.replica_name
+        there[self.field] += self.unit * self.times
+        return {name: text for name, text in there.items() if text}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerResponse:
+    """A response of the video service or of Slack; see invalid_responses.toml."""
+
+    name: str
+    status: int = 200
+    json: str = ""
+    body: str = ""
+    hex: str = ""
+    unit: str = ""
+    times: int = 0
+    end: str = ""
+    type: str = "application/json"
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    encoding: str = ""
+    outcome: str = ""
+    shown: str = ""
+    hidden: str = ""
+    method: str = ""
+    done: bool = False
+    answer: str = ""
+
+    def fault(self, world: World) -> CannedResponse:
+        """Return it as a fault of the sandbox."""
+        text = self.json + self.body + self.unit * self.times + self.end
+        content = bytes.fromhex(self.hex) or text.encode()
+        headers = {"Content-Type": self.type} if self.type else {}
+        if self.encoding:
+            content = gzip.compress(content, 1)
+            headers["Content-Encoding"] = "gzip"
+        if "cut off" in self.encoding:
+            content = content[:-12]
+        for name, value in self.headers.items():
+            headers[name] = value.replace("{service}", world.service.url)
+        return CannedResponse(self.status, content, headers, done=self.done)
+
+
+REQUESTS: Final = cases("invalid_requests", "request", Request)
+CALLBACK_BODIES: Final = cases("invalid_callbacks", "body", CallbackBody)
+CALLBACK_TOKENS: Final = cases("invalid_callbacks", "token", CallbackToken)
+CONNECTIONS: Final = cases("invalid_connections", "socket", Connection)
+PAYLOADS: Final = cases("invalid_payloads", "payload", InvalidPayload)
+COMMANDS: Final = cases("unusual_text", "command", TypedCommand)
+FORM_TEXTS: Final = cases("unusual_text", "typed", FormText)
+CREATE_RESPONSES: Final = cases("invalid_responses", "create", ServerResponse)
+READ_RESPONSES: Final = cases("invalid_responses", "read", ServerResponse)
+SLACK_RESPONSES: Final = cases("invalid_responses", "slack", ServerResponse)
+
+
+@dataclass(frozen=True)
+class Response:
+    """The response to an HTTP request."""
+
+    status: int
+    head: str
+    body: str
+
+
+class BotUnderTest:
+    """A running bot, with ways to send it anything and checks that it came to no harm."""
+
+    def __init__(self, world: World, logged: io.StringIO) -> None:
+        self.world = world
+        self._log = logged
+        self._seen = 0
+        self._calls = len(world.slack.calls)
+        self._made = self._effects()
+
+    @property
+    def logged(self) -> str:
+        """Return the log so far."""
+        return self._log.getvalue()
+
+    async def send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes
+    ) -> Response:
+        """Send a request exactly as given, which no HTTP client would do."""
+        lines = [f"{method} {path} HTTP/1.1"]
+        lines += [f"{name}: {text}" for name, text in headers.items()]
+        if "Host" in headers:
+            lines.append("Connection: close")
+        else:
+            lines += _HEAD.split("\r\n")[:-1]
+        lines.append(f"Content-Length: {len(body)}")
+        return parse_response(await self.exchange("\r\n".join([*lines, "", ""]).encode() + body))
+
+    async def exchange(
+        self,
+        content: bytes,
+        *,
+        later: bytes = b"",
+        drip: bytes = b"",
+        disconnects: bool = False,
+    ) -> bytes:
+        """Open a connection, send, and return all that is received until the bot closes it."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.world.bot.port)
+        received = bytearray()
+
+        async def listen() -> None:
+            with contextlib.suppress(ConnectionError):
+                while chunk := await reader.read(1 << 16):
+                    received.extend(chunk)
+
+        async def talk() -> None:
+            with contextlib.suppress(ConnectionError):
+                writer.write(content)
+                await writer.drain()
+                if later:
+                    await asyncio.sleep(_STEP_S)
+                    writer.write(later)
+                while drip:
+                    writer.write(drip)
+                    await asyncio.sleep(_STEP_S)
+
+        talking = asyncio.ensure_future(talk())  # noqa: TID251 - ended below
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                await (talking if disconnects else listen())
+        finally:
+            talking.cancel()
+            writer.close()
+        return bytes(received)
+
+    async def check_unchanged(self, answer: str = "", slack_calls: Sequence[str] = ()) -> None:
+        """Check that the bot works, has had no effect, and has logged nothing unusual.
+
+        Args:
+            answer: what it answered last.
+            slack_calls: the methods of Slack that it has called since the last check.
+        """
+        await self.check_works(answer)
+        called = [call.method for call in self.world.slack.calls[self._calls :]]
+        self._calls += len(called)
+        made, self._made = self._made, self._effects()
+        assert called == list(slack_calls)
+        assert self._made == made, "something was created or posted"
+
+    async def check_works(self, answer: str = "") -> None:
+        """Check that the bot works and has logged nothing unusual."""
+        await self.world.settle()
+        self.check_log(answer)
+        assert (await self.send("GET", "/healthz", {}, b"")).body == "ok"
+        good = await deliver(self.world.slack, command(self.world, "help"))
+        assert good.ok
+        assert "open the form" in good.body
+
+    def check_log(self, answer: str = "") -> None:
+        """Check the log since the last check: no traceback, no secret, no long line."""
+        logged = self.logged[self._seen :]
+        self._seen += len(logged)
+        assert "Traceback" not in logged, logged
+        assert "***" not in logged, logged
+        assert max(map(len, logged.splitlines()), default=0) < _MAX_LOG_LINE
+        for mark in _secrets(self.world):
+            assert not mark.is_in(answer), f"{mark.description} is in the answer"
+            assert not mark.is_in(logged), f"{mark.description} is in the log"
+
+    def _effects(self) -> tuple[int, ...]:
+        """Return the numbers of create calls and of posts."""
+        creates = [
+            *self.world.requests_for("create_video"),
+            *self.world.requests_for("create_replica"),
+        ]
+        return (len(creates), len(self.world.posts()))
+
+
+def parse_response(received: bytes) -> Response:
+    head, _, body = received.decode("latin-1").partition("\r\n\r\n")
+    words = head.split(maxsplit=2)
+    return Response(int(words[1]) if len(words) > 1 else 0, head, body)
+
+
+def command(world: World, text: str, name: str = "/video", raw: str = "") -> bytes:
+    """Return the body of a command as Slack sends it, with ``raw`` after the text."""
+    channel, user = world.slack.channel("studio"), world.ana.user
+    form = {
+        "command": name,
+        "user_id": user.id,
+        "channel_id": channel.id,
+        "response_url": world.slack.new_response_url(user.id, channel.id),
+        "trigger_id": world.slack.new_trigger(user.id, channel.id),
+        "text": text,
+    }
+    return (urlencode(form) + raw).encode()
+
+
+def body_of(case: Request | CallbackBody, words: Mapping[str, str] | None = None) -> bytes:
+    """Return the bytes of a body before compression."""
+    if case.hex:
+        return bytes.fromhex(case.hex)
+    text = case.body
+    if isinstance(case, Request) and case.payload is not None:
+        return urlencode({"payload": case.payload + case.unit * case.times + case.end}).encode()
+    for word, replacement in (words or {}).items():
+        text = text.replace(f"{{{word}}}", replacement)
+    return (text + case.unit * case.times + case.end).encode()
+
+
+def snapshot_text(content: bytes, encoding: str) -> bytes:
+    return gzip.compress(content, 1) if encoding == "gzip" else content
+
+
+def signature_of(secret: str, stamp: str, body: bytes) -> str:
+    base = b":".join([b"v0", stamp.encode(), body])
+    return "v0=" + hmac.new(secret.encode(), base, hashlib.sha256).hexdigest()
+
+
+def job_of(card: Message) -> str:
+    found = re.search(r"No. (\w+)", str(card.blocks))
+    assert found is not None
+    return found[1]
+
+
+_NUMBERS: Final = itertools.count()
+
+
+def submitted_view(form: Modal) -> Json:
+    """Return the view of a submission, with an id of its own as if the form was opened again."""
+    view: Json = copy.deepcopy(form.view.payload())
+    view["id"] = view["root_view_id"] = f"V0{next(_NUMBERS)}"
+    return view
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+    """Return the log as the bot writes it, but without masking any secrets."""
+    monkeypatch.setattr(logging.root, "handlers", [])
+    loggers = [logging.root, *map(logging.getLogger, log._LIBRARY_LEVELS)]
+    levels = [logger.level for logger in loggers]
+    stream = io.StringIO()
+    log.configure(stream, "INFO")
+    yield stream
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.fixture
+async def bot(memory: Path, logged: io.StringIO) -> AsyncIterator[BotUnderTest]:
+    """A bot with the usual settings."""
+    world = World(memory)
+    async with world.running_sandbox(), world.running_bot():
+        yield BotUnderTest(world, logged)
+
+
+@pytest.fixture
+async def impatient_bot(memory: Path, logged: io.StringIO) -> AsyncIterator[BotUnderTest]:
+    """A bot with short time limits for what does not come."""
+    world = World(memory, Timings(jitter=0, receive_timeout=_RECEIVE_TIMEOUT))
+    async with world.running_sandbox(), world.running_bot():
+        yield BotUnderTest(world, logged)
