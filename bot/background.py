@@ -12,7 +12,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """Private answers to a person, sent after Slack was told that the request has arrived.
+    """Private answers to a person, sent after the request was acknowledged.
 
     They may be lost with the process: no accepted request depends on them.
     """

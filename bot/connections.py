@@ -39,7 +39,7 @@ class LimitedServer:
         self._runner = web.AppRunner(
             app,
             access_log=None,
-            # Slack signs the bytes as sent, and nothing is decompressed for strangers.
+            # Slack signs the bytes as sent, and nothing unsigned is decompressed.
             auto_decompress=False,
             keepalive_timeout=_KEEP_ALIVE_S,
             # After the answer, the rest of a body is read and dropped for this long.

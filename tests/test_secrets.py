@@ -35,7 +35,7 @@ async def asks_with_a_signed_link(world: World) -> None:
 
 
 def callback_url(world: World) -> str:
-    """Return where the service was told last to call back."""
+    """Return the callback URL of the last create call."""
     sent = world.requests_for("create_video")[-1].body
     assert isinstance(sent, dict)
     return str(sent["callback_url"])
