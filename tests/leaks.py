@@ -273,7 +273,7 @@ def _in_slack(
         theirs = [job for job in jobs if job.user == ephemeral.visible_to]
         yield from _found("an ephemeral message", [text], secrets | queries)
         yield from _found(
-            "an ephemeral message to somebody else", [text], _scripts_but(theirs, jobs)
+            "an ephemeral message to another user", [text], _scripts_but(theirs, jobs)
         )
 
 
@@ -300,7 +300,7 @@ def _in_forms(
         if form.opened:
             theirs = [job for job in jobs if job.user == form.user]
             private = _scripts_but(theirs, jobs, MarkType.SCRIPT, MarkType.QUERY)
-            yield from _found("a form of somebody else", [form.text], private)
+            yield from _found("a form of another user", [form.text], private)
 
 
 def _scripts_but(theirs: Iterable[_Job], jobs: Iterable[_Job], *types: MarkType) -> set[Mark]:

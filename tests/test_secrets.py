@@ -192,12 +192,12 @@ async def _a_token_in_a_form(world: World) -> None:
     await _slack(world, "views.open", trigger_id=trigger, view=_form(world.slack.bot_token))
 
 
-async def _a_script_in_a_form_of_somebody_else(world: World) -> None:
+async def _a_script_in_a_form_of_another_user(world: World) -> None:
     trigger = world.slack.new_trigger(world.ben.user.id, None)
     await _slack(world, "views.open", trigger_id=trigger, view=_form(SCRIPT))
 
 
-async def _a_query_in_a_form_of_somebody_else(world: World) -> None:
+async def _a_query_in_a_form_of_another_user(world: World) -> None:
     trigger = world.slack.new_trigger(world.ben.user.id, None)
     await _slack(world, "views.open", trigger_id=trigger, view=_form(SIGNED))
 
@@ -209,7 +209,7 @@ async def _a_query_in_an_ephemeral_message(world: World) -> None:
         assert answer.ok
 
 
-async def _a_script_in_an_ephemeral_to_somebody_else(world: World) -> None:
+async def _a_script_in_an_ephemeral_to_another_user(world: World) -> None:
     studio = world.slack.channel("studio").id
     url = world.slack.new_response_url(world.ben.user.id, studio)
     async with world.slack.session.post(url, json={"text": SCRIPT}) as answer:
@@ -237,10 +237,10 @@ LEAKS: dict[Leak, str] = {
     _a_script_in_a_message_about_nothing: "a script is in a message about another job",
     _a_script_in_an_edit_of_another_card: "a script is in a message about another job",
     _a_token_in_a_form: "the bot's token is in a form",
-    _a_script_in_a_form_of_somebody_else: "a script is in a form of somebody else",
-    _a_query_in_a_form_of_somebody_else: "the query of a .* is in a form of somebody else",
+    _a_script_in_a_form_of_another_user: "a script is in a form of another user",
+    _a_query_in_a_form_of_another_user: "the query of a .* is in a form of another user",
     _a_query_in_an_ephemeral_message: "the query of a .* is in an ephemeral message",
-    _a_script_in_an_ephemeral_to_somebody_else: "a script is in an ephemeral message to ",
+    _a_script_in_an_ephemeral_to_another_user: "a script is in an ephemeral message to ",
     _a_token_of_slacks_in_a_call_to_the_service: "the bot's token is in a call to the service",
 }
 
