@@ -3,7 +3,7 @@
 import json
 import logging
 from collections.abc import Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
@@ -42,6 +42,7 @@ CALLBACK_ID: Final = "create_video"
 _REPLICA: Final = "video_replica"
 _BACKGROUND: Final = "video_background"
 _KIND: Final = "video"
+_MAX_CACHED_OPTIONS: Final = 10_000
 _MAX_OPTIONS: Final = 100
 # Two of them fit into a form's private metadata.
 _MAX_KEPT_LINK: Final = 1000
@@ -298,6 +299,8 @@ def _background_field(chosen: str) -> Json:
     return field("background", "Background", buttons, reports=True)
 
 
+# Each keystroke offers up to 99 replicas, mostly those that the last one offered.
+@lru_cache(maxsize=_MAX_CACHED_OPTIONS)
 def _option(replica: KnownReplica) -> Json:
     return option(replica_label(replica), replica.id)
 
