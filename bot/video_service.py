@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from bot.timings import ServiceTimings
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_BODY_BYTES: Final = 1024 * 1024
+_COMPRESSED: Final = frozenset({"gzip", "x-gzip", "deflate"})
+_TOO_LONG: Final = "The video service's answer is too long."
 _MAX_CONNECTIONS: Final = 64  # for each sort of calls
 
 
@@ -199,19 +202,36 @@ class VideoService:
 
 
 async def _content(response: httpx.Response) -> bytes:
-    """Return the body of an answer.
+    """Return the body of an answer, decompressed.
 
     Raises:
-        Uncertain: it is longer than an answer can be, or compressed although we asked for identity.
+        Uncertain: it is longer than an answer can be, or cannot be decompressed.
     """
-    if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise Uncertain("The video service's answer could not be read.")
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > _MAX_BODY_BYTES:
-            raise Uncertain("The video service's answer is too long.")
+            raise Uncertain(_TOO_LONG)
+    if response.headers.get("content-encoding", "").strip().lower() in _COMPRESSED:
+        return _decompressed(body)
     return bytes(body)
+
+
+def _decompressed(body: bytes | bytearray) -> bytes:
+    """Decompress a body up to the limit: a gateway may compress although we ask for identity.
+
+    httpx would decompress a chunk whole, and a few bytes can become a thousand times as many.
+    """
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)  # detects gzip and zlib
+    try:
+        content = decompressor.decompress(body, _MAX_BODY_BYTES + 1)
+    except zlib.error as error:
+        raise Uncertain("The video service's answer could not be read.") from error
+    if len(content) > _MAX_BODY_BYTES:
+        raise Uncertain(_TOO_LONG)
+    if not decompressor.eof:
+        raise Uncertain("The video service's answer broke off.")
+    return content
 
 
 @dataclass(frozen=True, slots=True)
