@@ -16,17 +16,8 @@ from sandbox.delivery import button_action, deliver, encoded, find_button, inter
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse
 from sandbox.slack_objects import Message
-from tests.invalid_input import (
-    COMMANDS,
-    FAST,
-    FORM_TEXTS,
-    PAYLOADS,
-    BotUnderTest,
-    InvalidPayload,
-    command,
-    job_of,
-    submitted_view,
-)
+from tests.invalid_cases import COMMANDS, FORM_TEXTS, PAYLOADS, InvalidPayload
+from tests.invalid_input import FAST, BotUnderTest, command, job_of, submitted_view
 from tests.world import FOOTAGE, REPLICA, World
 
 # ── Payloads ──────────────────────────────────────────────────────────────────────────────────

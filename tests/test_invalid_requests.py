@@ -10,9 +10,7 @@ from typing import Final
 import pytest
 
 from sandbox.scenarios import CallbackPlan
-from tests.invalid_input import (
-    _HEAD,
-    _STATUS_LINE,
+from tests.invalid_cases import (
     CALLBACK_BODIES,
     CALLBACK_TOKENS,
     COMMANDS,
@@ -23,15 +21,19 @@ from tests.invalid_input import (
     READ_RESPONSES,
     REQUESTS,
     SLACK_RESPONSES,
-    BotUnderTest,
     Case,
     Connection,
     Request,
-    Response,
     body_of,
+    encoded,
+)
+from tests.invalid_input import (
+    _HEAD,
+    _STATUS_LINE,
+    BotUnderTest,
+    Response,
     parse_response,
     signature_of,
-    snapshot_text,
 )
 from tests.world import World
 
@@ -71,7 +73,7 @@ async def test_an_invalid_request_is_refused(bot: BotUnderTest, subtests: pytest
 
 def signed(world: World, case: Request) -> tuple[dict[str, str], bytes]:
     """Return headers and body as Slack would send them, but for what is wrong with this one."""
-    body = snapshot_text(body_of(case), case.encoding)
+    body = encoded(body_of(case), case.encoding)
     now = str(int(world.clock.now().timestamp()) + case.offset_s)
     stamps = {"{now}": now, "+now": f"+{now}", "_now": f"{now[:4]}_{now[4:]}"}
     stamp = stamps.get(case.timestamp, case.timestamp * case.timestamp_times)
@@ -170,7 +172,7 @@ async def test_every_callback_gets_the_same_answer_and_is_not_believed(
     words = {"known": callbacks.known, "other": callbacks.other}
     for case in CALLBACK_BODIES:
         with subtests.test(case.name):
-            body = snapshot_text(body_of(case, words), case.encoding)
+            body = encoded(body_of(case, words), case.encoding)
             query = case.path.replace("{other}", callbacks.other) + case.path_unit * case.path_times
             headers = {"Content-Type": case.type, **case.headers}
             if case.encoding:

@@ -12,16 +12,8 @@ from sandbox.delivery import interact, interaction
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse
 from sandbox.slack_objects import Message
-from tests.invalid_input import (
-    CREATE_RESPONSES,
-    FAST,
-    READ_RESPONSES,
-    SLACK_RESPONSES,
-    BotUnderTest,
-    ServerResponse,
-    job_of,
-    submitted_view,
-)
+from tests.invalid_cases import CREATE_RESPONSES, READ_RESPONSES, SLACK_RESPONSES, ServerResponse
+from tests.invalid_input import FAST, BotUnderTest, job_of, submitted_view
 from tests.world import REPLICA, World
 
 # ── Responses ─────────────────────────────────────────────────────────────────────────────────
