@@ -32,14 +32,14 @@ def test_a_ratio_is_far_outside_beyond_twice_its_goal(
     assert (round(judged.ratio, 2), judged.met, judged.far) == (ratio, met, far)
 
 
-def test_a_bound_of_its_own_counts_where_a_goal_is_out_of_reach() -> None:
+def test_a_separate_limit_counts_where_a_goal_is_out_of_reach() -> None:
     assert not row(20, Better.LOWER, 1.5, 25).met
     assert not row(20, Better.LOWER, 1.5, 25).far
     assert row(26, Better.LOWER, 1.5, 25).far
     assert row(0.3, Better.HIGHER, 1.5, 0.4).far
 
 
-def test_what_only_informs_fails_nothing() -> None:
+def test_an_informational_ratio_fails_nothing() -> None:
     assert row(99, Better.LOWER, None).met
     assert not row(99, Better.LOWER, None).far
 

@@ -101,14 +101,14 @@ def buttons(message: Message) -> dict[str, dict[str, Any]]:
 # The words
 
 
-def test_a_new_card_says_who_asked_for_what_and_since_when() -> None:
+def test_a_new_card_says_who_asked_for_what_and_when() -> None:
     assert card(JOB, PRESENTER).text == (
         f"Video for <@{ANA}>: :hourglass: Starting. Sending your request…\n"
         f"Video: “Greeting”\n{SMALL_PRINT}"
     )
 
 
-def test_a_card_names_who_asked_only_once_it_is_posted_so_that_it_pings_nobody() -> None:
+def test_a_card_mentions_the_requester_only_after_it_is_posted_and_pings_no_one() -> None:
     message = card(JOB, PRESENTER, posted=False)
     assert message.text.startswith("Video: :hourglass: Starting.")
     assert mrkdwn.pings(message.text, message.blocks) == set()
@@ -207,13 +207,13 @@ def test_a_video_without_a_link_says_how_to_ask_for_it() -> None:
         ),
     ],
 )
-def test_a_video_that_turns_up_late_is_told_on_the_card(orphaned: tuple[str], said: str) -> None:
+def test_a_video_that_turns_up_late_is_shown_on_the_card(orphaned: tuple[str], said: str) -> None:
     message = card(succeeded(orphaned_ids=orphaned), PRESENTER)
     assert said in message.text
     assert said in json.dumps(message.blocks)
 
 
-def test_a_message_that_its_channel_did_not_take_says_why_it_comes_directly() -> None:
+def test_a_message_that_its_channel_refused_says_why_it_is_a_direct_message() -> None:
     message = redirected(reply(succeeded(), PRESENTER), JOB)
     note = "I couldn't post this in <#C0STUDIO>, where you asked, so I'm sending it to you."
     assert message.text.startswith(f"{note}\n<@{ANA}> your video")
@@ -224,7 +224,7 @@ def test_a_message_that_its_channel_did_not_take_says_why_it_comes_directly() ->
 
 
 @pytest.mark.parametrize("failure", Failure)
-def test_every_failure_says_what_to_do_next_unless_its_words_are_gone(failure: Failure) -> None:
+def test_every_failure_says_what_to_do_next_unless_its_job_was_erased(failure: Failure) -> None:
     retry = "*Edit and retry* opens the form"
     job = failed(failure, "Because.")
     assert retry in card(job, PRESENTER).text
@@ -236,7 +236,7 @@ def test_every_failure_says_what_to_do_next_unless_its_words_are_gone(failure: F
         assert not re.search(r"  |After that| \.", message.text)
 
 
-def test_each_failure_has_words_of_its_own() -> None:
+def test_each_failure_has_a_sentence_of_its_own() -> None:
     assert len({card(failed(failure), PRESENTER).text for failure in Failure}) == len(Failure)
 
 
@@ -248,7 +248,7 @@ def test_every_state_has_words(state: State) -> None:
     assert state_in_words(PRESENTER, going(state))
 
 
-def test_a_message_that_is_owed_says_what_its_role_is() -> None:
+def test_a_delivery_is_composed_according_to_its_role() -> None:
     job = succeeded()
     owed = Delivery(
         1, job.id, Role.CARD, DeliveryState.PENDING, job.channel, None, None, 1, 0, None, 0
@@ -282,7 +282,7 @@ def in_training(progress: str) -> Job:
     return replace(TRAINING, state=State.RUNNING, started_at=NINE, snapshot=snapshot)
 
 
-def test_a_training_shows_a_bar_and_figures_and_since_when() -> None:
+def test_a_training_shows_a_bar_figures_and_its_start() -> None:
     text = card(in_training("1/4"), REPLICA_PRESENTER).text
     assert text.startswith(f"Replica for <@{ANA}>: :hourglass_flowing_sand: Training. ")
     assert "`███░░░░░░░░░` 1 of 4 steps done." in text
@@ -323,13 +323,13 @@ def test_a_trained_replica_can_be_seen_and_used() -> None:
 
 
 @pytest.mark.parametrize("remote_id", [None, "", "two words", "r" * 151, "<!channel>"])
-def test_an_id_that_no_form_can_hold_offers_no_video(remote_id: str | None) -> None:
+def test_a_replica_whose_id_no_form_can_hold_has_no_video_button(remote_id: str | None) -> None:
     job = replace(TRAINING, state=State.SUCCEEDED, remote_id=remote_id, snapshot=TRAINED)
     assert "Use in a video" not in buttons(reply(job, REPLICA_PRESENTER))
 
 
 @pytest.mark.parametrize("failure", Failure)
-def test_only_what_the_service_says_of_the_footage_is_explained(failure: Failure) -> None:
+def test_only_what_the_service_says_about_the_footage_is_explained(failure: Failure) -> None:
     job = replace(
         TRAINING, state=State.FAILED, failure=failure, reason="The file could not be reached"
     )
@@ -349,7 +349,7 @@ def test_only_what_the_service_says_of_the_footage_is_explained(failure: Failure
         "https://storage.example.com/presenter/a.mp4 has no audio track",
     ],
 )
-def test_a_sentence_that_means_something_else_is_left_unexplained(reason: str) -> None:
+def test_a_sentence_with_another_meaning_is_not_explained(reason: str) -> None:
     job = replace(TRAINING, state=State.FAILED, failure=Failure.SERVICE_FAILED, reason=reason)
     assert "Usually that means" not in reply(job, REPLICA_PRESENTER).text
 
@@ -474,7 +474,7 @@ def check(message: Message) -> None:
 
 @many
 @given(JOBS)
-def test_slack_takes_any_card_and_it_pings_nobody_else(job: Job) -> None:
+def test_slack_accepts_any_card_and_it_pings_no_one_else(job: Job) -> None:
     message = card(job, PRESENTERS[job.kind])
     check(message)
     check(redirected(message, job))
@@ -482,7 +482,7 @@ def test_slack_takes_any_card_and_it_pings_nobody_else(job: Job) -> None:
 
 @many
 @given(JOBS)
-def test_slack_takes_any_reply_and_it_pings_who_asked_once(job: Job) -> None:
+def test_slack_accepts_any_reply_and_it_pings_the_requester_once(job: Job) -> None:
     message = reply(job, PRESENTERS[job.kind])
     check(message)
     check(redirected(message, job))
@@ -492,13 +492,13 @@ def test_slack_takes_any_reply_and_it_pings_who_asked_once(job: Job) -> None:
 
 @many
 @given(JOBS, st.none() | SNAPSHOTS, PEOPLE)
-def test_slack_takes_any_status(job: Job, snapshot: Snapshot | None, unread: str) -> None:
+def test_slack_accepts_any_status(job: Job, snapshot: Snapshot | None, unread: str) -> None:
     check(status_message(PRESENTERS[job.kind], job, snapshot, ANA, unread))
 
 
 @many
 @given(SNAPSHOTS)
-def test_slack_takes_the_status_of_what_is_nobodys(snapshot: Snapshot) -> None:
+def test_slack_accepts_the_status_of_a_video_without_a_job(snapshot: Snapshot) -> None:
     check(status_message(PRESENTER, None, snapshot, BEN))
 
 
@@ -525,7 +525,7 @@ def test_a_link_is_shown_only_when_the_video_is_ready(state: State) -> None:
         assert (FILE in shown) == (state is State.SUCCEEDED)
 
 
-def test_what_is_shown_of_a_script_to_others_is_nothing() -> None:
+def test_others_see_nothing_of_a_script() -> None:
     message = status_message(
         PRESENTER, succeeded(params={**JOB.params, "script": "My secret"}), None, BEN
     )
@@ -534,7 +534,7 @@ def test_what_is_shown_of_a_script_to_others_is_nothing() -> None:
 
 
 @pytest.mark.parametrize("words", [each for each in NASTY if any(map(str.isalnum, each))])
-async def test_any_words_go_through_the_form_the_card_the_reply_and_the_list(
+async def test_any_text_passes_through_the_form_the_card_the_reply_and_the_list(
     world: World, words: str
 ) -> None:
     values = {"script": words[:3000], "video_name": words[:100]}
@@ -551,7 +551,7 @@ async def test_any_words_go_through_the_form_the_card_the_reply_and_the_list(
     assert world.created_count() == 1
 
 
-async def test_a_failed_job_with_any_words_comes_back_into_the_form(world: World) -> None:
+async def test_a_failed_job_with_any_text_can_be_retried_in_the_form(world: World) -> None:
     world.service.faults.next("create_video", CannedResponse(422, {"error": "No."}))
     values = {"script": "&" * 2999 + "x", "video_name": "<!channel>"}
     card = await world.request_video(world.ana, values)
@@ -568,7 +568,7 @@ async def test_a_failed_job_with_any_words_comes_back_into_the_form(world: World
 
 
 @given(st.text(), st.integers(0, 30))
-def test_a_cut_text_fits_and_begins_as_the_whole(text: str, limit: int) -> None:
+def test_a_cut_text_fits_and_starts_like_the_whole_text(text: str, limit: int) -> None:
     short = cut(text, limit)
     assert len(short) <= limit
     assert short == text or text.startswith(short.removesuffix("…"))
@@ -583,13 +583,13 @@ def test_an_escaped_text_fits_and_keeps_its_entities_whole(text: str, limit: int
     assert shown == text or text.startswith(shown.removesuffix("…"))
 
 
-def test_a_very_long_text_is_cut_at_once_even_where_nothing_of_it_fits() -> None:
+def test_a_very_long_text_is_cut_quickly_even_if_none_of_it_fits() -> None:
     assert escaped("&" * 1_000_000, 100) == "&amp;" * 19 + "…"
     assert escaped("&", 4) == "…"
     assert escaped("&", 0) == escaped("&", -20) == ""
 
 
-def test_joined_parts_are_whole_or_not_there() -> None:
+def test_joined_parts_are_complete_or_left_out() -> None:
     assert joined(["one", "", "three"]) == "one\nthree"
     assert joined(["a" * TEXT, "b"]) == "a" * TEXT
     assert joined(["12345", "too long", "67"], 8, by=" ") == "12345 67"
@@ -602,7 +602,7 @@ def test_a_link_of_the_service_is_a_plain_link_or_none(url: str) -> None:
     assert safe is None or re.fullmatch(r"https?://[\w.-]+(:\d+)?[/?#][!-;=?-{}~]*", safe, re.ASCII)
 
 
-def test_a_link_in_a_text_is_escaped_like_all_else() -> None:
+def test_a_link_in_a_text_is_escaped_like_any_other_text() -> None:
     assert anchor("https://a.example/?a=1&lt;=2", "Watch") == (
         "<https://a.example/?a=1&amp;lt;=2|Watch>"
     )
@@ -626,7 +626,7 @@ def test_a_link_is_shown_as_it_is_where_it_can_be(url: str, shown: str | None) -
     assert link(url) == shown
 
 
-def test_the_first_line_is_the_first_that_says_something() -> None:
+def test_the_first_line_is_the_first_one_with_text() -> None:
     assert one_line("\n \n  Hello,   world. \nBye.") == "Hello, world."
     assert one_line(" \n ") == ""
 
@@ -644,7 +644,7 @@ def test_the_first_line_is_the_first_that_says_something() -> None:
         (400 * 86400, "400 days"),
     ],
 )
-def test_a_duration_is_told_in_words(seconds: int, words: str) -> None:
+def test_a_duration_is_written_in_words(seconds: int, words: str) -> None:
     assert span(timedelta(seconds=seconds)) == words
 
 

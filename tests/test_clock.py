@@ -198,7 +198,7 @@ async def card_held_back_and_then_in_doubt(world: JumpyWorld) -> None:
         card_held_back_and_then_in_doubt,
     ],
 )
-async def test_waiting_work_goes_on_once_and_within_minutes_after_the_clock_jumps(
+async def test_waiting_work_is_done_once_and_within_minutes_after_the_clock_jumps(
     step: Step, jumps: list[timedelta], quiet: JumpyWorld
 ) -> None:
     world = quiet
@@ -290,7 +290,7 @@ async def test_after_the_clock_was_set_back_old_scripts_are_still_erased_in_time
 
 
 @pytest.mark.parametrize("by", [timedelta(hours=2), DAY], ids=["two hours", "a day"])
-async def test_a_row_that_a_wrong_clock_put_too_far_ahead_is_due_within_a_minute(
+async def test_a_row_that_a_wrong_clock_postponed_too_far_is_due_within_a_minute(
     by: timedelta, sweeping: Sweeping
 ) -> None:
     clock, store = sweeping.clock, sweeping.store
@@ -339,7 +339,7 @@ async def test_a_claimed_job_can_be_released_after_the_sweep_has_woken_it(
     assert await store.jobs.next_due() == soon
 
 
-async def test_one_sweep_wakes_all_rows_however_many_there_are(sweeping: Sweeping) -> None:
+async def test_one_sweep_wakes_any_number_of_rows(sweeping: Sweeping) -> None:
     clock, store = sweeping.clock, sweeping.store
     count = 1200
     request = Request("V1", "video", {"script": ANA}, "U1", "C1")

@@ -64,7 +64,7 @@ async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
     assert not world.posts()
 
 
-async def test_the_list_of_somebody_who_asked_for_nothing_says_how_to_begin(world: World) -> None:
+async def test_the_list_of_a_user_without_videos_says_how_to_start(world: World) -> None:
     await world.request_video(world.ben)
 
     told = await _says(world.ana, "list")
@@ -177,7 +177,7 @@ async def test_the_status_of_a_video_made_elsewhere_is_what_the_service_says(
     assert not world.posts()
 
 
-async def test_a_video_that_nobody_could_confirm_yet_does_not_give_its_script_away(
+async def test_the_status_of_an_unconfirmed_video_does_not_reveal_its_script(
     world: World,
 ) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
@@ -193,9 +193,7 @@ async def test_a_video_that_nobody_could_confirm_yet_does_not_give_its_script_aw
 
 
 @pytest.mark.parametrize("code", [400, 404])
-async def test_an_id_that_nobody_knows_is_told_with_the_services_words(
-    world: World, code: int
-) -> None:
+async def test_an_unknown_id_is_reported_with_the_services_words(world: World, code: int) -> None:
     world.service.unknown_id_status = code
 
     told = await _status(world, world.ana, "v-<nobody>")
@@ -206,13 +204,15 @@ async def test_an_id_that_nobody_knows_is_told_with_the_services_words(
 
 
 @pytest.mark.parametrize("wanted", ["..", "../replicas/x", "%2e%2e", "`#`", "x" * 200])
-async def test_an_odd_id_never_reaches_anything_else(world: World, wanted: str) -> None:
+async def test_an_odd_id_never_reaches_another_path_of_the_service(
+    world: World, wanted: str
+) -> None:
     await _status(world, world.ana, wanted)
 
     assert not world.requests_for("read_replica")
 
 
-async def test_while_the_service_is_down_status_says_what_was_known_last(world: World) -> None:
+async def test_while_the_service_is_down_the_status_shows_what_was_last_known(world: World) -> None:
     card = await world.request_video(world.ana)
     await world.advance(seconds=15)
     world.service.down = True
@@ -278,7 +278,7 @@ async def test_the_card_of_a_failed_video_can_be_retried_too(world: World) -> No
     assert world.ana.modal is not None
 
 
-async def test_what_somebody_typed_is_not_shown_to_an_admin_who_retries(
+async def test_what_a_user_typed_is_not_shown_to_an_admin_who_retries(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -293,7 +293,7 @@ async def test_what_somebody_typed_is_not_shown_to_an_admin_who_retries(
     assert "secret" not in str(form.view.body)
 
 
-async def test_other_peoples_buttons_do_nothing_and_say_so_kindly(world: World) -> None:
+async def test_buttons_of_other_peoples_cards_do_nothing_and_say_why(world: World) -> None:
     reply = await _fails(world)
     posted = world.posts()
 
@@ -310,7 +310,9 @@ async def test_other_peoples_buttons_do_nothing_and_say_so_kindly(world: World) 
 @pytest.mark.parametrize(
     "button", ["I found it", "Create again (may be charged twice)", "Cancel request"]
 )
-async def test_only_who_asked_decides_about_an_unclear_video(world: World, button: str) -> None:
+async def test_only_the_requester_decides_about_an_unconfirmed_video(
+    world: World, button: str
+) -> None:
     world.service.faults.next("create_video", Reset())
     card = await world.request_video(world.ana)
     await world.advance(minutes=16)
@@ -344,7 +346,7 @@ async def test_an_admin_may_press_every_button(quiet_world: World) -> None:
 @pytest.mark.parametrize(
     "button", ["I found it", "Create again (may be charged twice)", "Cancel request"]
 )
-async def test_a_question_that_was_settled_meanwhile_is_told_to_whoever_still_sees_it(
+async def test_a_button_of_a_settled_question_says_that_it_is_settled(
     world: World, button: str
 ) -> None:
     world.service.callback_plan = CallbackPlan(after=timedelta(minutes=20))
@@ -367,7 +369,7 @@ async def test_a_question_that_was_settled_meanwhile_is_told_to_whoever_still_se
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_check_again_on_an_old_screen_says_that_it_is_settled(world: World) -> None:
+async def test_check_again_on_an_outdated_card_says_that_the_job_is_settled(world: World) -> None:
     world.service.next_video(Scenario(end="never"))
     card = await world.request_video(world.ana)
     await world.advance(hours=4)
@@ -408,7 +410,7 @@ USED = [code for code, action in errors.ERROR_ACTIONS.items() if action is error
 @pytest.mark.parametrize(
     "code", [code for code in DOCUMENTED["views.open"].split() if code not in USED]
 )
-async def test_whatever_slack_says_to_a_form_the_person_hears_what_to_do(
+async def test_whatever_slack_answers_to_a_form_the_user_learns_what_to_do(
     world: World, code: str
 ) -> None:
     world.slack.faults.next("views.open", CannedResponse(200, {"ok": False, "error": code}))
@@ -425,7 +427,7 @@ async def test_whatever_slack_says_to_a_form_the_person_hears_what_to_do(
 
 
 @pytest.mark.parametrize("code", DOCUMENTED["views.update"].split())
-async def test_whatever_slack_says_to_a_changed_form_it_can_still_be_sent(
+async def test_whatever_slack_answers_to_a_changed_form_it_can_still_be_submitted(
     world: World, code: str
 ) -> None:
     form = await world.open_form(world.ana)
@@ -440,7 +442,7 @@ async def test_whatever_slack_says_to_a_changed_form_it_can_still_be_sent(
     assert not form.is_open
 
 
-async def test_a_retry_whose_form_cannot_open_is_told_kindly(world: World) -> None:
+async def test_a_retry_whose_form_cannot_open_is_explained(world: World) -> None:
     reply = await _fails(world)
     late = {"ok": False, "error": "expired_trigger_id"}
     world.slack.faults.next("views.open", CannedResponse(200, late))
@@ -453,7 +455,7 @@ async def test_a_retry_whose_form_cannot_open_is_told_kindly(world: World) -> No
 
 
 @pytest.mark.parametrize("code", USED)
-async def test_a_trigger_that_a_copy_of_the_command_has_used_is_no_mistake(
+async def test_a_trigger_that_a_copy_of_the_command_has_used_is_no_error(
     world: World, code: str
 ) -> None:
     world.slack.faults.next("views.open", CannedResponse(200, {"ok": False, "error": code}))
@@ -484,7 +486,7 @@ async def test_a_replayed_command_is_answered_like_the_first(world: World) -> No
     assert not world.ephemerals(world.ana)
 
 
-async def test_create_again_of_an_earlier_attempt_does_nothing(world: World) -> None:
+async def test_a_create_again_button_of_an_earlier_attempt_does_nothing(world: World) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.next("create_video", Reset(), Reset())
     card = await world.request_video(world.ana)
@@ -512,7 +514,7 @@ async def test_create_again_of_an_earlier_attempt_does_nothing(world: World) -> 
 @pytest.mark.parametrize(
     ("value", "creates"), [("{job}", 2), ("{job}:1", 2), ("{job}:2", 1), ("{job}:", 1)]
 )
-async def test_a_button_without_an_attempt_is_of_the_first_one(
+async def test_a_button_without_an_attempt_number_means_the_first_attempt(
     world: World, value: str, creates: int
 ) -> None:
     world.service.callback_plan = CallbackPlan(times=0)

@@ -133,7 +133,7 @@ async def test_an_interrupted_create_call_is_asked_about_and_never_repeated_by_i
     assert polling.posts() == 1
 
 
-async def test_a_create_call_that_never_arrived_is_repeated_when_the_person_says_so(
+async def test_a_create_call_that_never_arrived_is_repeated_when_the_user_asks_for_it(
     polling: LiveWorld,
 ) -> None:
     polling.kill_at = "before create"
@@ -237,7 +237,7 @@ async def test_polling_makes_up_for_a_callback_to_a_dead_bot(
 # ── A form that was sent off ──────────────────────────────────────────────────────────────────
 
 
-async def test_a_closed_form_is_a_job_even_if_the_bot_dies_at_once(
+async def test_an_accepted_form_is_a_job_even_if_the_bot_dies_at_once(
     live: LiveWorld,
 ) -> None:
     form = await live.request_video()

@@ -49,7 +49,7 @@ def _card_and_reply(world: World, channel: str = "studio") -> tuple[Message, Mes
 
 
 @pytest.mark.parametrize("fault", LOST + NOT_DONE)
-async def test_a_card_whose_posting_got_no_answer_is_looked_for_before_it_is_posted_again(
+async def test_a_card_whose_post_got_no_answer_is_searched_for_before_it_is_posted_again(
     world: World, fault: Fault
 ) -> None:
     world.slack.faults.next("chat.postMessage", fault)
@@ -95,7 +95,7 @@ async def test_without_the_history_scopes_a_card_whose_answer_was_lost_is_posted
 
 
 @pytest.mark.parametrize("fault", LOST + NOT_DONE)
-async def test_a_reply_whose_posting_got_no_answer_is_there_once(
+async def test_a_reply_whose_post_got_no_answer_is_posted_once(
     world: World, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     await _submits(world)
@@ -119,7 +119,7 @@ async def test_a_lost_message_is_found_among_many_others(world: World) -> None:
     assert len(world.calls("conversations.history")) == 3
 
 
-async def test_somebody_elses_message_is_not_taken_for_the_lost_one(world: World) -> None:
+async def test_a_message_about_another_job_is_not_mistaken_for_the_lost_one(world: World) -> None:
     other = await world.request_video(world.ben, {"script": "Hello."})
     world.slack.faults.next("chat.postMessage", Reset())
     await _submits(world)
@@ -131,7 +131,7 @@ async def test_somebody_elses_message_is_not_taken_for_the_lost_one(world: World
     assert cards[0].ts == other.ts
 
 
-async def test_looking_for_a_message_is_tried_again_while_slack_is_down(world: World) -> None:
+async def test_a_search_for_a_message_is_repeated_while_slack_is_down(world: World) -> None:
     world.slack.faults.next("chat.postMessage", Reset(done=True))
     world.slack.faults.next(
         "conversations.history", Reset(), CannedResponse(503, "<html>Down</html>")
@@ -143,7 +143,7 @@ async def test_looking_for_a_message_is_tried_again_while_slack_is_down(world: W
     _card_and_reply(world)
 
 
-async def test_a_message_that_cannot_be_looked_for_while_the_token_is_revoked_is_not_doubled(
+async def test_a_message_that_cannot_be_searched_for_while_the_token_is_revoked_is_not_doubled(
     world: World,
 ) -> None:
     world.slack.faults.next("chat.postMessage", Reset(done=True))
@@ -229,7 +229,7 @@ async def test_a_post_that_slack_holds_back_waits_as_long_as_it_asks(world: Worl
     assert len(world.posts()) == 6
 
 
-async def test_a_channel_with_more_posts_than_slack_takes_gets_all_of_them(world: World) -> None:
+async def test_a_channel_with_more_posts_than_slack_allows_gets_all_of_them(world: World) -> None:
     world.slack.rate_limits = True
     for _ in range(12):
         await _submits(world)
@@ -242,7 +242,7 @@ async def test_a_channel_with_more_posts_than_slack_takes_gets_all_of_them(world
 
 
 @pytest.mark.parametrize("code", ["ratelimited", "message_limit_exceeded"])
-async def test_a_limit_that_comes_as_a_success_is_waited_for_too(world: World, code: str) -> None:
+async def test_a_rate_limit_with_status_200_is_respected_too(world: World, code: str) -> None:
     world.slack.faults.next("chat.postMessage", _refusal(code), _refusal(code))
     await _submits(world)
 
@@ -271,7 +271,7 @@ async def test_a_clock_that_is_set_back_does_not_hold_messages_back_for_a_day(
 @pytest.mark.parametrize(
     "code", ["is_archived", "channel_not_found", "not_in_channel", "restricted_action"]
 )
-async def test_a_reply_that_its_channel_does_not_take_comes_as_a_direct_message(
+async def test_a_reply_that_its_channel_refuses_is_sent_as_a_direct_message(
     world: World, code: str
 ) -> None:
     await _submits(world)
@@ -287,7 +287,7 @@ async def test_a_reply_that_its_channel_does_not_take_comes_as_a_direct_message(
     assert f"<#{card.channel}>" in reply.text
 
 
-async def test_a_channel_that_is_archived_meanwhile_loses_nothing(world: World) -> None:
+async def test_no_message_is_lost_when_its_channel_is_archived(world: World) -> None:
     await _submits(world)
     world.slack.channel("studio").is_archived = True
 
@@ -301,7 +301,7 @@ async def test_a_channel_that_is_archived_meanwhile_loses_nothing(world: World) 
 
 
 @pytest.mark.parametrize("fault", LOST + NOT_DONE)
-async def test_a_direct_message_whose_posting_got_no_answer_is_there_once(
+async def test_a_direct_message_whose_post_got_no_answer_is_posted_once(
     world: World, fault: Fault
 ) -> None:
     await _submits(world)
@@ -343,7 +343,7 @@ async def test_a_direct_message_that_is_refused_at_first_is_tried_again(world: W
 @pytest.mark.parametrize(
     "waits", [_refusal("token_revoked"), CannedResponse(503, "<html>Later</html>")]
 )
-async def test_waits_do_not_use_up_the_tries_of_a_direct_message(
+async def test_rate_limits_do_not_use_up_the_retries_of_a_direct_message(
     world: World, waits: CannedResponse
 ) -> None:
     await _submits(world)
@@ -359,7 +359,7 @@ async def test_waits_do_not_use_up_the_tries_of_a_direct_message(
 @pytest.mark.parametrize(
     "said", [{"ok": False, "error": "internal_error"}, {"ok": True, "channel": {"id": None}}]
 )
-async def test_a_conversation_that_can_never_be_opened_keeps_no_answer_back(
+async def test_a_conversation_that_can_never_be_opened_does_not_hold_the_answer_back(
     world: World, said: object
 ) -> None:
     await _submits(world)
@@ -372,7 +372,7 @@ async def test_a_conversation_that_can_never_be_opened_keeps_no_answer_back(
     assert "is ready" in reply.text
 
 
-async def test_a_message_that_goes_nowhere_is_given_up_and_the_job_still_ends(
+async def test_an_undeliverable_message_is_given_up_and_the_job_still_ends(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.slack.faults.always("chat.postMessage", _refusal("channel_not_found"))
@@ -387,7 +387,7 @@ async def test_a_message_that_goes_nowhere_is_given_up_and_the_job_still_ends(
 
 
 @pytest.mark.parametrize("code", ["token_revoked", "account_inactive", "invalid_auth"])
-async def test_while_the_workspace_takes_nothing_everything_is_kept(
+async def test_while_the_workspace_accepts_nothing_every_message_is_kept(
     world: World, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     form = await world.open_form(world.ana)
@@ -406,7 +406,7 @@ async def test_while_the_workspace_takes_nothing_everything_is_kept(
 
 
 @pytest.mark.parametrize("code", ["invalid_blocks", "msg_too_long"])
-async def test_a_message_whose_blocks_are_refused_goes_as_text(world: World, code: str) -> None:
+async def test_a_message_whose_blocks_are_refused_is_sent_as_text(world: World, code: str) -> None:
     world.slack.faults.next("chat.postMessage", _refusal(code))
     await _submits(world)
     [card] = world.slack.messages("studio")
@@ -420,7 +420,7 @@ async def test_a_message_whose_blocks_are_refused_goes_as_text(world: World, cod
     assert reply.blocks
 
 
-async def test_a_code_that_nobody_knows_is_tried_again_before_the_message_goes_elsewhere(
+async def test_an_unknown_error_code_is_retried_before_the_message_goes_elsewhere(
     world: World,
 ) -> None:
     world.slack.faults.next("chat.postMessage", *[_refusal("moon_phase_wrong")] * 3)
@@ -445,7 +445,7 @@ async def test_a_code_that_nobody_knows_is_tried_again_before_the_message_goes_e
         _refusal("invalid_blocks"),
     ],
 )
-async def test_an_edit_that_fails_is_made_again_until_it_is_in(world: World, fault: Fault) -> None:
+async def test_a_failed_edit_is_repeated_until_it_succeeds(world: World, fault: Fault) -> None:
     await _submits(world)
     world.slack.faults.next("chat.update", fault, fault)
 
@@ -454,7 +454,7 @@ async def test_an_edit_that_fails_is_made_again_until_it_is_in(world: World, fau
     _card_and_reply(world)
 
 
-async def test_edits_that_wait_collapse_into_the_newest(world: World) -> None:
+async def test_waiting_edits_collapse_into_the_newest(world: World) -> None:
     await _submits(world)
     before = len(world.calls("chat.update"))
     limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "600"})
@@ -466,7 +466,7 @@ async def test_edits_that_wait_collapse_into_the_newest(world: World) -> None:
     _card_and_reply(world)
 
 
-async def test_a_card_that_was_deleted_does_not_keep_the_answer_back(world: World) -> None:
+async def test_a_deleted_card_does_not_hold_the_answer_back(world: World) -> None:
     await _submits(world)
     [card] = world.slack.messages("studio")
     world.slack.delete(card)
@@ -482,7 +482,7 @@ async def test_a_card_that_was_deleted_does_not_keep_the_answer_back(world: Worl
 
 
 @pytest.mark.parametrize("code", ["message_not_found", "edit_window_closed", "cant_update_message"])
-async def test_a_card_that_cannot_be_edited_any_more_does_not_keep_the_answer_back(
+async def test_a_card_that_can_no_longer_be_edited_does_not_hold_the_answer_back(
     world: World, code: str
 ) -> None:
     await _submits(world)
@@ -501,7 +501,9 @@ async def test_a_card_that_cannot_be_edited_any_more_does_not_keep_the_answer_ba
 @pytest.mark.parametrize(
     "fault", [Reset(), CannedResponse(500, "<html>Oops</html>"), _refusal("user_not_in_channel")]
 )
-async def test_a_reminder_that_does_not_arrive_does_no_harm(world: World, fault: Fault) -> None:
+async def test_a_reminder_that_does_not_arrive_changes_nothing_else(
+    world: World, fault: Fault
+) -> None:
     world.service.faults.next("create_video", Reset())
     await _submits(world)
     world.slack.faults.always("chat.postEphemeral", fault)

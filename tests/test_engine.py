@@ -37,7 +37,7 @@ async def test_the_write_of_an_outcome_ends_although_its_step_is_cancelled() -> 
     assert write.done
 
 
-async def test_a_write_that_does_not_end_keeps_no_process_from_ending(
+async def test_a_write_that_does_not_end_does_not_keep_the_process_from_ending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("bot.engine.runtime._LAST_WRITE_S", 0.01)
@@ -51,7 +51,7 @@ async def test_a_write_that_does_not_end_keeps_no_process_from_ending(
     assert not write.done
 
 
-async def test_the_result_and_the_error_of_a_write_are_the_callers() -> None:
+async def test_the_caller_gets_the_result_or_the_error_of_a_write() -> None:
     async def fail() -> None:
         raise ValueError("no")
 

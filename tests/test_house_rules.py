@@ -182,7 +182,7 @@ async def test_every_form_and_field_that_asks_has_a_listener(
     assert searching <= set(LISTENERS["options"])
 
 
-def test_an_id_means_one_thing() -> None:
+def test_each_action_id_and_callback_id_is_unique() -> None:
     ids = [each for registered in LISTENERS.values() for each in registered]
     assert len(ids) == len(set(ids))
 
@@ -205,7 +205,7 @@ def test_every_kind_has_words_for_every_state(kind: str) -> None:
             assert state_in_words(presenter, job)
 
 
-def test_the_command_that_a_kinds_cards_name_is_there() -> None:
+def test_the_command_that_the_cards_of_a_kind_name_exists() -> None:
     assert {f"/{presenter.noun}" for presenter in PRESENTERS.values()} <= set(LISTENERS["command"])
 
 
@@ -276,7 +276,7 @@ async def test_a_refusal_by_slack_keeps_its_code(code: str) -> None:
     assert error.code == code
 
 
-async def test_slacks_bad_moments_are_told_from_its_refusals() -> None:
+async def test_slack_outages_are_distinguished_from_refusals() -> None:
     for code in codes_for(ErrorAction.RETRY):
         assert type(await meaning(answer(code))) is Unavailable
     for code in codes_for(ErrorAction.RECONCILE):
@@ -298,7 +298,7 @@ def kinds_of(base: type[Exception]) -> list[type[Exception]]:
 @pytest.mark.parametrize(
     "raised", [each for each in kinds_of(SlackClientError) if each is not SlackApiError]
 )
-async def test_whatever_else_slacks_client_raises_leaves_it_uncertain(
+async def test_any_other_exception_of_slacks_client_means_uncertain(
     raised: type[Exception],
 ) -> None:
     assert type(await meaning(raised.__new__(raised))) is Uncertain
@@ -317,7 +317,7 @@ def test_every_setting_is_explained(document: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=NAMES)
-def test_a_module_says_in_one_sentence_what_is_in_it(path: Path) -> None:
+def test_each_module_has_a_docstring_that_begins_with_one_sentence(path: Path) -> None:
     documented = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     assert documented
     sentence = documented.split("\n\n")[0]

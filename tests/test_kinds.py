@@ -196,7 +196,7 @@ def test_a_created_job_is_in_progress_whatever_its_status(kind: Kind) -> None:
 
 
 @each_kind
-def test_an_id_that_is_a_number_is_an_id(kind: Kind) -> None:
+def test_a_number_is_accepted_as_an_id(kind: Kind) -> None:
     assert kind.created({kind.id_field: 50172}).remote_id == "50172"
 
 

@@ -53,7 +53,7 @@ def test_a_bad_link_is_refused_with_a_sentence(case: dict[str, str]) -> None:
     assert str(refusal.value).endswith(".")
 
 
-def test_the_corpus_has_no_text_twice() -> None:
+def test_the_corpus_has_no_duplicates() -> None:
     texts = [case["text"] for kind in ("good", "bad") for case in _CORPUS[kind]]
     assert sorted(texts) == sorted(set(texts))
 

@@ -188,7 +188,7 @@ async def test_an_open_job_goes_on(
     assert await go_on(store, job)
 
 
-async def test_a_callback_for_an_old_attempt_is_heeded(store: Store) -> None:
+async def test_a_callback_for_an_old_attempt_is_processed(store: Store) -> None:
     running = next(old for old in OLD["jobs"] if old["state"] == "running" and not old["claimed"])
     [attempt] = [old for old in OLD["attempts"] if old["job_id"] == running["id"]]
     later = NOW + timedelta(minutes=1)

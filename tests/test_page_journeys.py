@@ -24,7 +24,7 @@ REASON = "The script contains a name that this replica may not say"
 # ── Videos ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_mistake_is_told_under_its_field_and_nothing_typed_is_lost(
+async def test_a_mistake_is_shown_under_its_field_and_no_input_is_lost(
     page_world: PageWorld,
 ) -> None:
     ana = await page_world.window()
@@ -209,7 +209,7 @@ async def _knows_replicas(world: PageWorld) -> None:
     await world.settle()
 
 
-async def test_a_replica_is_found_while_one_types_and_picked_with_the_mouse(
+async def test_a_replica_is_found_while_typing_and_picked_with_the_mouse(
     page_world: PageWorld,
 ) -> None:
     await _knows_replicas(page_world)
@@ -233,7 +233,7 @@ async def test_a_replica_is_found_while_one_types_and_picked_with_the_mouse(
     await expect(ana.card(SCRIPT)).to_contain_text("r-benno-7")
 
 
-async def test_a_replica_is_found_while_one_types_and_picked_with_the_keyboard(
+async def test_a_replica_is_found_while_typing_and_picked_with_the_keyboard(
     page_world: PageWorld,
 ) -> None:
     await _knows_replicas(page_world)
@@ -266,7 +266,7 @@ async def test_a_replica_is_found_while_one_types_and_picked_with_the_keyboard(
 # ── Replicas ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_bar_of_a_training_moves_while_one_looks(page_world: PageWorld) -> None:
+async def test_the_bar_of_a_training_moves_on_the_open_page(page_world: PageWorld) -> None:
     page_world.service.pace = Pace(training=timedelta(hours=4))
     ana = await page_world.window()
     form = await ana.opens_form("/replica")

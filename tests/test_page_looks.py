@@ -63,7 +63,7 @@ async def _fits(window: Window) -> None:
     assert await window.tab.evaluate(_TOO_WIDE) == []
 
 
-async def test_everything_is_reached_on_a_phone_and_nothing_sticks_out(
+async def test_everything_can_be_reached_on_a_phone_and_nothing_overflows(
     page_world: PageWorld,
 ) -> None:
     await _has_everything(page_world)
@@ -109,7 +109,7 @@ async def test_everything_is_reached_on_a_phone_and_nothing_sticks_out(
     await _fits(ana)
 
 
-async def test_on_a_phone_the_list_of_channels_closes_also_where_one_is_already(
+async def test_on_a_phone_choosing_the_current_channel_closes_the_list(
     page_world: PageWorld,
 ) -> None:
     ana = await page_world.window("ana", PHONE, is_mobile=True, has_touch=True)
@@ -219,7 +219,7 @@ async def test_every_text_is_legible(page_world: PageWorld, scheme: str) -> None
     await _is_legible(ana)
 
 
-async def test_nothing_moves_for_whoever_wants_that(page_world: PageWorld) -> None:
+async def test_nothing_moves_for_users_who_prefer_reduced_motion(page_world: PageWorld) -> None:
     ana = await page_world.window(reduced_motion="reduce")
     await ana.asks(SCRIPT)
     await ana.looks_behind("Jobs")
@@ -318,7 +318,7 @@ async def test_a_form_is_a_dialog_that_keeps_the_focus_and_gives_it_back(
     await expect(button).to_be_focused()
 
 
-async def test_what_arrives_is_read_out(page_world: PageWorld) -> None:
+async def test_a_new_message_is_announced_to_screen_readers(page_world: PageWorld) -> None:
     ana = await page_world.window()
     page_world.ben.say("Has anybody seen the numbers?")
     said = ana.tab.get_by_role("log")

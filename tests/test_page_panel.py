@@ -73,7 +73,7 @@ async def test_the_next_video_is_made_to_fail_before_it_is_asked_for(
 # ── Switches ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_lost_answer_is_healed_by_the_callback(page_world: PageWorld) -> None:
+async def test_a_lost_answer_is_reconciled_by_the_callback(page_world: PageWorld) -> None:
     ana = await page_world.window()
     service = await ana.looks_behind("Video service")
     await service.get_by_role("button", name="Lose the response to the next video").click()
@@ -122,7 +122,9 @@ async def test_a_service_that_is_down_gives_no_clear_answer(page_world: PageWorl
     await expect(card).to_contain_text("Your answer is needed")
 
 
-async def test_where_the_bot_may_not_post_the_answer_comes_directly(page_world: PageWorld) -> None:
+async def test_where_the_bot_may_not_post_the_answer_is_a_direct_message(
+    page_world: PageWorld,
+) -> None:
     ana = await page_world.window()
     slack = await ana.looks_behind("Slack")
     vault = slack.get_by_role("group", name="vault")
@@ -152,7 +154,7 @@ async def test_where_the_bot_may_not_post_the_answer_comes_directly(page_world: 
 # ── The wire ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_wire_shows_what_was_said_both_ways_and_no_secret(
+async def test_the_wire_log_shows_requests_and_responses_and_no_secret(
     page_world: PageWorld,
 ) -> None:
     world = page_world
@@ -184,7 +186,7 @@ async def test_the_wire_shows_what_was_said_both_ways_and_no_secret(
     await expect(callback).to_be_visible()
 
 
-async def test_where_the_sandbox_was_restarted_nothing_of_the_old_one_is_shown(
+async def test_after_a_restart_of_the_sandbox_nothing_of_the_old_one_is_shown(
     page_world: PageWorld, browser: Browser, tmp_path: Path
 ) -> None:
     ana = await page_world.window()
@@ -225,7 +227,9 @@ async def _opens_all(wire: Locator) -> None:
 # ── Watch ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_watch_ends_in_a_picture_with_the_script_below_it(page_world: PageWorld) -> None:
+async def test_the_watch_link_opens_a_page_with_the_video_and_its_script(
+    page_world: PageWorld,
+) -> None:
     ana = await page_world.window()
     card = await ana.asks(SCRIPT)
     await page_world.advance(minutes=3)

@@ -20,7 +20,7 @@ SCRIPT = "Welcome to the team, Kim!"
 # ── People ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_is_said_to_one_person_is_seen_by_that_one_alone(page_world: PageWorld) -> None:
+async def test_an_ephemeral_message_is_shown_to_its_recipient_only(page_world: PageWorld) -> None:
     ana, ben = await page_world.window("ana"), await page_world.window("ben")
     await ana.types("/video help")
     help_ = ana.card("open the form")
@@ -36,7 +36,7 @@ async def test_what_is_said_to_one_person_is_seen_by_that_one_alone(page_world: 
     await expect(help_).to_be_visible()
 
 
-async def test_another_persons_button_says_kindly_whose_it_is(page_world: PageWorld) -> None:
+async def test_another_persons_button_says_whose_it_is(page_world: PageWorld) -> None:
     page_world.service.next_video(Scenario(end="error", reason="The replica is shy"))
     ana, ben = await page_world.window("ana"), await page_world.window("ben")
     await ana.asks(SCRIPT)
@@ -50,7 +50,7 @@ async def test_another_persons_button_says_kindly_whose_it_is(page_world: PageWo
     await expect(ana.card("or an admin can do that")).to_have_count(0)
 
 
-async def test_what_one_person_began_to_write_is_not_anothers(page_world: PageWorld) -> None:
+async def test_an_unsent_draft_belongs_to_the_person_who_wrote_it(page_world: PageWorld) -> None:
     window = await page_world.window("ana")
     await window.composer.fill("I think that")
     await window.becomes("ben")
@@ -62,7 +62,9 @@ async def test_what_one_person_began_to_write_is_not_anothers(page_world: PageWo
 # ── News ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_is_new_elsewhere_is_marked_until_it_was_seen(page_world: PageWorld) -> None:
+async def test_a_new_message_in_another_channel_is_marked_until_it_is_read(
+    page_world: PageWorld,
+) -> None:
     ana = await page_world.window("ana", place="lobby")
     await expect(ana.tab.get_by_role("heading", level=1)).to_have_text("lobby")
     place = ana.tab.get_by_role("navigation").get_by_role("button", name=re.compile("^studio"))
@@ -80,7 +82,7 @@ async def test_what_is_new_elsewhere_is_marked_until_it_was_seen(page_world: Pag
     await expect(place).to_have_accessible_name("studio")
 
 
-async def test_an_answer_in_a_thread_of_mine_is_marked_until_it_was_seen(
+async def test_an_answer_in_my_thread_is_marked_until_it_is_read(
     page_world: PageWorld,
 ) -> None:
     ana, cleo = await page_world.window("ana"), await page_world.window("cleo")
@@ -99,7 +101,9 @@ async def test_an_answer_in_a_thread_of_mine_is_marked_until_it_was_seen(
     await expect(card).to_be_visible()
 
 
-async def test_a_reader_further_up_is_told_of_news_and_not_moved(page_world: PageWorld) -> None:
+async def test_a_reader_who_has_scrolled_up_is_notified_of_news_and_not_moved(
+    page_world: PageWorld,
+) -> None:
     for number in range(60):
         page_world.ben.say(f"Message {number}")
     ana = await page_world.window()
@@ -162,7 +166,7 @@ async def test_a_reload_finds_everything_where_it_was(page_world: PageWorld) -> 
 
 
 @pytest.mark.parametrize("anew", [False, True], ids=["the same server", "another server"])
-async def test_nothing_is_lost_or_doubled_where_the_server_was_away(
+async def test_nothing_is_lost_or_doubled_after_the_server_was_away(
     page_world: PageWorld, *, anew: bool
 ) -> None:
     ana = await _writes(page_world)
@@ -226,7 +230,7 @@ async def test_any_number_of_tabs_can_be_open_and_each_catches_up_when_it_is_see
     await expect(ana.card("There is.")).to_have_count(1)
 
 
-async def test_what_gets_no_answer_is_given_back_with_what_was_typed_since(
+async def test_a_message_without_an_answer_returns_to_the_input_before_newer_text(
     page_world: PageWorld,
 ) -> None:
     ana = await page_world.window()
@@ -286,7 +290,7 @@ async def test_hostile_text_is_text(page_world: PageWorld) -> None:
     assert await ana.tab.evaluate("window.harm") is None
 
 
-async def test_what_is_written_from_right_to_left_begins_on_the_right(
+async def test_text_written_from_right_to_left_starts_on_the_right(
     page_world: PageWorld,
 ) -> None:
     hebrew = "שלום, Kim!"
@@ -310,7 +314,9 @@ async def test_what_is_written_from_right_to_left_begins_on_the_right(
     assert await ana.composer.evaluate(bidi) == "plaintext"
 
 
-async def test_what_cannot_be_drawn_says_so_and_the_rest_is_drawn(page_world: PageWorld) -> None:
+async def test_a_block_that_cannot_be_drawn_says_so_and_the_rest_is_drawn(
+    page_world: PageWorld,
+) -> None:
     ana = await page_world.window()
     picker = {"type": "datepicker", "action_id": "day"}
     blocks: list[Json] = [
@@ -341,7 +347,7 @@ async def test_dates_are_in_the_readers_own_zone(page_world: PageWorld) -> None:
         await expect(window.card(SCRIPT)).to_contain_text(f"requested {asked}")
 
 
-async def test_nobody_writes_where_that_is_not_possible(page_world: PageWorld) -> None:
+async def test_there_is_no_input_where_people_cannot_write(page_world: PageWorld) -> None:
     ana = await page_world.window()
     await ana.goes_to("attic")
     await expect(ana.tab.get_by_text("This channel is archived.")).to_be_visible()
@@ -351,7 +357,7 @@ async def test_nobody_writes_where_that_is_not_possible(page_world: PageWorld) -
     await expect(ana.composer).to_be_hidden()
 
 
-async def test_a_command_that_nobody_knows_is_given_back(page_world: PageWorld) -> None:
+async def test_an_unknown_command_returns_to_the_input(page_world: PageWorld) -> None:
     ana = await page_world.window()
     await ana.types("/vidoe Welcome!")
     await expect(ana.tab.get_by_role("alert").filter(has_text="/vidoe is no")).to_be_visible()

@@ -77,7 +77,7 @@ async def test_it_finds_what_was_typed_letter_for_letter_in_names_and_ids(
     assert known == found
 
 
-async def test_an_id_that_is_not_known_can_be_used_and_one_that_is_known_is_not_offered_twice(
+async def test_an_unknown_id_can_be_used_and_a_known_one_is_not_offered_twice(
     world: World,
 ) -> None:
     await _adds(world, "r-1 Anna")
@@ -129,7 +129,7 @@ async def test_a_replica_that_matches_in_several_places_is_offered_once(world: W
     assert await _ids(form, "ann") == ["anna-3", "anna-1", "ann"]
 
 
-async def test_what_is_offered_is_the_same_after_a_restart(quiet_world: World) -> None:
+async def test_the_picker_offers_the_same_after_a_restart(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
         assert not await _ids(await world.open_form(world.ana)), "it has been looked up before"
@@ -179,7 +179,7 @@ async def _offered(world: World) -> dict[str, list[str] | list[str | None]]:
     return {"studio": studio, "lobby": lobby, "chosen": chosen}
 
 
-async def test_a_change_that_nobody_waits_for_any_more_is_offered_all_the_same(
+async def test_a_change_whose_caller_was_cancelled_is_offered_nevertheless(
     world: World,
 ) -> None:
     await _adds(world, "r-1 Anna", "r-2 Bob")
@@ -197,7 +197,7 @@ async def test_a_change_that_nobody_waits_for_any_more_is_offered_all_the_same(
     assert await _ids(form) == ["r-1", "r-2"]
 
 
-async def test_odd_names_and_ids_of_the_service_do_not_break_the_picker(world: World) -> None:
+async def test_odd_names_and_ids_from_the_service_do_not_break_the_picker(world: World) -> None:
     long = "r" * 150
     world.service.add_replica(long, "N\n<!channel> & " * 20)
     await _adds(world, long, "r-1 \u200b", "r-2")
@@ -309,7 +309,7 @@ async def test_a_replica_in_training_is_accepted_and_the_card_says_that_the_vide
         CannedResponse(200),
     ],
 )
-async def test_a_service_that_is_slow_or_down_keeps_no_form_from_being_sent_off(
+async def test_a_service_that_is_slow_or_down_does_not_block_a_form(
     quiet_world: World, fault: Fault
 ) -> None:
     world = quiet_world
@@ -325,7 +325,7 @@ async def test_a_service_that_is_slow_or_down_keeps_no_form_from_being_sent_off(
     assert len(world.posts()) == 2
 
 
-async def test_what_is_known_is_believed_for_a_while_and_then_asked_for_anew(
+async def test_a_replica_is_read_again_only_after_its_maximum_age(
     world: World,
 ) -> None:
     await _adds(world, "r-1 Anna")
@@ -367,7 +367,7 @@ async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_
     assert world.created_count() == 1
 
 
-async def test_an_id_that_a_form_refused_is_offered_to_nobody_until_it_is_accepted(
+async def test_an_id_that_a_form_refused_is_not_offered_until_it_is_accepted(
     world: World,
 ) -> None:
     world.service.add_replica("r-9", "Nine lives")
@@ -386,7 +386,7 @@ async def test_an_id_that_a_form_refused_is_offered_to_nobody_until_it_is_accept
     assert await _texts(await world.open_form(world.ben), "nine l") == ["Nine lives · r-9"]
 
 
-async def test_an_id_of_a_replica_that_cannot_be_used_is_offered_to_nobody(world: World) -> None:
+async def test_the_id_of_a_replica_that_cannot_be_used_is_not_offered(world: World) -> None:
     world.service.add_replica("r-bad", "Bad", status="error")
 
     form = await _sends_off(world, world.ana, "r-bad")
@@ -397,7 +397,7 @@ async def test_an_id_of_a_replica_that_cannot_be_used_is_offered_to_nobody(world
     assert "r-bad" not in await _ids(form)
 
 
-async def test_a_form_waits_for_the_service_once_however_much_there_is_to_ask(
+async def test_a_form_has_one_deadline_for_all_its_reads_from_the_service(
     quiet_world: World,
 ) -> None:
     world = quiet_world

@@ -59,7 +59,7 @@ async def test_a_subcommand_without_its_id_says_what_it_needs(world: World, text
 
 
 @pytest.mark.parametrize("text", ["hepl", "add two words", "list me", "<!channel>", "-- %"])
-async def test_what_it_does_not_know_brings_the_help_and_does_nothing(
+async def test_an_unknown_subcommand_shows_the_help_and_does_nothing(
     world: World, text: str
 ) -> None:
     told = await _says(world.ana, text)
@@ -74,7 +74,7 @@ async def test_what_it_does_not_know_brings_the_help_and_does_nothing(
 # ── List ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_list_of_somebody_who_trained_nothing_says_how_to_begin(world: World) -> None:
+async def test_the_list_of_a_user_without_trainings_says_how_to_start(world: World) -> None:
     told = await _says(world.ana, "list")
 
     assert "don't have any replicas yet. Start with `/replica`" in told.text
@@ -134,7 +134,7 @@ async def test_the_status_of_my_training_is_what_the_service_says_now(world: Wor
     assert f"/files/{replica_id}.mp4|Thumbnail" in told
 
 
-async def test_the_status_of_a_failed_training_says_why_to_who_asked_and_shows_nobody_the_links(
+async def test_the_status_of_a_failed_training_explains_it_to_the_requester_and_shows_no_links(
     world: World,
 ) -> None:
     card = await world.request_replica(world.ana, {"train_video_url": f"{FOOTAGE}?key=secret"})
@@ -158,7 +158,7 @@ async def test_the_status_of_a_replica_from_elsewhere_is_what_the_service_says(
     assert await _offered(await world.open_form(world.ana)) == [], "a look puts it nowhere"
 
 
-async def test_an_id_that_nobody_knows_is_told_with_the_services_words(world: World) -> None:
+async def test_an_unknown_id_is_reported_with_the_services_words(world: World) -> None:
     told = await _is_told(world, world.ana, "status r-<nobody>")
 
     assert "replica “r-&lt;nobody&gt;”" in told
@@ -166,7 +166,7 @@ async def test_an_id_that_nobody_knows_is_told_with_the_services_words(world: Wo
     assert "/replica list" in told
 
 
-async def test_each_command_tells_of_the_other_where_the_number_is_of_that(world: World) -> None:
+async def test_each_command_points_to_the_other_for_a_job_of_the_other_kind(world: World) -> None:
     video, training = await world.request_video(world.ana), await world.request_replica(world.ana)
 
     told = await _is_told(world, world.ana, f"status {_number(video)}")
@@ -176,7 +176,7 @@ async def test_each_command_tells_of_the_other_where_the_number_is_of_that(world
     assert f"That's a replica: `/replica status {_number(training)}`" in answer.message.text
 
 
-async def test_while_the_service_is_down_status_says_what_was_known_last(world: World) -> None:
+async def test_while_the_service_is_down_the_status_shows_what_was_last_known(world: World) -> None:
     card = await world.request_replica(world.ana)
     await world.advance(minutes=10)
     world.service.down = True
@@ -212,7 +212,7 @@ async def test_a_replica_in_training_can_be_added_and_is_shown_as_such(world: Wo
 
 @pytest.mark.parametrize("subcommand", ["add", "default"])
 @pytest.mark.parametrize("code", [400, 404])
-async def test_an_id_that_the_service_does_not_know_goes_nowhere(
+async def test_an_id_that_the_service_does_not_know_is_not_added(
     world: World, subcommand: str, code: int
 ) -> None:
     world.service.unknown_id_status = code
@@ -226,9 +226,7 @@ async def test_an_id_that_the_service_does_not_know_goes_nowhere(
 
 @pytest.mark.parametrize("subcommand", ["add", "default"])
 @pytest.mark.parametrize("written", ["``", "../videos/v1", "<!channel>", "x" * 151, "ä"])
-async def test_what_can_be_no_id_is_not_even_asked_about(
-    world: World, subcommand: str, written: str
-) -> None:
+async def test_an_impossible_id_causes_no_call(world: World, subcommand: str, written: str) -> None:
     told = await _is_told(world, world.ana, f"{subcommand} {written}")
 
     assert "That's not an ID" in told
@@ -236,9 +234,7 @@ async def test_what_can_be_no_id_is_not_even_asked_about(
 
 
 @pytest.mark.parametrize("subcommand", ["add", "default"])
-async def test_a_replica_in_error_is_turned_down_with_its_reason(
-    world: World, subcommand: str
-) -> None:
+async def test_a_replica_in_error_is_refused_with_its_reason(world: World, subcommand: str) -> None:
     broken = world.service.add_replica("r-bad", "Bad", status="training")
     world.service.fail("r-bad", "Two <people>")
     assert broken.reason == "Two <people>"
@@ -252,7 +248,7 @@ async def test_a_replica_in_error_is_turned_down_with_its_reason(
 
 
 @pytest.mark.parametrize("subcommand", ["add", "default"])
-async def test_a_replica_in_error_without_a_reason_is_turned_down_with_the_services_word(
+async def test_a_replica_in_error_without_a_reason_is_refused_with_the_services_status(
     world: World, subcommand: str
 ) -> None:
     world.service.add_replica("r-bad", "Bad", status="error")
@@ -263,7 +259,7 @@ async def test_a_replica_in_error_without_a_reason_is_turned_down_with_the_servi
 
 
 @pytest.mark.parametrize("subcommand", ["add", "default"])
-async def test_a_service_that_is_down_is_told_and_nothing_is_changed(
+async def test_a_service_that_is_down_is_reported_and_nothing_is_changed(
     world: World, subcommand: str
 ) -> None:
     world.service.faults.next("read_replica", CannedResponse(503, "<html>Down</html>"))

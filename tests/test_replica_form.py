@@ -100,7 +100,7 @@ async def test_the_links_are_shown_on_the_card_without_what_is_secret_in_them(
     assert "secret" not in str([(each.text, each.blocks) for each in world.posts()])
 
 
-async def test_where_the_bot_cannot_post_everything_comes_as_a_direct_message(
+async def test_where_the_bot_cannot_post_everything_is_sent_as_a_direct_message(
     world: World,
 ) -> None:
     form = await world.open_form(world.ana, channel="vault", command="/replica")
@@ -153,7 +153,7 @@ async def test_nothing_is_sent_before_it_is_confirmed_that_the_person_agreed(
         ("https://192.168.0.1/x.mp4", "not one on the public internet"),
     ],
 )
-async def test_a_link_that_cannot_be_used_is_pointed_out_and_nothing_typed_is_lost(
+async def test_an_unusable_link_is_pointed_out_and_no_input_is_lost(
     world: World, field: str, link: str, told: str
 ) -> None:
     typed = {**SENT_OFF, "consent_video_url": CONSENT, "replica_name": "Kept", "where": "lobby"}
@@ -169,7 +169,7 @@ async def test_a_link_that_cannot_be_used_is_pointed_out_and_nothing_typed_is_lo
     assert len(_created(world)) == 1
 
 
-async def test_all_mistakes_are_told_at_once(world: World) -> None:
+async def test_all_mistakes_are_reported_at_once(world: World) -> None:
     form = await _opens(world)
     for block in form.view.body["blocks"]:
         block["optional"] = True
@@ -186,7 +186,7 @@ async def test_all_mistakes_are_told_at_once(world: World) -> None:
         (CannedResponse(402, {"error": "Out of credit"}), "out of credit"),
     ],
 )
-async def test_a_service_that_takes_nothing_is_told_in_the_form_which_keeps_what_was_typed(
+async def test_a_form_shows_that_the_service_refuses_requests_and_keeps_its_input(
     world: World, refusal: CannedResponse, told: str
 ) -> None:
     world.service.faults.next("create_replica", refusal)
@@ -207,7 +207,7 @@ async def test_a_service_that_takes_nothing_is_told_in_the_form_which_keeps_what
 
 
 @pytest.mark.parametrize("field", ["train_video_url", "consent_video_url"])
-async def test_a_link_that_runs_out_within_a_day_warns_once_and_is_sent_on_the_second_press(
+async def test_a_link_that_expires_within_a_day_warns_once_and_is_sent_on_the_second_press(
     world: World, field: str
 ) -> None:
     link = _signed(world.clock.now(), timedelta(hours=23))
@@ -231,7 +231,7 @@ async def test_a_link_that_runs_out_within_a_day_warns_once_and_is_sent_on_the_s
     assert created[field] == link
 
 
-async def test_a_changed_link_that_runs_out_soon_warns_anew(world: World) -> None:
+async def test_a_changed_link_that_expires_soon_warns_again(world: World) -> None:
     now = world.clock.now()
     form = await _opens(world, {**SENT_OFF, "train_video_url": _signed(now, timedelta(hours=2))})
     first = _notes(form)
@@ -249,7 +249,7 @@ async def test_a_changed_link_that_runs_out_soon_warns_anew(world: World) -> Non
     assert not form.is_open
 
 
-async def test_a_link_that_is_mended_after_the_warning_is_sent_without_another(
+async def test_a_link_that_is_corrected_after_the_warning_is_sent_without_another_warning(
     world: World,
 ) -> None:
     now = world.clock.now()
@@ -266,13 +266,15 @@ async def test_a_link_that_is_mended_after_the_warning_is_sent_without_another(
     "link",
     [FOOTAGE, _signed(datetime(2026, 3, 2, 9), timedelta(hours=24))],  # noqa: DTZ001
 )
-async def test_a_link_that_is_good_for_long_enough_is_sent_at_once(world: World, link: str) -> None:
+async def test_a_link_that_is_valid_for_long_enough_is_sent_at_once(
+    world: World, link: str
+) -> None:
     form = await _opens(world, {**SENT_OFF, "train_video_url": link})
 
     assert not form.is_open
 
 
-async def test_a_link_that_has_run_out_is_refused_under_its_field(world: World) -> None:
+async def test_an_expired_link_is_refused_under_its_field(world: World) -> None:
     now = world.clock.now()
     over = _signed(now - timedelta(hours=2), timedelta(hours=1))
     form = await _opens(world, {**SENT_OFF, "consent_video_url": over})
@@ -284,7 +286,7 @@ async def test_a_link_that_has_run_out_is_refused_under_its_field(world: World) 
     assert not world.requests_for("create_replica")
 
 
-async def test_a_link_that_runs_out_while_the_warning_is_read_is_refused(world: World) -> None:
+async def test_a_link_that_expires_while_the_warning_is_read_is_refused(world: World) -> None:
     link = _signed(world.clock.now(), timedelta(minutes=5))
     form = await _opens(world, {**SENT_OFF, "train_video_url": link})
     assert _notes(form)
@@ -347,7 +349,7 @@ async def test_a_form_that_is_retried_by_an_admin_shows_no_links(quiet_world: Wo
     assert "storage.example.com" not in json.dumps(form.view.body)
 
 
-async def test_others_cannot_retry_and_are_told_so_kindly(world: World) -> None:
+async def test_others_cannot_retry_and_see_why(world: World) -> None:
     card = await world.request_replica(world.ana)
     world.service.fail(world.last_replica_id(), "Too dark.")
     await world.settle()

@@ -595,7 +595,7 @@ async def test_a_video_fails_when_the_training_of_its_replica_fails(
 
 
 @pytest.mark.parametrize("callbacks", [True, False])
-async def test_a_video_waits_for_a_replica_that_is_trained_by_somebody_else(
+async def test_a_video_waits_for_a_replica_that_another_user_trains(
     quiet_world: World, *, callbacks: bool
 ) -> None:
     world = quiet_world
@@ -664,7 +664,7 @@ async def test_a_video_whose_replica_was_deleted_has_its_own_deadlines_again(
     assert "Overdue" in _text(world, video)
 
 
-async def test_a_video_does_not_wait_for_ever_for_a_training_that_never_ends(
+async def test_a_video_does_not_wait_forever_for_a_training_that_never_ends(
     quiet_world: World,
 ) -> None:
     world = quiet_world

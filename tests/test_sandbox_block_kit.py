@@ -219,7 +219,7 @@ def test_a_faulty_view_does_not_pass(view: Json) -> None:
     assert validate_view(view)
 
 
-def test_a_complaint_says_where_the_fault_is() -> None:
+def test_an_error_names_the_path_of_the_faulty_value() -> None:
     complaints = validate_message(
         "Words", [section(), {"type": "header", "text": plain("a" * 151)}]
     )
@@ -229,7 +229,7 @@ def test_a_complaint_says_where_the_fault_is() -> None:
     assert "150" in complaints[0]
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     assert len(validate_message("Words", [section(""), section("a" * 3001)])) == 2
 
 
@@ -237,13 +237,11 @@ def test_every_fault_is_told_at_once() -> None:
     ("text", "is_good"),
     [("Words", True), ("a" * 4000, True), ("a" * 4001, False), ("", False), (" ", False)],
 )
-def test_a_message_without_blocks_needs_some_text_and_not_too_much(
-    text: str, *, is_good: bool
-) -> None:
+def test_a_message_without_blocks_needs_text_within_the_limit(text: str, *, is_good: bool) -> None:
     assert (validate_message(text, None) == []) is is_good
 
 
-def test_a_menu_takes_up_to_100_options() -> None:
+def test_a_menu_accepts_up_to_100_options() -> None:
     assert validate_options({"options": [option()] * 100}) == []
     assert validate_options({"options": []}) == []
     assert validate_options({"options": [option()] * 101})

@@ -245,7 +245,7 @@ async def test_messages_are_slacks_own_and_what_is_for_one_person_is_shown_to_no
     assert [each for each in ben["messages"] if each != help_] == ana["messages"]
 
 
-async def test_nobody_can_be_shown_what_a_stranger_or_the_app_sees(browser: Browser) -> None:
+async def test_the_page_cannot_be_viewed_as_a_stranger_or_as_the_app(browser: Browser) -> None:
     for name in ("zoe", "replica-videos", browser.world.slack.bot.id):
         for path in (f"/api/{name}/snapshot", f"/api/events?as={name}"):
             async with browser.session.get(browser.page.url + path) as answer:
@@ -267,7 +267,7 @@ async def test_a_long_channel_is_shown_quickly(browser: Browser) -> None:
 # ── What changes ──────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_happens_is_told_to_whom_it_concerns(browser: Browser) -> None:
+async def test_an_event_is_streamed_to_those_whom_it_concerns(browser: Browser) -> None:
     async with browser.listens("ana") as ana, browser.listens("ben") as ben:
         await browser.types("/video help", "ben")
         await browser.types("Good morning", "ben")
@@ -278,7 +278,7 @@ async def test_what_happens_is_told_to_whom_it_concerns(browser: Browser) -> Non
         assert await ana.next() == ("message", said)
 
 
-async def test_a_form_that_opens_and_closes_is_told_to_its_owner_alone(browser: Browser) -> None:
+async def test_a_form_that_opens_and_closes_is_streamed_to_its_owner_only(browser: Browser) -> None:
     async with browser.listens("ana") as ana, browser.listens("ben") as ben:
         view = await browser.opens_form("ana")
         opened = await ana.of("views")
@@ -291,7 +291,7 @@ async def test_a_form_that_opens_and_closes_is_told_to_its_owner_alone(browser: 
         assert (await ben.next())[1]["message"]["text"] == "Nothing to see"
 
 
-async def test_an_edited_card_comes_as_the_same_message(browser: Browser) -> None:
+async def test_an_edited_card_is_streamed_as_the_same_message(browser: Browser) -> None:
     async with browser.listens() as stream:
         card = await browser.asks()
         assert (await stream.of("message"))["message"]["ts"] == card.ts
@@ -303,7 +303,7 @@ async def test_an_edited_card_comes_as_the_same_message(browser: Browser) -> Non
         assert message["edited"]
 
 
-async def test_a_message_that_goes_is_told(browser: Browser) -> None:
+async def test_a_deleted_message_is_streamed(browser: Browser) -> None:
     await browser.types("A slip")
     [message] = browser.world.slack.messages("studio")
     async with browser.listens() as stream:
@@ -314,7 +314,7 @@ async def test_a_message_that_goes_is_told(browser: Browser) -> None:
         )
 
 
-async def test_a_stream_that_broke_off_goes_on_where_it_was(browser: Browser) -> None:
+async def test_an_interrupted_stream_resumes_where_it_was(browser: Browser) -> None:
     cursor = (await browser.sees())["cursor"]
     await browser.types("One")
     await browser.types("Two")
@@ -350,7 +350,7 @@ async def test_the_page_can_be_stopped_while_it_is_open(browser: Browser) -> Non
 # ── What a person types ───────────────────────────────────────────────────────────────────────
 
 
-async def test_a_message_stands_in_the_channel_and_a_reply_in_its_thread(browser: Browser) -> None:
+async def test_a_message_is_in_its_channel_and_a_reply_in_its_thread(browser: Browser) -> None:
     said = await browser.types("Hi <all> & @ben")
     assert said["ok"]
     replied = await browser.types("Hello", "ben", thread_ts=said["message"]["ts"])
@@ -373,7 +373,9 @@ async def test_a_command_reaches_the_bot_with_its_text(browser: Browser) -> None
     assert (view["errors"], view["notice"]) == ({}, "")
 
 
-async def test_what_a_client_would_not_send_is_said_so(browser: Browser) -> None:
+async def test_an_action_that_no_client_would_send_is_refused_with_a_reason(
+    browser: Browser,
+) -> None:
     world = browser.world
     card = await browser.asks()
     await browser.types("/video help")
@@ -405,7 +407,7 @@ async def test_what_a_client_would_not_send_is_said_so(browser: Browser) -> None
 @pytest.mark.parametrize(
     ("status", "code"), [(None, "operation_timeout"), (500, "dispatch_failed")]
 )
-async def test_an_app_that_does_not_answer_is_told_as_slack_tells_it(
+async def test_an_app_that_does_not_answer_is_reported_as_in_slack(
     browser: Browser, status: int | None, code: str
 ) -> None:
     async with nobody_home(browser.world, status):
@@ -443,7 +445,7 @@ async def nobody_home(world: World, status: int | None, body: object = "") -> As
 # ── Forms ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_menu_offers_what_the_bot_knows_while_one_types(browser: Browser) -> None:
+async def test_a_menu_offers_what_the_bot_suggests_while_typing(browser: Browser) -> None:
     view = await browser.opens_form()
     menu = field(view, "replica_id")
     first = await browser.in_form(view, "options", **menu, query="")
@@ -455,7 +457,7 @@ async def test_a_menu_offers_what_the_bot_knows_while_one_types(browser: Browser
     assert (lost["ok"], lost["error"]["code"], lost["options"]) == (False, "operation_timeout", [])
 
 
-async def test_a_form_with_a_mistake_says_so_under_the_field_and_keeps_what_was_typed(
+async def test_a_form_shows_a_mistake_under_its_field_and_keeps_its_input(
     browser: Browser,
 ) -> None:
     async with browser.listens() as stream:
@@ -477,7 +479,7 @@ async def test_a_form_with_a_mistake_says_so_under_the_field_and_keeps_what_was_
     assert "Video for" in card.text
 
 
-async def test_a_choice_that_changes_the_form_is_told_at_once_and_loses_nothing(
+async def test_a_choice_that_changes_the_form_is_sent_at_once_and_loses_no_input(
     browser: Browser,
 ) -> None:
     view = await browser.opens_form()
@@ -511,7 +513,7 @@ async def test_a_choice_that_changes_the_form_is_told_at_once_and_loses_nothing(
         ({"where": "attic-2"}, "not in the list"),
     ],
 )
-async def test_a_client_does_not_send_off_what_the_form_does_not_take(
+async def test_a_client_does_not_submit_what_the_form_does_not_accept(
     browser: Browser, values: dict[str, object], words: str
 ) -> None:
     view = await browser.opens_form()
@@ -559,7 +561,7 @@ async def test_a_form_that_is_closed_is_gone(browser: Browser) -> None:
         assert outcome["views"] == []
 
 
-async def test_nobody_has_anothers_form(browser: Browser) -> None:
+async def test_people_cannot_use_each_others_forms(browser: Browser) -> None:
     view = await browser.opens_form("ana")
     outcome = await browser.in_form(view, "submit", "ben", values=filled(view))
     assert outcome["error"]["code"] == "gone"
@@ -596,7 +598,7 @@ async def test_a_button_of_a_card_is_pressed_by_its_ids(browser: Browser) -> Non
     assert len(browser.world.replies(card)) == 1
 
 
-async def test_a_button_that_is_gone_and_a_message_that_is_not_ones_own_are_told(
+async def test_a_missing_button_and_another_persons_message_are_reported(
     browser: Browser,
 ) -> None:
     slack, ben = browser.world.slack, browser.world.ben.user.id
@@ -630,7 +632,7 @@ async def test_a_button_that_is_gone_and_a_message_that_is_not_ones_own_are_told
     assert await press(said, "ana", action_id="none") == "gone"
 
 
-async def test_an_app_that_does_not_answer_a_button_is_told(browser: Browser) -> None:
+async def test_an_app_that_does_not_answer_a_button_is_reported(browser: Browser) -> None:
     browser.world.service.faults.next("create_video", CannedResponse(500))
     card = await browser.asks()
     await browser.world.advance(minutes=30)
@@ -686,7 +688,7 @@ def last_payload(world: World) -> Json:
 # ── Requests that the page never sends ────────────────────────────────────────────────────────
 
 
-async def test_a_body_that_is_not_what_is_wanted_gets_a_sentence(browser: Browser) -> None:
+async def test_an_unexpected_body_is_refused_with_a_sentence(browser: Browser) -> None:
     headers = {"Content-Type": "application/json"}
     for path, body in (
         ("/api/ana/type", b"{"),
@@ -716,7 +718,7 @@ async def test_a_body_that_is_not_what_is_wanted_gets_a_sentence(browser: Browse
             assert (await answer.json())["error"]
 
 
-async def test_a_value_of_any_kind_gets_an_outcome(browser: Browser) -> None:
+async def test_a_value_of_any_type_gets_an_outcome(browser: Browser) -> None:
     view = await browser.opens_form()
     blocks = [block for block in view["blocks"] if block["type"] == "input"]
     kinds: list[object] = [None, True, 5, 1e300, -1, "", "x", [], [None], [[]], ["none"], {}]
@@ -731,7 +733,7 @@ async def test_a_value_of_any_kind_gets_an_outcome(browser: Browser) -> None:
         assert sent["error"]["code"] == "refused", (value, sent)
 
 
-async def test_an_address_that_is_none_gets_a_sentence(browser: Browser) -> None:
+async def test_an_invalid_address_is_refused_with_a_sentence(browser: Browser) -> None:
     for path in ("/api/ana/dance", "/api/zoe/type", "/api/ana/views/V1/dance", "/api/panel/x"):
         async with browser.session.post(browser.page.url + path, json={}) as answer:
             assert answer.status == 404
@@ -793,7 +795,7 @@ async def test_a_job_is_finished_or_failed_at_once(browser: Browser) -> None:
 
 
 @pytest.mark.parametrize(("times", "count"), [("none", 0), ("twice", 2), ("once", 1)])
-async def test_callbacks_come_as_often_as_the_switch_says_for_jobs_under_way_too(
+async def test_the_callback_switch_applies_to_open_jobs_too(
     browser: Browser, times: str, count: int
 ) -> None:
     card = await browser.asks()
@@ -929,7 +931,7 @@ async def test_a_reset_lets_everything_go_well_again(browser: Browser) -> None:
     assert "Ready" in world.now(card).text
 
 
-async def test_the_panel_is_told_of_changes_to_those_who_look(browser: Browser) -> None:
+async def test_changes_are_streamed_to_open_panels(browser: Browser) -> None:
     async with browser.listens(panel="1") as behind:
         before = await behind.of("panel")
         assert not before["service"]["down"]
@@ -1105,7 +1107,7 @@ async def test_the_servers_listen_on_loopback_alone(browser: Browser) -> None:
         assert url.startswith("http://127.0.0.1:")
 
 
-async def test_an_action_comes_from_the_pages_own_script_alone(browser: Browser) -> None:
+async def test_an_action_is_accepted_only_from_the_pages_own_script(browser: Browser) -> None:
     place = browser.world.slack.channel("studio").id
     body = json.dumps({"channel": place, "text": "Forged"})
     json_type = {"Content-Type": "application/json"}
@@ -1152,7 +1154,7 @@ async def test_every_answer_says_what_a_browser_may_do_with_it(browser: Browser)
             assert answer.headers["Referrer-Policy"] == "no-referrer"
 
 
-async def test_the_page_and_its_files_are_served_and_nothing_beside_them(browser: Browser) -> None:
+async def test_the_page_and_its_files_are_served_and_nothing_else(browser: Browser) -> None:
     async with browser.session.get(browser.page.url) as answer:
         assert answer.content_type == "text/html"
         text = await answer.text()
@@ -1197,7 +1199,7 @@ async def read(browser: Browser, path: str, **headers: str) -> tuple[int, Mappin
         return answer.status, answer.headers, await answer.read()
 
 
-async def test_watching_ends_in_a_picture_with_the_script_as_captions(browser: Browser) -> None:
+async def test_the_watch_page_plays_a_video_with_the_script_as_captions(browser: Browser) -> None:
     script = 'Hi <i>Kim</i> & "co" --> there.\n</video><script>alert(1)</script>'
     await browser.asks(script=script, video_name="<img src=x>")
     [video] = browser.world.service.videos
@@ -1283,7 +1285,7 @@ def test_captions_are_short_lines_that_fill_the_clip(script: str, longest: int) 
     assert moments[-1:] in ([], ["00:00:08.000"])
 
 
-async def test_a_video_that_failed_says_why_in_place_of_a_picture(browser: Browser) -> None:
+async def test_the_watch_page_of_a_failed_video_says_why(browser: Browser) -> None:
     service = browser.world.service
     await browser.asks()
     [video] = service.videos
@@ -1359,7 +1361,7 @@ async def test_the_page_opens_on_a_channel_where_something_has_happened(
     assert _left_in(tmp_path) == []
 
 
-async def test_a_clock_that_trails_passes_what_it_lags_behind_at_once_and_no_more() -> None:
+async def test_a_trailing_clock_skips_its_lag_and_no_more() -> None:
     present = ManualClock()
     clock = TrailingClock(present, timedelta(minutes=10))
     began = clock.now()
@@ -1382,7 +1384,7 @@ def _left_in(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "²"])
-def test_a_port_that_is_none_is_told_in_a_sentence(
+def test_an_invalid_port_is_refused_with_a_sentence(
     port: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
@@ -1390,7 +1392,7 @@ def test_a_port_that_is_none_is_told_in_a_sentence(
     assert "a port is a number from 1 to 65535" in capsys.readouterr().err
 
 
-async def test_what_serves_in_earnest_never_loads_the_sandbox(tmp_path: Path) -> None:
+async def test_the_served_bot_never_loads_the_sandbox(tmp_path: Path) -> None:
     found = (
         "import sys, bot.__main__, bot.app, bot.doctor;"
         "print([name for name in sys.modules if name.startswith('sandbox')])"

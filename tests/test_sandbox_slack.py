@@ -176,7 +176,7 @@ def answering(bot: Bot, answer: object) -> None:
 # What the bot may do
 
 
-async def test_a_message_stands_where_it_was_posted(
+async def test_a_message_is_where_it_was_posted(
     slack: SandboxSlack, client: AsyncWebClient
 ) -> None:
     studio = slack.channel("studio").id
@@ -194,7 +194,7 @@ async def test_a_message_stands_where_it_was_posted(
     assert message.sent_at == slack.clock.now()
 
 
-async def test_timestamps_grow_even_while_the_clock_stands_still_or_goes_back(
+async def test_timestamps_grow_even_if_the_clock_stands_still_or_is_set_back(
     slack: SandboxSlack, clock: ManualClock
 ) -> None:
     ana = Person(slack, "ana")
@@ -205,7 +205,7 @@ async def test_timestamps_grow_even_while_the_clock_stands_still_or_goes_back(
     assert stamps == sorted(set(stamps))
 
 
-async def test_replies_stand_in_the_thread_alone(
+async def test_replies_are_only_in_their_thread(
     slack: SandboxSlack, client: AsyncWebClient
 ) -> None:
     studio = slack.channel("studio").id
@@ -251,7 +251,7 @@ async def test_slack_says_why_the_bot_cannot_post_there(
     assert slack.messages(place) == []
 
 
-async def test_the_bot_can_post_where_it_is_no_member_if_its_scope_allows(
+async def test_the_bot_can_post_where_it_is_not_a_member_if_its_scope_allows_it(
     slack: SandboxSlack, client: AsyncWebClient
 ) -> None:
     await client.chat_postMessage(channel=slack.channel("lobby").id, text="Hello")
@@ -279,7 +279,7 @@ async def test_a_conversation_between_people_is_hidden_from_the_bot(
         ({"text": "a", "blocks": [{"type": "video"}]}, "invalid_blocks"),
     ],
 )
-async def test_a_message_is_judged(
+async def test_a_message_is_validated(
     slack: SandboxSlack, client: AsyncWebClient, arguments: Json, code: str
 ) -> None:
     channel = slack.channel("studio").id
@@ -408,7 +408,9 @@ async def test_a_permalink_leads_to_a_reply_too(
     assert link["permalink"].endswith(f"/p{reply.replace('.', '')}?thread_ts={card}&cid={studio}")
 
 
-async def test_a_token_is_looked_at(slack: SandboxSlack, client: AsyncWebClient) -> None:
+async def test_the_token_of_each_call_is_checked(
+    slack: SandboxSlack, client: AsyncWebClient
+) -> None:
     slack.auth_error = "token_revoked"
     assert await refusal(client.auth_test()) == "token_revoked"
     client.token = "xoxb-other"
@@ -488,7 +490,7 @@ async def test_each_call_is_kept_and_can_be_watched_before_and_after_its_work(
     assert (second.ok, second.error, second.status) == (False, "channel_not_found", 200)
 
 
-async def test_what_happened_survives_a_restart(slack: SandboxSlack) -> None:
+async def test_the_state_survives_a_restart(slack: SandboxSlack) -> None:
     Person(slack, "ana").say("Before")
     port = int(slack.url.rsplit(":", 1)[1])
     await slack.stop()
@@ -822,7 +824,7 @@ async def test_a_client_does_not_send_what_the_form_does_not_allow(
     assert bot.last["command"] == "/video"
 
 
-async def test_errors_stand_under_their_fields_and_what_was_typed_stays(
+async def test_errors_are_shown_under_their_fields_and_the_input_stays(
     ana: Person, bot: Bot, client: AsyncWebClient
 ) -> None:
     modal = await opened(ana, bot, client, SCRIPT)
@@ -886,7 +888,7 @@ async def test_the_same_submission_can_come_many_times_at_once(
     assert len(signatures) == 1
 
 
-async def test_radio_buttons_can_change_the_form_under_what_was_typed(
+async def test_radio_buttons_can_change_the_form_and_keep_its_input(
     ana: Person, bot: Bot, client: AsyncWebClient
 ) -> None:
     modal = await opened(ana, bot, client, SCRIPT, BACKGROUND)
@@ -931,7 +933,7 @@ async def test_a_menu_offers_what_the_bot_suggests_and_nothing_else(
     assert ana.modal is None
 
 
-async def test_a_menu_does_not_ask_before_enough_is_typed_and_judges_the_answer(
+async def test_a_menu_asks_only_after_enough_is_typed_and_validates_the_answer(
     ana: Person, bot: Bot, client: AsyncWebClient
 ) -> None:
     modal = await opened(ana, bot, client, entry("replica", {"type": "external_select"}))
@@ -942,7 +944,7 @@ async def test_a_menu_does_not_ask_before_enough_is_typed_and_judges_the_answer(
         await modal.suggest("replica", "abc")
 
 
-async def test_the_bot_hears_of_a_closed_form_if_it_asked_to(
+async def test_the_bot_is_notified_of_a_closed_form_if_it_asked_for_that(
     ana: Person, bot: Bot, client: AsyncWebClient
 ) -> None:
     modal = await opened(ana, bot, client, SCRIPT)
@@ -984,7 +986,7 @@ async def test_a_trigger_works_once_and_for_three_seconds(
     assert await refusal(client.views_open(trigger_id="1", view=form())) == "invalid_trigger_id"
 
 
-async def test_views_are_judged_and_go_three_deep(
+async def test_views_are_validated_and_stack_up_to_three(
     slack: SandboxSlack, client: AsyncWebClient
 ) -> None:
     ana = slack.user("ana").id
@@ -1072,7 +1074,7 @@ async def test_a_form_is_shown_with_values_and_errors(
     assert "[Create]" in lines[-1]
 
 
-async def test_the_narrator_tells_each_thing_as_it_happens(
+async def test_the_narrator_writes_each_event_as_it_happens(
     slack: SandboxSlack, ana: Person, bot: Bot, client: AsyncWebClient, clock: ManualClock
 ) -> None:
     out = io.StringIO()
@@ -1100,7 +1102,7 @@ async def test_the_narrator_tells_each_thing_as_it_happens(
     assert "After the end" not in told
 
 
-async def test_followers_are_told_what_happened(slack: SandboxSlack) -> None:
+async def test_subscribers_get_every_event(slack: SandboxSlack) -> None:
     events: list[Event] = []
     slack.subscribe(events.append)
     said = Person(slack, "ana").say("Hello")
@@ -1126,7 +1128,7 @@ def test_markup_is_read_as_plain_text(written: str, read: str, clock: ManualCloc
     assert as_plain(written, str, clock.now()) == read
 
 
-async def test_an_answer_that_takes_longer_than_three_seconds_is_none(
+async def test_an_answer_after_three_seconds_does_not_count(
     ana: Person, bot: Bot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sandbox.delivery._TIMEOUT", timedelta(seconds=0.05))

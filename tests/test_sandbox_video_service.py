@@ -206,7 +206,7 @@ async def test_a_video_fails_when_the_replica_it_waits_for_does(
     )
 
 
-async def test_a_video_waits_for_ever_for_a_replica_that_is_stuck(
+async def test_a_video_waits_forever_for_a_replica_that_is_stuck(
     client: httpx.AsyncClient, service: SandboxVideoService, clock: ManualClock
 ) -> None:
     service.next_replica(Scenario(end="never"))
@@ -261,7 +261,7 @@ async def test_a_create_request_has_to_say_that_it_is_json(client: httpx.AsyncCl
     assert (await client.post("/v2/videos", content="{", headers=headers)).status_code == 400
 
 
-async def test_a_service_that_does_not_know_replicas_takes_any(clock: ManualClock) -> None:
+async def test_a_service_that_does_not_know_replicas_accepts_any(clock: ManualClock) -> None:
     service = SandboxVideoService(clock, api_key="k", pace=PACE, know_replicas=False)
     await service.start()
     headers = {"x-api-key": "k"}
@@ -310,7 +310,7 @@ async def test_a_video_fails_with_its_reason_and_keeps_its_page(
     assert (await read_video(client, other))["status"] == "ready"
 
 
-async def test_a_video_may_say_words_never_seen_and_then_be_ready(
+async def test_a_video_may_have_unknown_statuses_and_then_be_ready(
     client: httpx.AsyncClient, service: SandboxVideoService, clock: ManualClock
 ) -> None:
     service.next_video(Scenario(statuses=("dreaming", "polishing")))
@@ -376,7 +376,7 @@ async def test_a_training_fails_with_a_sentence_or_without_one(
 
 
 @pytest.mark.parametrize("progress", ["40/100", "soon", "7/0", "", None, MISSING])
-async def test_a_replica_may_say_any_progress_and_the_other_good_word(
+async def test_a_replica_may_report_any_progress_and_either_good_status(
     client: httpx.AsyncClient,
     service: SandboxVideoService,
     clock: ManualClock,
@@ -497,7 +497,7 @@ async def test_a_replica_calls_back_with_the_word_ready_or_its_error(
         (CallbackPlan(after=HOUR), 0, 1),
     ],
 )
-async def test_a_callback_comes_as_often_and_as_late_as_planned(
+async def test_a_callback_is_sent_the_planned_number_of_times_at_the_planned_time(
     client: httpx.AsyncClient,
     service: SandboxVideoService,
     clock: ManualClock,
@@ -611,7 +611,7 @@ async def test_an_account_out_of_credit_may_read_but_not_create(
     await create_video(client)
 
 
-async def test_a_revoked_key_opens_nothing(
+async def test_with_a_revoked_key_every_call_is_refused(
     client: httpx.AsyncClient, service: SandboxVideoService
 ) -> None:
     service.key_revoked = True
@@ -628,7 +628,7 @@ async def test_a_service_that_is_down_answers_in_html(
 
 
 @pytest.mark.parametrize(("retry_after", "said"), [(None, None), (30 * SECOND, "30")])
-async def test_the_rate_limit_ends_when_it_was_to_end(
+async def test_the_rate_limit_ends_at_its_time(
     client: httpx.AsyncClient,
     service: SandboxVideoService,
     clock: ManualClock,
@@ -827,7 +827,7 @@ async def test_an_answer_can_drip_without_end(
     assert len(service.videos) == 1
 
 
-async def test_faults_come_in_their_order_and_go_when_cleared(
+async def test_faults_apply_in_order_and_can_be_cleared(
     client: httpx.AsyncClient, service: SandboxVideoService
 ) -> None:
     async def statuses(count: int) -> list[int]:

@@ -317,7 +317,7 @@ async def test_the_leak_detector_searches_the_log_of_a_process_also_for_what_was
         LeakDetector(quiet_world, logs=[log]).check()
 
 
-async def test_what_is_logged_after_a_world_has_ended_is_searched_too(tmp_path: Path) -> None:
+async def test_the_log_written_after_a_world_has_ended_is_searched_too(tmp_path: Path) -> None:
     async def story() -> None:
         with leaks.log_recorded():
             world = World(tmp_path)
@@ -329,7 +329,7 @@ async def test_what_is_logged_after_a_world_has_ended_is_searched_too(tmp_path: 
         await story()
 
 
-async def test_a_story_without_leaks_passes(world: World) -> None:
+async def test_a_run_without_leaks_passes(world: World) -> None:
     # The counterpart of all the tests above: a whole story in which nothing leaks.
     await asks_with_a_signed_link(world)
     await world.request_replica(world.ben)

@@ -170,7 +170,7 @@ def test_no_refusal_shows_a_value(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("name", _NAMES)
-def test_bytes_that_are_no_text_are_refused(name: str) -> None:
+def test_bytes_that_are_not_text_are_refused(name: str) -> None:
     assert _refusal(**{name: "\udcff"}).startswith(f"{name} ")
 
 

@@ -101,7 +101,7 @@ async def test_what_a_function_raises_reaches_its_caller_and_the_connection_work
         assert await connection.run(lambda db: db.execute("SELECT 1").fetchone()) == (1,)
 
 
-async def test_many_works_that_wait_are_one_hop_and_one_transaction(
+async def test_many_waiting_works_take_one_hop_and_one_transaction(
     database: SQLiteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hops = 0
@@ -124,7 +124,7 @@ async def test_many_works_that_wait_are_one_hop_and_one_transaction(
 # ── The end of the task that commits ──────────────────────────────────────────────────────────
 
 
-async def test_whoever_waits_for_a_database_whose_committer_ends_is_told(
+async def test_a_caller_gets_an_error_when_the_committer_ends(
     database: SQLiteDatabase,
 ) -> None:
     def cancels_the_committer(_: Transaction) -> int:
@@ -146,7 +146,7 @@ async def test_whoever_waits_for_a_database_whose_committer_ends_is_told(
             await database.check()
 
 
-async def test_a_cancelled_committer_leaves_nobody_waiting(database: SQLiteDatabase) -> None:
+async def test_no_caller_waits_forever_for_a_cancelled_committer(database: SQLiteDatabase) -> None:
     asked = asyncio.create_task(database.run(count))  # noqa: TID251 - awaited below
     await asyncio.sleep(0)
     database._committer.cancel()
@@ -157,7 +157,7 @@ async def test_a_cancelled_committer_leaves_nobody_waiting(database: SQLiteDatab
             await database.watch()
 
 
-async def test_what_must_be_stored_is_given_up_once_the_database_is_closed(tmp_path: Path) -> None:
+async def test_a_write_that_must_be_stored_ends_once_the_database_is_closed(tmp_path: Path) -> None:
     timings = replace(TIMINGS, retry_interval=timedelta(milliseconds=1))
     async with Store.open(tmp_path / "bot.db", timings) as store:
         await submit(store)

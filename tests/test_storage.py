@@ -205,7 +205,7 @@ def disk(request: pytest.FixtureRequest, world_of_files: LiveWorld) -> Iterator[
             unwritable.recovers()
 
 
-async def test_a_disk_that_takes_nothing_is_told_to_everybody_and_nothing_is_lost(
+async def test_a_full_disk_is_reported_to_every_user_and_nothing_is_lost(
     world_of_files: LiveWorld, disk: Disk
 ) -> None:
     async with world_of_files.running() as live:
@@ -246,7 +246,7 @@ MOMENTS = [
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_what_happened_while_the_disk_took_nothing_is_not_forgotten_and_not_repeated(
+async def test_an_outcome_during_a_full_disk_is_neither_lost_nor_repeated(
     moment: str, world_of_files: LiveWorld
 ) -> None:
     async with world_of_files.running() as live:
@@ -276,7 +276,7 @@ def worked(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def test_a_bot_whose_disk_takes_nothing_waits_at_rest_and_ends_when_it_is_asked_to(
+async def test_a_bot_with_a_full_disk_waits_idly_and_stops_when_asked_to(
     live: LiveWorld,
 ) -> None:
     # Something is always due.
@@ -311,7 +311,7 @@ async def test_a_bot_whose_disk_takes_nothing_waits_at_rest_and_ends_when_it_is_
     assert live.posts() == 4
 
 
-async def test_what_is_written_down_twice_counts_once(tmp_path: Path) -> None:
+async def test_a_fact_that_is_stored_twice_counts_once(tmp_path: Path) -> None:
     now = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
     async with Store.open(tmp_path / "bot.db", QUICK) as store:
         await store.jobs.submit(Request("V1", "video", {}, "U1", "C1"), now)
@@ -323,7 +323,9 @@ async def test_what_is_written_down_twice_counts_once(tmp_path: Path) -> None:
             assert await store.jobs.record_created(running, attempt, now=now, due_at=now)
 
 
-async def test_what_could_not_be_written_down_until_the_end_is_told(tmp_path: Path) -> None:
+async def test_an_outcome_that_was_not_stored_before_closing_raises_an_error(
+    tmp_path: Path,
+) -> None:
     path, now = tmp_path / "bot.db", datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
     async with Store.open(path, QUICK) as store:
         await store.jobs.submit(Request("V1", "video", {}, "U1", "C1"), now)
@@ -357,7 +359,7 @@ def slow_down(marker: Path) -> None:
     sqlite3.connect = partial(connect, factory=Slow)  # type: ignore[assignment]
 
 
-async def test_what_a_slow_disk_has_people_send_twice_is_made_once(
+async def test_a_form_that_is_submitted_twice_because_of_a_slow_disk_makes_one_video(
     world_of_files: LiveWorld, tmp_path: Path
 ) -> None:
     slow = tmp_path / "slow"
@@ -407,7 +409,7 @@ def move_folder(folder: Path) -> Callable[[], object]:
 
 
 @pytest.mark.parametrize("take", [move_file, replace_file, move_folder])
-async def test_while_its_file_is_elsewhere_nothing_is_accepted_and_then_all_goes_on(
+async def test_while_the_file_is_moved_away_nothing_is_accepted_and_later_all_goes_on(
     take: Callable[[Path], Callable[[], object]], live: LiveWorld
 ) -> None:
     await asks_and_is_told(live, "The first words.")
@@ -543,7 +545,7 @@ def in_use(how: str, path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("how", ["another bot", "a writer"])
-async def test_a_database_that_stays_in_use_is_told_and_left_alone(
+async def test_a_database_that_stays_in_use_is_reported_and_left_unchanged(
     how: str, live: LiveWorld
 ) -> None:
     assert await live.bot.terminate() == 0
@@ -558,7 +560,7 @@ async def test_a_database_that_stays_in_use_is_told_and_left_alone(
             assert before.items() <= contents(live.database).items()
 
 
-async def test_the_lock_of_a_killed_bot_keeps_nobody_away(live: LiveWorld) -> None:
+async def test_the_lock_of_a_killed_bot_ends_with_it(live: LiveWorld) -> None:
     await live.bot.kill()
     assert live.database.with_name("bot.db-lock").exists()
     await live.start_bot()
@@ -621,14 +623,16 @@ def starts(path: Path, first: Callable[[], None] | None = None) -> BotProcess:
     return BotProcess(environ, QUICK, path.with_name("bot.log"), first)
 
 
-async def test_a_folder_that_may_not_be_written_is_told(open_folder: Path) -> None:
+async def test_a_folder_without_write_permission_is_reported(open_folder: Path) -> None:
     forbid_writing(open_folder)
     bot = starts(open_folder / "bot.db", become_nobody)
     assert "cannot be opened. Its folder must be there, and belong" in await bot.startup_error()
     assert await bot.wait() == 1
 
 
-async def test_a_database_in_a_folder_that_may_not_be_written_is_told(open_folder: Path) -> None:
+async def test_a_database_in_a_folder_without_write_permission_is_reported(
+    open_folder: Path,
+) -> None:
     path = open_folder / "bot.db"
     await migrate(path)
     before = path.read_bytes()
@@ -642,7 +646,7 @@ async def test_a_database_in_a_folder_that_may_not_be_written_is_told(open_folde
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
-async def test_a_database_that_belongs_to_somebody_else_is_told(open_folder: Path) -> None:
+async def test_a_database_of_another_user_is_reported(open_folder: Path) -> None:
     path = open_folder / "bot.db"
     await migrate(path)
     path.chmod(0o444)
@@ -661,7 +665,7 @@ def leave_no_room() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, resource.RLIM_INFINITY))
 
 
-async def test_a_start_for_which_there_is_no_room_is_told_and_the_next_one_begins_anew(
+async def test_a_start_on_a_full_disk_is_reported_and_the_next_one_starts_over(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "bot.db"
@@ -673,7 +677,7 @@ async def test_a_start_for_which_there_is_no_room_is_told_and_the_next_one_begin
     assert await migrate(path)
 
 
-async def test_a_folder_that_turns_read_only_holds_up_nobody_who_is_in_it(
+async def test_a_folder_that_becomes_read_only_does_not_stop_a_running_bot(
     live: LiveWorld,
 ) -> None:
     forbid_writing(live.database.parent)
@@ -785,7 +789,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_damaged_database_is_told_with_what_to_do_and_left_as_it_is(
+async def test_a_damaged_database_is_reported_with_a_remedy_and_left_unchanged(
     damage: Callable[[Path], None], tmp_path: Path
 ) -> None:
     path = tmp_path / "bot.db"
@@ -829,7 +833,7 @@ async def test_the_doctor_finds_damage_too(quiet_world: World) -> None:
     assert "Put a backup in its place" in found.message
 
 
-async def test_what_a_crash_left_is_taken_up_and_nothing_else_is_left_lying_about(
+async def test_the_log_of_a_crash_is_recovered_and_no_other_file_is_left(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "bot.db"
@@ -841,7 +845,7 @@ async def test_what_a_crash_left_is_taken_up_and_nothing_else_is_left_lying_abou
         assert db.execute("SELECT count(*) FROM jobs").fetchone() == (10,)
 
 
-async def test_a_database_that_turns_out_damaged_ends_the_bot_with_a_sentence(
+async def test_a_database_that_becomes_damaged_ends_the_bot_with_a_sentence(
     world_of_files: LiveWorld,
 ) -> None:
     path = world_of_files.database
@@ -904,7 +908,7 @@ def tables(path: Path) -> list[tuple[str, ...]]:
         return done + db.execute("SELECT name, sql FROM sqlite_schema ORDER BY name").fetchall()
 
 
-async def test_a_start_that_is_killed_at_any_statement_is_made_up_for_by_the_next_one(
+async def test_a_start_that_is_killed_at_any_statement_is_completed_by_the_next_one(
     tmp_path: Path,
 ) -> None:
     whole = tmp_path / "whole.db"
@@ -934,7 +938,7 @@ def make_tables(db: sqlite3.Connection, last: str) -> list[str]:
     return [file.stem for file in files if file.stem[: len(last)] > last]
 
 
-async def test_jobs_of_an_older_version_outlive_a_start_that_is_killed_at_any_statement(
+async def test_jobs_of_an_older_version_survive_a_start_that_is_killed_at_any_statement(
     tmp_path: Path,
 ) -> None:
     older = tmp_path / "older.db"
@@ -992,7 +996,7 @@ async def test_a_reply_of_an_older_version_waits_for_its_card_without_a_time(
 # ── A disk that does not last ─────────────────────────────────────────────────────────────────
 
 
-def test_a_host_that_throws_its_disk_away_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_a_host_with_a_temporary_disk_is_refused_with_a_remedy(tmp_path: Path) -> None:
     root = Path(__file__).parents[1]
     environ = {
         "SLACK_BOT_TOKEN": "xoxb-nobody",

@@ -88,13 +88,13 @@ async def test_many_submissions_with_one_key_are_one_job(store: Store) -> None:
     assert len(await store.deliveries.claim(NOW, MANY)) == 1
 
 
-async def test_a_submission_that_comes_again_finds_what_was_asked_first(store: Store) -> None:
+async def test_a_repeated_submission_finds_the_first_job(store: Store) -> None:
     first = await submit(store, script="Hello")
     again = await submit(store, script="Good-bye")
     assert (again.new, again.job) == (False, first.job)
 
 
-async def test_a_change_that_fails_halfway_is_undone_and_its_neighbours_are_kept(
+async def test_a_change_that_fails_halfway_is_undone_and_the_others_in_its_group_are_kept(
     store: Store,
 ) -> None:
     await submit(store, "V1")
@@ -118,7 +118,7 @@ async def test_a_change_that_fails_halfway_is_undone_and_its_neighbours_are_kept
     assert len(stored) == 2
 
 
-async def test_what_a_cancelled_caller_asked_for_is_there_as_a_whole_or_not_at_all(
+async def test_the_change_of_a_cancelled_caller_is_stored_as_a_whole_or_not_at_all(
     store: Store,
 ) -> None:
     for number in range(MANY):
@@ -131,7 +131,7 @@ async def test_what_a_cancelled_caller_asked_for_is_there_as_a_whole_or_not_at_a
     assert {each.job.id for each in told if not each.new} == jobs
 
 
-async def test_a_caller_is_told_when_the_database_task_has_ended(store: Store) -> None:
+async def test_a_caller_gets_an_error_when_the_database_task_has_ended(store: Store) -> None:
     [writer] = [task for task in asyncio.all_tasks() if "_commit_groups" in repr(task.get_coro())]
     calls = [asyncio.ensure_future(submit(store, f"V{number}")) for number in range(MANY)]  # noqa: TID251 - awaited below
     await asyncio.sleep(0)
@@ -143,14 +143,14 @@ async def test_a_caller_is_told_when_the_database_task_has_ended(store: Store) -
         await submit(store)
 
 
-async def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
+async def test_a_closed_store_raises_an_error(tmp_path: Path) -> None:
     async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
         await submit(store)
     with pytest.raises(DatabaseError, match="closed"):
         await submit(store)
 
 
-async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "bot.db"
     path.write_text("Dear diary, " * 1000)
     with pytest.raises(DatabaseError, match="is not a database"):
@@ -159,7 +159,7 @@ async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Pa
     assert path.read_text() == "Dear diary, " * 1000
 
 
-async def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DatabaseError, match="cannot be opened"):
         async with Store.open(tmp_path / "missing" / "bot.db", TIMINGS):
             pass
@@ -181,7 +181,7 @@ async def test_a_migration_that_fails_in_its_middle_leaves_nothing_behind(tmp_pa
         assert (await submit(store)).new
 
 
-async def test_nothing_is_promised_while_the_file_is_elsewhere(tmp_path: Path) -> None:
+async def test_nothing_is_accepted_while_the_file_is_moved_away(tmp_path: Path) -> None:
     path, elsewhere = tmp_path / "bot.db", tmp_path / "elsewhere.db"
     async with Store.open(path, TIMINGS) as store:
         path.rename(elsewhere)
@@ -213,7 +213,7 @@ async def test_a_delivery_is_claimed_by_one_of_many(store: Store) -> None:
     assert len(claimed) == len(set(claimed)) == MANY
 
 
-async def test_what_was_claimed_is_left_alone_until_its_lease_is_over(store: Store) -> None:
+async def test_a_claimed_row_is_left_alone_until_its_lease_ends(store: Store) -> None:
     await submit(store)
     job = await claim(store)
     over = NOW + TIMINGS.lease
@@ -222,7 +222,7 @@ async def test_what_was_claimed_is_left_alone_until_its_lease_is_over(store: Sto
     assert (again.id, again.claim) == (job.id, job.claim + 1)
 
 
-async def test_whoever_lost_a_lease_creates_nothing(store: Store) -> None:
+async def test_a_worker_that_lost_its_lease_creates_nothing(store: Store) -> None:
     await submit(store)
     late = await claim(store)
     [job] = await store.jobs.claim(NOW + TIMINGS.lease, 1)
@@ -230,7 +230,7 @@ async def test_whoever_lost_a_lease_creates_nothing(store: Store) -> None:
     assert await store.jobs.begin_attempt(job, token_hash("in time"), NOW) is not None
 
 
-async def test_a_job_is_not_put_back_under_an_old_claim_number(store: Store) -> None:
+async def test_a_job_is_not_released_under_an_old_claim_number(store: Store) -> None:
     late = await running(store)
     [job] = await store.jobs.claim(NOW + TIMINGS.lease, 1)
     assert not await store.jobs.release(replace(late, late=True), NOW, LATER)
@@ -259,7 +259,7 @@ async def test_leases_do_not_outlive_their_process(tmp_path: Path) -> None:
         assert again.delivery.id == card.delivery.id
 
 
-async def test_what_waits_for_its_time_still_waits_after_a_start(tmp_path: Path) -> None:
+async def test_a_row_that_is_not_due_is_not_due_after_a_start(tmp_path: Path) -> None:
     async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
         assert await store.jobs.release(await running(store), NOW, LATER)
     async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
@@ -267,7 +267,7 @@ async def test_what_waits_for_its_time_still_waits_after_a_start(tmp_path: Path)
         assert len(await store.jobs.claim(LATER, 1)) == 1
 
 
-async def test_a_clock_that_was_set_back_parks_nothing(store: Store) -> None:
+async def test_a_clock_that_was_set_back_postpones_nothing(store: Store) -> None:
     assert await store.jobs.release(await running(store), NOW, LATER)
     [card] = await store.deliveries.claim(NOW, 1)
     assert await store.deliveries.release(card.delivery, NOW, LATER)
@@ -307,7 +307,7 @@ async def test_a_callback_during_a_read_is_not_overwritten_by_it(store: Store) -
     assert again.woken_at == NOW
 
 
-async def test_a_callback_during_a_read_asks_for_no_second_one_at_once(store: Store) -> None:
+async def test_a_callback_during_a_read_causes_no_immediate_second_read(store: Store) -> None:
     await running(store)
     await store.jobs.record_callback(token_hash("token"), {}, NOW)
     await store.jobs.record_callback(token_hash("token"), {}, NOW)
@@ -323,7 +323,7 @@ async def test_callbacks_in_a_row_have_a_job_read_every_two_seconds(store: Store
     assert len(await store.jobs.claim(NOW + TIMINGS.callback_spacing, 1)) == 1
 
 
-async def test_a_callback_leaves_a_job_alone_that_is_being_created(store: Store) -> None:
+async def test_a_callback_leaves_a_job_in_creation_alone(store: Store) -> None:
     await submit(store)
     job = await claim(store)
     attempt = await begin(store, job)
@@ -334,7 +334,7 @@ async def test_a_callback_leaves_a_job_alone_that_is_being_created(store: Store)
     assert (await claim(store)).remote_id == "v-1"
 
 
-async def test_a_callback_while_a_cut_off_create_is_taken_up_is_heeded_at_once(
+async def test_a_callback_while_an_interrupted_create_call_is_handled_takes_effect_at_once(
     store: Store,
 ) -> None:
     await submit(store)
@@ -377,7 +377,7 @@ async def test_a_job_ends_once_however_many_end_it(store: Store) -> None:
     assert await store.jobs.next_due() is None
 
 
-async def test_an_ended_job_is_not_put_back_to_an_open_state(store: Store) -> None:
+async def test_an_ended_job_does_not_return_to_an_open_state(store: Store) -> None:
     job = await running(store)
     assert await store.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
     ended = await now_is(store, job)
@@ -400,7 +400,7 @@ async def test_a_reply_waits_for_its_card(store: Store) -> None:
     assert (reply.delivery.role, reply.card.ts) == (Role.REPLY, "1.0")
 
 
-async def test_what_changes_while_a_card_is_on_its_way_is_shown_after_it(store: Store) -> None:
+async def test_a_change_during_the_post_of_a_card_is_shown_by_an_edit(store: Store) -> None:
     job = await running(store)
     [card] = await store.deliveries.claim(NOW, 1)
     assert await store.jobs.release(replace(job, late=True), NOW, LATER)
@@ -416,7 +416,7 @@ async def test_what_changes_while_a_card_is_on_its_way_is_shown_after_it(store: 
 # ── Power cuts ────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_what_costs_money_or_was_promised_is_on_the_disk_before_anybody_hears_of_it(
+async def test_paid_calls_and_accepted_requests_are_on_disk_before_they_are_acknowledged(
     store: Store, tmp_path: Path
 ) -> None:
     disk = Disk(tmp_path / "bot.db")
@@ -447,7 +447,9 @@ async def test_what_costs_money_or_was_promised_is_on_the_disk_before_anybody_he
     disk.leave()
 
 
-async def test_what_can_be_done_again_waits_for_no_disk(store: Store, tmp_path: Path) -> None:
+async def test_a_write_that_can_be_repeated_does_not_wait_for_the_disk(
+    store: Store, tmp_path: Path
+) -> None:
     disk = Disk(tmp_path / "bot.db")
     await disk.watch(store.database)
     job = await running(store)
@@ -582,7 +584,7 @@ async def unconfirmed(store: Store) -> Job:
     return await claim(store)
 
 
-async def test_an_id_that_a_person_gives_moves_nothing_that_was_settled_meanwhile(
+async def test_a_user_supplied_id_changes_no_settled_job(
     store: Store,
 ) -> None:
     job = await unconfirmed(store)
@@ -591,7 +593,7 @@ async def test_an_id_that_a_person_gives_moves_nothing_that_was_settled_meanwhil
     assert (await now_is(store, job)).state is State.QUEUED
 
 
-async def test_an_id_that_a_person_gives_creates_nothing(store: Store) -> None:
+async def test_a_user_supplied_id_creates_nothing(store: Store) -> None:
     job = await unconfirmed(store)
     assert await store.jobs.add_candidate(job.id, "v-1", NOW)
     assert (await now_is(store, job)).state is State.UNCONFIRMED
@@ -599,14 +601,14 @@ async def test_an_id_that_a_person_gives_creates_nothing(store: Store) -> None:
     assert (hint.candidate_id, hint.user_supplied) == ("v-1", True)
 
 
-async def test_a_question_does_not_lapse_once_it_was_answered(store: Store) -> None:
+async def test_an_answered_question_does_not_expire(store: Store) -> None:
     job = await unconfirmed(store)
     assert await store.jobs.create_again(job.id, job.attempts, NOW)
     assert not await store.jobs.expire(job, NOW)
     assert (await now_is(store, job)).ended_at is None
 
 
-async def test_a_hint_that_nobody_has_checked_is_looked_at_after_the_end(store: Store) -> None:
+async def test_an_unverified_candidate_id_is_checked_after_the_end(store: Store) -> None:
     job = await unconfirmed(store)
     await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
     store.jobs.due.clear()
@@ -615,7 +617,7 @@ async def test_a_hint_that_nobody_has_checked_is_looked_at_after_the_end(store: 
     assert (await claim(store)).state is State.FAILED
 
 
-async def test_the_database_of_another_program_is_refused_and_left_as_it_was(
+async def test_the_database_of_another_program_is_refused_and_left_unchanged(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "bot.db"
@@ -631,7 +633,7 @@ async def test_the_database_of_another_program_is_refused_and_left_as_it_was(
 # ── Neighbours in a group ─────────────────────────────────────────────────────────────────────
 
 
-async def test_whoever_hears_that_nothing_was_done_has_nothing_in_the_table(store: Store) -> None:
+async def test_a_failed_call_has_stored_nothing(store: Store) -> None:
     def fails(_: Transaction) -> None:
         raise ValueError
 
@@ -652,7 +654,7 @@ async def test_whoever_hears_that_nothing_was_done_has_nothing_in_the_table(stor
     assert await store.jobs.fetch(first.job.id) is not None
 
 
-async def test_what_is_kept_of_replicas_is_what_stands_in_the_table(tmp_path: Path) -> None:
+async def test_the_cache_of_replicas_matches_the_table(tmp_path: Path) -> None:
     async with Store.open(tmp_path / "replicas.db", TIMINGS) as store:
         await store.replicas.use("r-1", NOW)
     async with Store.open(tmp_path / "replicas.db", TIMINGS) as store:

@@ -93,7 +93,7 @@ async def test_a_work_sees_what_was_committed_before_it_was_asked_for(database: 
         assert f"C{durable}" in await names(database)
 
 
-async def test_a_work_that_fails_is_undone_and_its_neighbours_are_stored(
+async def test_a_work_that_fails_is_undone_and_the_others_of_its_group_are_stored(
     database: Database,
 ) -> None:
     def fails(tx: Transaction) -> None:
@@ -186,7 +186,7 @@ async def test_an_event_is_set_only_once_its_work_is_committed(database: Databas
     assert not database.event(Topic.DELIVERIES).is_set()
 
 
-async def test_nobody_hears_that_a_sound_database_has_failed(database: Database) -> None:
+async def test_no_error_is_reported_for_a_working_database(database: Database) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await database.watch()
@@ -208,7 +208,7 @@ async def test_a_row_is_claimed_by_one_of_two_processes(here: Store, there: Stor
     assert len(card_ids) == len(set(card_ids)) == MANY
 
 
-async def test_a_lease_that_ran_out_is_anothers_and_its_old_number_writes_nothing(
+async def test_an_expired_lease_can_be_claimed_by_another_and_its_old_number_writes_nothing(
     here: Store, there: Store
 ) -> None:
     late = await running(here)
@@ -226,7 +226,7 @@ async def test_a_lease_that_ran_out_is_anothers_and_its_old_number_writes_nothin
     assert await there.jobs.release(job, NOW, LATER)
 
 
-async def test_a_lease_that_ran_out_creates_nothing(here: Store, there: Store) -> None:
+async def test_an_expired_lease_creates_nothing(here: Store, there: Store) -> None:
     await submit(here)
     late = await claim(here)
     [job] = await there.jobs.claim(NOW + TIMINGS.lease, 1)
@@ -292,7 +292,7 @@ BOTH_ORDERS: Final = pytest.mark.parametrize("order", ["in order", "the other wa
 
 
 @BOTH_ORDERS
-async def test_a_callback_beside_a_create_call_without_an_answer_makes_its_job_due(
+async def test_a_callback_during_an_unanswered_create_call_makes_its_job_due(
     order: str, here: Store, there: Store
 ) -> None:
     await submit(here)
@@ -310,7 +310,7 @@ async def test_a_callback_beside_a_create_call_without_an_answer_makes_its_job_d
 
 
 @BOTH_ORDERS
-async def test_a_callback_beside_the_answer_to_a_create_call_makes_its_job_due(
+async def test_a_callback_concurrent_with_a_create_answer_makes_its_job_due(
     order: str, here: Store, there: Store
 ) -> None:
     await submit(here)
@@ -325,7 +325,7 @@ async def test_a_callback_beside_the_answer_to_a_create_call_makes_its_job_due(
 
 
 @BOTH_ORDERS
-async def test_the_reply_of_a_job_that_ends_beside_its_cards_post_becomes_due(
+async def test_the_reply_of_a_job_that_ends_while_its_card_is_posted_becomes_due(
     order: str, here: Store, there: Store
 ) -> None:
     job = await running(here)
@@ -344,7 +344,7 @@ async def test_the_reply_of_a_job_that_ends_beside_its_cards_post_becomes_due(
 
 
 @BOTH_ORDERS
-async def test_what_is_known_of_a_card_beside_a_change_of_its_job_is_shown(
+async def test_a_change_of_a_job_while_its_card_is_posted_is_shown(
     order: str, here: Store, there: Store
 ) -> None:
     job = await running(here)
@@ -363,7 +363,7 @@ async def test_what_is_known_of_a_card_beside_a_change_of_its_job_is_shown(
 
 
 @BOTH_ORDERS
-async def test_a_read_beside_a_callback_does_not_put_its_job_off(
+async def test_a_read_concurrent_with_a_callback_does_not_postpone_its_job(
     order: str, here: Store, there: Store
 ) -> None:
     job = await running(here)
@@ -376,7 +376,7 @@ async def test_a_read_beside_a_callback_does_not_put_its_job_off(
 
 
 @BOTH_ORDERS
-async def test_of_two_people_who_decide_one_is_heeded(
+async def test_of_two_people_who_decide_only_one_succeeds(
     order: str, here: Store, there: Store
 ) -> None:
     job = await unconfirmed(here)
@@ -398,7 +398,7 @@ async def test_of_two_people_who_decide_one_is_heeded(
 # ── Buttons that cost money ───────────────────────────────────────────────────────────────────
 
 
-async def test_a_button_that_is_pressed_often_in_two_processes_counts_once(
+async def test_a_button_that_is_pressed_many_times_in_two_processes_counts_once(
     here: Store, there: Store
 ) -> None:
     job = await unconfirmed(here)
@@ -440,7 +440,9 @@ async def found(store: Store, query: str = "", channel: str = "C1") -> list[str]
     return [each.id for each in await store.replicas.find(query, channel, 9)]
 
 
-async def test_what_one_process_changes_the_other_finds_at_once(here: Store, there: Store) -> None:
+async def test_a_change_by_one_process_is_visible_to_the_other_at_once(
+    here: Store, there: Store
+) -> None:
     assert await found(there) == ["r-1"]
     await here.replicas.learn(snapshot("r-2", "Anna"), NOW)
     assert await found(there, "ann") == ["r-2"]
@@ -478,7 +480,7 @@ async def test_what_has_not_changed_is_the_same_object_in_each_answer(
     assert all(after[each.id] is each for each in before)
 
 
-async def test_looking_at_a_replica_makes_nobody_find_it(here: Store, there: Store) -> None:
+async def test_reading_a_replica_does_not_add_it_to_the_picker(here: Store, there: Store) -> None:
     assert await here.replicas.get("r-9") is None
     assert await found(there, "r-9") == []
 

@@ -68,7 +68,7 @@ async def test_a_task_that_ends_without_an_error_ends_the_bot(
     assert "a part of the bot ended" in caplog.text
 
 
-async def test_a_bot_that_is_stopped_fails_in_no_part(
+async def test_no_part_of_a_stopped_bot_fails(
     quiet_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     stop = asyncio.Event()

@@ -32,7 +32,7 @@ def _number(card: Message) -> str:
     return card.text.partition("No. ")[2].split(".")[0]
 
 
-async def test_it_is_made_and_told_in_the_thread_once(world: World) -> None:
+async def test_it_is_made_and_reported_in_the_thread_once(world: World) -> None:
     card = await _cuts(world)
     await world.advance(minutes=1)
     assert "Trailer for" in world.now(card).text
@@ -53,7 +53,7 @@ async def test_it_is_made_and_told_in_the_thread_once(world: World) -> None:
     assert world.posts() == [world.now(card), reply]
 
 
-async def test_its_form_says_what_is_wrong_and_makes_one_however_often_it_is_sent(
+async def test_its_form_reports_mistakes_and_makes_one_job_even_if_it_is_sent_repeatedly(
     world: World,
 ) -> None:
     form = await world.open_form(world.ana, command=third_kind.COMMAND)
@@ -67,7 +67,7 @@ async def test_its_form_says_what_is_wrong_and_makes_one_however_often_it_is_sen
     assert len(world.posts()) == 2
 
 
-async def test_its_failure_is_told_with_the_services_words_and_can_be_retried(
+async def test_its_failure_is_reported_in_the_services_words_and_can_be_retried(
     world: World,
 ) -> None:
     world.service.next_video(Scenario(end="error", reason="The film tore"))
@@ -126,7 +126,7 @@ async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> 
     assert world.created_count() == 1
 
 
-async def test_it_becomes_overdue_and_can_be_looked_at(world: World) -> None:
+async def test_it_becomes_overdue_and_can_be_checked(world: World) -> None:
     world.service.next_video(Scenario(end="never"))
     card = await _cuts(world)
     await world.advance(hours=3, minutes=30)

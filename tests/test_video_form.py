@@ -61,7 +61,7 @@ async def test_fields_that_were_left_empty_are_not_sent(world: World) -> None:
     assert create.body.keys() == {"replica_id", "script", "callback_url"}
 
 
-async def test_what_people_wrote_pings_nobody_but_who_asked(world: World) -> None:
+async def test_what_people_wrote_pings_only_the_requester(world: World) -> None:
     script = f"<!channel> <@{world.ben.user.id}> @here"
     card = await world.request_video(world.ana, {"script": script, "video_name": "<!everyone>"})
     await world.advance(minutes=5)
@@ -73,7 +73,7 @@ async def test_what_people_wrote_pings_nobody_but_who_asked(world: World) -> Non
     assert len(world.replies(card)) == 1
 
 
-async def test_the_script_typed_after_the_command_stands_in_the_form_as_it_was_typed(
+async def test_the_script_typed_after_the_command_is_in_the_form_unchanged(
     world: World,
 ) -> None:
     typed = "Hi @ben & #studio, 1 < 2: see https://example.com/?a=1&b=2 for &lt;more&gt;"
@@ -82,7 +82,7 @@ async def test_the_script_typed_after_the_command_stands_in_the_form_as_it_was_t
     assert form.values["script"] == typed
 
 
-async def test_a_script_that_does_not_fit_is_told_before_any_form_opens(world: World) -> None:
+async def test_a_script_that_is_too_long_is_refused_before_a_form_opens(world: World) -> None:
     answer = await world.ana.command("/video", "word " * 700)
 
     assert answer.message is not None
@@ -91,7 +91,7 @@ async def test_a_script_that_does_not_fit_is_told_before_any_form_opens(world: W
     assert world.ana.modal is None
 
 
-async def test_the_longest_script_that_fits_is_taken_whole(world: World) -> None:
+async def test_the_longest_allowed_script_is_accepted_unchanged(world: World) -> None:
     script = "é" * 2999 + "."
     card = await world.request_video(world.ana, {"script": script})
     await world.advance(minutes=5)
@@ -104,7 +104,7 @@ async def test_the_longest_script_that_fits_is_taken_whole(world: World) -> None
 # ── Mistakes ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_script_of_nothing_but_spaces_is_pointed_out_under_it(world: World) -> None:
+async def test_a_script_of_spaces_only_is_refused_under_its_field(world: World) -> None:
     form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "  \n ", "video_name": "Kept"})
 
@@ -118,7 +118,7 @@ async def test_a_script_of_nothing_but_spaces_is_pointed_out_under_it(world: Wor
 
 @pytest.mark.parametrize("background", ["background_url", "background_source_url"])
 @pytest.mark.parametrize("link", ["http://localhost/x", "https://user:pw@example.com/", None])
-async def test_a_link_that_cannot_be_used_is_pointed_out_and_nothing_typed_is_lost(
+async def test_an_unusable_link_is_pointed_out_and_no_input_is_lost(
     world: World, background: str, link: str | None
 ) -> None:
     form = await world.open_form(world.ana, "Hello.")
@@ -140,7 +140,7 @@ async def test_a_link_that_cannot_be_used_is_pointed_out_and_nothing_typed_is_lo
     assert world.created_count() == 1
 
 
-def test_two_backgrounds_are_one_too_many() -> None:
+def test_two_backgrounds_are_refused() -> None:
     fields = {"replica_id": REPLICA, "script": "Hello.", "background_url": PAGE}
 
     with pytest.raises(Invalid) as found:
@@ -185,7 +185,7 @@ async def test_a_background_whose_link_field_did_not_appear_is_asked_for_again(
     assert world.created_count() == 1
 
 
-async def test_a_background_that_was_taken_back_is_not_sent_although_its_field_is_still_there(
+async def test_a_background_that_was_deselected_is_not_sent_even_if_its_field_remains(
     world: World,
 ) -> None:
     form = await world.open_form(world.ana, "Hello.")
@@ -201,7 +201,7 @@ async def test_a_background_that_was_taken_back_is_not_sent_although_its_field_i
     assert "background_url" not in create.body
 
 
-async def test_a_form_that_cannot_be_opened_in_time_is_told_kindly(world: World) -> None:
+async def test_a_form_that_cannot_be_opened_in_time_is_explained(world: World) -> None:
     async def dawdle(when: str, method: str, _: Json) -> None:
         if (when, method) == ("before", "views.open"):
             world.clock.set(world.clock.now() + timedelta(seconds=4))
@@ -214,7 +214,7 @@ async def test_a_form_that_cannot_be_opened_in_time_is_told_kindly(world: World)
     assert world.ana.modal is None
 
 
-async def test_a_form_that_slack_does_not_open_is_told_kindly(world: World) -> None:
+async def test_a_form_that_slack_does_not_open_is_explained(world: World) -> None:
     world.slack.faults.next("views.open", CannedResponse(503, "<html>Bad gateway</html>"))
     answer = await world.ana.command("/video", "Hello.")
 
@@ -351,7 +351,7 @@ async def test_a_replica_that_the_service_refused_is_not_offered(world: World) -
 
 
 @pytest.mark.parametrize("query", ["what is this", "%", "_", "x" * 151, "<!channel>", "', 1)--"])
-async def test_what_can_be_no_replica_is_not_offered(world: World, query: str) -> None:
+async def test_an_impossible_replica_id_is_not_offered(world: World, query: str) -> None:
     await world.request_video(world.ana)
     form = await world.open_form(world.ana)
 
@@ -373,7 +373,7 @@ async def test_the_longest_id_can_be_used(world: World) -> None:
 # ── Where it is posted ────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_answer_comes_where_it_was_wanted(world: World) -> None:
+async def test_the_answer_is_posted_in_the_chosen_conversation(world: World) -> None:
     form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello.", "where": "lobby"})
     await world.advance(minutes=5)
@@ -384,7 +384,7 @@ async def test_the_answer_comes_where_it_was_wanted(world: World) -> None:
     assert {message.channel for message in world.posts()} == {lobby.id}
 
 
-async def test_where_the_bot_cannot_post_everything_comes_as_a_direct_message(
+async def test_where_the_bot_cannot_post_everything_is_sent_as_a_direct_message(
     world: World,
 ) -> None:
     vault = world.slack.channel("vault")
@@ -404,16 +404,14 @@ async def test_where_the_bot_cannot_post_everything_comes_as_a_direct_message(
 
 
 @pytest.mark.parametrize("script", ["\u200b", "\u2060\ufeff", "\u00ad", "\u3164", "…!"])
-async def test_a_script_in_which_nothing_can_be_spoken_is_refused(
-    world: World, script: str
-) -> None:
+async def test_a_script_without_letters_or_digits_is_refused(world: World, script: str) -> None:
     form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": script})
     assert "script" in form.errors
     assert not world.requests_for("create_video")
 
 
-async def test_half_a_character_in_a_script_does_no_harm(world: World) -> None:
+async def test_a_lone_surrogate_in_a_script_does_no_harm(world: World) -> None:
     card = await world.request_video(world.ana, {"script": "Half a \ud83d smile"})
     await world.advance(minutes=5)
     assert "Half a ? smile" in world.replies(card)[0].text
@@ -460,7 +458,7 @@ async def test_a_link_is_back_when_its_background_is_chosen_again(world: World) 
     assert form.values["background_url"] == "https://localhost/page"
 
 
-async def test_a_form_whose_job_cannot_be_written_down_stays_open_and_starts_nothing(
+async def test_a_form_whose_job_cannot_be_stored_stays_open_and_starts_nothing(
     world: World,
 ) -> None:
     # The database can be read all the while: only the commit of a submission fails.

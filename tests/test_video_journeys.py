@@ -276,7 +276,7 @@ async def test_polling_goes_on_after_answers_without_a_status(world: World) -> N
 # ── It fails ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_failure_quotes_the_service_without_mentioning_anybody(
+async def test_a_failure_quotes_the_service_without_mentioning_anyone(
     world: World,
 ) -> None:
     world.service.next_video(Scenario(end="error", reason="No <b>face</b> & <!channel> found"))

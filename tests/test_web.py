@@ -198,7 +198,7 @@ async def test_a_replayed_create_again_creates_once(quiet_world: World) -> None:
         assert len(world.replies(card)) == 1
 
 
-async def test_a_replayed_create_again_is_not_taken_for_an_answer_about_the_next_attempt(
+async def test_a_replayed_create_again_does_not_count_for_the_next_attempt(
     quiet_world: World,
 ) -> None:
     world = quiet_world
