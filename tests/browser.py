@@ -158,7 +158,7 @@ class Window:
         await expect(self.thread).to_be_visible()
 
     async def becomes(self, name: str) -> None:
-        """Switch to somebody else."""
+        """Switch to another person."""
         await self.tab.get_by_role("radio", name=name).check()
 
     async def goes_to(self, place: str) -> None:
@@ -197,7 +197,7 @@ class Windows:
         at: datetime | None = None,
         **profile: Any,  # noqa: ANN401 - whatever a browser's profile can have
     ) -> Window:
-        """Open the page as somebody.
+        """Open the page as a person.
 
         Args:
             url: where it is.
@@ -291,7 +291,7 @@ class PageWorld(World):
         assert not self.windows.complaints()
 
     async def window(self, name: str = "ana", size: tuple[int, int] = WIDE, **how: Any) -> Window:  # noqa: ANN401 - as `Windows.open` takes it
-        """Open the page as somebody, as ``Windows.open`` does."""
+        """Open the page as a person, as ``Windows.open`` does."""
         return await self.windows.open(self.page.url, name, size, **how)
 
 

@@ -67,7 +67,7 @@ class Disk:
         await database._connection.set_trace_callback(self._see)
 
     def leave(self) -> None:
-        """Look no longer at a file that nobody uses."""
+        """Stop watching a file that is no longer used."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

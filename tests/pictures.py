@@ -1,7 +1,7 @@
 """Makes the README's pictures of the sandbox's page: ``python -m tests.pictures``.
 
 A small story is played under a clock of its own, so that each run gives the same pictures, but for
-ids. Whoever changes how something looks makes them anew and looks at them.
+ids. After a change to the looks, make them again and look at them.
 """
 
 import asyncio

@@ -28,8 +28,8 @@ def row(ratio: float, better: Better, goal: float | None, bound: float | None = 
 def test_a_ratio_is_far_outside_beyond_twice_its_goal(
     ratio: float, better: Better, *, met: bool, far: bool
 ) -> None:
-    judged = row(ratio, better, 0.8)
-    assert (round(judged.ratio, 2), judged.met, judged.far) == (ratio, met, far)
+    result = row(ratio, better, 0.8)
+    assert (round(result.ratio, 2), result.met, result.far) == (ratio, met, far)
 
 
 def test_a_separate_limit_counts_where_a_goal_is_out_of_reach() -> None:

@@ -53,7 +53,7 @@ class JumpyWorld(World):
         self.bot_clock = self.wrong
 
     async def is_asked(self, person: Person, script: str) -> None:
-        """Have somebody ask for a video, without waiting for what comes of it."""
+        """Request a video as a person, without waiting for the outcome."""
         form = await self.open_form(person)
         await form.submit({"replica_id": REPLICA, "script": script})
         assert not form.is_open
@@ -89,7 +89,7 @@ async def quiet(memory: Path) -> AsyncIterator[JumpyWorld]:
 
 
 def blind(world: World) -> None:
-    """Let nobody look for a message that may be there."""
+    """Take away the scopes for searching lost messages."""
     world.slack.scopes -= {scope for scope in world.slack.scopes if "history" in scope}
 
 
@@ -103,13 +103,13 @@ async def test_a_call_is_not_repeated_when_the_clock_jumps_during_it(
 ) -> None:
     world = quiet
     blind(world)
-    reached, goes_on, told = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    reached, goes_on, replied = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def hold(phase: str, name: str, about: object) -> None:
         if name == "chat.postMessage" and isinstance(about, dict):
             name = "reply" if about.get("thread_ts") else "card"
             if (phase, name) == ("after", "reply") and BEN in str(about):
-                told.set()
+                replied.set()
         its = name != "reply" or ANA in str(about)
         if (phase, name) == ("after", call) and its and armed and not reached.is_set():
             reached.set()
@@ -132,7 +132,7 @@ async def test_a_call_is_not_repeated_when_the_clock_jumps_during_it(
         # What becomes of another video shows that both workers have seen the new time.
         world.service.finish(world.video(BEN))
         async with asyncio.timeout(10):
-            await told.wait()
+            await replied.wait()
         goes_on.set()
         await settling
         await world.advance(minutes=10)
@@ -224,7 +224,7 @@ async def test_an_unconfirmed_job_is_not_created_again_when_the_clock_jumps(
 
     card = world.card(ANA)
     assert "Your answer is needed" in card.text
-    assert world.replies(card) == [], "nobody gave up on it"
+    assert world.replies(card) == [], "it has not been given up"
     assert world.created_count() == 1
     assert len(world.requests_for("create_video")) == 1
 

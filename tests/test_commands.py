@@ -39,13 +39,13 @@ async def _says(person: Person, text: str) -> Message:
 
 
 async def _status(world: World, person: Person, wanted: str) -> str:
-    """Ask for a status and return what the person is told in the end."""
+    """Ask for a status and return what the person is shown in the end."""
     before = len(world.ephemerals(person))
     answer = await person.command("/video", f"status {wanted}")
     assert answer.ok
     await world.settle()
-    [told] = world.ephemerals(person)[before:]
-    return told
+    [shown] = world.ephemerals(person)[before:]
+    return shown
 
 
 def _number(card: Message) -> str:
@@ -57,19 +57,19 @@ def _number(card: Message) -> str:
 
 @pytest.mark.parametrize("text", ["help", "  help "])
 async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
-    told = await _says(world.ana, text)
+    shown = await _says(world.ana, text)
 
     for command in ("/video`", "/video list`", "/video status <id>`", "/video help`"):
-        assert command in told.text
+        assert command in shown.text
     assert not world.posts()
 
 
 async def test_the_list_of_a_user_without_videos_says_how_to_start(world: World) -> None:
     await world.request_video(world.ben)
 
-    told = await _says(world.ana, "list")
+    shown = await _says(world.ana, "list")
 
-    assert "don't have any videos yet" in told.text
+    assert "don't have any videos yet" in shown.text
 
 
 async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world: World) -> None:
@@ -78,16 +78,16 @@ async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world
         await world.request_video(world.ana, {"video_name": f"{name} <b>"})
         await world.advance(minutes=5)
     await world.request_video(world.ben, {"video_name": "Not mine"})
-    told = await _says(world.ana, "list")
+    shown = await _says(world.ana, "list")
 
-    lines = told.text.splitlines()[1:]
+    lines = shown.text.splitlines()[1:]
     assert [line.split(" · ")[:2] for line in lines] == [
         ["• Rendering", "Third &lt;b&gt;"],
         ["• Failed", "Second &lt;b&gt;"],
         ["• Ready", "First &lt;b&gt;"],
     ]
     assert ["/watch/" in line for line in lines] == [False, False, True]
-    assert "Not mine" not in str(told)
+    assert "Not mine" not in str(shown)
 
 
 @pytest.mark.parametrize(
@@ -108,17 +108,17 @@ async def test_the_status_of_my_video_is_what_the_service_says_now(world: World)
     await world.advance(seconds=15)
 
     for wanted in (_number(card), f"`{_number(card)}`", video_id):
-        told = await _status(world, world.ana, wanted)
-        assert "rendering" in told
-        assert "generating" in told
-        assert video_id in told
-        assert "Script: Hello, world." in told
-        assert "/watch/" not in told, "the link is there already, and leads nowhere yet"
+        shown = await _status(world, world.ana, wanted)
+        assert "rendering" in shown
+        assert "generating" in shown
+        assert video_id in shown
+        assert "Script: Hello, world." in shown
+        assert "/watch/" not in shown, "the link is there already, and leads nowhere yet"
 
     await world.advance(minutes=5)
-    told = await _status(world, world.ana, video_id)
-    assert "Video service status: ready" in told
-    assert f"/watch/{video_id}" in told
+    shown = await _status(world, world.ana, video_id)
+    assert "Video service status: ready" in shown
+    assert f"/watch/{video_id}" in shown
     assert len(world.posts()) == 2
 
 
@@ -141,10 +141,10 @@ async def test_others_see_the_state_and_the_link_but_not_the_script(world: World
     card = await world.request_video(world.ana, {"video_name": "Greeting"})
     await world.advance(minutes=5)
 
-    told = await _status(world, world.ben, _number(card))
+    shown = await _status(world, world.ben, _number(card))
 
-    assert "/watch/" in told
-    assert "Greeting" in told
+    assert "/watch/" in shown
+    assert "Greeting" in shown
     assert "Hello, world." not in str(world.slack.ephemerals("ben", "studio"))
 
 
@@ -152,10 +152,10 @@ async def test_the_status_of_a_failed_video_says_why(world: World) -> None:
     world.service.faults.next("create_video", CannedResponse(422, {"error": "Bad <words>"}))
     card = await world.request_video(world.ana)
 
-    told = await _status(world, world.ana, _number(card))
+    shown = await _status(world, world.ana, _number(card))
 
-    assert "failed" in told
-    assert "Bad &lt;words&gt;" in told
+    assert "failed" in shown
+    assert "Bad &lt;words&gt;" in shown
 
 
 async def test_the_status_of_a_video_made_elsewhere_is_what_the_service_says(
@@ -169,11 +169,11 @@ async def test_the_status_of_a_video_made_elsewhere_is_what_the_service_says(
         made = str((await answer.json())["video_id"])
     await world.advance(minutes=5)
 
-    told = await _status(world, world.ana, made)
+    shown = await _status(world, world.ana, made)
 
-    assert "ready" in told
-    assert "/watch/" in told
-    assert "Made by hand." not in told, "nobody knows whose words they are"
+    assert "ready" in shown
+    assert "/watch/" in shown
+    assert "Made by hand." not in shown, "nobody knows whose words they are"
     assert not world.posts()
 
 
@@ -186,21 +186,21 @@ async def test_the_status_of_an_unconfirmed_video_does_not_reveal_its_script(
     [made] = world.service.videos
     await world.advance(minutes=5)
 
-    told = await _status(world, world.ben, made)
+    shown = await _status(world, world.ben, made)
 
-    assert "ready" in told
-    assert "secret" not in told
+    assert "ready" in shown
+    assert "secret" not in shown
 
 
 @pytest.mark.parametrize("code", [400, 404])
 async def test_an_unknown_id_is_reported_with_the_services_words(world: World, code: int) -> None:
     world.service.unknown_id_status = code
 
-    told = await _status(world, world.ana, "v-<nobody>")
+    shown = await _status(world, world.ana, "v-<nobody>")
 
-    assert "v-&lt;nobody&gt;" in told
-    assert "Invalid video_id" in told
-    assert "/video list" in told
+    assert "v-&lt;nobody&gt;" in shown
+    assert "Invalid video_id" in shown
+    assert "/video list" in shown
 
 
 @pytest.mark.parametrize("wanted", ["..", "../replicas/x", "%2e%2e", "`#`", "x" * 200])
@@ -217,13 +217,13 @@ async def test_while_the_service_is_down_the_status_shows_what_was_last_known(wo
     await world.advance(seconds=15)
     world.service.down = True
 
-    told = await _status(world, world.ana, _number(card))
-    assert "rendering" in told
-    assert "Couldn't be checked just now" in told
+    shown = await _status(world, world.ana, _number(card))
+    assert "rendering" in shown
+    assert "Couldn't be checked just now" in shown
 
-    told = await _status(world, world.ana, "somewhere-else")
-    assert "couldn't be asked" in told
-    assert "<html>" not in told
+    shown = await _status(world, world.ana, "somewhere-else")
+    assert "couldn't be asked" in shown
+    assert "<html>" not in shown
 
 
 # ── Buttons ───────────────────────────────────────────────────────────────────────────────────
@@ -300,8 +300,8 @@ async def test_buttons_of_other_peoples_cards_do_nothing_and_say_why(world: Worl
     await world.ben.click(reply, "Edit and retry")
     await world.settle()
 
-    [told] = world.ephemerals(world.ben, "lobby")
-    assert f"Only <@{world.ana.user.id}> or an admin" in told
+    [shown] = world.ephemerals(world.ben, "lobby")
+    assert f"Only <@{world.ana.user.id}> or an admin" in shown
     assert world.ben.modal is None
     assert not world.ephemerals(world.ana, "lobby")
     assert world.posts() == posted
@@ -321,8 +321,8 @@ async def test_only_the_requester_decides_about_an_unconfirmed_video(
     await world.ben.click(asking, button)
     await world.settle()
 
-    [told] = world.ephemerals(world.ben)
-    assert "or an admin can do that" in told
+    [shown] = world.ephemerals(world.ben)
+    assert "or an admin can do that" in shown
     assert world.ben.modal is None
     assert world.now(card) == asking
     assert world.posts() == [asking]
@@ -362,8 +362,8 @@ async def test_a_button_of_a_settled_question_says_that_it_is_settled(
     await world.ana.click(stale, button)
     await world.advance(minutes=5)
 
-    [told] = world.ephemerals(world.ana)[asked_before:]
-    assert "already been settled" in told
+    [shown] = world.ephemerals(world.ana)[asked_before:]
+    assert "already been settled" in shown
     assert world.posts() == settled
     assert world.ana.modal is None
     assert len(world.requests_for("create_video")) == 1
@@ -383,8 +383,8 @@ async def test_check_again_on_an_outdated_card_says_that_the_job_is_settled(worl
     await world.ana.click(stale, "Check again")
     await world.settle()
 
-    [told] = world.ephemerals(world.ana)
-    assert "already been settled" in told
+    [shown] = world.ephemerals(world.ana)
+    assert "already been settled" in shown
     assert len(world.requests_for("read_video")) == reads
     assert world.posts() == settled
     with pytest.raises(ClientRefusal):
@@ -450,8 +450,8 @@ async def test_a_retry_whose_form_cannot_open_is_explained(world: World) -> None
     await world.ana.click(reply, "Edit and retry")
     await world.settle()
 
-    [told] = world.ephemerals(world.ana, "lobby")
-    assert "Try again?" in told
+    [shown] = world.ephemerals(world.ana, "lobby")
+    assert "Try again?" in shown
 
 
 @pytest.mark.parametrize("code", USED)

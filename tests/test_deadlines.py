@@ -1,4 +1,4 @@
-"""A video that does not come to an end: read ever less often, told when late, closed at last."""
+"""A video that does not end: polled less and less often, reported late, closed at last."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -70,8 +70,8 @@ async def test_an_overdue_video_is_polled_hourly_and_can_be_checked_at_once(
     await world.settle()
 
     assert len(world.requests_for("read_video")) - before == 5
-    [told] = world.ephemerals(world.ana)
-    assert "Checking now" in told
+    [shown] = world.ephemerals(world.ana)
+    assert "Checking now" in shown
     assert world.posts() == [overdue]
 
 
@@ -142,7 +142,7 @@ async def test_a_read_waits_as_long_as_the_service_asks(world: World) -> None:
     world.service.rate_limited = RateLimit(began + wait, retry_after=wait)
 
     await world.advance(minutes=6)
-    # The callback is a reason to look in between, and hears the same.
+    # The callback causes a read in between, which gives the same answer.
     reads = len(world.requests_for("read_video"))
     assert reads <= 2
     assert not world.replies(card)

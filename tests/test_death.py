@@ -374,13 +374,13 @@ async def test_a_database_of_a_newer_version_is_refused_and_unchanged(
     db.close()
     before = live.database.read_bytes()
     live.bot = live.spawn_bot()
-    told = await live.bot.startup_error()
-    assert "made by a newer version (it has 9999_from_tomorrow): install that version" in told
+    error = await live.bot.startup_error()
+    assert "made by a newer version (it has 9999_from_tomorrow): install that version" in error
     assert await live.bot.wait() == 1
     assert live.database.read_bytes() == before
 
 
-def migrate_halfway(path: Path, tells: Connection) -> None:
+def migrate_halfway(path: Path, pipe: Connection) -> None:
     """Begin a migration as the bot does, get into its middle, and hang there."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA journal_mode = WAL")
@@ -389,8 +389,8 @@ def migrate_halfway(path: Path, tells: Connection) -> None:
     db.execute("CREATE TABLE jobs (half TEXT)")
     for name in SQLITE_MIGRATIONS.glob("*.sql"):
         db.execute("INSERT INTO migrations VALUES (?)", (name.stem,))
-    tells.send("halfway")
-    tells.recv()
+    pipe.send("halfway")
+    pipe.recv()
 
 
 async def test_an_interrupted_migration_starts_again(

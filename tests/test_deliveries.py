@@ -104,7 +104,7 @@ async def test_a_reply_whose_post_got_no_answer_is_posted_once(
     await world.advance(minutes=5)
 
     _card_and_reply(world)
-    assert "a step failed" not in caplog.messages, "nothing came that nobody foresaw"
+    assert "a step failed" not in caplog.messages, "no step failed unexpectedly"
 
 
 async def test_a_lost_message_is_found_among_many_others(world: World) -> None:
@@ -197,7 +197,7 @@ async def test_a_bot_that_is_cut_off_in_the_middle_of_a_post_does_not_post_twice
         await posted.wait()
         # Only the post is cut off, not the create call beside it.
         known, made = world.bot.store.jobs.fetch_by_remote_id, world.service.videos
-        while not await known("video", next(iter(made), "")):  # noqa: ASYNC110 - no event tells
+        while not await known("video", next(iter(made), "")):  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
     world.slack.on_request = None
 
@@ -396,8 +396,8 @@ async def test_while_the_workspace_accepts_nothing_every_message_is_kept(
     await world.advance(hours=1)
     assert not world.posts()
     assert len(world.calls("chat.postMessage")) <= 61
-    told = [each for each in caplog.records if "accepts nothing from this app" in each.message]
-    assert len(told) == 1
+    logged = [each for each in caplog.records if "accepts nothing from this app" in each.message]
+    assert len(logged) == 1
 
     world.slack.auth_error = None
     await world.advance(minutes=3)

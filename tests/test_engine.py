@@ -8,7 +8,7 @@ from bot.engine.runtime import uncancelled
 
 
 class Write:
-    """A write that ends when it is told to."""
+    """A write that ends on request."""
 
     def __init__(self) -> None:
         self.begun, self.may_end = asyncio.Event(), asyncio.Event()

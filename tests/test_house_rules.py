@@ -1,4 +1,4 @@
-"""What must hold of the whole: tables without gaps, and documents that tell the truth."""
+"""Rules for the whole project: complete tables, and documents that are true."""
 
 import ast
 import re

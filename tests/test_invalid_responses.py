@@ -123,7 +123,7 @@ def outcome(world: World, card: Message) -> str:
 
 
 def check_harmless(world: World, card: Message, case: ServerResponse | None = None) -> None:
-    """Check that the service's text is shown and mentions nobody."""
+    """Check that the service's text is shown and mentions no one."""
     messages = [world.now(card), *world.replies(card)]
     received = "".join(message.text + json.dumps(message.blocks) for message in messages)
     assert all(message.pings == {world.ana.user.id} for message in messages)

@@ -208,8 +208,8 @@ def test_the_expiry_of_a_signed_link_is_read(query: str, moment: datetime | None
 
 def test_a_quoted_link_loses_its_query() -> None:
     quoted = "Could not fetch https://s.example.com/a.mp4?X-Amz-Signature=SECRET: 403 (HTTP://B.example#x)"
-    told = without_keys(quoted)
-    assert told == "Could not fetch https://s.example.com/a.mp4 403 (HTTP://B.example"
+    shown = without_keys(quoted)
+    assert shown == "Could not fetch https://s.example.com/a.mp4 403 (HTTP://B.example"
 
 
 def test_an_apostrophe_in_a_quoted_link_does_not_hide_its_query() -> None:

@@ -179,8 +179,8 @@ async def test_on_the_page_of_the_command_a_video_can_be_requested_at_once(
     )
     try:
         assert sandbox.stdout is not None
-        told = await patiently(sandbox.stdout.readuntil(b" in a browser"))
-        ana = await windows.open(told.decode().split()[1])
+        printed = await patiently(sandbox.stdout.readuntil(b" in a browser"))
+        ana = await windows.open(printed.decode().split()[1])
         await expect(ana.card("Replica for @ben")).to_contain_text("steps done")
         await expect(ana.card("Video for @ana").get_by_role("link", name="Watch")).to_be_visible()
 

@@ -236,7 +236,7 @@ async def test_nothing_moves_for_users_who_prefer_reduced_motion(page_world: Pag
 
 # ── To screen readers ─────────────────────────────────────────────────────────────────────────
 
-# What needs a name although nobody can put the focus on it.
+# Elements that need a name although they cannot have the focus.
 _NAMED: Final = frozenset(
     {"alertdialog", "complementary", "dialog", "image", "img", "listbox", "progressbar", "tabpanel"}
 )
@@ -308,7 +308,7 @@ async def test_a_form_is_a_dialog_that_keeps_the_focus_and_gives_it_back(
         for _ in range(16):
             await ana.tab.keyboard.press(key)
             assert await ana.modal.evaluate("node => node.contains(document.activeElement)")
-    # What opened it is drawn anew meanwhile.
+    # The button that opened it is drawn again meanwhile.
     [message] = page_world.slack.messages("studio")
     page_world.slack.edit(message, text="", blocks=message.blocks, metadata=message.metadata)
     await expect(card.get_by_text("(edited)")).to_have_attribute("title", re.compile("9:03:00 AM"))

@@ -110,7 +110,7 @@ async def test_a_service_that_is_down_gives_no_clear_answer(page_world: PageWorl
         .get_by_role("switch", name="Service is down")
         .check()
     )
-    # Whoever else has the panel open sees it too.
+    # Every other open panel shows it too.
     other = (await ben.looks_behind("Video service")).get_by_role("switch", name="Service is down")
     await expect(other).to_be_checked()
     card = await ana.asks(SCRIPT)
@@ -206,8 +206,8 @@ async def test_after_a_restart_of_the_sandbox_nothing_of_the_old_one_is_shown(
     async with other.running_sandbox(), other.running_bot():
         await other.page.start(port)
         try:
-            told = ana.tab.get_by_role("alert").filter(has_text="restarted, and the open form is")
-            await expect(told).to_be_visible()
+            shown = ana.tab.get_by_role("alert").filter(has_text="restarted, and the open form is")
+            await expect(shown).to_be_visible()
             await expect(ana.modal).to_be_hidden()
             await other.ben.command("/replica", "list", "studio")
             await other.settle()

@@ -44,8 +44,8 @@ async def test_another_persons_button_says_whose_it_is(page_world: PageWorld) ->
     card = ben.card(SCRIPT)
     await card.get_by_role("button", name="Edit and retry").click()
 
-    told = ben.card("Only @ana or an admin can do that.")
-    await expect(told).to_contain_text("Only visible to you")
+    shown = ben.card("Only @ana or an admin can do that.")
+    await expect(shown).to_contain_text("Only visible to you")
     await expect(ben.modal).to_be_hidden()
     await expect(ana.card("or an admin can do that")).to_have_count(0)
 
@@ -165,9 +165,9 @@ async def test_a_reload_finds_everything_where_it_was(page_world: PageWorld) -> 
     assert await ana.channel.get_by_role("listitem").all_inner_texts() == before
 
 
-@pytest.mark.parametrize("anew", [False, True], ids=["the same server", "another server"])
+@pytest.mark.parametrize("new_server", [False, True], ids=["the same server", "another server"])
 async def test_nothing_is_lost_or_doubled_after_the_server_was_away(
-    page_world: PageWorld, *, anew: bool
+    page_world: PageWorld, *, new_server: bool
 ) -> None:
     ana = await _writes(page_world)
     messages = ana.channel.get_by_role("listitem")
@@ -184,7 +184,7 @@ async def test_nothing_is_lost_or_doubled_after_the_server_was_away(
 
     port = urlsplit(page_world.page.url).port
     assert port
-    if anew:
+    if new_server:
         page_world.page = Page(page_world.slack, page_world.service)
     await page_world.page.start(port)
 
@@ -201,7 +201,7 @@ async def test_nothing_is_lost_or_doubled_after_the_server_was_away(
     await expect(ana.replies()).to_have_count(2)
 
 
-# Playwright shows all tabs at once: this is what a browser tells those behind another.
+# Playwright shows all tabs at once: this is what a hidden tab gets from a real browser.
 _TURNS_AWAY = """isHidden => {
   Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
   document.dispatchEvent(new Event("visibilitychange"));

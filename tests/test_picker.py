@@ -1,4 +1,4 @@
-"""The picker of replicas: what it offers while somebody types, and what is said on submission."""
+"""The picker of replicas: what it offers during typing, and how its form is checked."""
 
 import asyncio
 import sqlite3
@@ -43,7 +43,7 @@ async def _sends_off(world: World, person: Person, replica_id: str) -> Modal:
     return form
 
 
-# ── While somebody types ──────────────────────────────────────────────────────────────────────
+# ── While a user types ───────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
@@ -265,14 +265,14 @@ async def test_a_pasted_id_that_the_service_does_not_know_is_refused_under_its_f
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "shown"),
     [
         ("Two <people>\nare in it", "Two <people>"),
         (None, "the video service calls it “error” and doesn't say why"),
     ],
 )
 async def test_a_replica_in_error_is_refused_under_its_field_with_its_reason(
-    world: World, reason: str | None, told: str
+    world: World, reason: str | None, shown: str
 ) -> None:
     world.service.add_replica("r-bad", "Bad", status="training")
     world.service.fail("r-bad", reason)
@@ -280,7 +280,7 @@ async def test_a_replica_in_error_is_refused_under_its_field_with_its_reason(
     form = await _sends_off(world, world.ana, "r-bad")
 
     assert form.errors.keys() == {"replica_id"}
-    assert form.errors["replica_id"].startswith(f"This replica can't be used: {told}")
+    assert form.errors["replica_id"].startswith(f"This replica can't be used: {shown}")
     await world.settle()
     assert not world.requests_for("create_video")
 

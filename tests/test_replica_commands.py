@@ -19,15 +19,15 @@ async def _says(person: Person, text: str) -> Message:
     return answer.message
 
 
-async def _is_told(world: World, person: Person, text: str, channel: str = "studio") -> str:
-    """Type the command and return what the person is told in the end, who alone sees it."""
+async def _shown_after(world: World, person: Person, text: str, channel: str = "studio") -> str:
+    """Type the command and return the last message that only this person sees."""
     before = len(world.ephemerals(person, channel))
     answer = await person.command("/replica", text, channel)
     assert answer.ok
     await world.settle()
-    [told] = world.ephemerals(person, channel)[before:]
-    assert not [post for post in world.posts() if told in post.text]
-    return told
+    [shown] = world.ephemerals(person, channel)[before:]
+    assert not [post for post in world.posts() if shown in post.text]
+    return shown
 
 
 async def _offered(form: Modal, query: str = "") -> list[str]:
@@ -43,18 +43,18 @@ def _number(card: Message) -> str:
 
 @pytest.mark.parametrize("text", ["help", "  help "])
 async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
-    told = await _says(world.ana, text)
+    shown = await _says(world.ana, text)
 
     for subcommand in ("", " list", " status <id>", " add <id>", " default <id>", " help"):
-        assert f"`/replica{subcommand}`" in told.text
+        assert f"`/replica{subcommand}`" in shown.text
     assert world.ana.modal is None
 
 
 @pytest.mark.parametrize("text", ["add", "default", "status"])
 async def test_a_subcommand_without_its_id_says_what_it_needs(world: World, text: str) -> None:
-    told = await _says(world.ana, text)
+    shown = await _says(world.ana, text)
 
-    assert f"`/replica {text}` needs a replica ID" in told.text
+    assert f"`/replica {text}` needs a replica ID" in shown.text
     assert world.ana.modal is None
 
 
@@ -62,10 +62,10 @@ async def test_a_subcommand_without_its_id_says_what_it_needs(world: World, text
 async def test_an_unknown_subcommand_shows_the_help_and_does_nothing(
     world: World, text: str
 ) -> None:
-    told = await _says(world.ana, text)
+    shown = await _says(world.ana, text)
 
-    assert "I don't know that command." in told.text
-    assert "/replica list" in told.text
+    assert "I don't know that command." in shown.text
+    assert "/replica list" in shown.text
     assert world.ana.modal is None
     assert not world.service.requests
     assert not world.posts()
@@ -75,10 +75,10 @@ async def test_an_unknown_subcommand_shows_the_help_and_does_nothing(
 
 
 async def test_the_list_of_a_user_without_trainings_says_how_to_start(world: World) -> None:
-    told = await _says(world.ana, "list")
+    shown = await _says(world.ana, "list")
 
-    assert "don't have any replicas yet. Start with `/replica`" in told.text
-    assert "everybody" not in told.text
+    assert "don't have any replicas yet. Start with `/replica`" in shown.text
+    assert "everybody" not in shown.text
 
 
 async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: World) -> None:
@@ -90,11 +90,11 @@ async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: Wor
     await world.advance(minutes=1)
     await world.request_replica(world.ben, {"replica_name": "Bens"})
     await world.advance(minutes=5)
-    await _is_told(world, world.ben, f"default {REPLICA}")
+    await _shown_after(world, world.ben, f"default {REPLICA}")
 
-    told = await _says(world.ana, "list")
+    shown = await _says(world.ana, "list")
 
-    mine, _, all_of_them = told.text.partition("everyone here can use")
+    mine, _, all_of_them = shown.text.partition("everyone here can use")
     states = [line.split(" · ")[:2] for line in mine.splitlines() if line.startswith("•")]
     assert states == [["• Ready", "Second"], ["• Failed", "First &lt;b&gt;"]]
     lines = [line for line in all_of_them.splitlines() if line.startswith("•")]
@@ -105,9 +105,9 @@ async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: Wor
         f"• Second · {second}",
         f"• First &lt;b&gt; · {first} · can't be used",
     ]
-    assert "Bens" in str(told.blocks)
-    assert "this channel's default" in str(told.blocks)
-    assert told.pings == frozenset()
+    assert "Bens" in str(shown.blocks)
+    assert "this channel's default" in str(shown.blocks)
+    assert shown.pings == frozenset()
 
 
 # ── Status ────────────────────────────────────────────────────────────────────────────────────
@@ -120,18 +120,18 @@ async def test_the_status_of_my_training_is_what_the_service_says_now(world: Wor
     await world.advance(minutes=10)
 
     for wanted in (_number(card), f"`#{_number(card)}`", replica_id):
-        told = await _is_told(world, world.ana, f"status {wanted}")
-        assert f"No. {_number(card)}: training" in told
-        assert "Video service status: training" in told
-        assert "Name at the service: Kim" in told
-        assert "Progress: 50/100" in told
-        assert replica_id in told
-        assert "created <!date^" in told
-        assert "updated <!date^" in told
-        assert "Thumbnail" not in told
+        shown = await _shown_after(world, world.ana, f"status {wanted}")
+        assert f"No. {_number(card)}: training" in shown
+        assert "Video service status: training" in shown
+        assert "Name at the service: Kim" in shown
+        assert "Progress: 50/100" in shown
+        assert replica_id in shown
+        assert "created <!date^" in shown
+        assert "updated <!date^" in shown
+        assert "Thumbnail" not in shown
     world.service.finish(replica_id)
-    told = await _is_told(world, world.ana, f"status {replica_id}")
-    assert f"/files/{replica_id}.mp4|Thumbnail" in told
+    shown = await _shown_after(world, world.ana, f"status {replica_id}")
+    assert f"/files/{replica_id}.mp4|Thumbnail" in shown
 
 
 async def test_the_status_of_a_failed_training_explains_it_to_the_requester_and_shows_no_links(
@@ -142,35 +142,35 @@ async def test_the_status_of_a_failed_training_explains_it_to_the_requester_and_
     await world.settle()
 
     for person in (world.ana, world.ben):
-        told = await _is_told(world, person, f"status {_number(card)}")
-        assert "failed" in told
-        assert (TrainingFailure.NOISE.value in told) == (person is world.ana)
+        shown = await _shown_after(world, person, f"status {_number(card)}")
+        assert "failed" in shown
+        assert (TrainingFailure.NOISE.value in shown) == (person is world.ana)
         assert "secret" not in str(world.slack.ephemerals(person.user.id, "studio"))
 
 
 async def test_the_status_of_a_replica_from_elsewhere_is_what_the_service_says(
     world: World,
 ) -> None:
-    told = await _is_told(world, world.ana, f"status {REPLICA}")
+    shown = await _shown_after(world, world.ana, f"status {REPLICA}")
 
-    assert "completed" in told
-    assert "Anna" in told
+    assert "completed" in shown
+    assert "Anna" in shown
     assert await _offered(await world.open_form(world.ana)) == [], "a look puts it nowhere"
 
 
 async def test_an_unknown_id_is_reported_with_the_services_words(world: World) -> None:
-    told = await _is_told(world, world.ana, "status r-<nobody>")
+    shown = await _shown_after(world, world.ana, "status r-<nobody>")
 
-    assert "replica “r-&lt;nobody&gt;”" in told
-    assert "Invalid replica_id" in told
-    assert "/replica list" in told
+    assert "replica “r-&lt;nobody&gt;”" in shown
+    assert "Invalid replica_id" in shown
+    assert "/replica list" in shown
 
 
 async def test_each_command_points_to_the_other_for_a_job_of_the_other_kind(world: World) -> None:
     video, training = await world.request_video(world.ana), await world.request_replica(world.ana)
 
-    told = await _is_told(world, world.ana, f"status {_number(video)}")
-    assert f"That's a video: `/video status {_number(video)}`" in told
+    shown = await _shown_after(world, world.ana, f"status {_number(video)}")
+    assert f"That's a video: `/video status {_number(video)}`" in shown
     answer = await world.ana.command("/video", f"status {_number(training)}")
     assert answer.message is not None
     assert f"That's a replica: `/replica status {_number(training)}`" in answer.message.text
@@ -181,10 +181,10 @@ async def test_while_the_service_is_down_the_status_shows_what_was_last_known(wo
     await world.advance(minutes=10)
     world.service.down = True
 
-    told = await _is_told(world, world.ana, f"status {_number(card)}")
+    shown = await _shown_after(world, world.ana, f"status {_number(card)}")
 
-    assert "training" in told
-    assert "Couldn't be checked just now" in told
+    assert "training" in shown
+    assert "Couldn't be checked just now" in shown
 
 
 # ── Add ───────────────────────────────────────────────────────────────────────────────────────
@@ -192,9 +192,9 @@ async def test_while_the_service_is_down_the_status_shows_what_was_last_known(wo
 
 @pytest.mark.parametrize("written", [REPLICA, f"`{REPLICA}`"])
 async def test_a_replica_that_is_added_is_in_everybodys_picker(world: World, written: str) -> None:
-    told = await _is_told(world, world.ana, f"add {written}")
+    shown = await _shown_after(world, world.ana, f"add {written}")
 
-    assert f"Anna · {REPLICA} is ready to use by everyone" in told
+    assert f"Anna · {REPLICA} is ready to use by everyone" in shown
     form = await world.open_form(world.ben, channel="lobby")
     assert await _offered(form) == [REPLICA]
 
@@ -202,9 +202,9 @@ async def test_a_replica_that_is_added_is_in_everybodys_picker(world: World, wri
 async def test_a_replica_in_training_can_be_added_and_is_shown_as_such(world: World) -> None:
     world.service.add_replica("r-new", "New", status="training")
 
-    told = await _is_told(world, world.ana, "add r-new")
+    shown = await _shown_after(world, world.ana, "add r-new")
 
-    assert "New · r-new · training is ready to use by everyone" in told
+    assert "New · r-new · training is ready to use by everyone" in shown
     form = await world.open_form(world.ben)
     [option] = await form.suggest("replica_id")
     assert option["text"]["text"] == "New · r-new · training"
@@ -217,19 +217,19 @@ async def test_an_id_that_the_service_does_not_know_is_not_added(
 ) -> None:
     world.service.unknown_id_status = code
 
-    told = await _is_told(world, world.ana, f"{subcommand} r-nobody")
+    shown = await _shown_after(world, world.ana, f"{subcommand} r-nobody")
 
-    assert "can't find a replica “r-nobody”" in told
-    assert "“Invalid replica_id”" in told
+    assert "can't find a replica “r-nobody”" in shown
+    assert "“Invalid replica_id”" in shown
     assert await _offered(await world.open_form(world.ana)) == []
 
 
 @pytest.mark.parametrize("subcommand", ["add", "default"])
 @pytest.mark.parametrize("written", ["``", "../videos/v1", "<!channel>", "x" * 151, "ä"])
 async def test_an_impossible_id_causes_no_call(world: World, subcommand: str, written: str) -> None:
-    told = await _is_told(world, world.ana, f"{subcommand} {written}")
+    shown = await _shown_after(world, world.ana, f"{subcommand} {written}")
 
-    assert "That's not an ID" in told
+    assert "That's not an ID" in shown
     assert not world.service.requests
 
 
@@ -239,10 +239,10 @@ async def test_a_replica_in_error_is_refused_with_its_reason(world: World, subco
     world.service.fail("r-bad", "Two <people>")
     assert broken.reason == "Two <people>"
 
-    told = await _is_told(world, world.ana, f"{subcommand} r-bad")
+    shown = await _shown_after(world, world.ana, f"{subcommand} r-bad")
 
-    assert "Bad · r-bad · can't be used." in told
-    assert "“Two &lt;people&gt;”" in told
+    assert "Bad · r-bad · can't be used." in shown
+    assert "“Two &lt;people&gt;”" in shown
     form = await world.open_form(world.ana)
     assert form.values["replica_id"] is None
 
@@ -253,9 +253,9 @@ async def test_a_replica_in_error_without_a_reason_is_refused_with_the_services_
 ) -> None:
     world.service.add_replica("r-bad", "Bad", status="error")
 
-    told = await _is_told(world, world.ana, f"{subcommand} r-bad")
+    shown = await _shown_after(world, world.ana, f"{subcommand} r-bad")
 
-    assert "the video service calls it “error” and doesn't say why" in told
+    assert "the video service calls it “error” and doesn't say why" in shown
 
 
 @pytest.mark.parametrize("subcommand", ["add", "default"])
@@ -264,11 +264,11 @@ async def test_a_service_that_is_down_is_reported_and_nothing_is_changed(
 ) -> None:
     world.service.faults.next("read_replica", CannedResponse(503, "<html>Down</html>"))
 
-    told = await _is_told(world, world.ana, f"{subcommand} {REPLICA}")
+    shown = await _shown_after(world, world.ana, f"{subcommand} {REPLICA}")
 
-    assert "couldn't be checked" in told
-    assert "try again" in told
-    assert "<html>" not in told
+    assert "couldn't be checked" in shown
+    assert "try again" in shown
+    assert "<html>" not in shown
     form = await world.open_form(world.ana)
     assert form.values["replica_id"] is None
     assert await _offered(form) == []
@@ -280,8 +280,8 @@ async def test_a_service_that_is_down_is_reported_and_nothing_is_changed(
 async def test_the_default_of_a_channel_is_chosen_beforehand_there_and_nowhere_else(
     world: World,
 ) -> None:
-    told = await _is_told(world, world.ana, f"default {REPLICA}")
-    assert f"Anna · {REPLICA} is now this channel's default" in told
+    shown = await _shown_after(world, world.ana, f"default {REPLICA}")
+    assert f"Anna · {REPLICA} is now this channel's default" in shown
 
     form = await world.open_form(world.ben)
     assert form.values["replica_id"] == REPLICA
@@ -295,10 +295,10 @@ async def test_the_default_of_a_channel_is_chosen_beforehand_there_and_nowhere_e
 
 async def test_another_default_takes_the_place_of_the_first(world: World) -> None:
     world.service.add_replica("r-bob", "Bob")
-    await _is_told(world, world.ana, f"default {REPLICA}")
-    await _is_told(world, world.ana, "default r-bob", channel="lobby")
-    await _is_told(world, world.ben, "default r-bob")
-    await _is_told(world, world.ben, "default r-bob")
+    await _shown_after(world, world.ana, f"default {REPLICA}")
+    await _shown_after(world, world.ana, "default r-bob", channel="lobby")
+    await _shown_after(world, world.ben, "default r-bob")
+    await _shown_after(world, world.ben, "default r-bob")
 
     for channel in ("studio", "lobby"):
         form = await world.open_form(world.ana, channel=channel)
@@ -310,7 +310,7 @@ async def test_a_default_that_turns_out_to_be_broken_later_is_refused_with_its_r
     world: World,
 ) -> None:
     world.service.add_replica("r-new", "New", status="training")
-    await _is_told(world, world.ana, "default r-new")
+    await _shown_after(world, world.ana, "default r-new")
     world.service.fail("r-new", "Too dark.")
     await world.advance(minutes=11)
 

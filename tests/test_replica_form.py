@@ -146,7 +146,7 @@ async def test_nothing_is_sent_before_it_is_confirmed_that_the_person_agreed(
 
 @pytest.mark.parametrize("field", ["train_video_url", "consent_video_url"])
 @pytest.mark.parametrize(
-    ("link", "told"),
+    ("link", "shown"),
     [
         ("http://localhost/x.mp4", "isn't reachable from the internet"),
         ("https://user:pw@example.com/x.mp4", "user name or password"),
@@ -154,13 +154,13 @@ async def test_nothing_is_sent_before_it_is_confirmed_that_the_person_agreed(
     ],
 )
 async def test_an_unusable_link_is_pointed_out_and_no_input_is_lost(
-    world: World, field: str, link: str, told: str
+    world: World, field: str, link: str, shown: str
 ) -> None:
     typed = {**SENT_OFF, "consent_video_url": CONSENT, "replica_name": "Kept", "where": "lobby"}
     form = await _opens(world, {**typed, field: link})
 
     assert form.errors.keys() == {field}
-    assert told in form.errors[field]
+    assert shown in form.errors[field]
     kept = {**typed, field: link, "where": world.slack.channel("lobby").id}
     assert form.values == kept
     await form.submit({field: "https://storage.example.com/ok.mp4"})
@@ -180,24 +180,24 @@ async def test_all_mistakes_are_reported_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "shown"),
     [
         (CannedResponse(401, {"message": "Invalid API key"}), "doesn't accept this bot's key"),
         (CannedResponse(402, {"error": "Out of credit"}), "out of credit"),
     ],
 )
 async def test_a_form_shows_that_the_service_refuses_requests_and_keeps_its_input(
-    world: World, refusal: CannedResponse, told: str
+    world: World, refusal: CannedResponse, shown: str
 ) -> None:
     world.service.faults.next("create_replica", refusal)
     world.service.faults.always("read_video", refusal)
     card = await world.request_replica(world.ben)
-    assert told in world.replies(card)[0].text
+    assert shown in world.replies(card)[0].text
     assert "Usually" not in world.replies(card)[0].text
 
     form = await _opens(world, SENT_OFF)
 
-    assert told in form.errors["train_video_url"]
+    assert shown in form.errors["train_video_url"]
     assert form.values["train_video_url"] == FOOTAGE
     await world.settle()
     assert len(_created(world)) == 1
@@ -357,6 +357,6 @@ async def test_others_cannot_retry_and_see_why(world: World) -> None:
     await world.ben.click(world.now(card), "Edit and retry")
     await world.settle()
 
-    [told] = world.ephemerals(world.ben)
-    assert "or an admin can do that" in told
+    [shown] = world.ephemerals(world.ben)
+    assert "or an admin can do that" in shown
     assert world.ben.modal is None

@@ -124,9 +124,9 @@ async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
     [video] = world.service.videos.values()
     assert (video.replica_id, video.script) == (world.last_replica_id(), "I am new here.")
     [_, card] = world.slack.messages("studio")
-    [told] = world.replies(card)
-    assert told.pings == {world.ben.user.id}
-    assert "is ready" in told.text
+    [shown] = world.replies(card)
+    assert shown.pings == {world.ben.user.id}
+    assert "is ready" in shown.text
 
 
 async def test_a_form_that_cannot_be_opened_by_that_button_is_explained(
@@ -143,8 +143,8 @@ async def test_a_form_that_cannot_be_opened_by_that_button_is_explained(
     await world.ben.click(reply, "Use in a video")
     await world.settle()
 
-    [told] = world.ephemerals(world.ben)
-    assert "Try again?" in told
+    [shown] = world.ephemerals(world.ben)
+    assert "Try again?" in shown
 
 
 async def test_the_card_of_a_second_training_says_how_long_the_first_took(
@@ -428,7 +428,7 @@ async def test_a_replica_whose_create_answer_was_lost_is_found_by_its_callback_a
     assert "is ready" in reply.text
     assert world.posts() == [world.now(card), reply]
     assert len(world.requests_for("create_replica")) == 1
-    assert not world.ephemerals(world.ana), "nobody had to be asked"
+    assert not world.ephemerals(world.ana), "no question was needed"
 
 
 async def _is_asked(world: World, *, made: bool) -> Message:
@@ -706,9 +706,9 @@ async def test_a_refusal_that_is_not_about_a_replica_keeps_it(world: World, stat
     await world.ana.command("/replica", f"add {REPLICA}")
     await world.settle()
 
-    told = world.ephemerals(world.ana)[-1]
-    assert "couldn't be checked" in told
-    assert "does not know" not in told
+    shown = world.ephemerals(world.ana)[-1]
+    assert "couldn't be checked" in shown
+    assert "does not know" not in shown
     form = await world.open_form(world.ana)
     assert form.values["replica_id"] == REPLICA
 

@@ -60,8 +60,8 @@ async def test_the_list_and_the_cards_remain_after_erasing(quiet_world: World) -
         [video_id] = world.service.videos
         answer = await world.ana.command("/video", f"status {video_id}")
         await world.settle()
-        [told] = world.ephemerals(world.ana)[1:]
-        assert "ready" in told
+        [shown] = world.ephemerals(world.ana)[1:]
+        assert "ready" in shown
 
 
 async def test_a_job_that_has_not_ended_is_never_erased(quiet_world: World) -> None:

@@ -1,4 +1,4 @@
-"""The sandbox's page as a browser meets it: what it is shown, told, and can do."""
+"""The sandbox's page as a browser meets it: what it shows, streams and accepts."""
 
 import asyncio
 import contextlib
@@ -211,9 +211,9 @@ def test_the_demos_slack_knows_the_app_from_its_manifest() -> None:
     features = manifest["features"]
     assert APP.name == manifest["display_information"]["name"]
     assert APP.takes_messages != features["app_home"]["messages_tab_read_only_enabled"]
-    told = ("command", "description", "usage_hint")
+    keys = ("command", "description", "usage_hint")
     assert [vars(each) for each in APP.commands] == [
-        {key: each[key] for key in told} for each in features["slash_commands"]
+        {key: each[key] for key in keys} for each in features["slash_commands"]
     ]
 
 
@@ -322,7 +322,7 @@ async def test_an_interrupted_stream_resumes_where_it_was(browser: Browser) -> N
         assert (await stream.of("message"))["message"]["text"] == "One"
         one = stream.cursor
     await browser.types("Three")
-    # A browser that connects again names what it heard last; the address is as it was.
+    # A browser that connects again names the last event that it received; the address is as it was.
     async with browser.listens(after=cursor, last=one) as stream:
         assert (await stream.of("message"))["message"]["text"] == "Two"
         assert (await stream.of("message"))["message"]["text"] == "Three"
@@ -379,7 +379,7 @@ async def test_an_action_that_no_client_would_send_is_refused_with_a_reason(
     world = browser.world
     card = await browser.asks()
     await browser.types("/video help")
-    [told] = world.slack.ephemerals("ana", "studio")
+    [shown] = world.slack.ephemerals("ana", "studio")
     attic = world.slack.channel("attic").id
     own, bens = world.slack.dm("ana").id, world.slack.dm("ben").id
     before = len(world.slack.wire.exchanges)
@@ -392,7 +392,7 @@ async def test_an_action_that_no_client_would_send_is_refused_with_a_reason(
         ("Hi", {"channel": bens}, "gone", "does not exist"),
         ("Hi", {"channel": "C0NOWHERE"}, "gone", "does not exist"),
         ("Hi", {"thread_ts": "1.0"}, "gone", "does not exist"),
-        ("Hi", {"thread_ts": told.ts}, "refused", "only one person sees"),
+        ("Hi", {"thread_ts": shown.ts}, "refused", "only one person sees"),
         (" \n", {}, "refused", "nothing to send"),
         ("x" * 12_001, {}, "refused", "12,000"),
     ):
@@ -417,8 +417,8 @@ async def test_an_app_that_does_not_answer_is_reported_as_in_slack(
         "text": f"/video failed with the error “{code}”",
         "shown": True,
     }
-    [told] = [each for each in (await browser.sees())["messages"] if each["is_ephemeral"]]
-    assert told["text"] == outcome["error"]["text"]
+    [shown] = [each for each in (await browser.sees())["messages"] if each["is_ephemeral"]]
+    assert shown["text"] == outcome["error"]["text"]
 
 
 @contextlib.asynccontextmanager
@@ -492,7 +492,7 @@ async def test_a_choice_that_changes_the_form_is_sent_at_once_and_loses_no_input
     assert changed["hash"] != view["hash"]
     assert changed["state"]["values"]["script"]["script"]["value"] == "Half a scr"
     link = {**half, "background_url": {"background_url": "not a li"}}
-    # A link that is half typed is no reason not to tell the bot of another field.
+    # A half-typed link must not keep the change of another field from the bot.
     again = await browser.in_form(
         view, "press", **field(view, "background"), value="background_url", values=link
     )
@@ -811,8 +811,10 @@ async def test_the_callback_switch_applies_to_open_jobs_too(
 
 async def test_the_next_create_can_lose_its_answer_and_is_paid_for_once(browser: Browser) -> None:
     coming = {"side": "service", "operation": "create_video", "what": "lose_answer"}
-    told = (await browser.post("/api/panel/next", coming))["panel"]["service"]["next"]
-    assert [(each["operation"], each["what"]) for each in told] == [("create_video", "lose_answer")]
+    shown = (await browser.post("/api/panel/next", coming))["panel"]["service"]["next"]
+    assert [(each["operation"], each["what"]) for each in shown] == [
+        ("create_video", "lose_answer")
+    ]
     await browser.post("/api/panel/service", {"callbacks": "none"})
     card = await browser.asks()
     assert (await browser.panel())["service"]["next"] == []
@@ -824,8 +826,8 @@ async def test_the_next_create_can_lose_its_answer_and_is_paid_for_once(browser:
 @pytest.mark.parametrize(("what", "words"), [("fail", "The voice broke"), ("never", "Rendering")])
 async def test_the_next_job_can_fail_or_never_end(browser: Browser, what: str, words: str) -> None:
     coming = {"side": "service", "operation": "create_video", "what": what}
-    told = await browser.post("/api/panel/next", {**coming, "reason": "The voice broke"})
-    [waiting] = told["panel"]["service"]["next"]
+    shown = await browser.post("/api/panel/next", {**coming, "reason": "The voice broke"})
+    [waiting] = shown["panel"]["service"]["next"]
     assert waiting["what"] == what
     card = await browser.asks()
     await browser.world.advance(minutes=6)
@@ -887,8 +889,8 @@ async def test_slack_can_turn_the_bot_away(browser: Browser) -> None:
     assert {each["name"] for each in slack["channels"]} == {"studio", "lobby", "vault", "attic"}
     async with browser.listens() as stream:
         turned = await browser.post(f"/api/panel/channels/{studio}", {"is_archived": True})
-        told = (await stream.of("channel"))["channel"]
-        assert (told["id"], told["read_only"]) == (studio, "This channel is archived.")
+        event = (await stream.of("channel"))["channel"]
+        assert (event["id"], event["read_only"]) == (studio, "This channel is archived.")
         [shown] = [each for each in turned["panel"]["slack"]["channels"] if each["id"] == studio]
         assert shown["is_archived"]
         both = {"is_archived": False, "has_app": False}
@@ -986,9 +988,9 @@ async def test_the_wire_log_shows_every_request_both_ways_without_a_secret(
     assert callback["path"] == f"/callbacks/{MASK}"
     [submission] = [each for each in wire if "view_submission" in each["about"]]
     assert submission["request"]["payload"]["view"]["type"] == "modal"
-    told = json.dumps(panel)
+    shown = json.dumps(panel)
     tokens = [each.url.rsplit("/", 1)[1] for each in world.service.callbacks]
-    response_urls = re.findall(r"/respond/([\w-]+)", told)
+    response_urls = re.findall(r"/respond/([\w-]+)", shown)
     for secret in (
         world.slack.bot_token,
         world.slack.signing_secret,
@@ -998,7 +1000,7 @@ async def test_the_wire_log_shows_every_request_both_ways_without_a_secret(
         "verification-token",
         *tokens,
     ):
-        assert secret not in told
+        assert secret not in shown
     assert tokens
     assert not response_urls
 
@@ -1030,7 +1032,7 @@ async def test_the_wire_log_is_streamed_as_it_happens_and_stays_small(browser: B
         assert first["id"] == second["id"]
         assert second["status"] == 200
         assert second["request"]["command"] == "/video"
-        # Who does not look behind the scenes is not told.
+        # Those who do not have the panel open get no such event.
         assert (await before.next())[0] == "message"
     wire = browser.world.slack.wire
     for number in range(MAX_EXCHANGES):
@@ -1305,11 +1307,11 @@ async def test_the_page_opens_on_a_channel_where_something_has_happened(
 ) -> None:
     opened = tmp_path_factory.mktemp("browser") / "opened"
     os.mkfifo(opened)
-    heard = asyncio.StreamReader()
+    output = asyncio.StreamReader()
     # Open to both ends, so that nothing waits for a browser that never comes.
     pipe = os.fdopen(os.open(opened, os.O_RDWR | os.O_NONBLOCK), "rb", buffering=0)
     reader, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(heard), pipe
+        lambda: asyncio.StreamReaderProtocol(output), pipe
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(reader.close)
@@ -1336,7 +1338,7 @@ async def test_the_page_opens_on_a_channel_where_something_has_happened(
             [url] = re.findall(r"http://127\.0\.0\.1:\d+", line)
             assert url != other.url, "a port that is taken is left alone"
             async with asyncio.timeout(_LONG):
-                assert await heard.readline() == f"{url}\n".encode()
+                assert await output.readline() == f"{url}\n".encode()
             async with (
                 aiohttp.ClientSession() as session,
                 session.get(f"{url}/api/ana/snapshot") as answer,

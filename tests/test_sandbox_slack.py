@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Bot:
-    """As little of a bot as there can be: keeps what came, answers what it is told to."""
+    """A minimal bot: it keeps the requests and gives the answers that the test sets."""
 
     slack: SandboxSlack
     received: list[web.BaseRequest] = field(default_factory=list)
@@ -1089,7 +1089,7 @@ async def test_the_narrator_writes_each_event_as_it_happens(
     narrator.stop()
     ana.say("After the end")
 
-    told = out.getvalue()
+    written = out.getvalue()
     for part in (
         "+0.0s ana  a form opened",
         "+0.0s ana  the form “Create a video” closed",
@@ -1098,8 +1098,8 @@ async def test_the_narrator_writes_each_event_as_it_happens(
         "Ready (edited)",
         "shown to ana\nreplica-videos  09:00  APP  (Only visible to you)",
     ):
-        assert part in told
-    assert "After the end" not in told
+        assert part in written
+    assert "After the end" not in written
 
 
 async def test_subscribers_get_every_event(slack: SandboxSlack) -> None:

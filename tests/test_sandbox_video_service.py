@@ -30,29 +30,29 @@ REPLICA = {"train_video_url": "https://videos.example/anna.mp4", "replica_name":
 
 
 @dataclass
-class Heard:
+class ReceivedCallback:
     method: str
     body: Any
 
 
 class Receiver:
-    """Hears callbacks, as the bot would."""
+    """Receives callbacks, as the bot does."""
 
     def __init__(self) -> None:
-        self.heard: list[Heard] = []
+        self.received: list[ReceivedCallback] = []
         self.status = 200
         app = web.Application()
-        app.router.add_route("*", "/callbacks/{token}", self._hear)
+        app.router.add_route("*", "/callbacks/{token}", self._on_callback)
         self.server = Server(app)
 
     @property
     def url(self) -> str:
         return f"{self.server.url}/callbacks/token-1"
 
-    async def _hear(self, request: web.Request) -> web.Response:
+    async def _on_callback(self, request: web.Request) -> web.Response:
         text = await request.text()
         body = json.loads(text) if request.content_type == "application/json" else text
-        self.heard.append(Heard(request.method, body))
+        self.received.append(ReceivedCallback(request.method, body))
         return web.Response(status=self.status)
 
 
@@ -438,12 +438,12 @@ async def test_a_ready_video_calls_back_once_with_the_whole_read_answer(
 ) -> None:
     video_id = await create_video(client, callback_url=receiver.url)
     await clock.advance(5 * MINUTE - SECOND)
-    assert receiver.heard == []
+    assert receiver.received == []
     await clock.advance(SECOND)
     read = await read_video(client, video_id)
     await clock.advance(HOUR)
-    assert receiver.heard == [
-        Heard(
+    assert receiver.received == [
+        ReceivedCallback(
             "POST",
             {
                 **read,
@@ -465,11 +465,11 @@ async def test_a_failed_video_calls_back_with_the_reason_in_its_details(
     service.next_video(Scenario(end="error", reason="The script is not allowed"))
     await create_video(client, callback_url=receiver.url)
     await clock.advance(HOUR)
-    (heard,) = receiver.heard
-    assert heard.body["status"] == "error"
-    assert heard.body["status_details"] == "The script is not allowed"
-    assert heard.body["hosted_url"]
-    assert [heard.body[each] for each in ("download_url", "stream_url", "error_details")] == [
+    (callback,) = receiver.received
+    assert callback.body["status"] == "error"
+    assert callback.body["status_details"] == "The script is not allowed"
+    assert callback.body["hosted_url"]
+    assert [callback.body[each] for each in ("download_url", "stream_url", "error_details")] == [
         None,
         None,
         None,
@@ -483,14 +483,14 @@ async def test_a_replica_calls_back_with_the_word_ready_or_its_error(
     good = await create_replica(client, callback_url=receiver.url)
     bad = await create_replica(client, callback_url=receiver.url)
     await clock.advance(HOUR)
-    assert [each.body for each in receiver.heard] == [
+    assert [each.body for each in receiver.received] == [
         {"replica_id": good, "status": "ready"},
         {"replica_id": bad, "status": "error", "error_message": TrainingFailure.TOO_SHORT},
     ]
 
 
 @pytest.mark.parametrize(
-    ("plan", "heard_at_the_end", "heard_later"),
+    ("plan", "received_at_the_end", "received_later"),
     [
         (CallbackPlan(times=0), 0, 0),
         (CallbackPlan(times=3), 3, 3),
@@ -504,36 +504,36 @@ async def test_a_callback_is_sent_the_planned_number_of_times_at_the_planned_tim
     receiver: Receiver,
     *,
     plan: CallbackPlan,
-    heard_at_the_end: int,
-    heard_later: int,
+    received_at_the_end: int,
+    received_later: int,
 ) -> None:
     service.callback_plan = plan
     await create_video(client, callback_url=receiver.url)
     await clock.advance(5 * MINUTE)
-    assert len(receiver.heard) == heard_at_the_end
+    assert len(receiver.received) == received_at_the_end
     await clock.advance(2 * HOUR)
-    assert len(receiver.heard) == heard_later
+    assert len(receiver.received) == received_later
 
 
 async def test_an_early_callback_arrives_while_the_create_request_is_open(
     client: httpx.AsyncClient, service: SandboxVideoService, clock: ManualClock, receiver: Receiver
 ) -> None:
-    heard_before_the_answer = []
+    received_before_the_answer = []
 
     async def look(phase: Literal["before", "after"], _operation: Operation, _path: str) -> None:
-        heard_before_the_answer.append((phase, len(receiver.heard)))
+        received_before_the_answer.append((phase, len(receiver.received)))
 
     service.on_request = look
     service.next_video(Scenario(callback_plan=CallbackPlan(early=True)))
     video_id = await create_video(client, callback_url=receiver.url)
-    assert heard_before_the_answer == [("before", 0), ("after", 1)]
-    assert (receiver.heard[0].body["video_id"], receiver.heard[0].body["status"]) == (
+    assert received_before_the_answer == [("before", 0), ("after", 1)]
+    assert (receiver.received[0].body["video_id"], receiver.received[0].body["status"]) == (
         video_id,
         "ready",
     )
     assert (await read_video(client, video_id))["status"] == "queued"
     await clock.advance(HOUR)
-    assert len(receiver.heard) == 1
+    assert len(receiver.received) == 1
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
@@ -550,7 +550,7 @@ async def test_a_callback_comes_with_the_method_and_body_asked_for(
     service.next_replica(Scenario(callback_plan=CallbackPlan(method=method, body=body)))
     await create_replica(client, callback_url=receiver.url)
     await clock.advance(HOUR)
-    assert receiver.heard == [Heard(method, body)]
+    assert receiver.received == [ReceivedCallback(method, body)]
 
 
 async def test_a_callback_can_be_sent_at_any_moment(
@@ -559,8 +559,8 @@ async def test_a_callback_can_be_sent_at_any_moment(
     video_id = await create_video(client, callback_url=receiver.url)
     await service.call_back(video_id)
     await service.call_back(video_id, {"video_id": "v-forged"})
-    assert receiver.heard[0].body.items() >= {"video_id": video_id, "status": "ready"}.items()
-    assert receiver.heard[1].body == {"video_id": "v-forged"}
+    assert receiver.received[0].body.items() >= {"video_id": video_id, "status": "ready"}.items()
+    assert receiver.received[1].body == {"video_id": "v-forged"}
     with pytest.raises(ValueError, match="without a callback_url"):
         await service.call_back(await create_video(client))
 
@@ -576,11 +576,11 @@ async def test_a_job_ended_by_hand_calls_back_then_and_not_again(
     service.delete(deleted)
     service.finish(replica_id)
     await clock.settle()
-    assert [each.body["video_id"] for each in receiver.heard] == [failed]
+    assert [each.body["video_id"] for each in receiver.received] == [failed]
     await clock.advance(5 * MINUTE)
-    assert [each.body["video_id"] for each in receiver.heard] == [failed, waiting]
+    assert [each.body["video_id"] for each in receiver.received] == [failed, waiting]
     await clock.advance(2 * HOUR)
-    assert len(receiver.heard) == 2
+    assert len(receiver.received) == 2
 
 
 async def test_a_receiver_that_fails_or_is_gone_is_recorded_and_ignored(
@@ -731,7 +731,7 @@ async def test_a_late_commit_resets_at_once_and_does_the_work_later(
     assert video.created_at == clock.now()
     assert service.requests[0].done
     await clock.advance(5 * MINUTE)
-    assert receiver.heard[0].body["video_id"] == video.video_id
+    assert receiver.received[0].body["video_id"] == video.video_id
 
 
 @pytest.mark.parametrize(("fault", "done"), [(Hang(), False), (Hang(done=True), True)])
@@ -857,13 +857,13 @@ async def test_a_stopped_service_refuses_connections_and_comes_back_with_its_vid
     port = int(service.url.rpartition(":")[2])
     await service.stop()
     await clock.advance(HOUR)
-    assert receiver.heard == []
+    assert receiver.received == []
     with pytest.raises(httpx.ConnectError):
         await client.get(f"/v2/videos/{video_id}")
     await service.start(port)
     await clock.settle()
     assert (await read_video(client, video_id))["status"] == "ready"
-    assert len(receiver.heard) == 1
+    assert len(receiver.received) == 1
 
 
 async def test_a_port_that_is_taken_is_an_error(service: SandboxVideoService) -> None:
@@ -899,14 +899,14 @@ async def test_scheduled_work_that_fails_does_not_stop_the_rest(
 
 
 async def test_callbacks_are_sent_by_the_machines_own_clock_too() -> None:
-    heard = asyncio.Event()
+    received = asyncio.Event()
 
-    async def hear(_request: web.Request) -> web.Response:
-        heard.set()
+    async def receive(_request: web.Request) -> web.Response:
+        received.set()
         return web.Response()
 
     app = web.Application()
-    app.router.add_post("/", hear)
+    app.router.add_post("/", receive)
     server = Server(app)
     await server.start()
     moment = timedelta(milliseconds=20)
@@ -917,6 +917,6 @@ async def test_callbacks_are_sent_by_the_machines_own_clock_too() -> None:
     async with httpx.AsyncClient(base_url=service.url, headers=headers) as client:
         await create_video(client, callback_url=server.url)
     async with asyncio.timeout(2):
-        await heard.wait()
+        await received.wait()
     await service.stop()
     await server.stop()

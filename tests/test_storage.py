@@ -1,4 +1,4 @@
-"""What befalls the database's file: it is told in a sentence, nothing is lost, nothing doubled."""
+"""Failures of the database file: each is reported in a sentence, and nothing is lost or doubled."""
 
 import asyncio
 import contextlib
@@ -104,7 +104,7 @@ async def told_once(live: LiveWorld, script: str) -> None:
 
 
 class Disk(Protocol):
-    """A disk that fails when it is told to."""
+    """A disk that fails on request."""
 
     def fails(self) -> None:
         """Take nothing more from the bot."""
@@ -147,7 +147,7 @@ class Full:
 
 
 class Unwritable:
-    """A file that has become one that nobody may change."""
+    """A file that no user may change any more."""
 
     def __init__(self, live: LiveWorld) -> None:
         self._wal = live.database.with_name("bot.db-wal")
@@ -176,7 +176,7 @@ def small_disk(folder: Path) -> Iterator[None]:
         [mount, "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=False, capture_output=True
     )
     if made.returncode:
-        pytest.skip("nobody may mount a disk here")
+        pytest.skip("this user may not mount a disk")
     try:
         yield
     finally:
@@ -197,7 +197,7 @@ def disk(request: pytest.FixtureRequest, world_of_files: LiveWorld) -> Iterator[
         try:
             make_immutable(probe, yes=True)
         except OSError:
-            pytest.skip("nobody may forbid all writing to a file here")
+            pytest.skip("this user may not make a file immutable")
         make_immutable(probe, yes=False)
         unwritable = Unwritable(world_of_files)
         yield unwritable
@@ -250,7 +250,7 @@ async def test_an_outcome_during_a_full_disk_is_neither_lost_nor_repeated(
     moment: str, world_of_files: LiveWorld
 ) -> None:
     async with world_of_files.running() as live:
-        # Nobody can look for a message that may be there.
+        # Without these scopes the bot cannot search for a lost message.
         live.slack.scopes -= {scope for scope in live.slack.scopes if "history" in scope}
         disk = Refusing(live)
         failed = asyncio.Event()
@@ -370,7 +370,7 @@ async def test_a_form_that_is_submitted_twice_because_of_a_slow_disk_makes_one_v
         slow.touch()
         await asyncio.gather(*(form.submit() for form in forms))
         assert {form.notice for form in forms if form.is_open} <= {CONNECTION_ERROR}
-        assert any(form.is_open for form in forms), "it is slower than Slack is patient"
+        assert any(form.is_open for form in forms), "it takes longer than Slack's time limit"
         slow.unlink()
         for form in forms:
             if form.is_open:
@@ -452,7 +452,7 @@ async def test_a_log_that_is_deleted_or_replaced_costs_nothing(
     assert live.posts() == 4
 
 
-# ── Somebody else has it open ─────────────────────────────────────────────────────────────────
+# ── Another program has it open ────────────────────────────────────────────────────────────────
 
 
 @contextlib.contextmanager
@@ -645,7 +645,7 @@ async def test_a_database_in_a_folder_without_write_permission_is_reported(
     assert path.read_bytes() == before
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
 async def test_a_database_of_another_user_is_reported(open_folder: Path) -> None:
     path = open_folder / "bot.db"
     await migrate(path)
@@ -773,7 +773,7 @@ DAMAGES: Final[dict[Callable[[Path], None], str]] = {
     file_without_its_beginning: "bot.db is missing or empty, but there is",
     file_gone_and_log_there: "bot.db is missing or empty, but there is",
 }
-# These are found when somebody needs the page, and by the doctor, who reads all of it.
+# These are found when the page is needed, and by the doctor, which reads every page.
 PAGE_DAMAGES: Final[dict[Callable[[Path], None], str]] = {
     page_overwritten: "bot.db is damaged",
     page_zeroed: "bot.db is damaged",

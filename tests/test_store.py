@@ -81,9 +81,9 @@ async def post_card(store: Store) -> Delivery:
 
 
 async def test_many_submissions_with_one_key_are_one_job(store: Store) -> None:
-    told = await asyncio.gather(*(submit(store) for _ in range(MANY)))
-    assert [each.new for each in told].count(True) == 1
-    assert len({each.job.id for each in told}) == 1
+    submitted = await asyncio.gather(*(submit(store) for _ in range(MANY)))
+    assert [each.new for each in submitted].count(True) == 1
+    assert len({each.job.id for each in submitted}) == 1
     assert len(await store.jobs.claim(NOW, MANY)) == 1
     assert len(await store.deliveries.claim(NOW, MANY)) == 1
 
@@ -127,8 +127,8 @@ async def test_the_change_of_a_cancelled_caller_is_stored_as_a_whole_or_not_at_a
                 await submit(store, f"V{number}")
     jobs = {job.id for job in await store.jobs.claim(NOW, MANY)}
     assert jobs == {card.job.id for card in await store.deliveries.claim(NOW, MANY)}
-    told = await asyncio.gather(*(submit(store, f"V{number}") for number in range(MANY)))
-    assert {each.job.id for each in told if not each.new} == jobs
+    submitted = await asyncio.gather(*(submit(store, f"V{number}") for number in range(MANY)))
+    assert {each.job.id for each in submitted if not each.new} == jobs
 
 
 async def test_a_caller_gets_an_error_when_the_database_task_has_ended(store: Store) -> None:
@@ -597,8 +597,8 @@ async def test_a_user_supplied_id_creates_nothing(store: Store) -> None:
     job = await unconfirmed(store)
     assert await store.jobs.add_candidate(job.id, "v-1", NOW)
     assert (await now_is(store, job)).state is State.UNCONFIRMED
-    [hint] = await store.jobs.candidates(job)
-    assert (hint.candidate_id, hint.user_supplied) == ("v-1", True)
+    [candidate] = await store.jobs.candidates(job)
+    assert (candidate.candidate_id, candidate.user_supplied) == ("v-1", True)
 
 
 async def test_an_answered_question_does_not_expire(store: Store) -> None:
@@ -630,7 +630,7 @@ async def test_the_database_of_another_program_is_refused_and_left_unchanged(
     assert path.read_bytes() == before
 
 
-# ── Neighbours in a group ─────────────────────────────────────────────────────────────────────
+# ── Others in a group ───────────────────────────────────────────────────────────────────────
 
 
 async def test_a_failed_call_has_stored_nothing(store: Store) -> None:

@@ -380,16 +380,16 @@ async def test_of_two_people_who_decide_only_one_succeeds(
     order: str, here: Store, there: Store
 ) -> None:
     job = await unconfirmed(here)
-    heeded: list[bool] = []
+    succeeded: list[bool] = []
 
     async def create_again() -> None:
-        heeded.append(await here.jobs.create_again(job.id, job.attempts, NOW))
+        succeeded.append(await here.jobs.create_again(job.id, job.attempts, NOW))
 
     async def cancel() -> None:
-        heeded.append(await there.jobs.cancel(job.id, NOW))
+        succeeded.append(await there.jobs.cancel(job.id, NOW))
 
     await in_order(order, create_again, cancel)
-    assert heeded == [True, False]
+    assert succeeded == [True, False]
     assert (await now_is(here, job)).state is (
         State.QUEUED if order == "in order" else State.FAILED
     )

@@ -121,7 +121,7 @@ async def test_the_end_of_the_task_that_owns_the_database_ends_the_bot(
         with pytest.raises(DatabaseError, match="Restart the bot"):
             async with asyncio.timeout(TIMEOUT):
                 await bot.run_until(asyncio.Event())
-        # Nobody waits for an answer that never comes.
+        # No caller waits for an answer that never comes.
         with pytest.raises(DatabaseError):
             async with asyncio.timeout(TIMEOUT):
                 await bot.store.database.check()

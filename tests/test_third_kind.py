@@ -1,4 +1,4 @@
-"""A kind of job that the bot has never heard of lives its whole life through Slack."""
+"""A kind of job that no generic module knows, from request to closing reply."""
 
 from collections.abc import AsyncIterator
 
@@ -96,8 +96,8 @@ async def test_it_has_a_list_and_a_status(world: World) -> None:
     assert f"Ready · Spring · No. {_number(card)}" in listed.message.text
     await world.ana.command(third_kind.COMMAND, f"status {_number(card)}")
     await world.settle()
-    told = world.ephemerals(world.ana)[-1]
-    assert "Video service status: ready" in told
+    shown = world.ephemerals(world.ana)[-1]
+    assert "Video service status: ready" in shown
 
     answer = await world.ana.command("/video", f"status {_number(card)}")
     assert answer.message is not None
@@ -198,7 +198,7 @@ async def test_when_it_is_no_longer_registered_its_messages_wait_and_its_buttons
         await world.settle()
     async with world.running_bot():
         await world.advance(hours=5)
-        assert world.now(card) == asking, "nobody knows how it looks"
+        assert world.now(card) == asking, "without a presenter it is not edited"
         for button in ("I found it", "Create again (may be charged twice)", "Cancel request"):
             await world.ana.click(asking, button)
             await world.settle()

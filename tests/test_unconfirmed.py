@@ -1,4 +1,4 @@
-"""A create call whose answer was lost: nobody pays twice, and nobody is left without an answer."""
+"""A create call whose answer was lost: no job is paid for twice, and each gets an answer."""
 
 import asyncio
 import re
@@ -89,7 +89,7 @@ async def test_a_lost_create_answer_is_reconciled_by_a_callback(world: World, fa
     assert "is ready" in reply.text
     assert world.posts() == [world.now(card), reply]
     assert len(world.requests_for("create_video")) == 1
-    assert not world.ephemerals(world.ana), "nobody had to be asked"
+    assert not world.ephemerals(world.ana), "no question was needed"
 
 
 async def test_a_create_answer_that_never_ends_times_out(
@@ -296,14 +296,14 @@ async def test_a_wrong_id_is_refused_under_its_field(
 
     form = await _gives_id(world, asking, other)
     assert "isn't the one that was requested" in form.errors["remote_id"]
-    for wrong, told in (
+    for wrong, sentence in (
         (taken, f"another request, No. {number[1]}"),
         ("v-nobody", "Invalid video_id"),
         ("two words", "one word"),
         ("  ", "one word"),
     ):
         await form.submit({"remote_id": wrong})
-        assert told in form.errors["remote_id"]
+        assert sentence in form.errors["remote_id"]
         assert form.values["remote_id"] == wrong
 
     await world.advance(minutes=5)
@@ -479,8 +479,10 @@ async def _calls_back(world: World, attempt: int, video_id: str) -> None:
     creates = [each for each in world.service.requests if each.operation == "create_video"]
     body = creates[attempt].body
     assert isinstance(body, dict)
-    async with world.slack.session.post(body["callback_url"], json={"video_id": video_id}) as told:
-        assert told.status == 200
+    async with world.slack.session.post(
+        body["callback_url"], json={"video_id": video_id}
+    ) as response:
+        assert response.status == 200
     await world.settle()
 
 

@@ -82,13 +82,13 @@ async def test_a_callback_that_comes_after_the_answer_changes_nothing(world: Wor
     world.service.callback_plan = CallbackPlan(after=timedelta(minutes=10))
     card = await world.request_video(world.ana)
     await world.advance(minutes=5)
-    told = world.posts()
+    posts = world.posts()
     assert world.replies(card)
 
     await world.advance(minutes=10)
 
     assert len(world.service.callbacks) == 1
-    assert world.posts() == told
+    assert world.posts() == posts
 
 
 @pytest.mark.parametrize("times", [2, 100])
@@ -219,8 +219,8 @@ async def test_an_unknown_status_means_in_progress_and_is_logged_once(
     await world.advance(minutes=5)
 
     assert [len(world.replies(card)) for card in cards] == [1, 1]
-    told = [each for each in caplog.records if "unknown status" in each.message]
-    assert len(told) == 1
+    logged = [each for each in caplog.records if "unknown status" in each.message]
+    assert len(logged) == 1
 
 
 @pytest.mark.parametrize(
@@ -399,26 +399,26 @@ async def test_a_rate_limit_without_a_time_is_retried_with_growing_intervals(
 
 
 @pytest.mark.parametrize(
-    ("refusal", "told"),
+    ("refusal", "shown"),
     [
         (CannedResponse(401, {"message": "Invalid API key"}), "doesn't accept this bot's key"),
         (CannedResponse(402, {"error": "Out of credit"}), "out of credit"),
     ],
 )
 async def test_a_refused_key_or_account_is_reported_in_the_thread_and_logged_once(
-    world: World, caplog: pytest.LogCaptureFixture, refusal: Fault, told: str
+    world: World, caplog: pytest.LogCaptureFixture, refusal: Fault, shown: str
 ) -> None:
     world.service.faults.next("create_video", refusal)
     world.service.faults.always("read_video", CannedResponse(401, {"message": "Invalid API key"}))
     card = await world.request_video(world.ana)
 
     [reply] = world.replies(card)
-    assert told in reply.text
+    assert shown in reply.text
     assert "nothing was created" in reply.text
 
     form = await world.open_form(world.ben)
     await form.submit({"replica_id": REPLICA, "script": "Keep this."})
-    assert told in form.errors["replica_id"]
+    assert shown in form.errors["replica_id"]
     assert form.values["script"] == "Keep this."
     assert len(world.requests_for("create_video")) == 1
     assert world.posts() == [world.now(card), reply]

@@ -180,7 +180,7 @@ def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
 def _is_misplaced(env: Environment, request: UserRequest, message: Message) -> bool:
     """Return whether a message is in the wrong place or mentions the wrong user.
 
-    A card mentions nobody, a reply the user who asked.
+    A card mentions no one, a reply the user who asked.
     """
     user = request.person.user.id
     places = {env.slack.channel(request.channel).id, env.slack.dm(user).id}
