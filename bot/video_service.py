@@ -270,5 +270,15 @@ def _client(*, force_close: bool) -> httpx.AsyncClient:
         headers={"accept": "application/json", "accept-encoding": "identity"},
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         follow_redirects=False,
+        event_hooks={"response": [_drop_location]},
         trust_env=False,
     )
+
+
+async def _drop_location(response: httpx.Response) -> None:
+    """Keep httpx from building the next request of a redirect that it does not follow.
+
+    It would raise ``InvalidURL`` for some addresses ("localhost:80/x"), as it does for one of ours
+    that nothing was sent to.
+    """
+    response.headers.pop("location", None)

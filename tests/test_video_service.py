@@ -129,6 +129,10 @@ LOST: list[Fault] = [
     CannedResponse(301, headers={"Location": "/v2/elsewhere"}),
     CannedResponse(304),
     CannedResponse(307, headers={"Location": "/v2/elsewhere"}),
+    # httpx cannot make an address of these, although it is not to follow them.
+    CannedResponse(302, headers={"Location": "localhost:8080/login"}),
+    CannedResponse(307, headers={"Location": "https:login"}),
+    CannedResponse(303, headers={"Location": "http://xn--zz--/"}),
     CannedResponse(500, {"message": "plan problem"}, done=True),
     CannedResponse(502, "<html>Bad gateway</html>"),
     CannedResponse(503),
