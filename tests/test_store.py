@@ -550,7 +550,7 @@ class Claims(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(self.claims))
         ended = replace(job, state=State.SUCCEEDED)
         won = self.runner.run(self.store.jobs.finish(ended, self.now))
-        assert won == (self.due[job.id] is not None)
+        assert won == (self.number[job.id] == job.claim and self.due[job.id] is not None)
         if won:
             self.number[job.id] += 1
             self.due[job.id] = None

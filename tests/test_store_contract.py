@@ -14,12 +14,14 @@ from typing import Final, TypeVar
 
 import pytest
 
-from bot.model import DeliveryState, Job, Role, Snapshot, State, Verdict, token_hash
+from bot.model import DeliveryState, Failure, Job, Role, Snapshot, State, Verdict, token_hash
 from bot.store import DatabaseError, Store
 from bot.store.database import Database, Row, Topic, Transaction, Value
 from bot.store.sql import Query
 from bot.store.sqlite import SQLiteDatabase
+from bot.store.transitions import wake
 from tests.test_store import (
+    DAY,
     LATER,
     MANY,
     NOW,
@@ -236,6 +238,51 @@ async def test_an_expired_lease_creates_nothing(here: Store, there: Store) -> No
     )
     assert attempts[0] is None
     assert attempts[1] is not None
+
+
+async def test_a_lease_that_ran_out_ends_nothing_that_was_begun_since(
+    here: Store, there: Store
+) -> None:
+    await submit(here)
+    late = await claim(here)
+    refused = replace(late, state=State.FAILED, failure=Failure.KEY_REJECTED)
+    [job] = await there.jobs.claim(NOW + TIMINGS.lease, 1)
+    assert not await here.jobs.finish(refused, NOW)
+    attempt = await begin(there, job)
+    assert not await here.jobs.finish(refused, NOW)
+    assert await there.jobs.record_created(made(job), attempt, now=NOW, due_at=LATER)
+    assert not await here.jobs.finish(refused, NOW)
+    assert (await now_is(there, job)).state is State.RUNNING
+
+
+async def test_what_a_read_found_ends_a_job_that_was_woken_meanwhile(
+    here: Store, there: Store
+) -> None:
+    job = await running(here)
+    await there.jobs.record_callback(token_hash("token"), {}, NOW + DAY)
+    assert await here.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
+
+
+async def test_what_is_erased_is_not_written_back_by_whoever_had_the_job(
+    here: Store, there: Store
+) -> None:
+    job = await running(here)
+    words = Snapshot("v-1", "ready", Verdict.SUCCEEDED, facts={"script": "A secret."})
+    assert await here.jobs.finish(replace(job, state=State.SUCCEEDED, snapshot=words), NOW)
+    await make_due(here, job)
+    ended = await claim(here)
+    assert await there.jobs.erase(LATER, {}) == 1
+    assert not await here.jobs.release(ended, NOW, None)
+    erased = await now_is(here, job)
+    assert erased.snapshot == Snapshot("v-1", "ready", Verdict.SUCCEEDED)
+    assert erased.due_at is not None
+
+
+async def make_due(store: Store, job: Job) -> None:
+    """Have an ended job looked at, as something does that was named after its end."""
+    await store.database.run(lambda tx: wake(tx, [job.id], NOW + DAY, TIMINGS))
+    [woken] = await store.jobs.claim(NOW + DAY, 1)
+    assert await store.jobs.release(woken, NOW, NOW)
 
 
 async def test_one_request_in_two_processes_is_one_job(here: Store, there: Store) -> None:

@@ -83,9 +83,11 @@ _TO_ERASE: Final = Query(
     ORDER BY ended_at LIMIT :limit FOR UPDATE SKIP LOCKED
     """
 )
+# The new claim number keeps a worker that has the job from writing its snapshot back.
 _ERASE: Final = Query(
     """
-    UPDATE jobs SET params = :params, snapshot = :snapshot, reason = '', erased = 1
+    UPDATE jobs SET params = :params, snapshot = :snapshot, reason = '', erased = 1,
+        claim = claim + 1
     WHERE id = :id
     """
 )
@@ -313,7 +315,8 @@ class Jobs(JobClaims):
         It is stored even if the database is unavailable for a while.
 
         Returns:
-            Whether it was ended: not where it has ended before. Of many, one wins.
+            Whether it was ended: not where it has ended before, or where it has no id of the
+            service's and was claimed or woken meanwhile. Of many, one wins.
         """
 
         def work(tx: Transaction) -> bool:

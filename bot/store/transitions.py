@@ -26,7 +26,8 @@ _SAVE: Final = Query(
     WHERE id = :id AND claim = :claim AND (ended_at IS NULL OR :ended = 1) RETURNING id
     """
 )
-# A candidate that nobody has looked at is looked at after the end.
+# A candidate that nobody has looked at is looked at after the end. Under an old claim number, only
+# what was read of the very thing that the job still is about ends it.
 _END: Final = Query(
     """
     UPDATE jobs SET state = :state, failure = :failure, reason = :reason, snapshot = :snapshot,
@@ -35,7 +36,7 @@ _END: Final = Query(
             SELECT 1 FROM attempts
             WHERE job_id = :id AND remote_id IS NULL AND candidate_id IS NOT NULL
         ) THEN CAST(:now AS BIGINT) END
-    WHERE id = :id AND ended_at IS NULL RETURNING id
+    WHERE id = :id AND ended_at IS NULL AND (claim = :claim OR remote_id = :remote_id) RETURNING id
     """
 )
 # The new claim number keeps a worker that reads it now from releasing it to a later time.
@@ -77,11 +78,14 @@ def end(tx: Transaction, job: Job, now: int) -> bool:
     """End a job as ``job`` says, and owe its closing reply.
 
     Returns:
-        Whether it was ended: not where it has ended before.
+        Whether it was ended: not where it has ended before, or was claimed or woken meanwhile and
+        what is known of it may be out of date.
     """
     ended = tx.one(
         _END,
         id=job.id,
+        claim=job.claim,
+        remote_id=job.remote_id,
         state=job.state.value,
         failure=job.failure and job.failure.value,
         reason=job.reason,
