@@ -27,7 +27,7 @@ import pytest
 
 from bot import doctor
 from bot.model import DeliveryState, Request, Role, State
-from bot.store import DatabaseCorrupt, DatabaseError, Store
+from bot.store import DatabaseCorrupt, DatabaseError, DatabaseInUse, Store
 from bot.store.migrate import SQLITE_MIGRATIONS
 from bot.store.sqlite import migrate
 from bot.store.sqlite_file import FileLock, check_file
@@ -580,6 +580,20 @@ def test_a_lock_whose_file_is_removed_while_it_is_waited_for_is_one_bots_alone(
         FileLock(path)
     second.release()
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_link_to_a_database_leads_to_it_and_to_its_lock(tmp_path: Path) -> None:
+    folder, link = tmp_path / "folder", tmp_path / "link.db"
+    folder.mkdir()
+    link.symlink_to(folder / "bot.db")
+    timings = replace(QUICK, lock_timeout=timedelta(0))
+    async with Store.open(link, timings) as store:
+        await store.database.check()
+        for path in (link, folder / "bot.db"):
+            with pytest.raises(DatabaseInUse):
+                async with Store.open(path, timings):
+                    pass
+    assert list(folder.iterdir()) == [folder / "bot.db"]
 
 
 # ── Not to be written ─────────────────────────────────────────────────────────────────────────

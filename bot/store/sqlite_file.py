@@ -57,7 +57,11 @@ class FileMoved(OSError):
 
 
 def beside(path: Path, ending: str) -> Path:
-    """Return a file that belongs to a database: ``-wal``, ``-shm``, or ``-lock``, our own."""
+    """Return a file that belongs to a database: ``-wal``, ``-shm``, or ``-lock``, our own.
+
+    It is beside the database itself, which is where SQLite has its own, not beside a link to it.
+    """
+    path = path.resolve()
     return path.with_name(path.name + ending)
 
 
