@@ -8,7 +8,9 @@ import pytest
 
 from bot.kinds import Invalid
 from bot.kinds.video import parse
+from bot.store import DatabaseUnavailable
 from bot.store.database import Transaction
+from bot.store.replicas import Replicas
 from bot.store.sql import Query
 from sandbox.block_kit import Json
 from sandbox.driver import Modal
@@ -51,6 +53,20 @@ async def test_every_field_arrives_at_the_service_as_typed(
     assert create.body.pop("callback_url")
     expected = {"replica_id": REPLICA, "script": script, "video_name": "Week 7: <b>Hi</b>"}
     assert create.body == expected | ({background: link} if link else {})
+
+
+async def test_a_video_that_is_stored_is_not_called_unsaved_where_its_replica_cannot_be_offered(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise DatabaseUnavailable("the disk is full")
+
+    form = await world.open_form(world.ana)
+    monkeypatch.setattr(Replicas, "learn", fail)
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    assert world.ana.modal is None, form.errors
+    await world.settle()
+    assert world.created_count() == 1
 
 
 async def test_fields_that_were_left_empty_are_not_sent(world: World) -> None:

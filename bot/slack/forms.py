@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from bot.service_errors import FAILURES
 from bot.slack.blocks import Json, element, field, modal, section
 from bot.slack.context import HandlerContext
 from bot.slack.payloads import View, ViewSubmission
+from bot.store import DatabaseError
 
 Metadata = Mapping[str, Any]
 """A form's ``private_metadata``: ``channel`` and ``thread_ts``, where it was opened, and more."""
@@ -178,7 +180,9 @@ async def submit_job(
         await ack(response_action="push", view=await redraw(note))
         return
     if request.used is not None:
-        await ctx.store.replicas.learn(request.used, now)
+        # The job is stored: nobody may read now that nothing was started, and start another.
+        with suppress(DatabaseError):
+            await ctx.store.replicas.learn(request.used, now)
     if view.root_view_id not in {"", view.id}:
         await ack(response_action="clear")
     else:
