@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (SettingsError, DatabaseError, PartFailed) as error:
         print(error, file=sys.stderr)
     except socket.gaierror:
-        print("The bot cannot listen: HOST is no address of this machine.", file=sys.stderr)
+        print("The bot cannot listen: HOST is not an address of this machine.", file=sys.stderr)
     except BrokenPipeError:
         # The reader of the output has gone. Without this, Python complains when it flushes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

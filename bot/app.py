@@ -1,4 +1,4 @@
-"""The composition root: builds the bot's parts, starts them, watches over them and stops them."""
+"""The composition root: builds the bot's parts, starts, monitors and stops them."""
 
 import asyncio
 import gc
@@ -60,7 +60,7 @@ class Bot:
     _background: BackgroundTasks
     _sweep: Sweep
     _parts: Sequence[asyncio.Task[None]]
-    """They run until the bot is stopped: one that ends before has failed."""
+    """They run until the bot is stopped: one that ends earlier has failed."""
 
     async def run_until(self, stop: asyncio.Event) -> None:
         """Return when ``stop`` is set.
@@ -79,7 +79,7 @@ class Bot:
             raise PartFailed(f"The bot ends, because its {part.get_name()} ended.")
 
     async def settled(self) -> bool:
-        """Return when nothing is due or under way; say whether anything was."""
+        """Wait until nothing is due or under way; return whether anything was."""
         parts = (self._engine, self._messenger, self._background, self._sweep)
         return any([await part.settled() for part in parts])
 
@@ -179,7 +179,7 @@ async def running(
                 part.cancel()
             await server.stop()
             await background.stop(timings.stop_timeout - _SHUTDOWN_TIMEOUT)
-            await asyncio.gather(*parts, return_exceptions=True)  # each has logged its own
+            await asyncio.gather(*parts, return_exceptions=True)  # each has logged its failure
 
 
 async def serve(settings: Settings, *, timings: Timings | None = None) -> None:
@@ -195,7 +195,7 @@ async def serve(settings: Settings, *, timings: Timings | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with running(settings, timings=timings) as bot:
-        # What exists now stays. To look through it at each garbage collection costs 0.5 ms a job.
+        # What exists now stays. Traversing it at each garbage collection costs 0.5 ms a job.
         gc.freeze()
         _LOG.info("listening", extra={"host": bot.host, "port": bot.port})
         await bot.run_until(stop)
@@ -218,12 +218,12 @@ async def _run_part(run: Callable[[], Awaitable[None]], name: str) -> None:
         code = reference()
         _LOG.exception("a part of the bot failed", extra={"part": name, "reference": code})
         raise PartFailed(
-            f"The bot ends, because its {name} failed. The log says more beside {code}."
+            f"The bot ends, because its {name} failed. The log has the details under {code}."
         ) from error
 
 
 def _start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
-    return asyncio.create_task(work, name=name)  # noqa: TID251 - whoever calls waits for it
+    return asyncio.create_task(work, name=name)  # noqa: TID251 - the caller awaits it
 
 
 def _slack_client(

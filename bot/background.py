@@ -1,4 +1,4 @@
-"""Tasks that nobody waits for: the one place that starts, logs and ends them."""
+"""Background tasks: the one place that starts, logs and ends them."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ class BackgroundTasks:
         task.add_done_callback(self._tasks.discard)
 
     async def settled(self) -> bool:
-        """Return when no task is left; say whether there was one."""
+        """Wait until no task is left; return whether there was one."""
         busy = bool(self._tasks)
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -44,5 +44,5 @@ class BackgroundTasks:
     async def _logged(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
-        except Exception:  # noqa: BLE001 - nobody waits for the task
+        except Exception:  # noqa: BLE001 - no caller awaits the task
             _LOG.exception("a background task failed", extra={"reference": reference()})

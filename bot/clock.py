@@ -1,4 +1,4 @@
-"""The time, and waiting for it: the only place that asks the operating system what time it is."""
+"""The clock: the only place that asks the operating system for the time."""
 
 import asyncio
 import contextlib

@@ -1,6 +1,6 @@
-"""The HTTP server's connections: limits on their number and on the time that a request may take.
+"""The HTTP server's connections: limits on their number and on the time for a request.
 
-Anybody on the internet can open connections and send nothing over them, or little at a time.
+Anyone on the internet can open connections and send nothing, or only a little at a time.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from aiohttp import web
 if sys.platform != "win32":
     import resource
 
-# Longer than proxies keep an idle connection (mostly a minute): they close it, not we.
+# Longer than proxies keep an idle connection (usually a minute), so that they close it first.
 _KEEP_ALIVE_S: Final = 75.0
-# How many files the process asks to be allowed. Half of them may be connections from outside.
+# The limit on open files that the process asks for. Half of them may be connections.
 _MAX_OPEN_FILES: Final = 4096
 _MAX_OPEN_FILES_ON_WINDOWS: Final = 1000
 _BACKLOG: Final = 128
@@ -27,7 +27,7 @@ _BACKLOG: Final = 128
 class LimitedServer:
     """An HTTP server that closes connections which are idle, slow or too many.
 
-    The headers of a first request have to arrive within ``receive_timeout``, and so has each body.
+    The headers of a first request must arrive within ``receive_timeout``, and so must each body.
     Where there are too many connections, the oldest are closed, except those that are protected.
     """
 
@@ -85,7 +85,7 @@ class LimitedServer:
 
         Raises:
             HTTPRequestTimeout: it did not arrive in time.
-            HTTPBadRequest: it breaks off, or does not match its headers.
+            HTTPBadRequest: it is incomplete, or does not match its headers.
         """
         body = bytearray()
         try:

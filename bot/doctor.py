@@ -1,4 +1,4 @@
-"""Checks of everything that the bot depends on, each with what to do where something is wrong."""
+"""Checks of everything that the bot depends on, each with a remedy if it fails."""
 
 import asyncio
 import os
@@ -37,7 +37,7 @@ class Finding:
 
 
 async def examine(environ: Mapping[str, str]) -> AsyncIterator[Finding]:
-    """Yield one finding after the other; nothing is changed anywhere."""
+    """Yield the findings one by one, without changing anything."""
     try:
         settings = Settings.read(environ)
     except SettingsError as error:

@@ -26,7 +26,7 @@ _HOST: Final = re.compile(r"[\w.-]+", re.ASCII)
 _LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 # A name whose last label reads as a number is an IPv4 address to browsers (WHATWG URL, 3.5).
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
-# What RFC 3986 gives no place in a link, and a percent sign that encodes nothing.
+# Characters that RFC 3986 does not allow in a link, and a percent sign that encodes nothing.
 _UNENCODED: Final = re.compile(r"[^!#-;=?-Z\[\]_a-z~%]|%(?![0-9A-Fa-f]{2})")
 # Control characters, and halves of characters, which cannot be encoded.
 _NEVER: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -39,7 +39,7 @@ _QUERY: Final = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _CALLBACK: Final = re.compile(r"(/callbacks\\?/|%2Fcallbacks%2F)[^\s\"'<>]+", re.IGNORECASE)
-# Seconds since 1970 that are some day since 2001; a smaller number means something else.
+# Seconds since 1970, for a day since 2001; a smaller number means something else.
 _EPOCH: Final = 1_000_000_000
 
 # Last labels that mean nothing, or something else, outside one network: first those reserved by
@@ -75,11 +75,11 @@ class BadLink(ValueError):
 
 
 def check_link(text: str) -> str:
-    """Return ``text`` as a plain ASCII link to a public host; whether it opens is not tried.
+    """Return ``text`` as a plain ASCII link to a public host, without opening it.
 
     Spaces around are dropped, scheme and host are lower-case, international host names are in
-    punycode, a default port is left out, and characters that have no place in a link are
-    percent-encoded. What comes out comes out the same when it is put in again.
+    punycode, a default port is left out, and characters that are not allowed in a link are
+    percent-encoded. Checking the result again does not change it.
 
     Raises:
         BadLink: if it is not an http or https link to a public name or address on port 80, 443,
@@ -114,9 +114,9 @@ def check_link(text: str) -> str:
 
 
 def plain_link(text: str) -> str | None:
-    """Return a link of the service's in plain ASCII, to any host; None if it is no web link.
+    """Return a link by the service in plain ASCII, to any host; None if it is no web link.
 
-    A user name or password, a line break and an IPv6 address are turned down; what is encoded in
+    A user name or password, a line break and an IPv6 address are refused; what is encoded in
     it stays as it is, as it may be signed.
     """
     parts = _LINK.fullmatch(text)
@@ -138,29 +138,29 @@ def plain_link(text: str) -> str | None:
 def show_link(link: str) -> str:
     """Return the host and path of ``link`` for people to read, at most 60 characters.
 
-    Query, fragment, user name and password are left out: they can be as good as a key.
+    Query, fragment, user name and password are left out: they may grant access.
     """
     place = re.sub(r"[?#].*", "", link, flags=re.DOTALL)
     place = re.sub(r"^[^/]*://([^/]*@)?", "", place).rstrip("/")
     if len(place) <= _MAX_SHOWN:
         return place
-    # Both ends say something: the host, and the name of the file.
+    # Both ends matter: the host, and the name of the file.
     return place[: _MAX_SHOWN // 2 - 1] + "…" + place[-(_MAX_SHOWN // 2) :]
 
 
 def without_keys(text: str) -> str:
-    """Return a text of the service's with the links in it cut before what is as good as a key.
+    """Return a text by the service with its links cut before what may grant access.
 
-    It may quote links that it was given: a query can be signed, and where to call it back is known
-    to nobody else.
+    It may quote links that it was given: a query can be signed, and a callback address is
+    secret.
     """
     return _CALLBACK.sub(r"\1…", _QUERY.sub(lambda found: found[1] or "", text))
 
 
-def runs_out(link: str) -> datetime | None:
-    """Return when a signed storage link stops working, as it says itself; None where it does not.
+def expiry_of(link: str) -> datetime | None:
+    """Return when a signed storage link expires; None if it does not say so itself.
 
-    Read are the query parameters of Amazon S3 and Google Cloud Storage (a date and the seconds it
+    It reads the query parameters of Amazon S3 and Google Cloud Storage (a date and the seconds it
     is good for; in their older form, and CloudFront's, the moment itself) and of Azure (``se``).
     """
     query = {name.lower(): value for name, value in parse_qsl(urlsplit(link).query)}
@@ -181,7 +181,7 @@ def runs_out(link: str) -> datetime | None:
 
 
 def _rest(text: str) -> str:
-    """Return path, query and fragment with what has no place in a link percent-encoded."""
+    """Return path, query and fragment with characters that are not allowed percent-encoded."""
     rest = text if text.startswith("/") else "/" + text
     return _UNENCODED.sub(lambda found: quote(found[0], safe=""), rest)
 
@@ -206,7 +206,7 @@ def _host(text: str) -> str:
 def _ascii_host(text: str) -> str:
     if len(text) > _MAX_HOST:
         raise BadLink(_NOT_A_HOST)
-    # NFKC makes plain ones of the full-width letters, digits and dots that some keyboards write.
+    # NFKC makes full-width letters, digits and dots plain, which some keyboards write.
     host = unicodedata.normalize("NFKC", text).lower()
     if host.isascii():
         return host

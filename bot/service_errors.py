@@ -1,4 +1,4 @@
-"""What each way in which a call to the video service can fail means.
+"""The meaning of each way in which a call to the video service can fail.
 
 A create call without a usable answer is ``Uncertain``, unless it is known that nothing was done.
 """
@@ -21,7 +21,7 @@ from bot.model import Failure
 FAILURES: Final = {"401": Failure.KEY_REJECTED, "402": Failure.OUT_OF_CREDIT}
 """The HTTP statuses that say that no create call is accepted, whatever it asks for."""
 UNKNOWN_ID: Final = frozenset({"400", "404", "410"})
-"""The HTTP statuses of a read that say that nothing has its id. Services were seen to say 400."""
+"""The HTTP statuses of a read that say that nothing has its id. Some services answer 400."""
 _NOTHING_DONE: Final = frozenset(
     {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS}
 )
@@ -64,7 +64,7 @@ OUTCOMES: Final[Mapping[type[Exception], tuple[type[Unavailable | Uncertain], st
     # └── HTTPStatusError
     httpx.HTTPStatusError: _UNREADABLE,
     httpx.HTTPError: _BROKEN,
-    # httpx has these beside that family.
+    # httpx's exceptions outside that family.
     httpx.InvalidURL: _NOT_SENT,
     httpx.CookieConflict: _UNREADABLE,
     httpx.StreamConsumed: _UNREADABLE,
@@ -142,7 +142,7 @@ def _reason(body: bytes) -> str:
 
 
 def _cut(text: str) -> str:
-    # Lone surrogates, left where somebody cut a text, can be neither stored nor sent.
+    # Lone surrogates, left where a text was cut, can be neither stored nor sent.
     words = " ".join(text.encode(errors="replace").decode().split())
     return words if len(words) <= _MAX_REASON else words[: _MAX_REASON - 1] + "…"
 

@@ -1,4 +1,4 @@
-"""Housekeeping: erase old scripts and links, and wake rows that a wrong clock put too far ahead."""
+"""Housekeeping: erase old scripts and links, and wake rows that a wrong clock postponed too far."""
 
 import asyncio
 import logging
@@ -51,7 +51,7 @@ class Sweep:
             self._waiting.clear()
 
     async def settled(self) -> bool:
-        """Return when nothing is due or under way; say whether anything was."""
+        """Wait until nothing is due or under way; return whether anything was."""
         busy = not self._waiting.is_set()
         await self._waiting.wait()
         return busy
@@ -67,7 +67,7 @@ class Sweep:
     def _is_erasing_due(self, now: datetime) -> bool:
         if self._erased_at is None:
             return True
-        # It has not been done in the future: the clock was set back since.
+        # If it was done in the future, the clock has been set back since.
         return not timedelta(0) <= now - self._erased_at < self._timings.erase_interval
 
     async def _erase(self, now: datetime) -> None:
@@ -81,6 +81,6 @@ class Sweep:
 
 
 def _report(event: str, error: DatabaseError) -> None:
-    # That the database is unavailable has been logged, and will be again by others.
+    # The database itself logs that it is unavailable.
     if not isinstance(error, DatabaseUnavailable | DatabaseCorrupt):
         _LOG.error(event, extra={"reason": str(error)})

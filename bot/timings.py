@@ -1,4 +1,4 @@
-"""How long things take at most and how often they are tried, grouped by who uses them.
+"""Timeouts, intervals and schedules, grouped by the component that uses them.
 
 ``Timings`` has all of them. The sandbox and the tests run the same code with other values.
 """
@@ -99,7 +99,7 @@ class StoreTimings(WorkTimings):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineTimings(WorkTimings):
-    """For what becomes of a job."""
+    """For the engine."""
 
     minutes: PollSchedule = _MINUTES
     """For work that takes minutes."""
@@ -112,7 +112,7 @@ class EngineTimings(WorkTimings):
     """How long a callback may take to name what an unanswered create call made."""
     ask_again_after: timedelta = timedelta(days=1)
     close_after: timedelta = timedelta(days=6)
-    """From asking again to the end of a job whose question nobody answered."""
+    """From asking again to the end of a job whose question was not answered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,11 +140,11 @@ class FormTimings(CallTimings):
     """For answers that a person waits for."""
 
     view_timeout: timedelta = timedelta(seconds=2)
-    """What opening a form may take: Slack waits three seconds for our answer."""
+    """For opening a form: Slack waits three seconds for our answer."""
     service_deadline: timedelta = timedelta(seconds=2)
-    """What all reads from the service may take that one answer waits for."""
+    """For all reads from the service together that one answer waits for."""
     replica_max_age: timedelta = timedelta(minutes=10)
-    """For this long a form does not ask the service about a replica again."""
+    """After this time a form reads a replica from the service again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,9 +160,9 @@ class SweepTimings:
     """For housekeeping."""
 
     sweep_interval: timedelta = timedelta(minutes=1)
-    """Between two looks for rows that a wrong clock put too far ahead."""
+    """Between two searches for rows that a wrong clock postponed too far."""
     erase_interval: timedelta = timedelta(hours=1)
-    """Between two looks for scripts and links that are old enough to erase."""
+    """Between two searches for scripts and links that are old enough to erase."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 _MAX_BODY_BYTES: Final = 1024 * 1024
 _COMPRESSED: Final = frozenset({"gzip", "x-gzip", "deflate"})
 _TOO_LONG: Final = "The video service's answer is too long."
-_MAX_CONNECTIONS: Final = 64  # for each sort of calls
+_MAX_CONNECTIONS: Final = 64  # for reads, and again for creates
 
 
 class VideoService:
@@ -55,7 +55,7 @@ class VideoService:
         # For the transport, "pool" covers waiting for a connection and opening one: without one by
         # half of the time, nothing was sent. It has to end before the time for the whole call,
         # which _call limits. Nothing else has a limit: one for each read would not stop a body
-        # that drips.
+        # that arrives byte by byte.
         connect_timeout = timings.call_timeout.total_seconds() / 2
         self._timeout = httpx.Timeout(None, pool=connect_timeout)
         self._clients = clients
@@ -149,7 +149,7 @@ class VideoService:
         if (refusal := await self.refusal()) is not None:
             raise refusal
         if self._refused is not None:
-            # The trial call: everybody else is refused until it has succeeded.
+            # The trial call: all others are refused until it has succeeded.
             self._recheck_at = self._clock.now() + self._timings.recheck_credit
 
     def _recheck_due(self) -> bool:
@@ -236,11 +236,11 @@ def _decompressed(body: bytes | bytearray) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The HTTP clients for both sorts of calls.
+    """The HTTP clients for reads and for creates.
 
     A read may be sent twice: aiohttp repeats a GET once, where its connection breaks before an
-    answer. It never repeats a POST, and a create call gets a connection of its own: a kept one that
-    has gone stale fails in a way that cannot be told from a lost answer.
+    answer. It never repeats a POST, and a create call gets a connection of its own: a kept one
+    that has gone stale fails in a way that looks like a lost answer.
     """
 
     reading: httpx.AsyncClient

@@ -128,7 +128,7 @@ class WebServer:
         try:
             response = await self._bolt.async_dispatch(request)
         except Exception as error:  # noqa: BLE001 - Bolt raises for shapes that it does not expect
-            _LOG.error("a request of Slack cannot be read", extra={"error": type(error).__name__})
+            _LOG.error("a Slack request cannot be read", extra={"error": type(error).__name__})
             return web.Response(status=HTTPStatus.BAD_REQUEST)
         return web.Response(
             status=response.status, text=response.body, headers=response.first_headers()
@@ -139,8 +139,8 @@ class WebServer:
     async def _on_callback(self, request: web.Request) -> web.Response:
         """Store that a callback came, and answer the same whatever its token and body are.
 
-        How long the answer takes may tell whether the token is known. Nobody gains anything by
-        that: a token has 256 bits of randomness, so that none is found by trying.
+        How long the answer takes may reveal whether the token is known. That is harmless: a token
+        has 256 bits of randomness and cannot be guessed.
         """
         try:
             body = await self._server.read_body(request, _MAX_CALLBACK_BYTES)

@@ -51,7 +51,7 @@ class Worker(Generic[_T]):
 
     @property
     def healthy(self) -> bool:
-        """Whether it takes on work."""
+        """Whether it accepts work."""
         return not self._stopping
 
     async def run(self) -> None:
@@ -80,7 +80,7 @@ class Worker(Generic[_T]):
         self._work.due.set()
 
     async def settled(self) -> bool:
-        """Return when nothing is due or under way; say whether anything was."""
+        """Wait until nothing is due or under way; return whether anything was."""
         busy = False
         while self._steps or not self._waiting.is_set():
             busy = True

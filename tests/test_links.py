@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bot.links import BadLink, check_link, plain_link, runs_out, show_link, without_keys
+from bot.links import BadLink, check_link, expiry_of, plain_link, show_link, without_keys
 
 _CORPUS: dict[str, list[dict[str, str]]] = tomllib.loads(
     Path(__file__).with_name("links.toml").read_text(encoding="utf-8")
@@ -203,7 +203,7 @@ _NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
     ],
 )
 def test_the_expiry_of_a_signed_link_is_read(query: str, moment: datetime | None) -> None:
-    assert runs_out(f"https://storage.example.com/a.mp4?{query}") == moment
+    assert expiry_of(f"https://storage.example.com/a.mp4?{query}") == moment
 
 
 def test_a_quoted_link_loses_its_query() -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a job: one step at a time, and the process may die in any of them.
+"""The engine: takes jobs further one step at a time; the process may die in any step.
 
 A step is chosen by the job's state: ``create`` makes the create call, ``reconcile`` finds out what
 an unanswered one made, ``poll`` reads what was created. Their shared pieces are in ``runtime``.
@@ -30,8 +30,8 @@ class Engine:
     Args:
         kinds: the registered kinds by name. Jobs of other kinds wait for an operator.
         public_url: where the service can call back; None leaves everything to polling.
-        ask_person: tells the requester that a job has a question for them. It may fail: the card
-            has the question too.
+        ask_person: reminds the requester that a job has a question for them. It may fail: the
+            card has the question too.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Engine:
                 await reconcile_ended(self._runtime, job)
 
     async def _postpone_unknown(self, job: Job) -> None:
-        """Leave a job of a kind that is not registered as it is; report the kind once."""
+        """Postpone a job of a kind that is not registered; log the kind once."""
         if job.kind not in self._reported_kinds:
             self._reported_kinds.add(job.kind)
             _LOG.error(

@@ -94,7 +94,7 @@ async def _finish_refused(runtime: Runtime, job: Job, error: Refused) -> None:
 async def _retry_later(runtime: Runtime, job: Job, error: OutsideError, *, attempted: bool) -> None:
     """Queue a job again that was not created, or end it when that has gone on for too long.
 
-    ``attempted`` says whether an attempt was begun: that is closed with it.
+    ``attempted`` says whether an attempt was begun, which is then closed.
     """
     now = runtime.clock.now()
     if now - (job.asked_at or job.created_at) >= runtime.timings.create_within:

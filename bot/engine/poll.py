@@ -1,4 +1,4 @@
-"""Read what was created until the service says how it ended, or its time is over."""
+"""Read what was created until the service says how it ended, or its time is up."""
 
 import contextlib
 import logging
@@ -15,7 +15,7 @@ from bot.service_errors import UNKNOWN_ID
 from bot.timings import EngineTimings, PollSchedule
 
 _LOG: Final = logging.getLogger(__name__)
-# A service that has a new status for each answer does not fill the log.
+# A service with a new status in each answer must not fill the log.
 _MAX_REPORTED: Final = 100
 
 
@@ -23,14 +23,14 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
     """Read a running or overdue job and end it, or plan its next poll."""
     kind, remote_id = runtime.kinds[job.kind], job.remote_id or ""
     if job.attempts > 1:
-        # What an earlier attempt made is worth a look, but no delay.
+        # What an earlier attempt made is checked too, but must not delay the job.
         with contextlib.suppress(OutsideError):
             if await check_candidates(runtime, job):
                 return
     try:
         snapshot = await _read(runtime, kind, remote_id)
     except (OutsideError, Unreadable) as error:
-        await _go_on_unread(runtime, job, error)
+        await _postpone_unread(runtime, job, error)
         return
     match snapshot.verdict:
         case Verdict.SUCCEEDED:
@@ -57,7 +57,7 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
 
 
 async def _read(runtime: Runtime, kind: Kind, remote_id: str) -> Snapshot:
-    """Read something of ours, or that jobs of ours use.
+    """Read what a job of ours made or uses.
 
     Raises:
         OutsideError, Unreadable: it could not be read.
@@ -89,12 +89,12 @@ async def _awaited_id(runtime: Runtime, kind: Kind, job: Job) -> str | None:
 
 
 def _in_progress(kind: Kind, status: str) -> bool:
-    """Return whether a status is known to mean that. An unknown one holds no job back."""
+    """Return whether a status is known to mean unfinished work; an unknown one delays no job."""
     return status.casefold() in kind.in_progress
 
 
 async def _wait_for_used(runtime: Runtime, job: Job, used_id: str) -> None:
-    """Plan the next poll of a job that waits for what it uses: its own time begins after that."""
+    """Plan the next poll of a job that waits for what it uses; its own time begins after that."""
     now = runtime.clock.now()
     waiting = replace(
         job, state=State.RUNNING, late=False, waits_for=used_id, started_at=now, read_at=now
@@ -108,7 +108,7 @@ async def _wait_for_used(runtime: Runtime, job: Job, used_id: str) -> None:
     await runtime.store.jobs.release(waiting, now, now + runtime.jittered(wait))
 
 
-async def _go_on_unread(runtime: Runtime, job: Job, error: OutsideError | Unreadable) -> None:
+async def _postpone_unread(runtime: Runtime, job: Job, error: OutsideError | Unreadable) -> None:
     """Plan the next poll after a failed one. An unknown id may be too new for the service."""
     if isinstance(error, Refused) and error.code in UNKNOWN_ID:
         if job.late:
@@ -144,7 +144,7 @@ def poll_interval(
 ) -> timedelta:
     """Return the time from now to the next poll of a job that goes on, before jitter.
 
-    It grows with the job's age. A callback shortens it to seconds, from where it grows again: what
+    It grows with the job's age. A callback resets it to seconds, from which it grows again: what
     was announced may be readable only a moment later. A clock that was set back shortens nothing.
     """
     wait = schedule.overdue_interval

@@ -30,7 +30,7 @@ async def mark_unconfirmed(runtime: Runtime, job: Job) -> None:
 
 
 async def reconcile_job(runtime: Runtime, job: Job) -> None:
-    """Check the candidate ids of an unconfirmed job; else ask the person, twice, then close it."""
+    """Check the candidate ids of an unconfirmed job; without a match, ask twice, then close it."""
     timings, now = runtime.timings, runtime.clock.now()
     recheck = timings.max_wait
     try:
@@ -54,7 +54,7 @@ async def reconcile_job(runtime: Runtime, job: Job) -> None:
 
 
 async def reconcile_ended(runtime: Runtime, job: Job) -> None:
-    """Check the candidate ids of a job that has ended: its card names what they are."""
+    """Check the candidate ids of a job that has ended: its card shows what was found."""
     now = runtime.clock.now()
     try:
         if not await check_candidates(runtime, job):
@@ -106,7 +106,7 @@ async def check_candidates(runtime: Runtime, job: Job) -> bool:
 
 
 def _adopting(job: Job, attempt: Attempt, snapshot: Snapshot) -> Job:
-    """Return the job with what an attempt made: its own, or orphaned where it has one or ended."""
+    """Return the job with what an attempt made, orphaned if the job has its own or has ended."""
     if job.remote_id is None and not job.state.ended:
         return replace(
             job,

@@ -1,4 +1,4 @@
-"""What all steps of a job share: what they call, and a few operations on it."""
+"""What all steps of a job share: the components that they call, and a few operations."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 _LAST_WRITE_S: Final = 1.0
 
 LOGGED_LENGTH: Final = 100
-"""Characters of a text by the service that the log takes."""
+"""The service's texts are cut to this many characters in the log."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Runtime:
     """Unknown statuses that were logged, each with its kind."""
 
     async def read(self, kind: Kind, remote_id: str) -> Snapshot:
-        """Ask the service about something; it need not be ours.
+        """Read something from the service, whether a job of ours made it or not.
 
         Raises:
             OutsideError, Unreadable: it could not be read.
@@ -49,7 +49,7 @@ class Runtime:
         return kind.read(await self.service.read(kind.path, remote_id), remote_id)
 
     async def catalogue(self, kind: Kind, snapshot: Snapshot) -> None:
-        """Offer what was read where other jobs can use it, and wake those that wait for it."""
+        """Store what was read if other jobs can use it, and wake those that wait for it."""
         if not kind.catalogued:
             return
         now = self.clock.now()
@@ -63,18 +63,18 @@ class Runtime:
             _LOG.info("ended", extra=log_fields(job))
 
     def schedule(self, job: Job) -> PollSchedule:
-        """Return how often to read a job: like what it waits for, as long as it does."""
+        """Return the poll schedule of a job: that of what it waits for, while it does."""
         kind = self.kinds[job.kind]
         if job.waits_for is not None and (used := kind.uses(job.params)) is not None:
             kind = self.kinds.get(used[0], kind)
         return self.schedule_of(kind)
 
     def schedule_of(self, kind: Kind) -> PollSchedule:
-        """Return how often to read what is of a kind."""
+        """Return the poll schedule of a kind."""
         return self.timings.hours if kind.schedule == "hours" else self.timings.minutes
 
     def jittered(self, wait: timedelta) -> timedelta:
-        """Return ``wait`` and a random share more, so that jobs do not march in step."""
+        """Return ``wait`` and a random share more, so that jobs do not poll in step."""
         return self.timings.jittered(wait, self.rng)
 
     def retry_delay(self, job: Job, error: Exception) -> timedelta:
@@ -91,13 +91,13 @@ async def uncancelled(write: Coroutine[Any, Any, _T]) -> _T:
     Raises:
         CancelledError: the caller was cancelled, whether the write ended or not.
     """
-    task = asyncio.create_task(write)  # noqa: TID251 - it ends here, one way or the other
+    task = asyncio.create_task(write)  # noqa: TID251 - awaited or cancelled below
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task], timeout=_LAST_WRITE_S)
         if not task.cancel():
-            task.exception()  # nobody else asks for it
+            task.exception()  # retrieved, or asyncio would log it
         raise
 
 
@@ -107,6 +107,6 @@ def log_fields(job: Job, error: Exception | None = None) -> dict[str, str]:
     if job.remote_id:
         fields["remote_id"] = job.remote_id[:LOGGED_LENGTH]
     if error is not None:
-        # Only its type: the service may quote in its message what somebody wrote.
+        # Only its type: the service may quote in its message what a person wrote.
         fields["error"] = type(error).__name__
     return fields

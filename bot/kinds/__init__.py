@@ -21,7 +21,7 @@ class Invalid(ValueError):
 class Kind(Protocol):
     """What the rest of the bot needs to know about a kind of job.
 
-    Nothing else names one: a new kind is a module here and one in ``bot/slack``.
+    No other module names a kind: a new one is a module here and one in ``bot/slack``.
     """
 
     @property

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from bot.kinds import Unreadable
 
-# In characters. Longer texts are cut; longer ids are none.
+# In characters. Longer texts are cut; longer ids are ignored.
 _MAX_TEXT: Final = 10_000
 _MAX_ID: Final = 200
 
@@ -35,7 +35,7 @@ def _id(value: Any) -> str:  # noqa: ANN401 - any JSON
 
 
 Id = Annotated[str, BeforeValidator(_id)]
-"""An id. One that comes as a number becomes its digits, one that cannot be an id ""."""
+"""An id. A number becomes its digits; a value that cannot be an id becomes ""."""
 
 
 class Answer(BaseModel):

@@ -1,4 +1,4 @@
-"""The bricks of messages and forms: people's text made harmless, and cut to what Slack takes.
+"""The parts of messages and forms: people's text escaped, and cut to Slack's limits.
 
 Limits: https://docs.slack.dev/reference/block-kit.
 """
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from bot.links import plain_link
 
 Json: TypeAlias = dict[str, Any]
-"""A block, a part of one, or a form, as Slack takes it.
+"""A block, a part of one, or a form, as Slack accepts it.
 
 Plain values: building the models of Slack's library and turning them into these took eight times
 as long as everything else about a card.
@@ -20,7 +20,7 @@ as long as everything else about a card.
 
 SECTION: Final = 3000
 TEXT: Final = 3800
-"""Slack takes 4,000 characters: the rest is for a note in front."""
+"""Slack accepts 4,000 characters: the rest is for a note in front."""
 SCRIPT: Final = 3000
 # Escaped: one link always fits into a section and into the text.
 _LINK: Final = 2000
@@ -52,7 +52,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def joined(parts: Iterable[str], limit: int = TEXT, *, by: str = "\n") -> str:
-    """Return those parts that say something, as long as they fit: each whole, or not at all."""
+    """Join the parts that are not empty, as far as they fit: each as a whole or not at all."""
     text = ""
     for part in filter(None, parts):
         longer = f"{text}{by}{part}" if text else part
@@ -62,7 +62,7 @@ def joined(parts: Iterable[str], limit: int = TEXT, *, by: str = "\n") -> str:
 
 
 def escape(text: str) -> str:
-    """Return text that pings nobody and carries no control sequence in mrkdwn and in ``text``.
+    """Return text that pings no one and has no control sequence in mrkdwn and in ``text``.
 
     https://docs.slack.dev/messaging/formatting-message-text#escaping
     """
@@ -78,7 +78,7 @@ def escaped(text: str, limit: int) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the first line that says something, its white space folded."""
+    """Return the first line that is not blank, its white space folded."""
     return next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")
 
 
@@ -157,7 +157,7 @@ def button(
     style: str | None = None,
     confirm: Json | None = None,
 ) -> Json:
-    """Return a button; one with a link is answered by Slack, and reported to us all the same."""
+    """Return a button; one with a link is opened by Slack, and still reported to us."""
     return _given(
         type="button",
         text={"type": "plain_text", "text": label, "emoji": False},
@@ -254,7 +254,7 @@ def _given(**values: object) -> Json:
 def link(url: str) -> str | None:
     """Return a link of the service that can stand in a message, or None if it is not one.
 
-    Control sequences of Slack's cannot be part of it: ``<``, ``>``, ``|`` and spaces are encoded.
+    It cannot contain control sequences of Slack: ``<``, ``>``, ``|`` and spaces are encoded.
     """
     safe = plain_link(url)
     return safe if safe is not None and len(escape(safe)) <= _LINK else None
@@ -266,13 +266,13 @@ def anchor(url: str, label: str) -> str:
 
 
 def date(moment: datetime) -> str:
-    """Return a moment as each reader's own date and time, with UTC for those who cannot."""
+    """Return a moment as each reader's own date and time, with UTC as the fallback."""
     fallback = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"<!date^{int(moment.timestamp())}^{{date_short_pretty}} at {{time}}|{fallback}>"
 
 
 def ago(moment: datetime) -> str:
-    """Return how long ago a moment was, as each reader's own client counts it."""
+    """Return how long ago a moment was, as each reader's own client computes it."""
     fallback = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return f"<!date^{int(moment.timestamp())}^{{ago}}|{fallback}>"
 

@@ -66,14 +66,14 @@ def compose(delivery: Delivery, job: Job, presenters: Presenters) -> Message:
 def card(job: Job, presenter: Presenter, *, posted: bool = True) -> Message:
     """Return the status card of a job.
 
-    It says who asked once it is ``posted``: a mention in a new message is a ping, in an edit it is
-    none, and the one ping is for the closing reply.
+    It mentions the requester once it is ``posted``: a mention pings in a new message but not in an
+    edit, and the only ping is that of the closing reply.
     """
     whose = f"{_capital(presenter.noun)} for <@{job.user}>" if posted else _capital(presenter.noun)
-    heading, sentence = _standing(job, presenter)
-    name, said = title(presenter.name(job)), _said(job)
+    heading, sentence = _state_and_sentence(job, presenter)
+    name, said = title(presenter.name(job)), _service_reason(job)
     orphaned, since = _orphaned(job, presenter), _since(job, presenter)
-    facts = cut(" · ".join([*presenter.facts(job), *_word(job), f"No. {job.id}"]), _FACTS)
+    facts = cut(" · ".join([*presenter.facts(job), *_service_status(job), f"No. {job.id}"]), _FACTS)
     blocks = [*_headed(f"*{whose}* · {heading}", name), section(sentence)]
     if said:
         blocks.append(rich(quote(said)))
@@ -93,8 +93,8 @@ def card(job: Job, presenter: Presenter, *, posted: bool = True) -> Message:
     return Message(joined(text), blocks)
 
 
-def _standing(job: Job, presenter: Presenter) -> tuple[str, str]:
-    """Return in a word how a job stands, and a sentence about it. Both are ours, in mrkdwn."""
+def _state_and_sentence(job: Job, presenter: Presenter) -> tuple[str, str]:
+    """Return the state of a job in a word, and a sentence about it, both in mrkdwn."""
     noun, running = presenter.noun, f":hourglass_flowing_sand: {presenter.running_word}"
     match job.state:
         case State.QUEUED | State.CREATING if job.unreachable:
@@ -139,7 +139,7 @@ def _standing(job: Job, presenter: Presenter) -> tuple[str, str]:
         case State.SUCCEEDED:
             return ":white_check_mark: Ready", presenter.ready(job) or "See my reply in the thread."
         case State.FAILED:
-            return f":x: {'Cancelled' if job.failure in _CANCELLED else 'Failed'}", _meaning(
+            return f":x: {'Cancelled' if job.failure in _CANCELLED else 'Failed'}", _explanation(
                 job, presenter
             )
 
@@ -188,7 +188,7 @@ def _buttons(job: Job, presenter: Presenter) -> list[Json]:
 def attempt_of(value: str) -> tuple[str, int]:
     """Return the job id and the attempt count in the value of a *Create again* button.
 
-    A button of an earlier version of the bot has the job id alone: then it is of attempt 1.
+    A button of an earlier version of the bot has only the job id, and means attempt 1.
     """
     job_id, colon, attempts = value.partition(":")
     if not colon:
@@ -207,20 +207,20 @@ def _since(job: Job, presenter: Presenter) -> str:
     return asked
 
 
-def _word(job: Job) -> list[str]:
-    """Return the service's own word for how the job stands, where there is one."""
+def _service_status(job: Job) -> list[str]:
+    """Return the service's own status of a running job, if there is one."""
     if job.snapshot is None or job.state.ended or not job.snapshot.status:
         return []
     return [f"service status: {cut(one_line(job.snapshot.status), 40)}"]
 
 
-def _said(job: Job) -> str:
+def _service_reason(job: Job) -> str:
     """Return what the service said about a failure, in its own words."""
     return cut(job.reason.strip(), _REASON) if job.state is State.FAILED else ""
 
 
 def _orphaned(job: Job, presenter: Presenter) -> str:
-    """Return what to know of earlier create calls that made something after all."""
+    """Return a sentence about what earlier create calls made after all."""
     noun, ids = presenter.noun, [cut(id_, _ID) for id_ in job.orphaned_ids[-_MAX_ORPHANED:]]
     match ids:
         case []:
@@ -242,7 +242,7 @@ def _orphaned(job: Job, presenter: Presenter) -> str:
 
 def reply(job: Job, presenter: Presenter) -> Message:
     """Return the closing reply of an ended job: it mentions who asked, once."""
-    name, said, anchors = title(presenter.name(job)), _said(job), _anchors(job, presenter)
+    name, said, anchors = title(presenter.name(job)), _service_reason(job), _anchors(job, presenter)
     called = f" “{escape(name)}”" if name else ""
     transcript = ""
     if job.state is State.SUCCEEDED:
@@ -251,7 +251,7 @@ def reply(job: Job, presenter: Presenter) -> Message:
         transcript = presenter.transcript(job).strip()
     else:
         ending = "was cancelled." if job.failure in _CANCELLED else "couldn't be created."
-        body = _meaning(job, presenter)
+        body = _explanation(job, presenter)
     # In blocks the name is shown letter for letter; in text it can only be escaped. Where it is
     # the beginning of what stands below anyway, it is not said twice.
     head = f"<@{job.user}> your {presenter.noun} {ending}"
@@ -263,7 +263,7 @@ def reply(job: Job, presenter: Presenter) -> Message:
         blocks.append(rich(quote(said)))
     if transcript:
         blocks.append(rich(quote(cut(transcript, SCRIPT))))
-    # Its links stand in it already.
+    # Its links are in it already.
     ended_well = job.state is State.SUCCEEDED
     if buttons := presenter.next_steps(job) if ended_well else _buttons(job, presenter):
         blocks.append(actions(buttons))
@@ -278,17 +278,17 @@ def reply(job: Job, presenter: Presenter) -> Message:
 
 
 def redirected(message: Message, job: Job) -> Message:
-    """Return a message as it goes to the person directly, because the channel did not take it."""
+    """Return a message as it is sent to the person directly, because the channel refused it."""
     # The name of a direct conversation means nothing to those outside it.
     place = f"in <#{job.channel}>, where you asked," if job.channel[:1] in {"C", "G"} else ""
     note = f"I couldn't post this {place or 'where you asked,'} so I'm sending it to you."
     return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])
 
 
-def _meaning(job: Job, presenter: Presenter) -> str:
-    """Return what a failure means and what to do next. What the service said stands below it."""
-    parts = [_happened(job, presenter)]
-    if job.failure in {Failure.SERVICE_FAILED, Failure.REFUSED} and not _said(job):
+def _explanation(job: Job, presenter: Presenter) -> str:
+    """Return what a failure means and what to do next. The service's reason follows below."""
+    parts = [_failure_sentence(job, presenter)]
+    if job.failure in {Failure.SERVICE_FAILED, Failure.REFUSED} and not _service_reason(job):
         parts.append("It didn't say why.")
     if not job.erased:
         fixed = (
@@ -296,12 +296,12 @@ def _meaning(job: Job, presenter: Presenter) -> str:
         )
         parts.append(f"{fixed}*Edit and retry* opens the form with everything that was entered.")
     parts.append(presenter.advice(job))
-    if _said(job):
+    if _service_reason(job):
         parts.append("The video service says:")
     return " ".join(filter(None, parts))
 
 
-def _happened(job: Job, presenter: Presenter) -> str:
+def _failure_sentence(job: Job, presenter: Presenter) -> str:
     noun = presenter.noun
     match job.failure:
         case Failure.SERVICE_FAILED | None:

@@ -107,7 +107,7 @@ class HandlerContext:
                     unfurl_media=False,
                 )
         except OutsideError:
-            # It held nothing that cannot be asked for again.
+            # The user can ask for it again.
             return
 
 

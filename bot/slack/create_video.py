@@ -118,7 +118,7 @@ async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) 
 
 
 async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the form with what a failed job was asked for with."""
+    """Open the form with the input of a failed job."""
     action = read(BlockAction, body)
     if (job := await find_job(ctx, action)) is not None:
         fields = dict(job.params)
@@ -138,7 +138,7 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 
 
 async def make_video(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the form with the replica of the button. Anybody may use it."""
+    """Open the form with the replica of the button. Anyone may use it."""
     action = read(BlockAction, body)
     if is_replica_id(action.value):
         metadata = {"channel": action.channel, "thread_ts": None}

@@ -1,4 +1,4 @@
-"""The one place that turns an error in a request of Slack's into an answer and a log line."""
+"""The one place that turns an error in a Slack request into an answer and a log line."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -26,7 +26,7 @@ from bot.slack.payloads import (
 from bot.store import DatabaseError
 
 _LOG: Final = logging.getLogger(__name__)
-# An unknown id is logged only this far: anything may stand there.
+# An unknown id is cut to this length in the log: it can be any text.
 _MAX_LOGGED: Final = 100
 
 
@@ -63,7 +63,7 @@ class PayloadCheck(AsyncMiddleware):
 async def handle_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse | None:
     """Answer a request whose listener raised, or that has no listener; see ``AsyncApp.error``.
 
-    None leaves the answer to Bolt: 404 for requests of a sort that the bot does not handle.
+    None leaves the answer to Bolt: 404 for requests of a type that the bot does not handle.
     """
     if isinstance(error, BoltUnhandledRequestError):
         return _answer_unhandled(ctx, body)
@@ -92,7 +92,7 @@ def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
             return _answer(ctx, UnknownAction(view.callback_id), body)
         case OptionsRequest(action_id=unknown) | SlashCommand(command=unknown):
             return _answer(ctx, UnknownAction(unknown), body)
-        case _:  # an element whose changes nobody needs
+        case _:  # an element whose changes are not needed
             return BoltResponse(status=HTTPStatus.OK)
 
 
@@ -112,7 +112,7 @@ def _answer(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse:
             )
             text = "I can't read this, so nothing was started. Please start again."
         case _:
-            _LOG.error("a request of Slack's failed", exc_info=error, extra={"reference": code})
+            _LOG.error("a Slack request failed", exc_info=error, extra={"reference": code})
             text = "Something went wrong, and nothing was started. Please try again."
     text = f"{text} If it keeps happening, give this to whoever runs the bot: {code}"
     match body:

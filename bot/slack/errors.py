@@ -2,7 +2,7 @@
 
 The codes are those that Slack documents for ``chat.postMessage``, ``chat.update``,
 ``chat.postEphemeral``, ``views.open`` and ``views.update``
-(https://docs.slack.dev/reference/methods), and some that were seen besides.
+(https://docs.slack.dev/reference/methods), and some others that were seen.
 """
 
 import asyncio
@@ -119,7 +119,7 @@ async def translated(time_limit: timedelta) -> AsyncIterator[None]:
         raise Unavailable("Slack cannot be reached.") from error
     except (TimeoutError, aiohttp.ClientError, SlackClientError, OSError, ValueError) as error:
         raise Uncertain("Slack's answer was lost.") from error
-    except (AttributeError, RecursionError) as error:  # over an answer that is no object, or deep
+    except (AttributeError, RecursionError) as error:  # not an object, or nested too deeply
         raise Uncertain("Slack's answer could not be read.") from error
 
 

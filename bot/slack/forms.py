@@ -23,7 +23,7 @@ Metadata = Mapping[str, Any]
 """A form's ``private_metadata``: ``channel`` and ``thread_ts``, where it was opened, and more."""
 
 _NOTE: Final = "note"
-# A person's id would have it posted to somebody else, as a direct message.
+# With a user's id, it would be posted to that user as a direct message.
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 _REFUSALS: Final = {
     Failure.KEY_REJECTED: (
@@ -46,7 +46,7 @@ class JobRequest:
     deadline: float
     """When to stop waiting for the service, by the event loop's clock."""
     used: Snapshot | None = None
-    """What the service said of the replica that the job uses: offered from now on."""
+    """What the service said about the replica that the job uses: offered from now on."""
 
 
 class _Metadata(BaseModel):
@@ -63,7 +63,7 @@ def metadata_of(view: View) -> dict[str, Any]:
     """Return a form's metadata.
 
     Raises:
-        InvalidPayload: they are not those of one of our forms.
+        InvalidPayload: it is not that of one of our forms.
     """
     return view.metadata(_Metadata).model_dump(exclude_unset=True)
 

@@ -25,7 +25,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 
 
 async def check_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Have a job read at once."""
+    """Poll a job at once."""
     action = read(BlockAction, body)
     if (job := await find_job(ctx, action)) is not None:
         text = SETTLED
@@ -37,7 +37,7 @@ async def check_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 
 
 async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Create an unconfirmed job again, unless the button was of an earlier attempt."""
+    """Create an unconfirmed job again, unless the button belongs to an earlier attempt."""
     action = read(BlockAction, body)
     job_id, attempts = attempt_of(action.value)
     job = await find_job(ctx, action, job_id)
@@ -50,7 +50,7 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 
 
 async def give_up(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """End a job of which nobody knows whether it was created."""
+    """End an unconfirmed job."""
     action = read(BlockAction, body)
     job = await find_job(ctx, action)
     if job is not None and not await ctx.store.jobs.cancel(job.id, ctx.clock.now()):
@@ -66,7 +66,7 @@ async def acknowledge(ack: AsyncAck) -> None:
 async def find_job(
     ctx: HandlerContext, action: BlockAction, job_id: str | None = None
 ) -> Job | None:
-    """Return the job of a button if this user may decide about it; tell them if they may not.
+    """Return the job of a button if this user may decide about it; if not, answer so.
 
     ``job_id`` is the button's value, unless that holds more.
     """

@@ -1,4 +1,4 @@
-"""How jobs of any kind stand: the list of a user's jobs, and the status of one."""
+"""The state of jobs of any kind: the list of a user's jobs, and the status of one."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -50,7 +50,7 @@ _LINKS: Final = {
     "thumbnail_video_url": "Thumbnail",
 }
 _MORE: Final = {"replica_name": "Name at the service", "training_progress": "Progress"}
-# A running job's words are its presenter's.
+# The word for a running job comes from its presenter.
 _STATES: Final = {
     State.QUEUED: "starting",
     State.CREATING: "starting",
@@ -107,7 +107,7 @@ def _best_link(presenter: Presenter, job: Job) -> list[str]:
 async def show_status(
     ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, kind_name: str, wanted: str
 ) -> None:
-    """Answer with how a job, or anything else at the service, stands now.
+    """Answer with the current status of a job, or of anything else at the service.
 
     Args:
         ctx: the bot's parts.
@@ -197,7 +197,7 @@ def status_message(
     own = job is None or reader == job.user
     if job is not None:
         facts.append((f"No. {job.id}", state_in_words(presenter, job)))
-        # Without a name of its own, it goes by the beginning of what was typed.
+        # Without a name of its own, it is shown by the beginning of its script.
         name = presenter.name(job) if own else job.params.get(f"{presenter.noun}_name", "")
         if name := title(name):
             facts.append(("Name", name))
@@ -226,7 +226,7 @@ def status_message(
         if known is not None and (at := moment(known.facts.get(field, ""))) is not None
     ]
     script = ""
-    # Of what is not known to be anybody's here, nobody knows who may read it.
+    # It is unknown who may read what belongs to no job of ours.
     if own and job is not None:
         script = (known.facts.get("script", "") if known is not None else "") or job.params.get(
             "script", ""
@@ -259,5 +259,5 @@ def _drawn(
 
 
 def state_in_words(presenter: Presenter, job: Job) -> str:
-    """Return in a few words how a job stands."""
+    """Return the state of a job in a few words."""
     return _STATES.get(job.state) or presenter.running_word.lower()

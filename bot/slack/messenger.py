@@ -1,7 +1,7 @@
 """Posts and edits the messages that are due: each post once, whenever the process dies.
 
-A post that got no answer waits, is looked for by its metadata, and only then is posted again.
-Looking for it needs the history scopes; without them it is posted again after the wait.
+A post that got no answer waits, is searched for by its metadata, and only then is posted again.
+Searching needs the history scopes; without them it is posted again after the wait.
 """
 
 import logging
@@ -31,7 +31,7 @@ from bot.timings import DeliveryTimings
 _LOG: Final = logging.getLogger(__name__)
 # Posts of a message that a user does not accept, or that is refused for an unknown reason.
 _MAX_REFUSALS: Final = 6
-# Slack's codes where the app may post, but not look.
+# Slack's codes if the app may post, but not search.
 _CANNOT_LOOK: Final = frozenset({"missing_scope", "no_permission", "not_allowed_token_type"})
 # Calls of conversations.open before a direct message is posted to the user's id.
 _MAX_OPENINGS: Final = 3
@@ -99,14 +99,14 @@ class Messenger:
             case DeliveryState.SENDING:
                 await self._hold_back(outgoing.delivery)
             case DeliveryState.UNCERTAIN:
-                await self._look(outgoing)
+                await self._search(outgoing)
             case DeliveryState.POSTED:
                 await self._edit(outgoing)
             case DeliveryState.UNDELIVERABLE:
                 await self._release(outgoing.delivery)
 
     async def remind(self, job: Job) -> None:
-        """Tell a user, in a message that only they see, that a card has a question for them."""
+        """Remind a user, in an ephemeral message, that a card has a question for them."""
         presenter = self._presenters.get(job.kind)
         if presenter is None:
             return
@@ -130,7 +130,7 @@ class Messenger:
         if (until := self._held_until(method, delivery)) is not None:
             await self._release(delivery, until)
             return
-        # Where Slack keeps failing to open the conversation, the user's id serves to post.
+        # If Slack keeps failing to open the conversation, the user's id is used to post.
         if delivery.channel == outgoing.job.user and delivery.failures < _MAX_OPENINGS:
             try:
                 delivery = replace(delivery, channel=await self._open_conversation(delivery))
@@ -175,7 +175,7 @@ class Messenger:
     async def _open_conversation(self, delivery: Delivery) -> str:
         """Return the conversation with the user of a direct message, so that it can be found there.
 
-        Where the app may not open it, this is the user's id, which serves to post.
+        If the app may not open it, this is the user's id, which also accepts posts.
 
         Raises:
             Unavailable, Uncertain: Slack did not answer; asking again does no harm.
@@ -194,12 +194,12 @@ class Messenger:
         return opened
 
     async def _hold_back(self, delivery: Delivery) -> None:
-        """Wait before looking for a message whose post got no answer: Slack may post it late."""
+        """Wait before searching for a message whose post got no answer: Slack may post it late."""
         uncertain = replace(delivery, state=DeliveryState.UNCERTAIN)
         await self._release(uncertain, self._clock.now() + self._timings.post_hold)
 
-    async def _look(self, outgoing: Outgoing) -> None:
-        """Look for a message whose post got no answer; have it posted again if it is not there."""
+    async def _search(self, outgoing: Outgoing) -> None:
+        """Search for a message whose post got no answer; post it again if it is not there."""
         delivery = outgoing.delivery
         try:
             ts = await find_posted(
@@ -248,7 +248,7 @@ class Messenger:
         except Refused as error:
             await self._edit_refused(delivery, error)
         except Uncertain as error:
-            # It may be sent again, but not at once: Slack may do this one late, after the next.
+            # It may be sent again, but not at once: Slack may apply this one late, after the next.
             _LOG.info("an edit got no usable answer", extra=_about(delivery, error))
             await self._release(failed, self._clock.now() + self._timings.post_hold)
         except OutsideError as error:

@@ -1,4 +1,4 @@
-"""Slack's payloads, as far as the bot reads them: a model for each sort of request.
+"""Slack's payloads, as far as the bot reads them: a model for each type of request.
 
 Shapes: https://docs.slack.dev/interactivity and https://docs.slack.dev/reference/interaction-payloads.
 """

@@ -15,10 +15,10 @@ class Presenter(Protocol):
         """What it makes: "video"."""
 
     def name(self, job: Job) -> str:
-        """Return what a person would call it, in their words; "" where they gave no words."""
+        """Return its name in the words of the user; "" if they gave none."""
 
     def facts(self, job: Job) -> Sequence[str]:
-        """Return short facts for the small print, in people's words as they come."""
+        """Return short facts for the small print, with people's words not yet escaped."""
 
     def links(self, job: Job) -> Mapping[str, str]:
         """Return the links of what was made, by the label of their button, the best first."""

@@ -61,7 +61,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 async def _add_candidate(
     ctx: HandlerContext, submission: ViewSubmission, job: Job | None
 ) -> str | None:
-    """Keep the id that was typed; return what is wrong with it, if anything."""
+    """Add the typed id as a candidate; return what is wrong with it, if anything."""
     typed = submission.view.fields().get(_REMOTE_ID, "").strip()
     if job is None or not ctx.may_decide(submission.user, job):
         return "Only the person who asked or an admin can do that."
@@ -88,7 +88,7 @@ async def _mismatch(ctx: HandlerContext, job: Job, remote_id: str) -> str | None
     except Refused as error:
         return f"The video service can't find it. It says: {cut(error.reason, 200)}"
     except (OutsideError, Unreadable, TimeoutError):
-        return None  # it is read again before it is believed
+        return None  # it is read again before it is adopted
     if kind.can_compare(snapshot) and not kind.matches(job.params, snapshot):
         return f"That {noun} isn't the one that was requested here."
     return None

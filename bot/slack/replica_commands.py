@@ -62,7 +62,7 @@ async def add_replica(
 async def set_default_replica(
     ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, replica_id: str
 ) -> None:
-    """Have the create form start with a replica in this channel."""
+    """Make a replica the default of this channel's create form."""
 
     async def set_default() -> str:
         label = await _learn(ctx, replica_id)

@@ -48,18 +48,18 @@ def known_from(snapshot: Snapshot) -> KnownReplica:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaCheck:
-    """Whether a video can be asked for with a replica."""
+    """Whether a video with a replica can be requested."""
 
     error: str | None = None
     """Why not, as a sentence for the form."""
     found: Snapshot | None = None
-    """What the service just said of a replica that the picker does not offer yet."""
+    """What the service just said about a replica that the picker does not offer yet."""
 
 
 async def read_replica(ctx: HandlerContext, replica_id: str, deadline: float) -> Snapshot:
-    """Read a replica from the service, and keep what it says of one that the picker offers.
+    """Read a replica from the service, and store what it says about one that the picker offers.
 
-    One that the service does not know is offered no more.
+    One that the service does not know is no longer offered.
 
     Args:
         ctx: the bot's parts.
@@ -95,10 +95,10 @@ async def is_offered(ctx: HandlerContext, replica_id: str) -> bool:
 
 
 async def check_replica(ctx: HandlerContext, replica_id: str, deadline: float) -> ReplicaCheck:
-    """Check whether a video can be asked for with a replica, by ``deadline``.
+    """Check by ``deadline`` whether a video with a replica can be requested.
 
     It can with one in training: the video waits for it. It can also where the service does not say
-    in time: the create call will tell.
+    in time: the create call will show it.
     """
     known, now = await ctx.store.replicas.get(replica_id), ctx.clock.now()
     if known is not None and known.read_at is not None:

@@ -13,7 +13,7 @@ from bot.slack.cards import MAKE_VIDEO
 
 _BAR_WIDTH: Final = 12
 
-# What the service's sentences usually mean; the first that fits, and nothing in doubt.
+# What the service's sentences usually mean: the first pattern that matches counts.
 _ADVICE: Final = tuple(
     (re.compile(pattern), meaning)
     for pattern, meaning in (

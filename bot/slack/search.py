@@ -56,12 +56,12 @@ async def find_posted(
         client: calls Slack; it needs the history scopes.
         delivery: what was posted; its channel is where to look.
         since: when the job was asked for, which is before any post. The time of the post itself
-            will not do: a clock may have been wrong then. When the form came it was right, or its
-            signature would not have been accepted.
+            cannot be used: the clock may have been wrong then. When the form came it was right, or
+            its signature would not have been accepted.
         time_limit: of one call.
 
     Raises:
-        Refused: Slack does not let us look.
+        Refused: Slack does not let us search.
         Unavailable, Uncertain: Slack did not answer.
     """
     if not delivery.channel.startswith(("C", "G", "D")) or delivery.sent_at is None:

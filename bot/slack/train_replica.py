@@ -10,7 +10,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.kinds import Invalid
 from bot.kinds.replica import MAX_NAME, Replica, parse
-from bot.links import runs_out
+from bot.links import expiry_of
 from bot.slack.blocks import Json, date, element, field, option, section
 from bot.slack.cards import RETRY
 from bot.slack.context import Feature, HandlerContext, ack_ephemeral
@@ -100,7 +100,7 @@ async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) 
 
 
 async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the form with what a failed job was asked for with."""
+    """Open the form with the input of a failed job."""
     action = read(BlockAction, body)
     if (job := await find_job(ctx, action)) is not None:
         fields = dict(job.params)
@@ -136,7 +136,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     except Invalid as error:
         await ack_errors(ack, error.errors)
         return
-    over, soon = _running_out(params, now)
+    over, soon = _expiring(params, now)
     if over:
         text = "This link has already expired. Please create a new one."
         await ack_errors(ack, dict.fromkeys(over, text))
@@ -156,11 +156,11 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     await submit_job(ctx, ack, submission, request, redraw)
 
 
-def _running_out(params: Mapping[str, str], now: datetime) -> tuple[list[str], dict[str, str]]:
-    """Return which links are over, and until when those are good that may not last."""
+def _expiring(params: Mapping[str, str], now: datetime) -> tuple[list[str], dict[str, str]]:
+    """Return the fields of expired links, and when those expire that may not last."""
     over, soon = [], {}
     for name in ("train_video_url", "consent_video_url"):
-        until = runs_out(params.get(name, ""))
+        until = expiry_of(params.get(name, ""))
         if until is not None and until <= now:
             over.append(name)
         elif until is not None and until < now + _LINK_LIFETIME:

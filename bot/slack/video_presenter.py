@@ -62,5 +62,5 @@ class VideoPresenter:
         return ""
 
     def next_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - the same for all
-        """Return nothing: a video is to be watched."""
+        """Return nothing: the links say it all."""
         return ()

@@ -1,4 +1,4 @@
-"""What must survive the process: jobs, their attempts, deliveries and known replicas."""
+"""The store of what must survive the process: jobs, attempts, deliveries and replicas."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ class Store:
         jobs: what people asked for, and the create calls that were made for it.
         deliveries: the Slack messages that we owe.
         replicas: those that people may choose.
-        database: what they are in, to check and to watch.
+        database: the database that holds them, to check and to watch.
     """
 
     def __init__(self, database: Database, timings: StoreTimings) -> None:
@@ -48,7 +48,7 @@ class Store:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(cls, path: Path, timings: StoreTimings) -> AsyncIterator["Store"]:
-        """Open the database; where no other process can use it, end the leases of an earlier one.
+        """Open the database; if no other process can use it, end the leases of an earlier one.
 
         Raises:
             DatabaseError: it cannot be opened or written, or another process has it.

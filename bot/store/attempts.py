@@ -57,7 +57,7 @@ def add_attempt(tx: Transaction, *, job_id: str, kind: str, token_hash: str, now
 
 
 def get_attempt(tx: Transaction, attempt_id: int) -> Row:
-    """Return a row that is there, as attempts are never deleted."""
+    """Return the row of an attempt; attempts are never deleted."""
     row = tx.one(_GET, id=attempt_id)
     assert row is not None  # noqa: S101 - see above
     return row
@@ -79,12 +79,12 @@ def bind(tx: Transaction, attempt_id: int, remote_id: str) -> None:
 
 
 def close_attempts(tx: Transaction, job_id: str, outcome: str) -> None:
-    """Store how the job's create call went, if it is under way or was cut off."""
+    """Store how the job's create call went, if it is under way or was interrupted."""
     tx.all(_CLOSE, job_id=job_id, outcome=outcome)
 
 
 def list_candidates(tx: Transaction, job_id: str) -> list[Attempt]:
-    """Return the job's attempts for which something named an id that nobody has verified."""
+    """Return the job's attempts that have a candidate id."""
     return [
         Attempt(
             id=row["id"],
@@ -99,7 +99,7 @@ def list_candidates(tx: Transaction, job_id: str) -> list[Attempt]:
 
 
 def set_candidate(tx: Transaction, attempt_id: int, remote_id: str) -> None:
-    """Store an id that the attempt's own create call returned, and that is not free."""
+    """Store an id that the attempt's create call returned although another attempt has it."""
     tx.all(_SET_CANDIDATE, id=attempt_id, remote_id=remote_id)
 
 

@@ -1,4 +1,4 @@
-"""The port: what the store asks of a database, whichever engine is behind it."""
+"""The port: what the store needs from a database, whichever engine implements it."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,15 +15,15 @@ Value: TypeAlias = str | int | Sequence[str] | Sequence[int] | None
 
 
 class DatabaseError(Exception):
-    """The database did not do what it was asked to: nothing of it was stored."""
+    """The database failed, and nothing was stored."""
 
 
 class DatabaseUnavailable(DatabaseError):
-    """The database does nothing for anybody at the moment. It was logged; try again later."""
+    """The database cannot be used at the moment. This was logged; try again later."""
 
 
 class DatabaseCorrupt(DatabaseError):
-    """What the database holds is damaged: it is not used any more until somebody restores it."""
+    """The content of the database is damaged: it is not used again until it is restored."""
 
 
 class DatabaseInUse(DatabaseError):
@@ -82,14 +82,14 @@ class Database(Protocol):
         repeated at the next start. It outlives the process all the same.
 
         Raises:
-            DatabaseUnavailable: nothing was stored; later it may be.
+            DatabaseUnavailable: nothing was stored; a later try may succeed.
             DatabaseCorrupt: nothing was stored, and nothing will be.
             DatabaseError: nothing was stored: the statement is wrong, or the database is closed.
-            Exception: nothing was stored; whatever ``work`` raised.
+            Exception: what ``work`` raised; nothing was stored.
         """
 
     async def check(self) -> None:
-        """Return if the database works. Where it did not, this finds out whether it does again.
+        """Return if the database works; after a failure, find out whether it works again.
 
         Raises:
             DatabaseError: it does not.
@@ -103,15 +103,15 @@ class Database(Protocol):
         """
 
     async def close(self) -> None:
-        """Finish what was asked for, and close. What is asked for later raises DatabaseError."""
+        """Finish the works that wait, and close; later ones raise DatabaseError."""
 
 
 async def run_until_stored(
     database: Database, work: Callable[[Transaction], _T], *, retry_interval: timedelta
 ) -> _T:
-    """Run ``work``, again and again while the database is unavailable.
+    """Run ``work``, and repeat it while the database is unavailable.
 
-    For facts that nobody could find out a second time, such as the id in an answer. The caller has
+    For facts that cannot be found out a second time, such as the id in an answer. The caller has
     the row claimed meanwhile, and no other worker takes it up while this process lives.
 
     Raises:

@@ -81,13 +81,13 @@ _ADD_CARD: Final = Query(
 _ADD_REPLY: Final = Query(
     """
     INSERT INTO deliveries (job_id, role, state, channel, thread_ts, due_at)
-    -- It goes into its card's thread: not before it is known where that is.
+    -- It goes into its card's thread, and is not due before that is known.
     SELECT job_id, 'reply', 'pending', :channel, :thread_ts,
         CASE WHEN state IN ('posted', 'undeliverable') THEN :now END
     FROM deliveries WHERE job_id = :job_id AND role = 'card'
     """
 )
-# A card that is on its way, or waits for its time, says the newest when it goes.
+# A card that is being sent or waits for a retry keeps its time, and is edited after it if needed.
 _EDIT_CARD: Final = Query(
     """
     UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, :now)
@@ -122,9 +122,9 @@ class Deliveries:
         return self._database.event(Topic.DELIVERIES)
 
     async def claim(self, now: datetime, limit: int, held: Collection[int] = ()) -> list[Outgoing]:
-        """Lease up to ``limit`` deliveries that are due, those that wait longest first.
+        """Lease up to ``limit`` deliveries that are due, the longest waiting first.
 
-        ``held`` are those that this process still works on: a clock that jumps ends leases early.
+        ``held`` are those that this process still works on: a clock jump may end leases early.
         """
 
         def work(tx: Transaction) -> list[Outgoing]:
@@ -180,12 +180,12 @@ class Deliveries:
     async def release(self, delivery: Delivery, now: datetime, due_at: datetime | None) -> bool:
         """Store a claimed delivery as it now is, and leave it alone until ``due_at``.
 
-        None means for good, unless something newer is to be said: then it stays due. Once it is
+        None means for good, unless there is a newer version to show: then it stays due. Once it is
         known where a card is, its reply becomes due. It is stored even if the database is
         unavailable for a while.
 
         Returns:
-            Whether it was stored: not where it was claimed again meanwhile.
+            Whether it was stored: False if it was claimed again meanwhile.
         """
         posted = delivery.state is DeliveryState.POSTED
         at = optional_ms(due_at)
@@ -218,10 +218,10 @@ class Deliveries:
         )
 
     async def wake_far_future(self, now: datetime) -> int:
-        """Make due what is due later than any wait lasts: the clock was set back since.
+        """Make rows due that are due later than any wait lasts: the clock was set back since.
 
-        A lease ends after the time of a lease from now. Returns how many there were; there may be
-        more, for the next call.
+        A claimed row keeps a lease, counted from now. Returns the number of rows; more may be left
+        for the next call.
         """
 
         def work(tx: Transaction) -> int:
@@ -260,7 +260,7 @@ def add_reply(tx: Transaction, job: Job, now: int) -> None:
 
 
 def edit_card(tx: Transaction, job_id: str, now: int) -> None:
-    """Have the card of a job, whose row is locked, show what is new."""
+    """Owe an edit of the card of a job, whose row is locked."""
     tx.all(_EDIT_CARD, job_id=job_id, now=now)
     tx.notify(Topic.DELIVERIES)
 
@@ -272,7 +272,7 @@ def _with_jobs_and_cards(tx: Transaction, claimed: list[Delivery]) -> list[Outgo
     cards = {each.job_id: each for each in claimed if each.role is Role.CARD}
     if missing := jobs.keys() - cards.keys():
         cards |= {row["job_id"]: _delivery_from(row) for row in tx.all(_CARDS, job_ids=[*missing])}
-    # A post notifies somebody: it goes before the edits of cards.
+    # A post notifies a person, so it goes before the edits of cards.
     claimed.sort(key=lambda each: each.state is DeliveryState.POSTED)
     return [Outgoing(each, jobs[each.job_id], cards[each.job_id]) for each in claimed]
 

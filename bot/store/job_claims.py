@@ -1,4 +1,4 @@
-"""Claims of jobs: who may work on which, until when, and what they come back as."""
+"""Claims of jobs: leases of due jobs, and their release."""
 
 import asyncio
 from collections.abc import Collection
@@ -56,9 +56,9 @@ class JobClaims(JobReads):
         return self._database.event(Topic.JOBS)
 
     async def claim(self, now: datetime, limit: int, held: Collection[str] = ()) -> list[Job]:
-        """Lease up to ``limit`` jobs that are due, those that wait longest first.
+        """Lease up to ``limit`` jobs that are due, the longest waiting first.
 
-        ``held`` are those that this process still works on: a clock that jumps ends leases early.
+        ``held`` are those that this process still works on: a clock jump may end leases early.
         """
 
         def work(tx: Transaction) -> list[Job]:
@@ -86,7 +86,7 @@ class JobClaims(JobReads):
         """Store a claimed job as it now is, and leave it alone until ``due_at``.
 
         Returns:
-            Whether it was stored: not where it was claimed or woken meanwhile, or has ended.
+            Whether it was stored: False if it was claimed or woken meanwhile, or has ended.
         """
 
         def work(tx: Transaction) -> bool:
@@ -95,10 +95,10 @@ class JobClaims(JobReads):
         return await self._database.run(work, durable=False)
 
     async def wake_far_future(self, now: datetime) -> int:
-        """Make due what is due later than any wait lasts: the clock was set back since.
+        """Make rows due that are due later than any wait lasts: the clock was set back since.
 
-        A lease ends after the time of a lease from now. Returns how many there were; there may be
-        more, for the next call.
+        A claimed row keeps a lease, counted from now. Returns the number of rows; more may be left
+        for the next call.
         """
 
         def work(tx: Transaction) -> int:

@@ -1,4 +1,4 @@
-"""What is read of jobs, by id and by person; nothing is changed here."""
+"""Reads of jobs, by id and by user."""
 
 from typing import Final
 
@@ -33,7 +33,7 @@ class JobReads:
         self._timings = timings
 
     async def fetch(self, job_id: str) -> Job | None:
-        """Return the job with this id of ours."""
+        """Return the job with this id."""
         return await self._find(_BY_ID, id=job_id)
 
     async def fetch_by_remote_id(self, kind: str, remote_id: str) -> Job | None:
@@ -53,7 +53,7 @@ class JobReads:
         return await self._database.run(work, durable=False)
 
     async def candidates(self, job: Job) -> list[Attempt]:
-        """Return the job's attempts for which something named an id that nobody has verified."""
+        """Return the job's attempts that have a candidate id."""
 
         def work(tx: Transaction) -> list[Attempt]:
             return list_candidates(tx, job.id)

@@ -22,7 +22,7 @@ def lock_job(tx: Transaction, job_id: str) -> Row | None:
 
 
 def lock_jobs(tx: Transaction, job_ids: Iterable[str]) -> Sequence[Row]:
-    """Lock several jobs, in the order of their ids, so that no two wait for each other."""
+    """Lock several jobs, in the order of their ids, so that no two callers wait for each other."""
     return tx.all(_LOCK_SEVERAL, ids=list(job_ids))
 
 

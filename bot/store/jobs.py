@@ -1,4 +1,4 @@
-"""The table of jobs: what becomes of a request, each change all or nothing.
+"""The table of jobs: each change in the life of a job, all or nothing.
 
 Each method is one transaction. It locks the job's row first, and writes a claimed job only under
 the number that it was claimed with.
@@ -37,7 +37,7 @@ from bot.store.transitions import POLLED, end, save, wake
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH: Final = 10
 _MAX_ERASED: Final = 200
-"""Jobs that are erased in one transaction: others wait for it."""
+"""Jobs that are erased in one transaction, for which others wait."""
 _RECENT_JOBS: Final = 20
 """Jobs of which the typical duration is the median."""
 
@@ -95,14 +95,14 @@ _ERASE: Final = Query(
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What became of a submission: the job that stands for it, and whether it was new."""
+    """The result of a submission: its job, and whether that is new."""
 
     job: Job
     new: bool
 
 
 class Jobs(JobClaims):
-    """The jobs: what is asked for them, and what becomes of them."""
+    """The jobs, from their submission to the erasure of their texts."""
 
     async def submit(self, request: Request, now: datetime) -> Submitted:
         """Store a job and owe its card, or find the job that this request made before."""
@@ -136,7 +136,7 @@ class Jobs(JobClaims):
     async def begin_attempt(self, job: Job, token_hash: str, now: datetime) -> int | None:
         """Store that a create call may cost money from now on; return the attempt's id.
 
-        None means that the job is no longer ours to work on, and must not be created.
+        None means that the lease was lost: the job must not be created.
         """
 
         def work(tx: Transaction) -> int | None:
@@ -158,7 +158,7 @@ class Jobs(JobClaims):
         database is unavailable for a while.
 
         Returns:
-            Whether it was bound: not where the id belongs to another attempt, or the job was
+            Whether it was bound: False if the id belongs to another attempt, or the job was
             claimed again. Then the id is a candidate, and the job is due.
         """
         assert job.remote_id is not None  # noqa: S101 - the caller has just received it
@@ -200,7 +200,7 @@ class Jobs(JobClaims):
     async def record_callback(
         self, token_hash: str, named: Mapping[str, str], now: datetime
     ) -> None:
-        """Take a callback for what it is: a reason to look.
+        """Record a callback, which is only a reason to read the job.
 
         ``named`` has the id that it named, by kind of job. A job whose id is known is woken; an id
         for an attempt that has none becomes a candidate. A job that is being created is left
@@ -229,7 +229,7 @@ class Jobs(JobClaims):
         """Bind what ``attempt`` was found to have made, and store ``job``, which shows it.
 
         Returns:
-            Whether it was bound: not where another attempt has the id, or the job was claimed
+            Whether it was bound: False if another attempt has the id, or the job was claimed
             again.
         """
         assert attempt.candidate_id is not None  # noqa: S101 - it is what was verified
@@ -247,7 +247,7 @@ class Jobs(JobClaims):
         return await self._database.run(work)
 
     async def add_candidate(self, job_id: str, remote_id: str, now: datetime) -> bool:
-        """Have an id verified that a person gave; return False where the job waits for none."""
+        """Add a user-supplied id as a candidate; return False if the job waits for none."""
 
         def work(tx: Transaction) -> bool:
             lock_job(tx, job_id)
@@ -260,7 +260,7 @@ class Jobs(JobClaims):
         return await self._database.run(work)
 
     async def drop_candidate(self, attempt: Attempt) -> None:
-        """Remove a candidate that was something else, unless another one has taken its place."""
+        """Remove a candidate that does not match, unless another one has taken its place."""
 
         def work(tx: Transaction) -> None:
             lock_job(tx, attempt.job_id)
@@ -272,7 +272,7 @@ class Jobs(JobClaims):
         """Queue an unconfirmed job once more, for which ``attempts`` create calls were begun.
 
         Returns:
-            Whether it was queued: not where it is no longer unconfirmed, or another attempt was
+            Whether it was queued: False if it is no longer unconfirmed, or another attempt was
             begun since. So a button counts once, however often it is pressed.
         """
 
@@ -289,7 +289,7 @@ class Jobs(JobClaims):
     # ── Waking and ending ─────────────────────────────────────────────────────────────────────
 
     async def wake(self, job: Job, now: datetime) -> None:
-        """Have a job that the service works on read soon."""
+        """Make a job that the service works on due for a poll soon."""
 
         def work(tx: Transaction) -> None:
             row = lock_job(tx, job.id)
@@ -299,7 +299,7 @@ class Jobs(JobClaims):
         await self._database.run(work, durable=False)
 
     async def wake_waiting(self, remote_id: str, now: datetime) -> None:
-        """Have the jobs read that wait for ``remote_id``, which another job has made."""
+        """Make the jobs due that wait for ``remote_id``, which another job has made."""
 
         def work(tx: Transaction) -> None:
             waiting = [row["id"] for row in tx.all(_WAITING, remote_id=remote_id)]
@@ -315,8 +315,8 @@ class Jobs(JobClaims):
         It is stored even if the database is unavailable for a while.
 
         Returns:
-            Whether it was ended: not where it has ended before, or where it has no id of the
-            service's and was claimed or woken meanwhile. Of many, one wins.
+            Whether it was ended: False if it had ended before, or if it has no id of the
+            service's and was claimed or woken meanwhile. Of several callers, one wins.
         """
 
         def work(tx: Transaction) -> bool:
@@ -331,7 +331,7 @@ class Jobs(JobClaims):
         )
 
     async def cancel(self, job_id: str, now: datetime) -> bool:
-        """End an unconfirmed job as cancelled; return False where it no longer is one."""
+        """End an unconfirmed job as cancelled; return False if it no longer is one."""
 
         def work(tx: Transaction) -> bool:
             row = lock_job(tx, job_id)
@@ -343,10 +343,10 @@ class Jobs(JobClaims):
         return await self._database.run(work)
 
     async def expire(self, job: Job, now: datetime) -> bool:
-        """End a claimed job whose question nobody answered.
+        """End a claimed job whose question was not answered.
 
         Returns:
-            Whether it was ended: not where somebody answered meanwhile, or a callback came.
+            Whether it was ended: False if an answer or a callback came meanwhile.
         """
         expired = replace(job, state=State.FAILED, failure=Failure.UNANSWERED)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bot.store.database import DatabaseError
-from bot.store.sqlite_file import turned_into_ours
+from bot.store.sqlite_file import translated
 
 SQLITE_MIGRATIONS: Final = Path(__file__).parent / "migrations" / "sqlite"
 
@@ -17,7 +17,7 @@ def migrate_sqlite(db: sqlite3.Connection, path: Path) -> list[str]:
     Raises:
         DatabaseError: a migration failed, or the database is from a newer version.
     """
-    with turned_into_ours(path, doing="the tables could not be brought up to date: "):
+    with translated(path, doing="the tables could not be brought up to date: "):
         db.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
         done = {row["name"] for row in db.execute("SELECT name FROM migrations").fetchall()}
         files = {file.stem: file for file in sorted(SQLITE_MIGRATIONS.glob("*.sql"))}

@@ -57,7 +57,7 @@ _SET_DEFAULT: Final = Query(
 class KnownReplica:
     """A replica as it was when the service was last asked about it.
 
-    ``verdict`` is None where it was never asked; ``FAILED`` means that it cannot be used.
+    ``verdict`` is None where it was never asked about it; ``FAILED`` means that it cannot be used.
     """
 
     id: str
@@ -71,11 +71,11 @@ class KnownReplica:
     used_at: int = 0
     """When it was used last, or became known, in milliseconds since 1970."""
     default: bool = False
-    """Whether it is chosen beforehand in the channel that was asked about."""
+    """Whether it is the default of the channel that was asked about."""
 
     @property
     def deleted(self) -> bool:
-        """Whether it is gone at the service: nobody can choose it any more."""
+        """Whether it was deleted at the service: it can no longer be chosen."""
         return self.status.lower() == "deleted"
 
 
@@ -91,7 +91,7 @@ class _Changes:
 
 
 class Replicas:
-    """The known replicas, and a cache of them for those who type in a picker.
+    """The known replicas, and a cache of them for the type-ahead of the picker.
 
     Every change of the tables has a revision number, in the same transaction. A search asks for the
     number of the last one, and reads again only what changed since, whichever process changed it.
@@ -120,7 +120,7 @@ class Replicas:
         return await self._database.run(work, durable=False)
 
     async def learn(self, snapshot: Snapshot, now: datetime) -> None:
-        """Store what the service said of a replica, and offer it from now on."""
+        """Store what the service said about a replica, and offer it from now on."""
         name = snapshot.facts.get("replica_name", "")
 
         def work(tx: Transaction) -> None:
@@ -140,7 +140,7 @@ class Replicas:
         await self._database.run(work)
 
     async def use(self, replica_id: str, now: datetime) -> None:
-        """Offer a replica first of all from now on: a create call was accepted with it."""
+        """Offer a replica first from now on: a create call was accepted with it."""
 
         def work(tx: Transaction) -> None:
             tx.all(_USE, revision=_next_revision(tx), id=replica_id, now=to_ms(now))
@@ -148,7 +148,7 @@ class Replicas:
         await self._database.run(work)
 
     async def forget(self, replica_id: str) -> None:
-        """Offer a replica no more: the service does not know it any longer."""
+        """Stop offering a replica: the service no longer knows it."""
 
         def work(tx: Transaction) -> None:
             _next_revision(tx)
@@ -158,7 +158,7 @@ class Replicas:
         await self._database.run(work)
 
     async def set_default(self, channel: str, replica_id: str) -> None:
-        """Choose a known replica beforehand in the create form of a channel."""
+        """Make a known replica the default of a channel's create form."""
 
         def work(tx: Transaction) -> None:
             _next_revision(tx)
@@ -183,7 +183,7 @@ class Replicas:
 
     async def _changes_since(self, revision: int) -> _Changes | None:
         def work(tx: Transaction) -> _Changes | None:
-            # First of all: what is read after it may be newer, and is then read once more.
+            # Read first: rows that are read after it may be newer, and are then read once more.
             row = tx.one(_REVISION)
             assert row is not None  # noqa: S101 - the table is made with it
             if row["revision"] == revision:
@@ -200,10 +200,10 @@ class Replicas:
 
 
 class _Cache:
-    """What is in the tables as of a revision, and one long text of it all to search in.
+    """The tables as of a revision, and one long text of names and ids to search in.
 
     A text of ten thousand names is searched in a tenth of a millisecond; asking each of them takes
-    four times that. It is put together when somebody searches after a change.
+    four times that. It is built at the first search after a change.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class _Cache:
         return _Cache(revision, known, defaults)
 
     def find(self, folded: str, channel: str, limit: int) -> list[KnownReplica]:
-        """Return those in which ``folded`` occurs, the default of ``channel`` first of all."""
+        """Return those in which ``folded`` occurs, the default of ``channel`` first."""
         found = []
         default = self._defaults.get(channel)
         if default is not None and not default.deleted and folded in _text_of(default):
@@ -273,7 +273,7 @@ def _next_revision(tx: Transaction) -> int:
 
 
 def _text_of(replica: KnownReplica) -> str:
-    # No match begins in one name and ends in another: nobody types the ends of lines.
+    # No match begins in one name and ends in another: a query has no line breaks.
     return f"{replica.search_name}\n{replica.id.casefold()}\n"
 
 

@@ -58,14 +58,14 @@ class Connection(aiosqlite.Connection):
     """
 
     async def run(self, function: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Run ``function`` with SQLite's own connection, after all that was asked for before."""
+        """Run ``function`` with SQLite's own connection, after all functions submitted before."""
         result: _T = await self._execute(function, self._conn)  # type: ignore[no-untyped-call]
         return result
 
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """A work that waits for its turn, and its caller's answer."""
+    """A work that waits for its turn, and the future of its caller."""
 
     work: Callable[[Transaction], Any]
     durable: bool
@@ -73,16 +73,16 @@ class _Call:
 
 
 class _FileError(Exception):
-    """What is wrong is the file or its disk, and not what was asked: ``__cause__`` says it."""
+    """The file or its disk failed, not the statement: ``__cause__`` says how."""
 
 
-# What became of a call: its result, or why nothing of it was stored.
+# The outcome of a call: its result, or the error, after which nothing of it was stored.
 _Outcome: TypeAlias = tuple[Any, Exception | None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What became of a group, in its order."""
+    """The outcomes of a group, in its order."""
 
     outcomes: list[_Outcome]
     topics: set[Topic]
@@ -95,8 +95,8 @@ class SQLiteDatabase:
     Works wait in one queue and are committed in groups, in one transaction in the connection's
     thread. If one of a group fails, each runs once more, in a transaction of its own.
 
-    A disk that takes nothing is logged once, and tried again with whatever comes next. A file that
-    is damaged is not used any more: even what it says of who has paid for what may be wrong.
+    A disk that accepts no writes is logged once, and tried again with the next work. A file that
+    is damaged is not used any more: even its record of paid calls may be wrong.
     """
 
     def __init__(self, connection: Connection, path: Path, files: OpenFiles) -> None:
@@ -168,7 +168,7 @@ class SQLiteDatabase:
         raise self._problem
 
     async def close(self) -> None:
-        """Finish what was asked for; what is asked for later raises DatabaseError."""
+        """Finish the works that wait; later ones raise DatabaseError."""
         self._closing = True
         self._arrived.set()
         await asyncio.wait([self._committer])
@@ -257,7 +257,7 @@ class SQLiteDatabase:
                 outcomes = self._run_transaction(db, group, topics)
             except _FileError:
                 raise
-            except Exception:  # noqa: BLE001 - it is its caller's, not its neighbours'
+            except Exception:  # noqa: BLE001 - each then runs alone, and its caller gets it
                 outcomes = self._run_each_alone(db, group, topics)
             self._check_files(db)
         except _FileError as error:
@@ -311,13 +311,13 @@ class SQLiteDatabase:
         (https://sqlite.org/pragma.html#pragma_synchronous).
         """
         if wanted is not self._syncs:
-            # No execute(): SQLite obeys when it compiles this, and that would happen only once.
+            # Not execute(), which compiles it only once: SQLite applies it when it compiles it.
             db.executescript(f"PRAGMA synchronous = {'FULL' if wanted else 'NORMAL'}")
             self._syncs = wanted
 
 
 class _Transaction:
-    """What works get. It is theirs until the commit; topics are notified after it."""
+    """The engine's ``Transaction``; its topics are notified after the commit."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
@@ -348,7 +348,7 @@ async def migrate(path: Path, lock_timeout: timedelta = _LOCK_TIMEOUT) -> list[s
 
 @contextlib.asynccontextmanager
 async def _opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connection]:
-    """Open a database for this process alone, once nobody else has it or after the timeout."""
+    """Open a database for this process alone; wait for another process until the timeout."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
     while True:

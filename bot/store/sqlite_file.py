@@ -47,8 +47,8 @@ _TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 # (https://sqlite.org/fileformat2.html#the_write_ahead_log).
 _WAL_HEADER_BYTES: Final = 32
 _WAL_BYTE_ORDER: Final = {b"\x37\x7f\x06\x82": "<", b"\x37\x7f\x06\x83": ">"}
-# For this long a statement waits for somebody who has locked the database to write, although
-# nobody but the bot may.
+# For this long a statement waits for another program that has locked the database to write,
+# although none may.
 _BUSY_TIMEOUT_S: Final = 1.0
 
 
@@ -89,12 +89,12 @@ def describe(path: Path, error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def turned_into_ours(path: Path, doing: str = "") -> Iterator[None]:
-    """Raise what SQLite and the system say as errors of ours, with a remedy.
+def translated(path: Path, doing: str = "") -> Iterator[None]:
+    """Turn errors of SQLite and the system into errors of ours, with a remedy.
 
     Raises:
         DatabaseCorrupt: the file is damaged.
-        DatabaseInUse: somebody else has locked it.
+        DatabaseInUse: another program has locked it.
         DatabaseError: any other error.
     """
     try:
@@ -112,7 +112,7 @@ def turned_into_ours(path: Path, doing: str = "") -> Iterator[None]:
 
 
 class FileLock:
-    """The lock of the one bot that uses a database: on a file beside it, by the system.
+    """The lock of the one bot that uses a database: a system lock on a file beside it.
 
     It ends with its process, however that ends. Other programs may read the database meanwhile.
     """
@@ -145,7 +145,7 @@ class FileLock:
             os.close(self._file)
 
     def release(self) -> None:
-        """Give the lock back, and remove its file."""
+        """Release the lock, and remove its file."""
         with contextlib.suppress(OSError):  # the folder may have become read-only
             self._path.unlink()
         os.close(self._file)
@@ -171,14 +171,14 @@ def _lock(file: int) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-# ── Looking at it ─────────────────────────────────────────────────────────────────────────────
+# ── Checking it ───────────────────────────────────────────────────────────────────────────────
 
 
 def check_file(path: Path, *, every_page: bool = False) -> None:
-    """Look whether a database is one of ours and sound, and change nothing.
+    """Check that a database is one of ours and undamaged, without changing anything.
 
-    Its beginning, its size and its log are looked at, which takes no time; ``every_page`` reads
-    all of it. Whatever keeps it from being read is left for ``connect`` to find.
+    Its header, its size and its log are checked, which takes no time; ``every_page`` reads all of
+    it. Other reasons why it cannot be read are left for ``connect`` to report.
 
     Raises:
         DatabaseCorrupt: it is damaged, or a part of it is missing.
@@ -194,7 +194,7 @@ def check_file(path: Path, *, every_page: bool = False) -> None:
                 "the file back that belongs to it; or move it away, to begin with an empty one."
             )
         return
-    # Where nothing is beside it nobody has it open, and nothing need be put there to read it.
+    # With no files beside it, no process has it open, and reading it need not create any.
     alone = not wal.exists() and not beside(path, "-journal").exists()
     mode = "mode=ro&immutable=1" if alone else "mode=ro"
     found = "ok"
@@ -207,7 +207,7 @@ def check_file(path: Path, *, every_page: bool = False) -> None:
                 [found] = db.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.Error as error:
         if is_corrupt(error) or _code(error) == sqlite3.SQLITE_BUSY:
-            with turned_into_ours(path):
+            with translated(path):
                 raise
         return
     if found != "ok":
@@ -244,7 +244,7 @@ def connect(path: Path) -> sqlite3.Connection:
     Raises:
         DatabaseError: it cannot be opened or written.
     """
-    with turned_into_ours(path):
+    with translated(path):
         db = sqlite3.connect(path, isolation_level=None, timeout=_BUSY_TIMEOUT_S)
         try:
             os.chmod(path, 0o600)  # noqa: PTH101 - people's words are in it
@@ -253,9 +253,9 @@ def connect(path: Path) -> sqlite3.Connection:
             for pragma in (
                 "synchronous = FULL",
                 "foreign_keys = ON",
-                # What is erased is not to be read in the file's free pages.
+                # Erased text must not remain in the file's free pages.
                 "secure_delete = ON",
-                # Not in a folder of the system's, which may be full and keeps what is erased.
+                # Not in a folder of the system, which may be full and keeps what is erased.
                 "temp_store = MEMORY",
             ):
                 db.execute(f"PRAGMA {pragma}").fetchall()
@@ -275,10 +275,10 @@ class OpenFiles:
         self._opened = {file: file.stat() for file in (self._path, self._wal)}
 
     def check(self, db: sqlite3.Connection) -> None:
-        """See that a commit goes where the next start looks for it.
+        """Check that a commit goes where the next start looks for it.
 
-        SQLite would go on without its files, and commit to nowhere. A log that is gone is made
-        again; what was in it is not lost.
+        SQLite would go on without its files, and its commits would be lost. A log that is gone
+        is made again; what was in it is not lost.
 
         Raises:
             FileMoved: the database itself is gone.

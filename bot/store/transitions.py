@@ -26,8 +26,8 @@ _SAVE: Final = Query(
     WHERE id = :id AND claim = :claim AND (ended_at IS NULL OR :ended = 1) RETURNING id
     """
 )
-# A candidate that nobody has looked at is looked at after the end. Under an old claim number, only
-# what was read of the very thing that the job still is about ends it.
+# A candidate that was not checked yet is checked after the end. Under an old claim number, a job
+# is ended only by a read of the remote id that it still has.
 _END: Final = Query(
     """
     UPDATE jobs SET state = :state, failure = :failure, reason = :reason, snapshot = :snapshot,
@@ -54,7 +54,7 @@ def save(tx: Transaction, before: Row | None, job: Job, due_at: datetime | None,
     """Store a claimed job as it now is, due at ``due_at``; ``before`` is its locked row.
 
     Returns:
-        Whether it was stored: not where it was claimed or woken meanwhile, or has ended.
+        Whether it was stored: False if it was claimed or woken meanwhile, or has ended.
     """
     if before is None:
         return False
@@ -78,8 +78,8 @@ def end(tx: Transaction, job: Job, now: int) -> bool:
     """End a job as ``job`` says, and owe its closing reply.
 
     Returns:
-        Whether it was ended: not where it has ended before, or was claimed or woken meanwhile and
-        what is known of it may be out of date.
+        Whether it was ended: False if it had ended before, or if it was claimed or woken meanwhile
+        and what is known of it may be out of date.
     """
     ended = tx.one(
         _END,
@@ -101,7 +101,7 @@ def end(tx: Transaction, job: Job, now: int) -> bool:
 
 
 def wake(tx: Transaction, job_ids: Collection[str], now: datetime, timings: StoreTimings) -> None:
-    """Make jobs due at once, or a moment after their last read if that has just been."""
+    """Make jobs due at once, or a moment after their last read if that was just now."""
     tx.all(
         _WAKE,
         ids=list(job_ids),
