@@ -113,6 +113,17 @@ async def test_a_work_that_fails_is_undone_and_the_others_of_its_group_are_store
     assert await names(database) == ["after", "before"]
 
 
+async def test_a_work_that_raises_what_no_future_takes_ends_no_database(database: Database) -> None:
+    def fail(tx: Transaction) -> None:
+        add("failed")(tx)
+        next(iter(()))
+
+    with pytest.raises(RuntimeError):
+        await database.run(fail)
+    await database.run(add("next"))
+    assert await names(database) == ["next"]
+
+
 async def test_a_statement_that_breaks_a_rule_fails_alone_and_the_database_works_on(
     database: Database,
 ) -> None:

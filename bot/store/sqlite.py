@@ -232,6 +232,11 @@ class SQLiteDatabase:
             refused = DatabaseError(f"the database says: {error}")
             refused.__cause__ = error
             return refused
+        if isinstance(error, StopIteration):
+            # No future takes one. A generator turns it into the same.
+            stopped = RuntimeError("a work raised StopIteration")
+            stopped.__cause__ = error
+            return stopped
         return error
 
     def _note(self, error: Exception) -> DatabaseError:
