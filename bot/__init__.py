@@ -1,1 +1,1 @@
-"""A Slack bot that makes replica videos and tells the thread when they are done."""
+"""A Slack bot that makes replica videos and reports in the thread when they are done."""

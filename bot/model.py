@@ -21,7 +21,7 @@ class State(StrEnum):
     """Set before each create call: it may cost money from now on. The call's answer leaves it;
     where the process died meanwhile, the next claim makes the job unconfirmed."""
     UNCONFIRMED = "unconfirmed"
-    """Set when a create call got no usable answer: nobody knows whether it made anything. A
+    """Set when a create call got no usable answer, so that it may have made something. A
     candidate id that matches leaves it, the person's answer, or the end of the time for one."""
     RUNNING = "running"
     """Set when the id is known. A poll leaves it, when the service is done or time is up."""
@@ -59,7 +59,7 @@ class Failure(StrEnum):
     CANCELLED = "cancelled"
     """It is unknown whether it was created, and a person cancelled the request."""
     UNANSWERED = "unanswered"
-    """It is unknown whether it was created, and nobody answered the question."""
+    """It is unknown whether it was created, and the question was not answered."""
 
 
 class Verdict(StrEnum):
@@ -90,7 +90,7 @@ class Request:
     """What a person asked for in a form."""
 
     key: str
-    """The Slack id of the submission. A key that comes again stands for the same job."""
+    """The Slack id of the submission. The same key always means the same job."""
     kind: str
     params: Mapping[str, str]
     user: str
@@ -111,7 +111,7 @@ class Job:
     created_at: datetime
     state: State = State.QUEUED
     due_at: datetime | None = None
-    """When a worker looks at it next; None for never again."""
+    """When a worker claims it next; None for never again."""
     claim: int = 0
     """How often it was claimed or woken. It is written only under the number it was claimed with.
     """
@@ -240,7 +240,7 @@ class Delivery:
     shown_version: int
     """The version that Slack shows: below ``version``, an edit is owed."""
     due_at: datetime | None
-    """When a worker looks at it next; None for when it has something to say."""
+    """When a worker claims it next; None until it has something new to show."""
     claim: int
     """How often it was claimed. It is written only under the number it was claimed with."""
     failures: int = 0

@@ -19,7 +19,7 @@ from bot.links import without_keys
 from bot.model import Failure
 
 FAILURES: Final = {"401": Failure.KEY_REJECTED, "402": Failure.OUT_OF_CREDIT}
-"""The HTTP statuses that say that no create call is accepted, whatever it asks for."""
+"""The HTTP statuses that say that no create call of any kind is accepted."""
 UNKNOWN_ID: Final = frozenset({"400", "404", "410"})
 """The HTTP statuses of a read that say that nothing has its id. Some services answer 400."""
 _NOTHING_DONE: Final = frozenset(

@@ -26,7 +26,7 @@ _FIELDS_PER_SECTION: Final = 10
 _FIELD_LENGTH: Final = 2_000
 _VIEW_BYTES: Final = 250_000
 _MARKDOWN_LENGTH: Final = 12_000
-# Slack answers msg_blocks_too_long but writes no number down: this one is what people have met.
+# Slack answers msg_blocks_too_long but documents no limit: this one was reported by developers.
 _BLOCK_TEXT_LENGTH: Final = 13_200
 # The package takes an empty list for no list at all.
 _NEVER_EMPTY: Final = frozenset(
@@ -45,7 +45,7 @@ def validate_message(text: str | None, blocks: list[Json] | None) -> list[str]:
     if len(blocks) > _BLOCKS_PER_MESSAGE:
         errors.append(f"blocks: more than {_BLOCKS_PER_MESSAGE}")
     if any(each.get("type") == "file_input" for each in _objects(blocks)):
-        errors.append("blocks: file_input stands in modals only")
+        errors.append("blocks: file_input is allowed in modals only")
     words = [each["text"] for each in _objects(blocks) if isinstance(each.get("text"), str)]
     if sum(map(len, words)) > _BLOCK_TEXT_LENGTH:
         errors.append(f"blocks: more than {_BLOCK_TEXT_LENGTH} characters in all")
@@ -175,7 +175,7 @@ def _convert(value: object, wanted: tuple[_Class, ...], path: str, errors: list[
         return None
     cls = _choose(value, wanted)
     if cls is None:
-        errors.append(f"{path}: an object of type {value.get('type')!r} cannot stand here")
+        errors.append(f"{path}: an object of type {value.get('type')!r} is not allowed here")
         return None
     return _build(value, cls, path, errors)
 
@@ -216,7 +216,7 @@ def _other_errors(blocks: list[Any]) -> list[str]:
     errors = []
     top = [each for each in blocks if isinstance(each, dict)]
     errors += [
-        f"blocks: block_id {name!r} stands twice"
+        f"blocks: block_id {name!r} is used twice"
         for name, times in Counter(each.get("block_id") for each in top).items()
         if name and times > 1
     ]
@@ -224,7 +224,7 @@ def _other_errors(blocks: list[Any]) -> list[str]:
         path = f"blocks[{index}]"
         names = Counter(each.get("action_id") for each in _objects(block))
         errors += [
-            f"{path}: action_id {name!r} stands twice"
+            f"{path}: action_id {name!r} is used twice"
             for name, times in names.items()
             if name and times > 1
         ]
@@ -243,7 +243,7 @@ def _other_errors(blocks: list[Any]) -> list[str]:
     if sum(map(len, markdown)) > _MARKDOWN_LENGTH:
         errors.append(f"blocks: more than {_MARKDOWN_LENGTH} characters of markdown")
     errors += [
-        f"blocks: {key} {link!r:.60} is no http(s) link"
+        f"blocks: {key} {link!r:.60} is not an http(s) link"
         for each in _objects(blocks)
         for key, link in each.items()
         if key in _LINK_KEYS and not re.match(r"https?://[^\s/]|mailto:", str(link))

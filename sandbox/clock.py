@@ -10,9 +10,9 @@ from bot.clock import Clock
 class ManualClock:
     """A clock that stands still until ``advance`` pushes it.
 
-    Whoever does work in the background registers with ``settles_with`` a coroutine function that
-    returns once its work at hand is done and says whether there was any; ``advance`` stops at each
-    moment that somebody waits for and lets all of it settle before it goes on.
+    A component that works in the background registers a coroutine function with ``settles_with``,
+    which waits for its current work and returns whether there was any. ``advance`` stops at each
+    moment that a task waits for, and lets all components settle before it goes on.
     """
 
     def __init__(self, start: datetime = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)) -> None:
@@ -28,7 +28,7 @@ class ManualClock:
     async def wait(self, event: asyncio.Event, until: datetime | None = None) -> None:
         """Return when ``event`` is set or the clock was pushed to ``until``."""
         if event.is_set() or (until is not None and until <= self._now):
-            # Give way even so: a loop that waits for nothing must not starve the others.
+            # Yield nevertheless: a loop that waits for nothing must not starve the others.
             await asyncio.sleep(0)
             return
         alarm = asyncio.Event()
@@ -53,38 +53,38 @@ class ManualClock:
         return lambda: self._workers.remove(worker)
 
     async def settle(self) -> None:
-        """Return when nobody registered has anything left to do at this moment."""
-        while (  # noqa: ASYNC110 - no event tells that everybody is at rest
-            self._anyone_waking() or any([await worker() for worker in tuple(self._workers)])
+        """Wait until no registered component has anything left to do at this moment."""
+        while (  # noqa: ASYNC110 - there is no event for it
+            self._is_resuming() or any([await worker() for worker in tuple(self._workers)])
         ):
             await asyncio.sleep(0)
 
     async def advance(self, by: timedelta) -> None:
-        """Push the clock, stopping wherever somebody waits, and let all work settle."""
+        """Push the clock, stopping at each moment that a task waits for; let all work settle."""
         target = self._now + by
         await self.settle()
         while (due := min(self._waiting.values(), default=target)) < target:
             self._now = max(self._now, due)
-            self._ring()
+            self._set_alarms()
             await self.settle()
         self._now = target
-        self._ring()
+        self._set_alarms()
         await self.settle()
 
     def set(self, moment: datetime) -> None:
         """Put the clock to ``moment``, backwards too, as a person or a time server may.
 
-        Whoever waits looks at it again, as they do within half a minute of a machine's own clock.
+        Every wait checks it again, as it does within half a minute with the system clock.
         """
         self._now = moment
         for _, alarm in self._waits:
             alarm.set()
 
-    def _anyone_waking(self) -> bool:
-        """Return whether somebody's wait is over who has not gone on yet."""
+    def _is_resuming(self) -> bool:
+        """Return whether a wait is over whose task has not resumed yet."""
         return any(event.is_set() or alarm.is_set() for event, alarm in self._waits)
 
-    def _ring(self) -> None:
+    def _set_alarms(self) -> None:
         for alarm, until in tuple(self._waiting.items()):
             if until <= self._now:
                 del self._waiting[alarm]
@@ -110,13 +110,13 @@ class TrailingClock:
             return
         alarm = asyncio.Event()
         self._waiting.add(alarm)
-        bell = asyncio.ensure_future(_ring_with(event, alarm))  # noqa: TID251 - ended below
+        setting = asyncio.ensure_future(_set_with(event, alarm))  # noqa: TID251 - ended below
         try:
             await self._clock.wait(alarm, None if until is None else until + self.lag)
         finally:
             self._waiting.discard(alarm)
-            bell.cancel()
-            await asyncio.wait([bell])
+            setting.cancel()
+            await asyncio.wait([setting])
 
     def skip(self, by: timedelta) -> None:
         """Let time pass at once, up to the present moment."""
@@ -125,6 +125,6 @@ class TrailingClock:
             alarm.set()
 
 
-async def _ring_with(event: asyncio.Event, alarm: asyncio.Event) -> None:
+async def _set_with(event: asyncio.Event, alarm: asyncio.Event) -> None:
     await event.wait()
     alarm.set()

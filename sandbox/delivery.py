@@ -1,4 +1,4 @@
-"""The requests that Slack sends to a bot when somebody does something, signed, over real HTTP."""
+"""The requests that Slack sends to a bot when a person does something, signed, over real HTTP."""
 
 import asyncio
 import hashlib

@@ -128,7 +128,7 @@ async def respond(
         scheduler: runs the work of a late commit.
 
     Returns:
-        The response for aiohttp; nobody gets it if the connection was dropped.
+        The response for aiohttp; it is not sent if the connection was dropped.
     """
     if fault is None:
         return await work()

@@ -85,7 +85,7 @@ class Modal:
             InvalidResponse: Slack would not accept the response.
         """
         if self.view not in self._slack.modals[self.view.user][-1:]:
-            raise ClientRefusal("the modal is closed, or another one lies over it")
+            raise ClientRefusal("the modal is closed, or another one is open on top of it")
         for name, value in (values or {}).items():
             await self._fill_in(self._field(name), value)
         if not self.view.body.get("submit"):
@@ -237,7 +237,7 @@ class Modal:
         if found.kind.removeprefix("multi_") in named and not all(
             isinstance(each, str) for each in names
         ):
-            raise ClientRefusal(f"{found.label}: {value!r} is nobody's name")
+            raise ClientRefusal(f"{found.label}: {value!r} is not the name of a user")
         try:
             if found.kind in {"conversations_select", "multi_conversations_select"}:
                 return self._conversations(found, value)

@@ -22,7 +22,7 @@ _UNITS: Final = (("day", 86_400), ("hour", 3_600), ("minute", 60))
 def pings(text: str, blocks: Iterable[Json]) -> frozenset[str]:
     """Return whom a message notifies: user ids, group ids, ``!channel``, ``!here``, ``!everyone``.
 
-    Where there are blocks, ``text`` is only read out and notifies nobody. In blocks, mrkdwn text,
+    Where there are blocks, ``text`` is only read out and notifies no one. In blocks, mrkdwn text,
     markdown blocks and the mentions of rich text count; plain text never does.
     """
     shown = list(blocks)

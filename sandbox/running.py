@@ -17,7 +17,7 @@ from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import App, SlashCommand
 from sandbox.video_service import SandboxVideoService
 
-#: What the app's manifest tells Slack; a test compares the two.
+#: The app as its manifest describes it; a test compares the two.
 APP: Final = App(
     "Replica Videos",
     (

@@ -29,7 +29,7 @@ class Job(ABC):
         scenario: how it goes.
         callback_plan: how its callback is sent.
         callback_url: where the callback goes; None if none was asked for.
-        ended_by_hand_at: when a tester ended it; None if nobody did.
+        ended_by_hand_at: when a tester ended it; None if none did.
         deleted: whether it was deleted.
         call_back_at: when the callback is due; None if none is.
     """
@@ -212,5 +212,5 @@ def _share(passed: timedelta, whole: timedelta) -> float:
 
 
 def _at(statuses: Sequence[str], share: float) -> str:
-    """Return the status that stands at this share of the way, from 0 to 1."""
+    """Return the status at this share of the duration, from 0 to 1."""
     return statuses[min(int(share * len(statuses)), len(statuses) - 1)]

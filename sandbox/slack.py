@@ -26,7 +26,7 @@ from sandbox.workspace import Workspace
 
 Hook: TypeAlias = Callable[[Literal["before", "after"], str, Json], Awaitable[None]]
 
-#: What a posting bot that may also look into the history is given.
+#: The scopes of a bot that may post, and also read the history.
 DEFAULT_SCOPES: Final = frozenset(
     {
         "channels:history",
@@ -44,7 +44,7 @@ DEFAULT_SCOPES: Final = frozenset(
         "users:read",
     }
 )
-#: The name under which uses of a ``response_url`` stand in ``calls`` and meet ``faults``.
+#: The name under which uses of a ``response_url`` are listed in ``calls`` and found in ``faults``.
 RESPONSE_URL: Final = "response_url"
 _RESPONSE_URL_USES: Final = 5
 _RESPONSE_URL_LIFE: Final = timedelta(minutes=30)
@@ -249,7 +249,7 @@ class SandboxSlack(Workspace):
         allowed = request.headers.get("Authorization") == f"Bearer {self.bot_token}"
         file = self._files.get(request.match_info["file"])
         if not allowed or "files:read" not in self.scopes:
-            # Slack shows its sign-in page where one expects a file, and calls that a success.
+            # Slack answers with its sign-in page instead of the file, and with status 200.
             return web.Response(text="<html>Sign in</html>", content_type="text/html")
         if file is None:
             raise web.HTTPNotFound
@@ -284,7 +284,7 @@ class SandboxSlack(Workspace):
             raise SlackError(self.auth_error)
 
     def _slow_down(self, channel: str) -> None:
-        """Let posts through as long as their share, one a second, is not used five times ahead."""
+        """Limit posts to one a second, after a burst of five."""
         now = self.clock.now()
         free_at = max(self._next_post.get(channel, now), now)
         wait = free_at - now - timedelta(seconds=_POSTS_AT_ONCE - 1)

@@ -151,7 +151,7 @@ class _Page:
         return f"[{block['type']}]"
 
     def field(self, field: Field, view: View) -> list[str]:
-        """Return the label of a field and what stands in it."""
+        """Return the label of a field and its value."""
         label = field.label + (" (optional)" if field.optional else "")
         value = view.values[field.block_id][field.action_id][field.key]
         values = value if isinstance(value, list) else [value]

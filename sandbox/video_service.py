@@ -95,7 +95,7 @@ class SandboxVideoService:
         Args:
             clock: the time of its jobs and callbacks.
             api_key: the only key that it accepts.
-            pace: how long its jobs take; by default as long as seen in life.
+            pace: how long its jobs take; by default as long as at real services.
             know_replicas: whether it refuses a video whose replica it does not have; if not, such a
                 replica counts as trained.
         """

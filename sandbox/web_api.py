@@ -185,7 +185,7 @@ def _update_view(workspace: Workspace, arguments: Json) -> Json:
 def _publish_view(workspace: Workspace, arguments: Json) -> Json:
     user = str(arguments.get("user_id"))
     if user not in workspace.users:
-        raise invalid_arguments("user_id: nobody has it")
+        raise invalid_arguments("user_id: there is no such user")
     if user in workspace.homes:
         _check_hash(workspace.homes[user], arguments)
     body = read_view(workspace, arguments, "home")
@@ -247,7 +247,7 @@ def _parent(workspace: Workspace, channel: Channel, arguments: Json) -> str | No
         return None
     parent = workspace.find(channel.id, str(ts))
     if parent is None or parent.thread_ts or parent.visible_to:
-        # Slack accepts some of these and shows the reply to nobody, which is no better.
+        # Slack accepts some of these and shows the reply to no one.
         raise SlackError("thread_not_found")
     return parent.ts
 

@@ -69,7 +69,7 @@ class Workspace:
         kind: Literal["public", "private"] = "public",
         with_bot: bool = True,
     ) -> Channel:
-        """Add a channel with everybody in it, and the bot too if ``with_bot``."""
+        """Add a channel with everyone in it, and the bot too if ``with_bot``."""
         members = set(self.users) - (set() if with_bot else {self.bot.id})
         channel = Channel(self._new_id("C"), name, kind, members)
         self.channels[channel.id] = channel

@@ -252,7 +252,7 @@ def _given(**values: object) -> Json:
 
 
 def link(url: str) -> str | None:
-    """Return a link of the service that can stand in a message, or None if it is not one.
+    """Return a link of the service that can be put into a message, or None if it is not one.
 
     It cannot contain control sequences of Slack: ``<``, ``>``, ``|`` and spaces are encoded.
     """

@@ -253,7 +253,7 @@ def reply(job: Job, presenter: Presenter) -> Message:
         ending = "was cancelled." if job.failure in _CANCELLED else "couldn't be created."
         body = _explanation(job, presenter)
     # In blocks the name is shown letter for letter; in text it can only be escaped. Where it is
-    # the beginning of what stands below anyway, it is not said twice.
+    # the beginning of the text below anyway, it is not repeated.
     head = f"<@{job.user}> your {presenter.noun} {ending}"
     blocks = [
         *_headed(head, "" if name == title(transcript) else name),

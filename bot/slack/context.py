@@ -24,7 +24,7 @@ from bot.video_service import VideoService
 
 UNKNOWN_JOB: Final = "I can't find this any more."
 UNKNOWN_KIND: Final = "I no longer support this kind of request."
-_TELL_OPERATOR: Final = "Nothing was started. Please tell whoever runs this bot."
+_CONTACT_OPERATOR: Final = "Nothing was started. Please tell whoever runs this bot."
 
 
 async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:
@@ -77,7 +77,7 @@ class HandlerContext:
                 case ErrorAction.EXPIRED:
                     return "Slack took too long to reach me, so the form couldn't open. Try again?"
                 case ErrorAction.PAUSE | ErrorAction.REDIRECT:
-                    return f"Slack doesn't let me open forms ({error.code}). {_TELL_OPERATOR}"
+                    return f"Slack doesn't let me open forms ({error.code}). {_CONTACT_OPERATOR}"
             raise
         except OutsideError:
             return "Slack couldn't open the form just now. Please try again."

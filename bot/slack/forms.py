@@ -69,7 +69,7 @@ def metadata_of(view: View) -> dict[str, Any]:
 
 
 def note_of(view: View) -> str:
-    """Return the note that stands on top of a form."""
+    """Return the note on top of a form."""
     for block in view.blocks:
         text = block.get("text")
         if block.get("block_id") == _NOTE and isinstance(text, dict):
@@ -180,7 +180,7 @@ async def submit_job(
         await ack(response_action="push", view=await redraw(note))
         return
     if request.used is not None:
-        # The job is stored: nobody may read now that nothing was started, and start another.
+        # The job is stored: an error now would say that nothing was started.
         with suppress(DatabaseError):
             await ctx.store.replicas.learn(request.used, now)
     if view.root_view_id not in {"", view.id}:

@@ -50,7 +50,7 @@ def read(model: type[_P], body: dict[str, Any]) -> _P:
 
 
 class _Payload(BaseModel):
-    # What people wrote must not stand in a validation error.
+    # What people wrote must not appear in a validation error.
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
 

@@ -31,7 +31,7 @@ _MAX_LISTED: Final = 30
 
 
 async def list_replicas(ctx: HandlerContext, command: SlashCommand, kind: str) -> Message:
-    """Return the user's trainings, and below them the replicas that everybody can use."""
+    """Return the user's trainings, and below them the replicas that everyone can use."""
     trainings = await list_jobs(ctx, command, kind)
     known = await ctx.store.replicas.find("", command.channel, _MAX_LISTED)
     if not known:

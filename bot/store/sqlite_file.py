@@ -28,7 +28,7 @@ _REMEDIES: Final = {
     sqlite3.SQLITE_FULL: "cannot take anything more, because its disk is full. Make room there",
     sqlite3.SQLITE_IOERR: (
         "cannot be read or written: its disk is full, may only be read, or is broken. "
-        "Look after the disk"
+        "Check the disk"
     ),
     sqlite3.SQLITE_READONLY: (
         "may only be read. Give it and its folder to the user that the bot runs as, and see that "
@@ -287,7 +287,7 @@ class OpenFiles:
             raise FileMoved
         if self._is_there(self._wal):
             return
-        # Without a log all that was in it goes into the database.
+        # Without a log, everything in it goes into the database.
         db.execute("PRAGMA journal_mode = DELETE").fetchall()
         _begin_log(db)
         self._opened[self._wal] = self._wal.stat()

@@ -1,4 +1,4 @@
-"""Runs the page until the process is request to stop."""
+"""Runs the page until the process is asked to stop."""
 
 import asyncio
 import contextlib

@@ -56,7 +56,7 @@ def channel_json(slack: SandboxSlack, channel: Channel, reader: str) -> Json:
 
 
 def read_only(slack: SandboxSlack, channel: Channel) -> str | None:
-    """Return why nobody can post in a conversation, or None."""
+    """Return why people cannot post in a conversation, or None."""
     if channel.is_archived:
         return "This channel is archived."
     with_app = channel.kind == "im" and slack.bot.id in channel.members
