@@ -44,9 +44,9 @@ def validate_message(text: str | None, blocks: list[Json] | None) -> list[str]:
         errors.append(f"text: longer than {TEXT_LIMIT} characters")
     if len(blocks) > _BLOCKS_PER_MESSAGE:
         errors.append(f"blocks: more than {_BLOCKS_PER_MESSAGE}")
-    if any(each.get("type") == "file_input" for each in _objects(blocks)):
+    if any(each.get("type") == "file_input" for each in objects(blocks)):
         errors.append("blocks: file_input is allowed in modals only")
-    words = [each["text"] for each in _objects(blocks) if isinstance(each.get("text"), str)]
+    words = [each["text"] for each in objects(blocks) if isinstance(each.get("text"), str)]
     if sum(map(len, words)) > _BLOCK_TEXT_LENGTH:
         errors.append(f"blocks: more than {_BLOCK_TEXT_LENGTH} characters in all")
     message = {"text": text, "blocks": blocks} if blocks else {"text": text or "-"}
@@ -69,7 +69,7 @@ def validate_view(view: Json) -> list[str]:
         errors.append("view.private_metadata: must be a string")
     if len(json.dumps(view)) > _VIEW_BYTES:
         errors.append(f"view: larger than {_VIEW_BYTES} bytes")
-    if sum(bool(each.get("focus_on_load")) for each in _objects(blocks)) > 1:
+    if sum(bool(each.get("focus_on_load")) for each in objects(blocks)) > 1:
         errors.append("view.blocks: focus_on_load more than once")
     return errors
 
@@ -222,7 +222,7 @@ def _other_errors(blocks: list[Any]) -> list[str]:
     ]
     for index, block in enumerate(top):
         path = f"blocks[{index}]"
-        names = Counter(each.get("action_id") for each in _objects(block))
+        names = Counter(each.get("action_id") for each in objects(block))
         errors += [
             f"{path}: action_id {name!r} is used twice"
             for name, times in names.items()
@@ -231,11 +231,11 @@ def _other_errors(blocks: list[Any]) -> list[str]:
         fields = block.get("fields") or []
         if len(fields) > _FIELDS_PER_SECTION:
             errors.append(f"{path}.fields: more than {_FIELDS_PER_SECTION}")
-        if any(len(str(each.get("text"))) > _FIELD_LENGTH for each in _objects(fields)):
+        if any(len(str(each.get("text"))) > _FIELD_LENGTH for each in objects(fields)):
             errors.append(f"{path}.fields: one is longer than {_FIELD_LENGTH} characters")
     errors += [
         f"blocks: a {each.get('type')} without {key}"
-        for each in _objects(blocks)
+        for each in objects(blocks)
         for key in ("elements", "options")
         if each.get(key) == [] and each.get("type") in _NEVER_EMPTY
     ]
@@ -244,19 +244,19 @@ def _other_errors(blocks: list[Any]) -> list[str]:
         errors.append(f"blocks: more than {_MARKDOWN_LENGTH} characters of markdown")
     errors += [
         f"blocks: {key} {link!r:.60} is not an http(s) link"
-        for each in _objects(blocks)
+        for each in objects(blocks)
         for key, link in each.items()
         if key in _LINK_KEYS and not re.match(r"https?://[^\s/]|mailto:", str(link))
     ]
     return errors
 
 
-def _objects(value: object) -> Iterator[Json]:
+def objects(value: object) -> Iterator[Json]:
     """Yield every JSON object inside ``value``, itself included."""
     if isinstance(value, dict):
         yield value
         for each in value.values():
-            yield from _objects(each)
+            yield from objects(each)
     elif isinstance(value, list):
         for each in value:
-            yield from _objects(each)
+            yield from objects(each)

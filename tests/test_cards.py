@@ -3,7 +3,6 @@
 import html
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -38,7 +37,7 @@ from bot.slack.cards import (
 )
 from bot.slack.job_status import state_in_words, status_message
 from sandbox import mrkdwn
-from sandbox.block_kit import validate_message
+from sandbox.block_kit import objects, validate_message
 from sandbox.faults import CannedResponse
 from tests.world import REPLICA, World
 
@@ -80,16 +79,6 @@ def succeeded(**changes: Any) -> Job:  # noqa: ANN401 - a job's own fields
 
 def failed(failure: Failure, reason: str = "", **changes: Any) -> Job:  # noqa: ANN401 - likewise
     return going(State.FAILED, failure=failure, reason=reason, ended_at=NINE, **changes)
-
-
-def objects(value: object) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        yield value
-        for each in value.values():
-            yield from objects(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from objects(each)
 
 
 def buttons(message: Message) -> dict[str, dict[str, Any]]:

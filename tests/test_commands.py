@@ -14,7 +14,7 @@ from sandbox.driver import ClientRefusal, Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import Message
-from tests.world import REPLICA, World
+from tests.world import REPLICA, World, number_of
 
 DOCUMENTED = tomllib.loads(
     (Path(__file__).parent / "data/slack_errors.toml").read_text(encoding="utf-8")
@@ -46,10 +46,6 @@ async def _status(world: World, person: Person, wanted: str) -> str:
     await world.settle()
     [shown] = world.ephemerals(person)[before:]
     return shown
-
-
-def _number(card: Message) -> str:
-    return card.text.partition("No. ")[2].split(".")[0]
 
 
 # ── Help and list ─────────────────────────────────────────────────────────────────────────────
@@ -107,7 +103,7 @@ async def test_the_status_of_my_video_is_what_the_service_says_now(world: World)
     [video_id] = world.service.videos
     await world.advance(seconds=15)
 
-    for wanted in (_number(card), f"`{_number(card)}`", video_id):
+    for wanted in (number_of(card), f"`{number_of(card)}`", video_id):
         shown = await _status(world, world.ana, wanted)
         assert "rendering" in shown
         assert "generating" in shown
@@ -131,7 +127,7 @@ async def test_asking_for_the_status_of_a_video_that_just_got_ready_brings_the_a
         [video_id] = world.service.videos
         await world.advance(seconds=45)
         world.service.finish(video_id)
-        await _status(world, world.ben, _number(card))
+        await _status(world, world.ben, number_of(card))
         await world.settle()
 
     assert len(world.replies(card)) == 1
@@ -141,7 +137,7 @@ async def test_others_see_the_state_and_the_link_but_not_the_script(world: World
     card = await world.request_video(world.ana, {"video_name": "Greeting"})
     await world.advance(minutes=5)
 
-    shown = await _status(world, world.ben, _number(card))
+    shown = await _status(world, world.ben, number_of(card))
 
     assert "/watch/" in shown
     assert "Greeting" in shown
@@ -152,7 +148,7 @@ async def test_the_status_of_a_failed_video_says_why(world: World) -> None:
     world.service.faults.next("create_video", CannedResponse(422, {"error": "Bad <words>"}))
     card = await world.request_video(world.ana)
 
-    shown = await _status(world, world.ana, _number(card))
+    shown = await _status(world, world.ana, number_of(card))
 
     assert "failed" in shown
     assert "Bad &lt;words&gt;" in shown
@@ -217,7 +213,7 @@ async def test_while_the_service_is_down_the_status_shows_what_was_last_known(wo
     await world.advance(seconds=15)
     world.service.down = True
 
-    shown = await _status(world, world.ana, _number(card))
+    shown = await _status(world, world.ana, number_of(card))
     assert "rendering" in shown
     assert "Couldn't be checked just now" in shown
 
@@ -523,7 +519,9 @@ async def test_a_button_without_an_attempt_number_means_the_first_attempt(
     await world.advance(minutes=16)
     block, button = find_button(world.now(card).blocks, "Create again (may be charged twice)")
     studio = world.slack.channel("studio")
-    action = button_action(world.slack, block, {**button, "value": value.format(job=_number(card))})
+    action = button_action(
+        world.slack, block, {**button, "value": value.format(job=number_of(card))}
+    )
     payload = interaction(world.slack, world.ana.user, "block_actions", studio)
 
     await interact(world.slack, {**payload, "channel": {"id": studio.id}, "actions": [action]})

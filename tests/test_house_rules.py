@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import yaml
@@ -27,6 +27,7 @@ from bot.slack.cards import card, reply
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.job_status import state_in_words
+from sandbox.block_kit import objects
 from sandbox.faults import CannedResponse
 from tests.world import World
 
@@ -131,16 +132,6 @@ def jobs() -> Iterator[Job]:
                         remote_id="x1",
                         snapshot=READY,
                     )
-
-
-def objects(value: object) -> Iterator[dict[str, Any]]:
-    if isinstance(value, dict):
-        yield value
-        for each in value.values():
-            yield from objects(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from objects(each)
 
 
 def test_every_button_has_a_listener_or_is_a_link() -> None:

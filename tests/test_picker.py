@@ -11,7 +11,7 @@ from bot.timings import Timings
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, Reset
 from sandbox.scenarios import Scenario
-from tests.world import REPLICA, World
+from tests.world import REPLICA, World, offered_ids
 
 
 async def _adds(world: World, *replicas: str) -> None:
@@ -27,10 +27,6 @@ async def _adds(world: World, *replicas: str) -> None:
 async def _sets_default(world: World, replica_id: str) -> None:
     await world.ana.command("/replica", f"default {replica_id}")
     await world.settle()
-
-
-async def _ids(form: Modal, query: str = "") -> list[str]:
-    return [option["value"] for option in await form.suggest("replica_id", query)]
 
 
 async def _texts(form: Modal, query: str = "") -> list[str]:
@@ -99,9 +95,9 @@ async def test_the_default_of_the_channel_comes_first_and_then_the_last_used(wor
     studio = await world.open_form(world.ana)
     lobby = await world.open_form(world.ana, channel="lobby")
 
-    assert await _ids(studio) == ["r-2", "r-1", "r-3"]
-    assert await _ids(studio, "-") == ["r-2", "r-1", "r-3"]
-    assert await _ids(lobby) == ["r-1", "r-3", "r-2"]
+    assert await offered_ids(studio) == ["r-2", "r-1", "r-3"]
+    assert await offered_ids(studio, "-") == ["r-2", "r-1", "r-3"]
+    assert await offered_ids(lobby) == ["r-1", "r-3", "r-2"]
     assert studio.values["replica_id"] == "r-2"
     assert lobby.values["replica_id"] is None
 
@@ -126,13 +122,15 @@ async def test_a_replica_that_matches_in_several_places_is_offered_once(world: W
     await _adds(world, "anna-1 Anna, Anna", "r-2 Ben", "anna-3 Hannah Anna")
     form = await world.open_form(world.ben)
 
-    assert await _ids(form, "ann") == ["anna-3", "anna-1", "ann"]
+    assert await offered_ids(form, "ann") == ["anna-3", "anna-1", "ann"]
 
 
 async def test_the_picker_offers_the_same_after_a_restart(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
-        assert not await _ids(await world.open_form(world.ana)), "it has been looked up before"
+        assert not await offered_ids(await world.open_form(world.ana)), (
+            "it has been looked up before"
+        )
         world.service.add_replica("r-1", "Anna", status="training")
         await _adds(world, "r-1", "r-2 Bob", "r-3 Cleo", "r-4 Dora", "r-5 Elif")
         for channel, replica_id in (("studio", "r-2"), ("studio", "r-4"), ("lobby", "r-5")):
@@ -184,7 +182,7 @@ async def test_a_change_whose_caller_was_cancelled_is_offered_nevertheless(
 ) -> None:
     await _adds(world, "r-1 Anna", "r-2 Bob")
     form = await world.open_form(world.ben)
-    assert await _ids(form) == ["r-2", "r-1"]
+    assert await offered_ids(form) == ["r-2", "r-1"]
 
     use = world.bot.store.replicas.use("r-1", world.clock.now())
     using = asyncio.create_task(use)  # noqa: TID251 - awaited below
@@ -194,7 +192,7 @@ async def test_a_change_whose_caller_was_cancelled_is_offered_nevertheless(
     # The same question in the same second is the same request, and gets the same answer.
     await world.advance(seconds=1)
 
-    assert await _ids(form) == ["r-1", "r-2"]
+    assert await offered_ids(form) == ["r-1", "r-2"]
 
 
 async def test_odd_names_and_ids_from_the_service_do_not_break_the_picker(world: World) -> None:
@@ -213,7 +211,7 @@ async def test_odd_names_and_ids_from_the_service_do_not_break_the_picker(world:
 
     form = await world.open_form(world.ben)
 
-    assert set(await _ids(form)) == {long, "r-1", "r-2"}
+    assert set(await offered_ids(form)) == {long, "r-1", "r-2"}
     assert all(len(text) <= 75 for text in await _texts(form))
 
 
@@ -239,10 +237,10 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
         form = await world.open_form(world.ben)
         for query, count in (("", 99), ("person 99", 99), ("r09999", 1), ("nobody at all", 0)):
             began = loop.time()
-            offered = await _ids(form, query)
+            offered = await offered_ids(form, query)
             assert loop.time() - began < 1
             assert len(offered) == count
-        assert (await _ids(form))[0] == "r-1"
+        assert (await offered_ids(form))[0] == "r-1"
 
     assert len(world.service.requests) == asked_before
 
@@ -358,7 +356,7 @@ async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_
     assert form.errors.keys() == {"replica_id"}
     why = "calls it “deleted”" if leaves_a_trace else "can't find this replica"
     assert why in form.errors["replica_id"]
-    assert await _ids(form) == ["r-2"]
+    assert await offered_ids(form) == ["r-2"]
     await form.submit({"replica_id": "r-2"})
     assert not form.is_open
     again = await world.open_form(world.ben)
@@ -376,7 +374,7 @@ async def test_an_id_that_a_form_refused_is_not_offered_until_it_is_accepted(
     form = await _sends_off(world, world.ana, "r-9")
     assert "out of credit" in form.errors["replica_id"]
 
-    assert "r-9" not in await _ids(form)
+    assert "r-9" not in await offered_ids(form)
     assert await _texts(form, "nine l") == []
 
     world.service.out_of_credit = False
@@ -394,7 +392,7 @@ async def test_the_id_of_a_replica_that_cannot_be_used_is_not_offered(world: Wor
     await world.settle()
 
     assert form.errors.keys() == {"replica_id"}
-    assert "r-bad" not in await _ids(form)
+    assert "r-bad" not in await offered_ids(form)
 
 
 async def test_a_form_has_one_deadline_for_all_its_reads_from_the_service(

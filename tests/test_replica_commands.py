@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from sandbox.driver import Modal, Person
+from sandbox.driver import Person
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import Pace, Scenario, TrainingFailure
 from sandbox.slack_objects import Message
-from tests.world import FOOTAGE, REPLICA, World
+from tests.world import FOOTAGE, REPLICA, World, number_of, offered_ids
 
 
 async def _says(person: Person, text: str) -> Message:
@@ -28,14 +28,6 @@ async def _shown_after(world: World, person: Person, text: str, channel: str = "
     [shown] = world.ephemerals(person, channel)[before:]
     assert not [post for post in world.posts() if shown in post.text]
     return shown
-
-
-async def _offered(form: Modal, query: str = "") -> list[str]:
-    return [option["value"] for option in await form.suggest("replica_id", query)]
-
-
-def _number(card: Message) -> str:
-    return card.text.partition("No. ")[2].split(".")[0]
 
 
 # ── Help and whatever else is typed ───────────────────────────────────────────────────────────
@@ -119,9 +111,9 @@ async def test_the_status_of_my_training_is_what_the_service_says_now(world: Wor
     replica_id = world.last_replica_id()
     await world.advance(minutes=10)
 
-    for wanted in (_number(card), f"`#{_number(card)}`", replica_id):
+    for wanted in (number_of(card), f"`#{number_of(card)}`", replica_id):
         shown = await _shown_after(world, world.ana, f"status {wanted}")
-        assert f"No. {_number(card)}: training" in shown
+        assert f"No. {number_of(card)}: training" in shown
         assert "Video service status: training" in shown
         assert "Name at the service: Kim" in shown
         assert "Progress: 50/100" in shown
@@ -142,7 +134,7 @@ async def test_the_status_of_a_failed_training_explains_it_to_the_requester_and_
     await world.settle()
 
     for person in (world.ana, world.ben):
-        shown = await _shown_after(world, person, f"status {_number(card)}")
+        shown = await _shown_after(world, person, f"status {number_of(card)}")
         assert "failed" in shown
         assert (TrainingFailure.NOISE.value in shown) == (person is world.ana)
         assert "secret" not in str(world.slack.ephemerals(person.user.id, "studio"))
@@ -155,7 +147,7 @@ async def test_the_status_of_a_replica_from_elsewhere_is_what_the_service_says(
 
     assert "completed" in shown
     assert "Anna" in shown
-    assert await _offered(await world.open_form(world.ana)) == [], "a look puts it nowhere"
+    assert await offered_ids(await world.open_form(world.ana)) == [], "a look puts it nowhere"
 
 
 async def test_an_unknown_id_is_reported_with_the_services_words(world: World) -> None:
@@ -169,11 +161,11 @@ async def test_an_unknown_id_is_reported_with_the_services_words(world: World) -
 async def test_each_command_points_to_the_other_for_a_job_of_the_other_kind(world: World) -> None:
     video, training = await world.request_video(world.ana), await world.request_replica(world.ana)
 
-    shown = await _shown_after(world, world.ana, f"status {_number(video)}")
-    assert f"That's a video: `/video status {_number(video)}`" in shown
-    answer = await world.ana.command("/video", f"status {_number(training)}")
+    shown = await _shown_after(world, world.ana, f"status {number_of(video)}")
+    assert f"That's a video: `/video status {number_of(video)}`" in shown
+    answer = await world.ana.command("/video", f"status {number_of(training)}")
     assert answer.message is not None
-    assert f"That's a replica: `/replica status {_number(training)}`" in answer.message.text
+    assert f"That's a replica: `/replica status {number_of(training)}`" in answer.message.text
 
 
 async def test_while_the_service_is_down_the_status_shows_what_was_last_known(world: World) -> None:
@@ -181,7 +173,7 @@ async def test_while_the_service_is_down_the_status_shows_what_was_last_known(wo
     await world.advance(minutes=10)
     world.service.down = True
 
-    shown = await _shown_after(world, world.ana, f"status {_number(card)}")
+    shown = await _shown_after(world, world.ana, f"status {number_of(card)}")
 
     assert "training" in shown
     assert "Couldn't be checked just now" in shown
@@ -196,7 +188,7 @@ async def test_a_replica_that_is_added_is_in_everybodys_picker(world: World, wri
 
     assert f"Anna · {REPLICA} is ready to use by everyone" in shown
     form = await world.open_form(world.ben, channel="lobby")
-    assert await _offered(form) == [REPLICA]
+    assert await offered_ids(form) == [REPLICA]
 
 
 async def test_a_replica_in_training_can_be_added_and_is_shown_as_such(world: World) -> None:
@@ -221,7 +213,7 @@ async def test_an_id_that_the_service_does_not_know_is_not_added(
 
     assert "can't find a replica “r-nobody”" in shown
     assert "“Invalid replica_id”" in shown
-    assert await _offered(await world.open_form(world.ana)) == []
+    assert await offered_ids(await world.open_form(world.ana)) == []
 
 
 @pytest.mark.parametrize("subcommand", ["add", "default"])
@@ -271,7 +263,7 @@ async def test_a_service_that_is_down_is_reported_and_nothing_is_changed(
     assert "<html>" not in shown
     form = await world.open_form(world.ana)
     assert form.values["replica_id"] is None
-    assert await _offered(form) == []
+    assert await offered_ids(form) == []
 
 
 # ── Default ───────────────────────────────────────────────────────────────────────────────────
@@ -303,7 +295,7 @@ async def test_another_default_takes_the_place_of_the_first(world: World) -> Non
     for channel in ("studio", "lobby"):
         form = await world.open_form(world.ana, channel=channel)
         assert form.values["replica_id"] == "r-bob"
-        assert await _offered(form) == ["r-bob", REPLICA]
+        assert await offered_ids(form) == ["r-bob", REPLICA]
 
 
 async def test_a_default_that_turns_out_to_be_broken_later_is_refused_with_its_reason(

@@ -9,7 +9,7 @@ from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import Message
 from tests import third_kind
-from tests.world import REPLICA, World
+from tests.world import REPLICA, World, number_of
 
 
 @pytest.fixture
@@ -26,10 +26,6 @@ async def _cuts(world: World, name: str = "Spring") -> Message:
     assert not form.is_open
     await world.settle()
     return world.posts()[-1]
-
-
-def _number(card: Message) -> str:
-    return card.text.partition("No. ")[2].split(".")[0]
 
 
 async def test_it_is_made_and_reported_in_the_thread_once(world: World) -> None:
@@ -93,15 +89,15 @@ async def test_it_has_a_list_and_a_status(world: World) -> None:
 
     listed = await world.ana.command(third_kind.COMMAND, "list")
     assert listed.message is not None
-    assert f"Ready · Spring · No. {_number(card)}" in listed.message.text
-    await world.ana.command(third_kind.COMMAND, f"status {_number(card)}")
+    assert f"Ready · Spring · No. {number_of(card)}" in listed.message.text
+    await world.ana.command(third_kind.COMMAND, f"status {number_of(card)}")
     await world.settle()
     shown = world.ephemerals(world.ana)[-1]
     assert "Video service status: ready" in shown
 
-    answer = await world.ana.command("/video", f"status {_number(card)}")
+    answer = await world.ana.command("/video", f"status {number_of(card)}")
     assert answer.message is not None
-    assert f"`/trailer status {_number(card)}`" in answer.message.text
+    assert f"`/trailer status {number_of(card)}`" in answer.message.text
     answer = await world.ana.command("/video", "list")
     assert answer.message is not None
     assert "Spring" not in answer.message.text
@@ -203,7 +199,7 @@ async def test_when_it_is_no_longer_registered_its_messages_wait_and_its_buttons
             await world.ana.click(asking, button)
             await world.settle()
             assert "no longer support this kind of request" in world.ephemerals(world.ana)[-1]
-        answer = await world.ana.command("/video", f"status {_number(card)}")
+        answer = await world.ana.command("/video", f"status {number_of(card)}")
         assert answer.message is not None
         assert "no longer support this kind of request" in answer.message.text
     assert "a step failed" not in caplog.messages

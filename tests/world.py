@@ -178,3 +178,13 @@ class World:
     def ephemerals(self, person: Person, channel: str = "studio") -> list[str]:
         """Return the texts that only this person sees in a channel, oldest first."""
         return [message.text for message in self.slack.ephemerals(person.user.id, channel)]
+
+
+def number_of(card: Message) -> str:
+    """Return the id of a job from its card."""
+    return card.text.partition("No. ")[2].split(".")[0]
+
+
+async def offered_ids(form: Modal, query: str = "") -> list[str]:
+    """Return the ids that the replica picker of a form offers."""
+    return [option["value"] for option in await form.suggest("replica_id", query)]
