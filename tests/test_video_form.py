@@ -69,6 +69,26 @@ async def test_a_video_that_is_stored_is_not_called_unsaved_where_its_replica_ca
     assert world.created_count() == 1
 
 
+async def test_after_an_unforeseen_error_a_form_does_not_claim_that_nothing_was_started(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RuntimeError("unforeseen")
+
+    form = await world.open_form(world.ana)
+    with monkeypatch.context() as patched:
+        patched.setattr(Replicas, "learn", fail)
+        await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    [text] = form.errors.values()
+    assert "nothing was started" not in text
+    assert "I don't know whether this was saved" in text
+
+    await form.submit()
+    assert not form.is_open
+    await world.settle()
+    assert world.created_count() == 1
+
+
 async def test_fields_that_were_left_empty_are_not_sent(world: World) -> None:
     await world.request_video(world.ana, {"video_name": ""})
 

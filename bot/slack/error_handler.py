@@ -98,7 +98,7 @@ def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
 
 def _answer(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse:
     """Return the answer that shows an error where the user is, with a reference to the log."""
-    code = reference()
+    code, title = reference(), "Nothing was started"
     match error:
         case DatabaseError():
             _LOG.error("not stored", extra={"reference": code, "reason": str(error)})
@@ -113,11 +113,17 @@ def _answer(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse:
             text = "I can't read this, so nothing was started. Please start again."
         case _:
             _LOG.error("a Slack request failed", exc_info=error, extra={"reference": code})
-            text = "Something went wrong, and nothing was started. Please try again."
+            title = "Something went wrong"
+            text = f"{title}. Please try again."
+            if body.get("type") == "view_submission":  # it may have been stored already
+                text = (
+                    f"{title}, and I don't know whether this was saved. "
+                    "Please submit this form again: nothing is started twice."
+                )
     text = f"{text} If it keeps happening, give this to whoever runs the bot: {code}"
     match body:
         case {"type": "view_submission"}:
-            return _json(_form_error(body, text))
+            return _json(_form_error(body, title, text))
         case {"type": "block_suggestion"}:
             return _json({"options": []})
         case {"command": _}:
@@ -131,17 +137,23 @@ def _answer(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse:
             raise error
 
 
-def _form_error(body: Json, text: str) -> Json:
-    """Return the answer that shows ``text`` under a form's first field, or in the form's place."""
+def _form_error(body: Json, title: str, text: str) -> Json:
+    """Return the answer that shows ``text`` under a form's first field.
+
+    A form without one is replaced by ``text`` under ``title``.
+    """
     with suppress(LookupError, AttributeError, TypeError):
         for block in body["view"]["blocks"]:
             if block.get("type") == "input" and isinstance(name := block.get("block_id"), str):
                 return {"response_action": "errors", "errors": {name: text}}
     words = {"type": "section", "text": {"type": "plain_text", "text": text}}
-    title = {"type": "plain_text", "text": "Nothing was started"}
     return {
         "response_action": "update",
-        "view": {"type": "modal", "title": title, "blocks": [words]},
+        "view": {
+            "type": "modal",
+            "title": {"type": "plain_text", "text": title},
+            "blocks": [words],
+        },
     }
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import json
+import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from bot.store import DatabaseError
 Metadata = Mapping[str, Any]
 """A form's ``private_metadata``: ``channel`` and ``thread_ts``, where it was opened, and more."""
 
+_LOG: Final = logging.getLogger(__name__)
 _NOTE: Final = "note"
 # With a user's id, it would be posted to that user as a direct message.
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
@@ -181,8 +182,10 @@ async def submit_job(
         return
     if request.used is not None:
         # The job is stored: an error now would say that nothing was started.
-        with suppress(DatabaseError):
+        try:
             await ctx.store.replicas.learn(request.used, now)
+        except DatabaseError as error:
+            _LOG.warning("a replica was not stored", extra={"job": job.id, "reason": str(error)})
     if view.root_view_id not in {"", view.id}:
         await ack(response_action="clear")
     else:
