@@ -86,7 +86,7 @@ def draw(ours: Sequence[Point], other: Sequence[Point]) -> str:
     parts = [
         f"<svg {svg} role='img' aria-labelledby='t d'>",
         "<title id='t'>Time against the number of jobs</title>",
-        f"<desc id='d'>{escape(_told(ours, other))}</desc>",
+        f"<desc id='d'>{escape(_summary(ours, other))}</desc>",
         f"<rect width='{_WIDTH}' height='{_HEIGHT}' rx='8' fill='#ffffff'/>",
         _text((_LEFT, 30), "From the forms to the last closing reply", size=17, bold=True),
         _text((_LEFT, 52), "lower is better; median and range of the rounds", colour=_PALE),
@@ -111,7 +111,7 @@ def draw(ours: Sequence[Point], other: Sequence[Point]) -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
-def _told(ours: Sequence[Point], other: Sequence[Point]) -> str:
+def _summary(ours: Sequence[Point], other: Sequence[Point]) -> str:
     sentences = [
         f"{own.jobs:,} jobs: this bot {own.middle:.2g} s, a single-file bot {base.middle:.2g} s."
         for own, base in zip(ours, other, strict=True)

@@ -126,7 +126,7 @@ async def started(
             found = Contestant(await _first_line(process, errors), process)
             yield found
             if process.returncode is not None and not found.asked:
-                raise Died(f"it ended with {process.returncode}: {_said(errors)}")
+                raise Died(f"it ended with {process.returncode}: {_error_output(errors)}")
         finally:
             await found.stop()
 
@@ -138,12 +138,12 @@ async def _first_line(process: Process, errors: IO[bytes]) -> Mapping[str, objec
             async with asyncio.timeout(_STARTS_WITHIN):
                 line = await process.stdout.readline()
     if not line:
-        raise Died(f"it does not start: {_said(errors)}")
+        raise Died(f"it does not start: {_error_output(errors)}")
     said = json.loads(line)
     return said if isinstance(said, dict) else {}
 
 
-def _said(errors: IO[bytes]) -> str:
+def _error_output(errors: IO[bytes]) -> str:
     errors.seek(0)
     return errors.read().decode(errors="replace")[-_SHOWN:]
 

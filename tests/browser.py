@@ -1,4 +1,4 @@
-"""The sandbox's page in a real browser, with the real bot behind it: windows that people look into.
+"""The sandbox's page in a real browser, with the real bot behind it.
 
 The browser is the machine's own Chromium, one for each worker; each window is a profile of its own.
 """
@@ -34,14 +34,14 @@ from sandbox.page.server import Page
 from sandbox.running import APP
 from tests.world import REPLICA, World
 
-#: Set where a browser has to be there: then its want fails the tests that it would skip elsewhere.
+#: Set this where a browser is required: tests then fail without one, instead of being skipped.
 REQUIRED: Final = "CHROMIUM_REQUIRED"
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _MISSING: Final = (
-    "no Chromium is installed here, and the page is looked at with one: "
+    "no Chromium is installed here, and these tests need it: "
     "install your system's package, such as Debian's “chromium”"
 )
-# It has nothing to look up or to fetch: whatever is not of this machine does not resolve.
+# It must fetch nothing from elsewhere: only the names of this machine are resolved.
 _ARGUMENTS: Final = (
     "--disable-background-networking",
     "--disable-component-update",
@@ -50,18 +50,18 @@ _ARGUMENTS: Final = (
     "--no-first-run",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
-# Machines are shared: what is waited for comes within a fraction of it, or never.
+# Long, for shared machines: what is waited for normally comes within a fraction of it.
 _PATIENCE_MILLISECONDS: Final = 15_000
-# What a browser breaks off itself, as it leaves a page or has enough of a film, is no failure.
-_BROKEN_OFF: Final = "net::ERR_ABORTED"
+# Requests that the browser cancels itself, when it leaves a page or stops a video.
+_CANCELLED: Final = "net::ERR_ABORTED"
 
-#: What a browser complains of while the server is away.
+#: The errors that a browser reports while the server is away.
 GONE: Final = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_RESET"
 
-# So much of a script stands on its card at least.
+# The part of a script that its card shows at least, in characters.
 _NAMED: Final = 40
 
-#: The property in which a test records how many milliseconds each of some things took.
+#: The property in which a test records durations, in milliseconds.
 MILLISECONDS: Final = "milliseconds"
 
 WIDE: Final = (1280, 800)
@@ -84,8 +84,8 @@ async def browser_runs() -> AsyncIterator[Browser]:
             await browser.close()
 
 
-async def patiently(awaited: Awaitable[_Result]) -> _Result:
-    """Wait for what a script in the page waits for: Playwright itself would, for ever."""
+async def within_limit(awaited: Awaitable[_Result]) -> _Result:
+    """Await a script in the page, with a time limit: Playwright itself has none."""
     async with asyncio.timeout(_PATIENCE_MILLISECONDS / 1000):
         return await awaited
 
@@ -122,7 +122,7 @@ class Window:
         return self.modal
 
     async def picks(self, label: str, words: str) -> None:
-        """Choose in a field with type-ahead what is found for ``words``."""
+        """Choose in a field with type-ahead the option found for ``words``."""
         field = self.modal.get_by_role("combobox", name=label)
         await field.fill(words)
         option = self.modal.get_by_role("option", name=re.compile(re.escape(words)))
@@ -148,7 +148,7 @@ class Window:
         return self.channel.get_by_role("listitem").filter(has_text=words)
 
     def replies(self) -> Locator:
-        """Return what stands in the open thread, the message it is about first."""
+        """Return the messages of the open thread, its parent first."""
         thread = self.thread.get_by_role("list", name="Messages in the thread")
         return thread.get_by_role("listitem")
 
@@ -176,10 +176,10 @@ class Window:
 
 
 class Windows:
-    """The windows of a test, and what the browser found to complain of in them.
+    """The windows of a test, and the errors that the browser reported in them.
 
     Attributes:
-        forgiven: what it may complain of, as a pattern; nothing if empty.
+        forgiven: a pattern of errors that are allowed; none if empty.
     """
 
     def __init__(self, browser: Browser) -> None:
@@ -232,7 +232,7 @@ class Windows:
             await self._contexts.pop().close()
 
     def complaints(self) -> list[str]:
-        """Return what the browser had to complain of, and is not forgiven."""
+        """Return the errors that the browser reported, except those allowed."""
         return [
             each
             for each in self._complaints
@@ -240,7 +240,7 @@ class Windows:
         ]
 
     def _listen(self, context: BrowserContext) -> None:
-        """Note each complaint of the browser, and each request that leaves this machine."""
+        """Record each error of the browser, and each request that leaves this machine."""
 
         def said(message: ConsoleMessage) -> None:
             if message.type in {"error", "warning"}:
@@ -253,7 +253,7 @@ class Windows:
                 self._complaints.append(f"a request to elsewhere: {request.url}")
 
         def failed(request: Request) -> None:
-            if request.failure != _BROKEN_OFF:
+            if request.failure != _CANCELLED:
                 self._complaints.append(f"request failed: {request.url} {request.failure}")
 
         def answered(response: Response) -> None:
@@ -280,7 +280,7 @@ class PageWorld(World):
 
     @contextlib.asynccontextmanager
     async def runs(self) -> AsyncIterator["PageWorld"]:
-        """Start everything and end it; the browser may have found nothing to complain of."""
+        """Start everything and stop it; fail if the browser reported errors."""
         async with self.running_sandbox(), self.running_bot():
             await self.page.start(0)
             try:
@@ -296,7 +296,7 @@ class PageWorld(World):
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how long the page took, which no assertion can say for a machine that others use too."""
+    """Report how long the page took; on a shared machine no assertion can check that."""
     for reports in terminalreporter.stats.values():
         for report in reports:
             for name, took in getattr(report, "user_properties", ()):

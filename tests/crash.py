@@ -1,4 +1,4 @@
-"""A world whose bot can crash at any moment and restarts on what was on the disk then."""
+"""A world whose bot can crash at any moment and restarts with what was on the disk then."""
 
 import asyncio
 import contextlib
@@ -208,7 +208,7 @@ class CrashingWorld(World):
         self.disk.leave()
 
     def _crash(self) -> None:
-        """Save what is on the disk: the bot's actions from here on are undone."""
+        """Save the content of the disk: the bot's later actions are undone."""
         self._disk_content = self.disk.certain()
         self._recorded = len(self.service.requests), len(self.slack.calls)
         self.is_crashed, self.crash_at = True, None

@@ -1,4 +1,4 @@
-"""The files of a database that is in use: all that a killed process leaves, or a power cut."""
+"""The files of a database that is in use: what remains after a kill or a power cut."""
 
 import contextlib
 import os
@@ -57,7 +57,7 @@ class Disk:
         self._certain = self._known = _Mark()
 
     async def watch(self, database: Database) -> None:
-        """Begin to look at the file, which is there now, and at which commits last."""
+        """Start watching the file, which must exist, and record which commits are durable."""
         assert isinstance(database, SQLiteDatabase)
         self._file = os.open(self._path, os.O_RDONLY)
         self._certain = self._known = self._mark()
@@ -90,7 +90,7 @@ class Disk:
         return now, log[: self._certain.end if log[16:24] == self._certain.salt else 0]
 
     def _see(self, statement: str) -> None:
-        """Look at a statement that begins: what was before it is done."""
+        """Record a statement that begins: the ones before it are done."""
         with self._looking:
             self._look()
             self._commits = statement == "COMMIT"
@@ -98,7 +98,7 @@ class Disk:
                 self._syncs = statement.endswith("FULL")
 
     def _look(self) -> None:
-        """Look at what the last statement, which may still be under way, has written."""
+        """Record what the last statement, which may still be running, has written."""
         if self._commits:
             before, self._known = self._known, self._mark()
             # SQLite waits for the disk only where it has written something.
@@ -120,7 +120,7 @@ class Disk:
         return _Mark(self._path.stat().st_mtime_ns, salt, end)
 
     def put_back(self, left: tuple[bytes, bytes]) -> None:
-        """Have the files be as they were left."""
+        """Restore the files to an earlier state."""
         for path, content in zip((self._path, self._log), left, strict=True):
             path.write_bytes(content)
 

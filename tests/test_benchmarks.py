@@ -45,7 +45,7 @@ def test_an_informational_ratio_fails_nothing() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "code"), [(["--small"], 1), ([], 0)])
-def test_a_small_run_fails_on_what_is_far_outside(
+def test_a_small_run_fails_if_a_ratio_is_far_outside(
     arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run(_: Scale) -> list[Row]:

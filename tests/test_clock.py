@@ -68,7 +68,7 @@ class JumpyWorld(World):
         [video] = [each for each in self.service.videos.values() if each.script == script]
         return video.video_id
 
-    def tells_once(self, *scripts: str) -> None:
+    def expect_one_reply_to(self, *scripts: str) -> None:
         """See that each video was made once, and has one card and one reply."""
         for script in scripts:
             assert self.video(script)
@@ -137,7 +137,7 @@ async def test_a_call_is_not_repeated_when_the_clock_jumps_during_it(
         await settling
         await world.advance(minutes=10)
 
-    world.tells_once(ANA, BEN)
+    world.expect_one_reply_to(ANA, BEN)
     assert world.ephemerals(world.ana) == []
 
 
@@ -208,7 +208,7 @@ async def test_waiting_work_is_done_once_and_within_minutes_after_the_clock_jump
             await world.advance(minutes=1)
         await world.advance(minutes=7)
 
-    world.tells_once(ANA)
+    world.expect_one_reply_to(ANA)
 
 
 @JUMPS

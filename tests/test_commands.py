@@ -274,7 +274,7 @@ async def test_the_card_of_a_failed_video_can_be_retried_too(world: World) -> No
     assert world.ana.modal is not None
 
 
-async def test_what_a_user_typed_is_not_shown_to_an_admin_who_retries(
+async def test_an_admin_who_retries_does_not_see_what_the_user_typed(
     quiet_world: World,
 ) -> None:
     world = quiet_world
@@ -406,7 +406,7 @@ USED = [code for code, action in errors.ERROR_ACTIONS.items() if action is error
 @pytest.mark.parametrize(
     "code", [code for code in DOCUMENTED["views.open"].split() if code not in USED]
 )
-async def test_whatever_slack_answers_to_a_form_the_user_learns_what_to_do(
+async def test_for_any_error_at_opening_a_form_the_user_learns_what_to_do(
     world: World, code: str
 ) -> None:
     world.slack.faults.next("views.open", CannedResponse(200, {"ok": False, "error": code}))
@@ -423,7 +423,7 @@ async def test_whatever_slack_answers_to_a_form_the_user_learns_what_to_do(
 
 
 @pytest.mark.parametrize("code", DOCUMENTED["views.update"].split())
-async def test_whatever_slack_answers_to_a_changed_form_it_can_still_be_submitted(
+async def test_after_any_error_at_changing_a_form_it_can_still_be_submitted(
     world: World, code: str
 ) -> None:
     form = await world.open_form(world.ana)

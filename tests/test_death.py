@@ -46,7 +46,7 @@ def first_let_it_be_made(live: LiveWorld, *moments: str) -> None:
     live.on_moment = wait
 
 
-async def told_once(live: LiveWorld, word: str = "Ready") -> Message:
+async def expect_one_reply(live: LiveWorld, word: str = "Ready") -> Message:
     """Wait for the end; return the closing reply, which is the only other post beside the card."""
     await live.wait_until(lambda: live.card_says(word) and live.replies())
     await live.stop_when_idle()
@@ -70,7 +70,7 @@ async def test_a_video_gets_one_reply_wherever_the_bot_dies(
     first_let_it_be_made(live, "before card", "after card")
     await live.request_video()
     await live.restart_killed_bot()
-    reply = await told_once(live)
+    reply = await expect_one_reply(live)
     assert "Hello, world." in reply.text
     assert live.created_count() == 1
 
@@ -83,7 +83,7 @@ async def test_polling_resumes_after_the_bot_died(
     polling.kill_at = f"{phase} {step}"
     await polling.request_video()
     await polling.restart_killed_bot()
-    await told_once(polling)
+    await expect_one_reply(polling)
     assert polling.service.callbacks == []
     assert polling.created_count() == 1
 
@@ -97,14 +97,14 @@ async def test_a_failure_gets_one_reply_wherever_the_bot_dies(
     live.kill_at = f"{phase} {step}"
     await live.request_video()
     await live.restart_killed_bot()
-    reply = await told_once(live, "Failed")
+    reply = await expect_one_reply(live, "Failed")
     assert "The face is hidden" in reply.text
     assert live.created_count() == 1
 
 
 @pytest.mark.parametrize("post", ["card", "reply"])
 @pytest.mark.parametrize("phase", ["before", "after"])
-async def test_a_bot_that_dies_while_it_looks_for_its_post_posts_it_once(
+async def test_a_bot_that_dies_during_the_search_for_its_post_posts_it_once(
     phase: str, post: str, live: LiveWorld
 ) -> None:
     live.kill_at = f"after {post}"
@@ -114,7 +114,7 @@ async def test_a_bot_that_dies_while_it_looks_for_its_post_posts_it_once(
     live.kill_at = f"{phase} search"
     await live.start_bot()
     await live.restart_killed_bot()
-    await told_once(live)
+    await expect_one_reply(live)
 
 
 # ── A create call that was cut off ────────────────────────────────────────────────────────────
@@ -143,7 +143,7 @@ async def test_a_create_call_that_never_arrived_is_repeated_when_the_user_asks_f
     card = polling.card()
     assert card is not None
     await polling.ana.click(card, "Create again (may be charged twice)")
-    await told_once(polling)
+    await expect_one_reply(polling)
     assert polling.created_count() == 1
 
 
@@ -159,7 +159,7 @@ async def test_an_interrupted_create_call_is_reconciled_by_the_id_from_the_perso
     await polling.ana.click(card, "I found it")
     assert polling.ana.modal is not None
     await polling.ana.modal.submit({"remote_id": video_id})
-    await told_once(polling)
+    await expect_one_reply(polling)
     assert polling.created_count() == 1
 
 
@@ -172,7 +172,7 @@ async def test_an_interrupted_create_call_is_reconciled_by_its_callback(
     await live.wait_until(lambda: live.card_says("Checking"))
     [video_id] = live.service.videos
     live.service.finish(video_id)
-    await told_once(live)
+    await expect_one_reply(live)
     assert live.created_count() == 1
 
 
@@ -183,7 +183,7 @@ async def test_an_interrupted_create_call_is_reconciled_by_an_earlier_callback(
     live.kill_at = "after create"
     await live.request_video()
     await live.restart_killed_bot()
-    await told_once(live)
+    await expect_one_reply(live)
     assert live.created_count() == 1
     assert len(live.service.callbacks) == 1
 
@@ -215,7 +215,7 @@ async def test_an_answered_callback_is_kept_when_the_bot_dies(
     [video_id] = live.service.videos
     live.service.finish(video_id)
     await live.restart_killed_bot()
-    await told_once(live)
+    await expect_one_reply(live)
 
 
 async def test_polling_makes_up_for_a_callback_to_a_dead_bot(
@@ -230,7 +230,7 @@ async def test_polling_makes_up_for_a_callback_to_a_dead_bot(
         [video_id] = live.service.videos
         live.service.finish(video_id)
         await live.restart_killed_bot()
-        await told_once(live)
+        await expect_one_reply(live)
         assert [callback.status for callback in live.service.callbacks] == [503]
 
 
@@ -258,7 +258,7 @@ async def test_an_unanswered_form_is_submitted_again_and_makes_one_video(
     await live.restart_killed_bot()
     await form.submit()
     assert not form.is_open
-    await told_once(live)
+    await expect_one_reply(live)
     assert live.created_count() == 1
 
 
@@ -337,7 +337,7 @@ async def test_a_graceful_stop_is_quick_and_loses_nothing(
         await live.wait_until(lambda: live.card_says("Checking"))
         [video_id] = live.service.videos
         live.service.finish(video_id)
-        await told_once(live)
+        await expect_one_reply(live)
         assert live.created_count() == 1
 
 
@@ -362,7 +362,7 @@ async def test_a_second_bot_on_the_same_database_ends_with_a_reason(
     )
     assert await second.wait() == 1
     await live.request_video()
-    await told_once(live)
+    await expect_one_reply(live)
 
 
 async def test_a_database_of_a_newer_version_is_refused_and_unchanged(
@@ -407,4 +407,4 @@ async def test_an_interrupted_migration_starts_again(
     await asyncio.to_thread(child.join)
     async with world.running() as live:
         await live.request_video()
-        await told_once(live)
+        await expect_one_reply(live)

@@ -393,7 +393,7 @@ def test_a_video_uses_a_replica_and_a_replica_none() -> None:
     assert REPLICA.uses({"replica_id": "r1"}) is None
 
 
-def test_what_a_kind_uses_is_of_a_kind_whose_results_are_offered() -> None:
+def test_a_kind_uses_only_catalogued_kinds() -> None:
     used = VIDEO.uses({"replica_id": "r1"})
     assert used is not None
     assert [kind.name for kind in KINDS if kind.catalogued] == [used[0]]

@@ -154,7 +154,7 @@ async def test_every_replica_and_default_is_kept(store: Store) -> None:
     assert [each.id for each in await store.replicas.find("ännä stras", "C2", 10)] == ["r-2"]
 
 
-async def test_a_claim_takes_up_every_open_job(store: Store) -> None:
+async def test_every_open_job_is_claimed_when_it_is_due(store: Store) -> None:
     jobs = await every_job(store)
     open_jobs = {id_: job for id_, job in jobs.items() if not job.state.ended}
     assert {job.state for job in open_jobs.values()} == {

@@ -12,7 +12,7 @@ from playwright.async_api import Locator, expect
 from sandbox.faults import Reset
 from sandbox.http import free_port
 from sandbox.scenarios import CallbackPlan, Pace, Scenario
-from tests.browser import PageWorld, Window, Windows, patiently
+from tests.browser import PageWorld, Window, Windows, within_limit
 from tests.world import FOOTAGE, REPLICA
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -179,7 +179,7 @@ async def test_on_the_page_of_the_command_a_video_can_be_requested_at_once(
     )
     try:
         assert sandbox.stdout is not None
-        printed = await patiently(sandbox.stdout.readuntil(b" in a browser"))
+        printed = await within_limit(sandbox.stdout.readuntil(b" in a browser"))
         ana = await windows.open(printed.decode().split()[1])
         await expect(ana.card("Replica for @ben")).to_contain_text("steps done")
         await expect(ana.card("Video for @ana").get_by_role("link", name="Watch")).to_be_visible()
@@ -194,7 +194,7 @@ async def test_on_the_page_of_the_command_a_video_can_be_requested_at_once(
         await windows.close()
     finally:
         sandbox.terminate()
-        assert await patiently(sandbox.wait()) == 0
+        assert await within_limit(sandbox.wait()) == 0
 
 
 # ── The picker ────────────────────────────────────────────────────────────────────────────────

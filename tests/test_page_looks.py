@@ -10,7 +10,7 @@ from playwright.async_api import Locator, expect
 from sandbox.faults import Reset
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import Message
-from tests.browser import MILLISECONDS, PHONE, PageWorld, Window, patiently
+from tests.browser import MILLISECONDS, PHONE, PageWorld, Window, within_limit
 from tests.world import REPLICA
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -363,7 +363,7 @@ _TIMED: Final = """(node, [awaited, words]) => new Promise((resolve) => {
 
 async def _takes(act: Locator, awaited: str, words: str = "") -> float:
     """Do something and return how many milliseconds later what is awaited was there to be seen."""
-    return float(await patiently(act.evaluate(_TIMED, [awaited, words])))
+    return float(await within_limit(act.evaluate(_TIMED, [awaited, words])))
 
 
 async def test_the_page_is_quick_with_many_messages(
@@ -373,7 +373,7 @@ async def test_the_page_is_quick_with_many_messages(
     _has_many(page_world)
     ana = await page_world.window()
     await expect(ana.card(f"Message {_MANY - 1}")).to_be_visible()
-    took: dict[str, float] = await patiently(ana.tab.evaluate(_LOADED))
+    took: dict[str, float] = await within_limit(ana.tab.evaluate(_LOADED))
     seen = [*page_world.slack.messages("studio"), *page_world.slack.ephemerals("ana", "studio")]
     await expect(ana.tab.locator("#messages > .message")).to_have_count(len(seen))
     paints = dict(took)

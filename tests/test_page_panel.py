@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.async_api import Browser, Locator, expect
 
-from tests.browser import GONE, PageWorld, Window, patiently
+from tests.browser import GONE, PageWorld, Window, within_limit
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -244,12 +244,12 @@ async def test_the_watch_link_opens_a_page_with_the_video_and_its_script(
       if (video.readyState >= 2) resolve();
       else video.addEventListener("loadeddata", () => resolve());
     })"""
-    await patiently(video.evaluate(loaded))
+    await within_limit(video.evaluate(loaded))
     subtitled = """track => new Promise(resolve => {
       if (track.readyState === 2) resolve();
       else track.addEventListener("load", () => resolve());
     })"""
-    await patiently(video.locator("track").evaluate(subtitled))
+    await within_limit(video.locator("track").evaluate(subtitled))
     shown = """video => {
       const [track] = video.textTracks;
       const said = [...track.cues].map(cue => cue.text).join(" ");
@@ -260,7 +260,7 @@ async def test_the_watch_link_opens_a_page_with_the_video_and_its_script(
       video.addEventListener("timeupdate", () => video.currentTime > 0.1 && resolve());
       video.play();
     })"""
-    await patiently(video.evaluate(plays))
+    await within_limit(video.evaluate(plays))
     assert await film.evaluate("window.opener") is None
 
 

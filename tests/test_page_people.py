@@ -10,7 +10,7 @@ from sandbox.block_kit import Json
 from sandbox.page.server import Page
 from sandbox.scenarios import Scenario
 from sandbox.slack_objects import Message
-from tests.browser import GONE, PageWorld, Window, patiently
+from tests.browser import GONE, PageWorld, Window, within_limit
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -134,7 +134,7 @@ async def _settled_at(node: Locator) -> float:
         if (calm < 10) requestAnimationFrame(look); else resolve(now);
       });
     })"""
-    return float(await patiently(node.evaluate(script)))
+    return float(await within_limit(node.evaluate(script)))
 
 
 # ── Breaks ────────────────────────────────────────────────────────────────────────────────────

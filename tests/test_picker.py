@@ -102,7 +102,7 @@ async def test_the_default_of_the_channel_comes_first_and_then_the_last_used(wor
     assert lobby.values["replica_id"] is None
 
 
-async def test_the_state_stands_beside_the_name(world: World) -> None:
+async def test_the_state_is_shown_beside_the_name(world: World) -> None:
     world.service.add_replica("r-new", "New", status="training")
     await _adds(world, "r-1 Anna", "r-new")
     await world.request_replica(world.ben, {"replica_name": "Kim"})

@@ -285,7 +285,7 @@ async def test_the_default_of_a_channel_is_chosen_beforehand_there_and_nowhere_e
     assert elsewhere.values["replica_id"] is None
 
 
-async def test_another_default_takes_the_place_of_the_first(world: World) -> None:
+async def test_a_new_default_replaces_the_old_one(world: World) -> None:
     world.service.add_replica("r-bob", "Bob")
     await _shown_after(world, world.ana, f"default {REPLICA}")
     await _shown_after(world, world.ana, "default r-bob", channel="lobby")
@@ -298,7 +298,7 @@ async def test_another_default_takes_the_place_of_the_first(world: World) -> Non
         assert await offered_ids(form) == ["r-bob", REPLICA]
 
 
-async def test_a_default_that_turns_out_to_be_broken_later_is_refused_with_its_reason(
+async def test_a_default_that_fails_later_is_refused_with_its_reason(
     world: World,
 ) -> None:
     world.service.add_replica("r-new", "New", status="training")

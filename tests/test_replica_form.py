@@ -75,7 +75,7 @@ async def test_without_a_name_it_gets_one_that_the_form_shows(world: World) -> N
     assert created["replica_name"] in card.text
 
 
-async def test_the_form_says_what_the_footage_needs_and_where_the_consent_has_to_be(
+async def test_the_form_explains_the_footage_and_the_consent_statement(
     world: World,
 ) -> None:
     form = await _opens(world)
@@ -88,7 +88,7 @@ async def test_the_form_says_what_the_footage_needs_and_where_the_consent_has_to
     assert "must be at the beginning of the training video" in consent["hint"]["text"]
 
 
-async def test_the_links_are_shown_on_the_card_without_what_is_secret_in_them(
+async def test_the_links_are_shown_on_the_card_without_their_secrets(
     world: World,
 ) -> None:
     card = await world.request_replica(world.ana, {"train_video_url": f"{FOOTAGE}?key=secret"})
@@ -117,7 +117,7 @@ async def test_where_the_bot_cannot_post_everything_is_sent_as_a_direct_message(
 # ── Consent ───────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_nothing_is_sent_before_it_is_confirmed_that_the_person_agreed(
+async def test_nothing_is_sent_without_the_confirmation_that_the_person_agreed(
     world: World,
 ) -> None:
     form = await _opens(world)

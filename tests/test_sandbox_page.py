@@ -223,7 +223,7 @@ async def test_the_commands_can_be_suggested(browser: Browser) -> None:
     assert commands[0]["usage_hint"].startswith("[script]")
 
 
-async def test_messages_are_slacks_own_and_what_is_for_one_person_is_shown_to_no_other(
+async def test_messages_have_slacks_format_and_ephemerals_go_to_one_person(
     browser: Browser,
 ) -> None:
     card = await browser.asks("ben")
@@ -1138,7 +1138,7 @@ async def test_another_sites_page_is_shown_nothing(browser: Browser, path: str) 
             assert answer.status == status, site
 
 
-async def test_every_answer_says_what_a_browser_may_do_with_it(browser: Browser) -> None:
+async def test_every_response_has_strict_security_headers(browser: Browser) -> None:
     await browser.asks()
     video = next(iter(browser.world.service.videos))
     for url in (
@@ -1404,7 +1404,7 @@ async def test_the_served_bot_never_loads_the_sandbox(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--port=8765", "--no-browser"])
-def test_the_story_takes_no_option_of_the_page(
+def test_the_story_accepts_no_option_of_the_page(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
@@ -1412,7 +1412,7 @@ def test_the_story_takes_no_option_of_the_page(
     assert "--story opens none" in capsys.readouterr().err
 
 
-async def test_the_help_says_what_there_is(tmp_path: Path) -> None:
+async def test_the_help_lists_the_options(tmp_path: Path) -> None:
     code, out = await run(tmp_path, "-m", "sandbox", "--help")
     assert code == 0
     for option in ("--story", "--port", "--no-browser"):

@@ -291,7 +291,7 @@ async def test_a_message_is_validated(
         assert caught.value.response["response_metadata"]["messages"]
 
 
-async def test_an_edit_with_text_alone_takes_the_blocks_away_and_leaves_the_metadata(
+async def test_an_edit_with_text_alone_removes_the_blocks_and_keeps_the_metadata(
     slack: SandboxSlack, client: AsyncWebClient, clock: ManualClock
 ) -> None:
     studio = slack.channel("studio").id
@@ -384,7 +384,7 @@ async def test_history_needs_membership_and_the_scope_of_its_kind_of_place(
     assert caught.value.response["needed"] == "im:history"
 
 
-async def test_the_bot_learns_who_it_is_and_who_people_are(
+async def test_the_bot_can_read_its_own_identity_and_users(
     slack: SandboxSlack, client: AsyncWebClient
 ) -> None:
     me = await client.auth_test()
@@ -572,7 +572,7 @@ async def test_a_command_arrives_signed_and_escaped(
         (500, "dispatch_failed"),
     ],
 )
-async def test_the_answer_to_a_command_is_shown_to_who_typed_it(
+async def test_the_answer_to_a_command_is_shown_to_its_user(
     slack: SandboxSlack, ana: Person, bot: Bot, answered: object, shown: str
 ) -> None:
     answering(bot, answered)
@@ -596,7 +596,7 @@ async def test_the_answer_to_a_command_may_be_for_all(
         await ana.command("/video")
 
 
-async def test_a_response_url_takes_five_answers_in_half_an_hour(
+async def test_a_response_url_accepts_five_answers_in_half_an_hour(
     slack: SandboxSlack, ana: Person, bot: Bot, clock: ManualClock
 ) -> None:
     await ana.command("/video")

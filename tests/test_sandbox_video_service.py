@@ -538,7 +538,7 @@ async def test_an_early_callback_arrives_while_the_create_request_is_open(
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
 @pytest.mark.parametrize("body", ["rubbish", {"status": "ready"}, [], None])
-async def test_a_callback_comes_with_the_method_and_body_asked_for(
+async def test_a_callback_has_the_planned_method_and_body(
     client: httpx.AsyncClient,
     service: SandboxVideoService,
     clock: ManualClock,

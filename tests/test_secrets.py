@@ -308,7 +308,7 @@ async def test_the_leak_detector_finds_a_secret_in_unused_pages_of_the_database(
 
 
 @pytest.mark.parametrize("written", ["key=sandbox-key", "Traceback: sandbox-key", "token=***"])
-async def test_the_leak_detector_searches_the_log_of_a_process_also_for_what_was_masked(
+async def test_the_leak_detector_searches_the_log_of_a_process_for_masked_secrets_too(
     written: str, quiet_world: World, tmp_path: Path
 ) -> None:
     log = tmp_path / "bot.log"

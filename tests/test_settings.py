@@ -137,7 +137,7 @@ def test_other_variables_are_ignored() -> None:
         ("PORT", "3_000", "whole number"),
     ],
 )
-def test_a_wrong_value_is_refused_with_what_would_be_right(name: str, text: str, says: str) -> None:
+def test_a_wrong_value_is_refused_with_an_explanation(name: str, text: str, says: str) -> None:
     refusal = _refusal(**{name: text})
     assert refusal.startswith(f"{name} ")
     assert says in refusal

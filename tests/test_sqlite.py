@@ -68,7 +68,7 @@ def test_a_query_is_rendered_for_sqlite_once(text: str, sqlite: str, lists: set[
 # ── aiosqlite's connection, and our method of it ──────────────────────────────────────────────
 
 
-async def test_a_function_runs_in_the_connections_own_thread_after_what_was_asked_before() -> None:
+async def test_a_function_runs_in_the_connections_own_thread_in_order() -> None:
     assert version("aiosqlite").startswith("0.22."), "Connection.run uses what is not public"
     seen: list[int] = []
 
@@ -88,7 +88,9 @@ async def test_a_function_runs_in_the_connections_own_thread_after_what_was_aske
         assert seen != [threading.get_ident()]
 
 
-async def test_what_a_function_raises_reaches_its_caller_and_the_connection_works_on() -> None:
+async def test_an_exception_of_a_function_reaches_its_caller_and_the_connection_still_works() -> (
+    None
+):
     def fails(_: sqlite3.Connection) -> None:
         raise ZeroDivisionError
 

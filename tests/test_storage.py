@@ -92,7 +92,7 @@ async def sent_off(form: Modal) -> bool:
     return not form.is_open
 
 
-async def told_once(live: LiveWorld, script: str) -> None:
+async def expect_one_reply(live: LiveWorld, script: str) -> None:
     """Wait for the end of a video; all of it happened once."""
     await live.wait_until(lambda: live.card_says("Ready", script) and live.replies(script))
     await live.stop_when_idle()
@@ -233,7 +233,7 @@ async def test_a_full_disk_is_reported_to_every_user_and_nothing_is_lost(
         live.end_video = live.service.finish
         assert await sent_off(form)
         await live.wait_until(lambda: live.replies("The first words."))
-        await told_once(live, "More words.")
+        await expect_one_reply(live, "More words.")
         assert live.created_count() == 2
         assert live.posts() == 4
 
@@ -265,7 +265,7 @@ async def test_an_outcome_during_a_full_disk_is_neither_lost_nor_repeated(
         await failed.wait()
         await answers(live, 503)
         disk.recovers()
-        await told_once(live, "Kept words.")
+        await expect_one_reply(live, "Kept words.")
         assert live.posts() == 2
         assert "Traceback" not in live.log_file.read_text()
 
@@ -307,7 +307,7 @@ async def test_a_bot_with_a_full_disk_waits_idly_and_stops_when_asked_to(
     await live.wait_until(lambda: live.card_says("Checking", "Kept words."))
     live.service.finish(list(live.service.videos)[-1])
     await live.wait_until(lambda: live.replies("The first words."))
-    await told_once(live, "Kept words.")
+    await expect_one_reply(live, "Kept words.")
     assert live.posts() == 4
 
 
@@ -386,7 +386,7 @@ async def test_a_form_that_is_submitted_twice_because_of_a_slow_disk_makes_one_v
 # ── Files that are taken away ─────────────────────────────────────────────────────────────────
 
 
-async def asks_and_is_told(live: LiveWorld, script: str) -> None:
+async def request_and_wait(live: LiveWorld, script: str) -> None:
     assert await sent_off(await filled_form(live.ana, script))
     await live.wait_until(lambda: live.card_says("Ready", script) and live.replies(script))
 
@@ -412,7 +412,7 @@ def move_folder(folder: Path) -> Callable[[], object]:
 async def test_while_the_file_is_moved_away_nothing_is_accepted_and_later_all_goes_on(
     take: Callable[[Path], Callable[[], object]], live: LiveWorld
 ) -> None:
-    await asks_and_is_told(live, "The first words.")
+    await request_and_wait(live, "The first words.")
     form = await filled_form(live.ana, "More words.")
     put_back = take(live.database.parent)
 
@@ -425,7 +425,7 @@ async def test_while_the_file_is_moved_away_nothing_is_accepted_and_later_all_go
     put_back()
     await answers(live, 200)
     assert await sent_off(form)
-    await told_once(live, "More words.")
+    await expect_one_reply(live, "More words.")
     assert live.posts() == 4
 
 
@@ -434,11 +434,11 @@ async def test_a_log_that_is_deleted_or_replaced_costs_nothing(
     left: bytes | None, live: LiveWorld
 ) -> None:
     wal = live.database.with_name("bot.db-wal")
-    await asks_and_is_told(live, "The first words.")
+    await request_and_wait(live, "The first words.")
     wal.unlink()
     if left is not None:
         wal.write_bytes(left)
-    await asks_and_is_told(live, "More words.")
+    await request_and_wait(live, "More words.")
     assert logged(live, "the database's log was gone: made again")
     assert wal.stat().st_size
 
@@ -470,7 +470,7 @@ async def test_while_the_bot_runs_others_may_read_its_database_and_back_it_up(
         db.execute("BEGIN")
         assert db.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
         # It reads as of that moment, and the bot goes on.
-        await asks_and_is_told(live, "The first words.")
+        await request_and_wait(live, "The first words.")
         assert db.execute("SELECT count(*) FROM jobs").fetchone() == (0,)
         db.execute("COMMIT")
         assert db.execute("SELECT count(*) FROM jobs").fetchone() == (1,)
@@ -481,7 +481,7 @@ async def test_while_the_bot_runs_others_may_read_its_database_and_back_it_up(
     with contextlib.closing(sqlite3.connect(copy)) as db:
         assert db.execute("SELECT state FROM jobs").fetchall() == [("succeeded",)]
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    await told_once(live, "The first words.")
+    await expect_one_reply(live, "The first words.")
     assert not logged(live, "the database does not work")
 
 
@@ -528,7 +528,7 @@ async def test_a_database_that_is_in_use_for_a_moment_is_waited_for(
         await asyncio.wait([listening], timeout=0.3)
         assert not listening.done()
     live.port = await listening
-    await asks_and_is_told(live, "Hello, world.")
+    await request_and_wait(live, "Hello, world.")
 
 
 @contextlib.contextmanager
@@ -564,7 +564,7 @@ async def test_the_lock_of_a_killed_bot_ends_with_it(live: LiveWorld) -> None:
     await live.bot.kill()
     assert live.database.with_name("bot.db-lock").exists()
     await live.start_bot()
-    await asks_and_is_told(live, "Hello, world.")
+    await request_and_wait(live, "Hello, world.")
 
 
 def test_a_lock_whose_file_is_removed_while_it_is_waited_for_is_one_bots_alone(
@@ -696,10 +696,10 @@ async def test_a_folder_that_becomes_read_only_does_not_stop_a_running_bot(
 ) -> None:
     forbid_writing(live.database.parent)
     try:
-        await asks_and_is_told(live, "Hello, world.")
+        await request_and_wait(live, "Hello, world.")
     finally:
         live.database.parent.chmod(0o755)
-    await told_once(live, "Hello, world.")
+    await expect_one_reply(live, "Hello, world.")
 
 
 # ── Damage ────────────────────────────────────────────────────────────────────────────────────

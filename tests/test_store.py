@@ -352,7 +352,7 @@ async def test_a_callback_with_an_unknown_token_changes_nothing(store: Store) ->
     assert await now_is(store, job) == job
 
 
-async def test_what_the_service_made_belongs_to_one_attempt(store: Store) -> None:
+async def test_a_remote_id_belongs_to_one_attempt(store: Store) -> None:
     await running(store)
     await submit(store, "V2")
     other = await claim(store)
@@ -365,7 +365,7 @@ async def test_what_the_service_made_belongs_to_one_attempt(store: Store) -> Non
 # ── Ends ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_job_ends_once_however_many_end_it(store: Store) -> None:
+async def test_a_job_that_many_callers_end_ends_once(store: Store) -> None:
     job = await running(store)
     await post_card(store)
     ends = [State.SUCCEEDED, State.FAILED] * 5
@@ -468,7 +468,7 @@ async def test_a_write_that_can_be_repeated_does_not_wait_for_the_disk(
 class Claims(RuleBasedStateMachine):
     """Two claim jobs, work on them for longer than their leases, and both put them back.
 
-    Whole lives of jobs are in ``test_life``; here it is foretold to the row what each of them gets.
+    Whole lives of jobs are in ``test_life``; here a model predicts each row after each step.
     """
 
     def __init__(self) -> None:
@@ -560,7 +560,7 @@ class Claims(RuleBasedStateMachine):
         self.now += timedelta(minutes=minutes)
 
     @invariant()
-    def each_row_is_as_was_foretold(self) -> None:
+    def each_row_matches_the_model(self) -> None:
         for id_, due in self.due.items():
             job = self.runner.run(self.store.jobs.fetch(id_))
             assert job is not None

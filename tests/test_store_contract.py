@@ -113,7 +113,9 @@ async def test_a_work_that_fails_is_undone_and_the_others_of_its_group_are_store
     assert await names(database) == ["after", "before"]
 
 
-async def test_a_work_that_raises_what_no_future_takes_ends_no_database(database: Database) -> None:
+async def test_a_work_that_raises_stop_iteration_does_not_stop_the_database(
+    database: Database,
+) -> None:
     def fail(tx: Transaction) -> None:
         add("failed")(tx)
         next(iter(()))
@@ -150,7 +152,7 @@ async def test_a_caller_that_is_cancelled_gives_up_the_result_and_not_the_work(
     assert await names(database) == ["C1"]
 
 
-async def test_what_was_asked_for_before_the_end_is_stored_and_later_calls_are_refused(
+async def test_works_before_the_end_are_stored_and_later_calls_are_refused(
     tmp_path: Path,
 ) -> None:
     for engine in ENGINES.values():
@@ -251,7 +253,7 @@ async def test_an_expired_lease_creates_nothing(here: Store, there: Store) -> No
     assert attempts[1] is not None
 
 
-async def test_a_lease_that_ran_out_ends_nothing_that_was_begun_since(
+async def test_a_worker_with_an_expired_lease_does_not_end_the_job(
     here: Store, there: Store
 ) -> None:
     await submit(here)
@@ -266,15 +268,13 @@ async def test_a_lease_that_ran_out_ends_nothing_that_was_begun_since(
     assert (await now_is(there, job)).state is State.RUNNING
 
 
-async def test_what_a_read_found_ends_a_job_that_was_woken_meanwhile(
-    here: Store, there: Store
-) -> None:
+async def test_a_read_ends_a_job_that_was_woken_meanwhile(here: Store, there: Store) -> None:
     job = await running(here)
     await there.jobs.record_callback(token_hash("token"), {}, NOW + DAY)
     assert await here.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
 
 
-async def test_what_is_erased_is_not_written_back_by_whoever_had_the_job(
+async def test_erased_text_is_not_written_back_by_a_worker_that_had_the_job(
     here: Store, there: Store
 ) -> None:
     job = await running(here)
@@ -526,7 +526,7 @@ async def test_a_replica_that_is_forgotten_while_another_is_learned_is_gone(
     assert await found(there) == ["r-2"]
 
 
-async def test_what_has_not_changed_is_the_same_object_in_each_answer(
+async def test_an_unchanged_replica_is_the_same_object_in_each_answer(
     here: Store, there: Store
 ) -> None:
     await here.replicas.learn(snapshot("r-2", "Anna"), NOW)

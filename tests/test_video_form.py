@@ -287,7 +287,7 @@ async def test_five_submissions_of_one_form_make_one_video_and_one_card(world: W
     assert len(world.posts()) == 2
 
 
-async def test_a_submission_that_comes_again_later_makes_nothing_new(world: World) -> None:
+async def test_a_submission_that_is_repeated_later_makes_nothing_new(world: World) -> None:
     form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
     await world.advance(minutes=1)
@@ -453,7 +453,7 @@ async def test_a_lone_surrogate_in_a_script_does_no_harm(world: World) -> None:
     assert "Half a ? smile" in world.replies(card)[0].text
 
 
-async def test_a_form_that_was_accepted_is_not_refused_when_it_comes_again(world: World) -> None:
+async def test_an_accepted_form_is_not_refused_when_it_is_submitted_again(world: World) -> None:
     form = await world.open_form(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
     await world.settle()

@@ -466,7 +466,7 @@ async def test_calls_use_no_cookies_and_no_proxy_of_the_environment(
 
 
 @pytest.mark.parametrize("key", ["a\r\nb", "a\nb", "a\0b", "\udcff", "é", "x" * 100_000])
-async def test_an_odd_key_ends_in_an_error_of_ours_that_does_not_show_it(
+async def test_an_odd_key_raises_an_error_of_ours_that_does_not_show_it(
     clients: Clients, clock: ManualClock, key: str
 ) -> None:
     async with answering(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n") as (url, _):
@@ -490,7 +490,7 @@ async def test_an_odd_key_ends_in_an_error_of_ours_that_does_not_show_it(
         *("http://-\xad-", "http://127.0.0.1:99999", "http://127.0.0.1:1\r\n", "file:///etc"),
     ],
 )
-async def test_an_odd_address_ends_in_an_error_of_ours(
+async def test_an_odd_address_raises_an_error_of_ours(
     clients: Clients, clock: ManualClock, url: str
 ) -> None:
     service = client_of(url, clients, clock)
