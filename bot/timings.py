@@ -88,24 +88,29 @@ class WorkTimings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreTimings(WorkTimings):
-    """For the database."""
+class CallbackTimings:
+    """For callbacks."""
 
     callback_spacing: timedelta = timedelta(seconds=2)
     """Between two reads of one job that callbacks ask for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreTimings(WorkTimings, CallbackTimings):
+    """For the database."""
+
     lock_timeout: timedelta = timedelta(seconds=10)
     """How long a start waits for another process to close the database."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EngineTimings(WorkTimings):
+class EngineTimings(WorkTimings, CallbackTimings):
     """For the engine."""
 
     minutes: PollSchedule = _MINUTES
     """For work that takes minutes."""
     hours: PollSchedule = _HOURS
     """For work that takes hours."""
-    callback_spacing: timedelta = timedelta(seconds=2)
     create_within: timedelta = timedelta(days=1)
     """A job that could not be created by then has failed."""
     reconcile_within: timedelta = timedelta(minutes=15)

@@ -10,7 +10,7 @@ from bot.store.sql import Query
 from bot.timings import StoreTimings
 
 _BY_ID: Final = Query("SELECT * FROM jobs WHERE id = :id")
-_BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
+BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
 _BY_REMOTE_ID: Final = Query(
     """
     SELECT jobs.* FROM attempts JOIN jobs ON jobs.id = attempts.job_id
@@ -42,7 +42,7 @@ class JobReads:
 
     async def fetch_by_request(self, key: str) -> Job | None:
         """Return the job that the request with this key made, if it came before."""
-        return await self._find(_BY_REQUEST, key=key)
+        return await self._find(BY_REQUEST, key=key)
 
     async def list_for_user(self, user: str, kind: str, limit: int) -> list[Job]:
         """Return a person's jobs of one kind, newest first."""

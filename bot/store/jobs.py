@@ -29,6 +29,7 @@ from bot.store.attempts import (
 from bot.store.database import Topic, Transaction, run_until_stored, to_ms
 from bot.store.deliveries import add_card, edit_card
 from bot.store.job_claims import JobClaims
+from bot.store.job_reads import BY_REQUEST
 from bot.store.job_rows import job_from, lock_job, lock_jobs, snapshot_text
 from bot.store.sql import Query
 from bot.store.transitions import POLLED, end, save, wake
@@ -50,7 +51,6 @@ _ADD: Final = Query(
     ON CONFLICT (request_key) DO NOTHING RETURNING *
     """
 )
-_BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
 _RECENT_DURATIONS: Final = Query(
     """
     SELECT ended_at - started_at AS duration FROM jobs
@@ -122,7 +122,7 @@ class Jobs(JobClaims):
                 typical_ms=_typical_ms(tx, request.kind),
             )
             if added is None:
-                [found] = tx.all(_BY_REQUEST, key=request.key)
+                [found] = tx.all(BY_REQUEST, key=request.key)
                 return Submitted(job_from(found), new=False)
             job = job_from(added)
             add_card(tx, job, to_ms(now))
