@@ -20,6 +20,9 @@ from bot.model import Failure
 
 FAILURES: Final = {"401": Failure.KEY_REJECTED, "402": Failure.OUT_OF_CREDIT}
 """The HTTP statuses that say that no create call of any kind is accepted."""
+KEY_NOT_ACCEPTED: Final = frozenset({"401", "403"})
+"""The HTTP statuses of a read that do not show that our key is accepted. A 403 may be about the key
+or about what is read: it does not stop create calls either."""
 UNKNOWN_ID: Final = frozenset({"400", "404", "410"})
 """The HTTP statuses of a read that say that nothing has its id. Some services answer 400."""
 _NOTHING_DONE: Final = frozenset(

@@ -24,7 +24,7 @@ from httpx_aiohttp import AiohttpTransport
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Failure
-from bot.service_errors import FAILURES, from_answer, translated
+from bot.service_errors import FAILURES, KEY_NOT_ACCEPTED, from_answer, translated
 from bot.timings import ServiceTimings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class VideoService:
         except Refused as error:
             if FAILURES.get(error.code) is Failure.KEY_REJECTED:
                 self._stop_creates(error)
-            else:
+            elif error.code not in KEY_NOT_ACCEPTED:
                 self._accept_key()
             raise
         self._accept_key()
@@ -112,7 +112,7 @@ class VideoService:
         try:
             await self.read("/v2/videos", "is-anyone-there")
         except Refused as error:
-            if error.code in {"401", "403"}:
+            if error.code in KEY_NOT_ACCEPTED:
                 raise
 
     # ── Refused keys and accounts ─────────────────────────────────────────────────────────────

@@ -700,6 +700,22 @@ async def test_any_read_that_passes_shows_that_the_key_works_again(
     assert await refusal(service) is None
 
 
+async def test_a_403_does_not_show_that_the_key_works_again(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.key_revoked = True
+    await failed_create(service)
+    sandbox.key_revoked = False
+    await clock.advance(timedelta(seconds=30))
+    sandbox.faults.next("read_video", *[CannedResponse(403, "Forbidden")] * 3)
+    assert await refusal(service) is Failure.KEY_REJECTED
+    with pytest.raises(Refused):
+        await service.read(VIDEOS, "nobody")
+    with pytest.raises(Refused, match="Forbidden"):
+        await service.check()
+    assert await refusal(service) is Failure.KEY_REJECTED
+
+
 async def test_a_caller_that_times_out_during_the_key_check_still_learns_what_is_known(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
 ) -> None:
