@@ -9,6 +9,9 @@ from urllib.parse import urlencode
 import pytest
 
 from bot.slack import errors
+from bot.store import DatabaseUnavailable
+from bot.store.jobs import Jobs
+from bot.store.replicas import Replicas
 from sandbox.delivery import button_action, deliver, find_button, interact, interaction
 from sandbox.driver import ClientRefusal, Person
 from sandbox.faults import CannedResponse, Reset
@@ -28,6 +31,47 @@ WHAT_TO_DO = {
     errors.ErrorAction.REDIRECT: "tell whoever runs this bot",
     errors.ErrorAction.REWRITE: "Please try again.*give this to whoever runs the bot: ",
 }
+
+
+@pytest.mark.parametrize(
+    ("command", "owner", "method"),
+    [
+        ("/video status {video}", Jobs, "wake"),
+        ("/replica status {replica}", Replicas, "learn"),
+        ("/replica add {replica}", Replicas, "learn"),
+        ("/replica default {replica}", Replicas, "set_default"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (DatabaseUnavailable("the disk is full"), r"couldn't be saved\. Please try again"),
+        (RuntimeError("unforeseen"), r"Something went wrong.* give this to .*: [0-9a-f]{8}"),
+    ],
+)
+async def test_a_command_is_answered_although_the_database_fails_after_it_was_acknowledged(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    command: str,
+    owner: type,
+    method: str,
+    error: Exception,
+    sentence: str,
+) -> None:
+    async def fail(*_: object) -> None:
+        raise error
+
+    await world.request_video(world.ana)
+    [video_id] = world.service.videos
+    name, _, text = command.format(video=video_id, replica=REPLICA).partition(" ")
+    with monkeypatch.context() as patched:
+        patched.setattr(owner, method, fail)
+        answer = await world.ana.command(name, text)
+        assert answer.ok
+        await world.settle()
+    [said] = world.ephemerals(world.ana)
+    assert re.search(sentence, said)
 
 
 async def _says(person: Person, text: str) -> Message:

@@ -1,6 +1,7 @@
 """What listeners share: the bot's parts, opening views, and private answers."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -14,14 +15,16 @@ from slack_sdk.webhook.async_client import AsyncWebhookClient
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind
+from bot.log import reference
 from bot.model import Job
 from bot.slack.blocks import Json, Message
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.presenters import Presenter, Presenters
-from bot.store import Store
+from bot.store import DatabaseError, Store
 from bot.timings import Timings
 from bot.video_service import VideoService
 
+_LOG: Final = logging.getLogger(__name__)
 UNKNOWN_JOB: Final = "I can't find this any more."
 UNKNOWN_KIND: Final = "I no longer support this kind of request."
 _CONTACT_OPERATOR: Final = "Nothing was started. Please tell whoever runs this bot."
@@ -32,6 +35,11 @@ async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:
     if isinstance(message, str):
         message = Message(message, ())
     await ack(text=message.text, blocks=message.blocks, response_type="ephemeral")
+
+
+def with_reference(text: str, code: str) -> str:
+    """Return a sentence about an error, and the code by which an operator finds it in the log."""
+    return f"{text} If it keeps happening, give this to whoever runs the bot: {code}"
 
 
 class Background(Protocol):
@@ -91,6 +99,24 @@ class HandlerContext:
         """
         if response_url is not None:
             self.background.spawn(self._respond(response_url, message))
+
+    def answer_later(self, response_url: str, work: Coroutine[Any, Any, Message | str]) -> None:
+        """Answer a command in the background: with what ``work`` returns, or why it failed."""
+        self.background.spawn(self._answer(response_url, work))
+
+    async def _answer(self, response_url: str, work: Coroutine[Any, Any, Message | str]) -> None:
+        try:
+            message = await work
+        except Exception as error:  # noqa: BLE001 - the user waits for an answer to any of them
+            code = reference()
+            if isinstance(error, DatabaseError):
+                _LOG.error("not stored", extra={"reference": code, "reason": str(error)})
+                text = "That couldn't be saved. Please try again in a moment."
+            else:
+                _LOG.exception("a command failed", extra={"reference": code})
+                text = "Something went wrong. Please try again."
+            message = with_reference(text, code)
+        await self._respond(response_url, message)
 
     async def _respond(self, response_url: str, message: Message | str) -> None:
         if isinstance(message, str):

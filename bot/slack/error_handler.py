@@ -14,7 +14,7 @@ from slack_bolt.response import BoltResponse
 
 from bot.log import reference
 from bot.slack.blocks import Json
-from bot.slack.context import HandlerContext
+from bot.slack.context import HandlerContext, with_reference
 from bot.slack.payloads import (
     BlockAction,
     InvalidPayload,
@@ -120,7 +120,7 @@ def _answer(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse:
                     f"{title}, and I don't know whether this was saved. "
                     "Please submit this form again: nothing is started twice."
                 )
-    text = f"{text} If it keeps happening, give this to whoever runs the bot: {code}"
+    text = with_reference(text, code)
     match body:
         case {"type": "view_submission"}:
             return _json(_form_error(body, title, text))

@@ -129,12 +129,8 @@ async def show_status(
     elif job is not None and job.remote_id is None:
         await ack_ephemeral(ack, status_message(presenter, job, None, command.user))
     else:
-
-        async def answer() -> None:
-            message = await _current_status(ctx, command, kind, job, wanted)
-            ctx.respond_ephemeral(command.response_url, message)
-
-        ctx.background.spawn(answer())
+        work = _current_status(ctx, command, kind, job, wanted)
+        ctx.answer_later(command.response_url, work)
         await ack()
 
 

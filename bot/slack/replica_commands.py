@@ -1,8 +1,7 @@
 """What can be done with replicas by command: list them, add one, set a channel's default."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Final
 
 from slack_bolt.context.ack.async_ack import AsyncAck
 
@@ -25,7 +24,6 @@ from bot.slack.context import HandlerContext
 from bot.slack.job_status import list_jobs
 from bot.slack.payloads import SlashCommand
 from bot.slack.replica_picker import known_from, read_replica, replica_label, unexplained_failure
-from bot.store import DatabaseError
 
 _MAX_LISTED: Final = 30
 
@@ -52,10 +50,13 @@ async def add_replica(
     """Offer a replica in the picker."""
 
     async def add() -> str:
-        label = await _learn(ctx, replica_id)
+        try:
+            label = await _learn(ctx, replica_id)
+        except _Unusable as error:
+            return str(error)
         return f"{label} is ready to use by everyone in this workspace."
 
-    _answer_later(ctx, command, add())
+    ctx.answer_later(command.response_url, add())
     await ack()
 
 
@@ -65,29 +66,15 @@ async def set_default_replica(
     """Make a replica the default of this channel's create form."""
 
     async def set_default() -> str:
-        label = await _learn(ctx, replica_id)
+        try:
+            label = await _learn(ctx, replica_id)
+        except _Unusable as error:
+            return str(error)
         await ctx.store.replicas.set_default(command.channel, replica_id)
         return f"{label} is now this channel's default."
 
-    _answer_later(ctx, command, set_default())
+    ctx.answer_later(command.response_url, set_default())
     await ack()
-
-
-def _answer_later(
-    ctx: HandlerContext, command: SlashCommand, work: Coroutine[Any, Any, str]
-) -> None:
-    """Answer in the background, since the service has to be asked."""
-
-    async def answer() -> None:
-        try:
-            text = await work
-        except _Unusable as error:
-            text = str(error)
-        except DatabaseError:
-            text = "That couldn't be saved. Please try again in a moment."
-        ctx.respond_ephemeral(command.response_url, text)
-
-    ctx.background.spawn(answer())
 
 
 class _Unusable(Exception):
