@@ -76,8 +76,9 @@ class Database(Protocol):
         """Run ``work`` in a transaction and return its result once that is committed.
 
         ``work`` runs in another thread, together with others in one transaction where many wait.
-        It may be run again, where one of these others fails or two processes conflict: it has no
-        effects but through the transaction. A caller that is cancelled gives up the result, not
+        It may be run again, where one of these others fails or two processes conflict, because
+        they wait for each other's rows or write the same unique value: it has no effects but
+        through the transaction. A caller that is cancelled gives up the result, not
         the work. With ``durable=False`` a power cut may undo it: for reads, and for what is
         repeated at the next start. It outlives the process all the same.
 
