@@ -229,6 +229,36 @@ async def test_a_post_that_slack_holds_back_waits_as_long_as_it_asks(world: Worl
     assert len(world.posts()) == 6
 
 
+async def test_a_search_that_slack_holds_back_holds_back_the_next_one(world: World) -> None:
+    limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
+    world.slack.faults.next("chat.postMessage", Reset(done=True), Reset(done=True))
+    world.slack.faults.next("conversations.history", limit)
+    await _submits(world)
+    await world.advance(seconds=10)
+    await _submits(world)
+    await world.advance(seconds=35)
+    assert len(world.calls("conversations.history")) == 1, "the second knows of it"
+
+    await world.advance(minutes=5)
+
+    assert len(world.calls("conversations.history")) == 3
+    assert [len(world.replies(card)) for card in world.slack.messages("studio")] == [1, 1]
+
+
+async def test_a_held_back_opening_of_a_conversation_holds_back_the_next_one(world: World) -> None:
+    limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
+    world.slack.faults.next("conversations.open", limit)
+    await _submits(world, "vault")
+    await _submits(world, "vault")
+    await world.advance(seconds=19)
+    assert len(world.calls("conversations.open")) == 1, "the second knows of it"
+
+    await world.advance(minutes=5)
+
+    cards = world.slack.messages(world.slack.dm("ana").id)
+    assert [len(world.replies(card)) for card in cards] == [1, 1]
+
+
 async def test_a_channel_with_more_posts_than_slack_allows_gets_all_of_them(world: World) -> None:
     world.slack.rate_limits = True
     for _ in range(12):

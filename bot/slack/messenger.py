@@ -132,10 +132,14 @@ class Messenger:
             return
         # If Slack keeps failing to open the conversation, the user's id is used to post.
         if delivery.channel == outgoing.job.user and delivery.failures < _MAX_OPENINGS:
+            opening = self._client.conversations_open
+            if (until := self._held_until(opening, delivery)) is not None:
+                await self._release(delivery, until)
+                return
             try:
                 delivery = replace(delivery, channel=await self._open_conversation(delivery))
             except OutsideError as error:
-                await self._back_off(delivery, error, self._client.conversations_open)
+                await self._back_off(delivery, error, opening)
                 return
         if not await self._store.deliveries.mark_sending(delivery, self._clock.now()):
             return
@@ -200,7 +204,10 @@ class Messenger:
 
     async def _search(self, outgoing: Outgoing) -> None:
         """Search for a message whose post got no answer; post it again if it is not there."""
-        delivery = outgoing.delivery
+        delivery, method = outgoing.delivery, self._client.conversations_history
+        if (until := self._held_until(method, delivery)) is not None:
+            await self._release(delivery, until)
+            return
         try:
             ts = await find_posted(
                 self._client, delivery, outgoing.job.created_at, self._timings.call_timeout
@@ -216,7 +223,7 @@ class Messenger:
             ts = None
         except OutsideError as error:
             failed = replace(delivery, failures=delivery.failures + 1)
-            await self._back_off(failed, error, self._client.conversations_history)
+            await self._back_off(failed, error, method)
             return
         if ts is None:
             pending = replace(delivery, state=DeliveryState.PENDING)
