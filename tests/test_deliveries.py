@@ -143,6 +143,21 @@ async def test_a_search_for_a_message_is_repeated_while_slack_is_down(world: Wor
     _card_and_reply(world)
 
 
+async def test_a_lost_message_is_found_beside_messages_that_cannot_be_read(world: World) -> None:
+    world.slack.faults.next("chat.postMessage", Reset(done=True))
+    await _submits(world)
+    [card] = world.slack.messages("studio")
+    found = {"ts": card.ts, "text": card.text, "metadata": card.metadata}
+    odd = [{"text": "no ts"}, {"ts": 7}, {"ts": "soon", "metadata": {}}, "a message", None]
+    page = {"ok": True, "messages": [*odd, found], "response_metadata": {"next_cursor": ""}}
+    world.slack.faults.next("conversations.history", CannedResponse(200, page))
+
+    await world.advance(minutes=5)
+
+    _card_and_reply(world)
+    assert len(world.calls("conversations.history")) == 1
+
+
 async def test_a_message_that_cannot_be_searched_for_while_the_token_is_revoked_is_not_doubled(
     world: World,
 ) -> None:

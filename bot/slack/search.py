@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, OnErrorOmit
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
@@ -36,7 +36,7 @@ class _Page(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
-    messages: list[_Found] | None = None
+    messages: list[OnErrorOmit[_Found]] | None = None
     next_cursor: str | None = Field(
         default=None, validation_alias=AliasPath("response_metadata", "next_cursor")
     )
