@@ -312,6 +312,23 @@ async def test_a_wrong_id_is_refused_under_its_field(
     assert len(world.replies(theirs)) == 1
 
 
+@pytest.mark.parametrize("status", [401, 403, 422])
+async def test_an_id_that_the_service_does_not_let_us_read_now_is_checked_later(
+    world: World, status: int
+) -> None:
+    asking = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+    world.service.faults.always("read_video", CannedResponse(status, {"message": "Not now"}))
+
+    form = await _gives_id(world, asking, video_id)
+    assert not form.is_open, form.errors
+    world.service.faults.clear()
+    await world.advance(minutes=10)
+
+    assert len(world.replies(asking)) == 1
+    assert len(world.requests_for("create_video")) == 1
+
+
 async def test_an_id_that_cannot_be_checked_now_is_checked_later(
     world: World,
 ) -> None:

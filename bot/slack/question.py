@@ -12,6 +12,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from bot.errors import OutsideError, Refused
 from bot.kinds import Unreadable
 from bot.model import Job, State
+from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import Json, cut, element, field, modal
 from bot.slack.cards import HAVE_ID
 from bot.slack.context import UNKNOWN_KIND, HandlerContext
@@ -85,9 +86,9 @@ async def _mismatch(ctx: HandlerContext, job: Job, remote_id: str) -> str | None
     try:
         async with asyncio.timeout_at(ctx.service_deadline()):
             snapshot = kind.read(await ctx.service.read(kind.path, remote_id), remote_id)
-    except Refused as error:
-        return f"The video service can't find it. It says: {cut(error.reason, 200)}"
-    except (OutsideError, Unreadable, TimeoutError):
+    except (OutsideError, Unreadable, TimeoutError) as error:
+        if isinstance(error, Refused) and error.code in UNKNOWN_ID:
+            return f"The video service can't find it. It says: {cut(error.reason, 200)}"
         return None  # it is read again before it is adopted
     if kind.can_compare(snapshot) and not kind.matches(job.params, snapshot):
         return f"That {noun} isn't the one that was requested here."
