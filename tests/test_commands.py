@@ -95,7 +95,7 @@ async def _status(world: World, person: Person, wanted: str) -> str:
 # ── Help and list ─────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("text", ["help", "  help "])
+@pytest.mark.parametrize("text", ["help", "  help ", "HELP"])
 async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
     shown = await _says(world.ana, text)
 
@@ -131,12 +131,29 @@ async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world
 
 
 @pytest.mark.parametrize(
-    "text", ["list of things to do", "help is on its way", "status", "status of the project"]
+    "text", ["list of things to do", "help is on its way", "status of the project"]
 )
 async def test_a_sentence_that_begins_like_a_command_is_a_script(world: World, text: str) -> None:
     form = await world.open_form(world.ana, text)
 
     assert form.values["script"] == text
+
+
+@pytest.mark.parametrize("text", ["status", "Status", "STATUS "])
+async def test_status_without_an_id_says_where_to_find_one(world: World, text: str) -> None:
+    shown = await _says(world.ana, text)
+
+    assert shown.text == "`/video status` needs a video ID: `/video list` shows them."
+
+
+async def test_the_case_of_a_subcommand_does_not_matter(world: World) -> None:
+    card = await world.request_video(world.ana)
+    answer = await world.ana.command("/video", f"Status {number_of(card)}")
+    await world.settle()
+
+    assert world.ana.modal is None
+    assert answer.ok
+    assert f"No. {number_of(card)}: " in world.ephemerals(world.ana)[-1]
 
 
 # ── Status ────────────────────────────────────────────────────────────────────────────────────

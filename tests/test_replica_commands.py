@@ -42,12 +42,18 @@ async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
     assert world.ana.modal is None
 
 
-@pytest.mark.parametrize("text", ["add", "default", "status"])
+@pytest.mark.parametrize("text", ["add", "default", "status", "Add"])
 async def test_a_subcommand_without_its_id_says_what_it_needs(world: World, text: str) -> None:
     shown = await _says(world.ana, text)
 
-    assert f"`/replica {text}` needs a replica ID" in shown.text
+    assert f"`/replica {text.lower()}` needs a replica ID" in shown.text
     assert world.ana.modal is None
+
+
+async def test_the_case_of_a_subcommand_does_not_matter(world: World) -> None:
+    shown = await _shown_after(world, world.ana, f"Add {REPLICA}")
+
+    assert "is ready to use" in shown
 
 
 @pytest.mark.parametrize("text", ["hepl", "add two words", "list me", "<!channel>", "-- %"])

@@ -42,6 +42,12 @@ def with_reference(text: str, code: str) -> str:
     return f"{text} If it keeps happening, give this to whoever runs the bot: {code}"
 
 
+async def ack_missing_id(ack: AsyncAck, command: str, subcommand: str, noun: str) -> None:
+    """Acknowledge a subcommand that lacks its id with a sentence about where to find one."""
+    text = f"`{command} {subcommand}` needs a {noun} ID: `{command} list` shows them."
+    await ack_ephemeral(ack, text)
+
+
 class Background(Protocol):
     """Runs work that no request waits for."""
 

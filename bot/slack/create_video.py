@@ -15,7 +15,7 @@ from bot.kinds.video import BACKGROUNDS, MAX_NAME, MAX_SCRIPT, Video, is_replica
 from bot.model import Verdict
 from bot.slack.blocks import Json, element, field, option, spoken
 from bot.slack.cards import MAKE_VIDEO, RETRY
-from bot.slack.context import UNKNOWN_JOB, Feature, HandlerContext, ack_ephemeral
+from bot.slack.context import UNKNOWN_JOB, Feature, HandlerContext, ack_ephemeral, ack_missing_id
 from bot.slack.errors import translated
 from bot.slack.forms import (
     JobRequest,
@@ -86,12 +86,14 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Answer a subcommand, or open the form with the text as its script."""
     command = read(SlashCommand, body)
-    match command.words.split():
-        case [word] if word.casefold() == "help":
+    match command.subcommand("status"):
+        case "help", _:
             await ack_ephemeral(ack, _HELP)
-        case [word] if word.casefold() == "list":
+        case "list", _:
             await ack_ephemeral(ack, await list_jobs(ctx, command, _KIND))
-        case ["status", wanted]:
+        case name, "":
+            await ack_missing_id(ack, COMMAND, name, "video")
+        case _, wanted:
             await show_status(ctx, ack, command, _KIND, wanted)
         case _:
             await _open_form(ctx, ack, command)

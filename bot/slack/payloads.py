@@ -69,6 +69,19 @@ class SlashCommand(_Payload):
         """The text after the command, as the user typed it."""
         return unescaped(self.text).strip()
 
+    def subcommand(self, *with_id: str) -> tuple[str, str] | None:
+        """Return the subcommand and its id, or None if the text is something else.
+
+        "help" and "list" stand alone. The others, ``with_id``, are followed by one word, or by
+        nothing: then the id is "". Case does not matter.
+        """
+        match self.words.split():
+            case [word] if word.casefold() in {"help", "list", *with_id}:
+                return word.casefold(), ""
+            case [word, wanted] if word.casefold() in with_id:
+                return word.casefold(), wanted
+        return None
+
 
 class BlockAction(_Payload):
     """A button that was clicked, or an element of a modal that was changed."""

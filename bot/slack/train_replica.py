@@ -13,7 +13,7 @@ from bot.kinds.replica import MAX_NAME, Replica, parse
 from bot.links import expiry_of
 from bot.slack.blocks import Json, date, element, field, option, section
 from bot.slack.cards import RETRY
-from bot.slack.context import Feature, HandlerContext, ack_ephemeral
+from bot.slack.context import Feature, HandlerContext, ack_ephemeral, ack_missing_id
 from bot.slack.forms import (
     JobRequest,
     Metadata,
@@ -71,22 +71,21 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Answer a subcommand, or open the form."""
     command = read(SlashCommand, body)
-    match command.words.split():
-        case [word] if word.casefold() == "help":
+    match command.subcommand("status", "add", "default"):
+        case "help", _:
             await ack_ephemeral(ack, _HELP)
-        case [word] if word.casefold() == "list":
+        case "list", _:
             await ack_ephemeral(ack, await list_replicas(ctx, command, _KIND))
-        case ["status", wanted]:
+        case name, "":
+            await ack_missing_id(ack, COMMAND, name, "replica")
+        case "status", wanted:
             await show_status(ctx, ack, command, _KIND, wanted)
-        case ["add", replica_id]:
+        case "add", replica_id:
             await add_replica(ctx, ack, command, replica_id.strip("`"))
-        case ["default", replica_id]:
+        case "default", replica_id:
             await set_default_replica(ctx, ack, command, replica_id.strip("`"))
-        case []:
+        case _ if not command.words:
             await _open_form(ctx, ack, command)
-        case ["status" | "add" | "default" as word]:
-            there = f"`{COMMAND} list` shows them."
-            await ack_ephemeral(ack, f"`{COMMAND} {word}` needs a replica ID: {there}")
         case _:
             await ack_ephemeral(ack, f"I don't know that command. {_HELP}")
 
