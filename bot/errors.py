@@ -15,7 +15,7 @@ class OutsideError(Exception):
     """A call to the video service or to Slack failed.
 
     ``reason`` is the other side's own words, cut to a length that fits a message, or a sentence of
-    ours where it said nothing. It has not been escaped for Slack, and it never holds a secret.
+    ours if it said nothing. It has not been escaped for Slack, and it never holds a secret.
     """
 
     def __init__(self, reason: str) -> None:

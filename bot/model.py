@@ -207,7 +207,7 @@ class DeliveryState(StrEnum):
     """Set when the message is owed, and when a post certainly did nothing. It is not in Slack. The
     next claim leaves it, with a post."""
     SENDING = "sending"
-    """Set before each post: it may be in Slack from now on. Slack's answer leaves it; where the
+    """Set before each post: it may be in Slack from now on. Slack's answer leaves it; if the
     process died meanwhile, the next claim makes it uncertain."""
     UNCERTAIN = "uncertain"
     """Set when a post got no usable answer. The message is looked for: if it is found, it is

@@ -118,7 +118,7 @@ class VideoService:
     # ── Refused keys and accounts ─────────────────────────────────────────────────────────────
 
     async def refusal(self) -> Refused | None:
-        """Return why a create call would be refused now; None where one may be made.
+        """Return why a create call would be refused now; None if one may be made.
 
         It may read from the service, so it can take as long as a call: the caller sets a deadline.
         """
@@ -238,7 +238,7 @@ def _decompressed(body: bytes | bytearray) -> bytes:
 class Clients:
     """The HTTP clients for reads and for creates.
 
-    A read may be sent twice: aiohttp repeats a GET once, where its connection breaks before an
+    A read may be sent twice: aiohttp repeats a GET once, if its connection breaks before an
     answer. It never repeats a POST, and a create call gets a connection of its own: a kept one
     that has gone stale fails in a way that looks like a lost answer.
     """

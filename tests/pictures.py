@@ -73,7 +73,7 @@ async def _is_asked_for(world: PageWorld) -> None:
 
 
 async def _has_a_mistake(window: Window) -> None:
-    """Have the form say under a field what is wrong with it."""
+    """Make the form show a mistake under a field."""
     form = await window.opens_form("/video The new office opens on Monday. Come and see it!")
     await window.picks("Replica", "Anna")
     await form.get_by_label("A web page").check()

@@ -1,4 +1,4 @@
-"""What the benchmarks make of figures: which goals are met, and when a small run fails."""
+"""The evaluation of benchmark figures: which goals are met, and when a small run fails."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a job looks like in Slack: plain words, whatever people and the service wrote."""
+"""Cards, replies and status messages: clear, and safe for any text of people and the service."""
 
 import html
 import json

@@ -1,4 +1,4 @@
-"""What can be typed after the command, and the buttons of cards and replies."""
+"""The subcommands of the video command, and the buttons of cards and replies."""
 
 import re
 import tomllib

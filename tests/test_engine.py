@@ -1,4 +1,4 @@
-"""What the engine promises for its writes when it is stopped."""
+"""Writes of the engine while it is being stopped."""
 
 import asyncio
 

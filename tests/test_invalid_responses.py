@@ -1,4 +1,4 @@
-"""Invalid responses of the video service and of Slack: nothing is done or said twice."""
+"""Invalid responses of the video service and of Slack: nothing is done or posted twice."""
 
 import io
 import json

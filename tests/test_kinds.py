@@ -1,4 +1,4 @@
-"""What a form asks for, and what the service's answers mean, however odd they are."""
+"""The kinds: parameters from forms, and snapshots from any answer of the service."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Asking on the sandbox's page, in a real browser: from the form to what the thread says."""
+"""Requests on the sandbox's page, in a real browser: from the form to the closing reply."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Behind the scenes of the sandbox's page, in a real browser: people see what is switched there."""
+"""The panel of the sandbox's page, in a real browser: its switches and what people then see."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What each person sees on the sandbox's page, in a real browser, whatever comes in between."""
+"""What each person sees on the sandbox's page, in a real browser, also after interruptions."""
 
 import re
 from urllib.parse import urlsplit

@@ -1,4 +1,4 @@
-"""What can be typed after the replica command, and what of it everybody's picker shows then."""
+"""The subcommands of the replica command, and their effect on the picker."""
 
 from datetime import timedelta
 

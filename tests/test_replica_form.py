@@ -1,4 +1,4 @@
-"""The training form: what is typed arrives, and what is wrong is said under its field."""
+"""The training form: input arrives unchanged, and mistakes are shown under their fields."""
 
 import json
 from collections.abc import Mapping

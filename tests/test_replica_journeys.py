@@ -1,4 +1,4 @@
-"""What people live through who have a replica trained, and who ask it to speak meanwhile."""
+"""Trainings from the form to the closing reply, and videos that wait for them."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace

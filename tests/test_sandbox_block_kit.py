@@ -1,3 +1,5 @@
+"""The sandbox's validation of Block Kit: what Slack accepts passes, and nothing else."""
+
 from typing import Any
 
 import pytest

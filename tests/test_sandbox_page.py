@@ -1,4 +1,4 @@
-"""The sandbox's page as a browser meets it: what it shows, streams and accepts."""
+"""The sandbox's page over HTTP: what it shows, streams and accepts."""
 
 import asyncio
 import contextlib

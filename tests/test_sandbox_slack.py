@@ -1,3 +1,5 @@
+"""The sandbox's Slack: its Web API, its clients and the requests that it sends."""
+
 import asyncio
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""The store's own promises: what two who act at once would do to each other, seen from inside."""
+"""The store's methods: concurrent changes, claims and the rules of the database."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The create form: what is typed arrives, and what is wrong is said under its field."""
+"""The create form: input arrives unchanged, and mistakes are shown under their fields."""
 
 import asyncio
 from datetime import timedelta

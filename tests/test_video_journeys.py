@@ -1,4 +1,4 @@
-"""What people live through who ask for a video."""
+"""Videos from the form to the closing reply."""
 
 import asyncio
 import contextlib

@@ -1,7 +1,7 @@
 """A third kind of job, as a developer would add it: the kind, its presenter and its listeners.
 
-In the bot it would be one module in ``bot/kinds`` and one in ``bot/slack``; nothing else knows of
-it but the list of features. The sandbox's service has no trailers, so videos stand in for them.
+In the bot it would be one module in ``bot/kinds`` and one in ``bot/slack``; only the list of
+features names it. The sandbox's service has no trailers, so videos stand in for them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -88,7 +88,7 @@ class Trailer:
         return False
 
 
-# ── How it shows itself ───────────────────────────────────────────────────────────────────────
+# ── How it is shown ──────────────────────────────────────────────────────────────────────────
 
 COMMAND: Final = "/trailer"
 CALLBACK_ID: Final = "create_trailer"

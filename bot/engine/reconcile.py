@@ -88,7 +88,7 @@ async def check_candidates(runtime: Runtime, job: Job) -> bool:
                 unread = error
             continue
         now = runtime.clock.now()
-        # A person is believed where nothing can be compared, a callback is not.
+        # A person is believed if nothing can be compared, a callback is not.
         believed = attempt.user_supplied and not kind.can_compare(snapshot)
         if believed or kind.matches(job.params, snapshot):
             if await runtime.store.jobs.adopt(_adopting(job, attempt, snapshot), attempt, now):

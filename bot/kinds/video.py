@@ -54,7 +54,7 @@ class _Video(Answer):
 
     @property
     def script(self) -> str:
-        """The script that was used; "" where the answer has none."""
+        """The script that was used; "" if the answer has none."""
         return text_of(self.data.get("script"))
 
 

@@ -61,7 +61,7 @@ class Answer(BaseModel):
 
 
 def moment(text: str) -> datetime | None:
-    """Return a time of the service in UTC; None where it cannot be parsed.
+    """Return a time of the service in UTC; None if it cannot be parsed.
 
     Formats that were seen: ISO 8601 with and without a zone (taken as UTC), and HTTP dates.
     """

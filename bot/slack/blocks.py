@@ -45,7 +45,7 @@ class Message:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return at most ``limit`` characters, with an ellipsis where something is missing."""
+    """Return at most ``limit`` characters, with an ellipsis if something is missing."""
     if len(text) <= limit:
         return text
     return text[: limit - 1].rstrip() + "…" if limit > 0 else ""

@@ -80,7 +80,7 @@ class HandlerContext:
         return loop.time() + self.timings.service_deadline.total_seconds()
 
     async def open_view(self, trigger_id: str, view: Json) -> str | None:
-        """Open a modal; return None, or a sentence for the user where Slack did not open it."""
+        """Open a modal; return None, or a sentence for the user if Slack did not open it."""
         try:
             async with translated(self.timings.view_timeout):
                 await self.client.views_open(trigger_id=trigger_id, view=view)

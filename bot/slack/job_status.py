@@ -111,7 +111,7 @@ async def show_status(
 
     Args:
         ctx: the bot's parts.
-        ack: acknowledges the command: with the answer, where the service need not be asked.
+        ack: acknowledges the command: with the answer, if the service need not be asked.
         command: the command that asks.
         kind_name: the kind that the command is about.
         wanted: the id of a job, or an id at the service.

@@ -304,7 +304,7 @@ class Messenger:
             await self._release(replace(pending, state=DeliveryState.UNDELIVERABLE))
 
     async def _back_off(self, delivery: Delivery, error: OutsideError, method: _Method) -> None:
-        """Retry a delivery later; where Slack asks to wait, hold all calls that are limited."""
+        """Retry a delivery later; if Slack asks to wait, hold all calls that are limited."""
         now = self._clock.now()
         retry_after = error.retry_after if isinstance(error, Unavailable) else None
         if delivery.state is DeliveryState.PENDING:

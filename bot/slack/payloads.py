@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
-# Slack escapes brackets that people type: where one opens within another, neither is Slack's. Both
+# Slack escapes brackets that people type: if one opens within another, neither is Slack's. Both
 # patterns take linear time.
 _MENTION: Final = re.compile(r"<([@#!])([^<|>]*)(?:\|([^<>]*))?>")
 _LINK: Final = re.compile(r"<([^<|>\s]+)(?:\|([^<>]*))?>")

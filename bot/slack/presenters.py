@@ -24,7 +24,7 @@ class Presenter(Protocol):
         """Return the links of what was made, by the label of their button, the best first."""
 
     def transcript(self, job: Job) -> str:
-        """Return what is spoken, where that is known."""
+        """Return what is spoken, if that is known."""
 
     @property
     def slow(self) -> bool:
@@ -35,7 +35,7 @@ class Presenter(Protocol):
         """The state of a running job in a word: "Rendering"."""
 
     def running(self, job: Job) -> str:
-        """Return how far a running job is, as a sentence; "" where that is not known."""
+        """Return how far a running job is, as a sentence; "" if that is not known."""
 
     def ready(self, job: Job) -> str:
         """Return what to say of a job that succeeded, beside its links; "" if they say it all."""

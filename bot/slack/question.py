@@ -78,7 +78,7 @@ async def _add_candidate(
 
 
 async def _mismatch(ctx: HandlerContext, job: Job, remote_id: str) -> str | None:
-    """Return why ``remote_id`` cannot be what the job asked for; None where it can be."""
+    """Return why ``remote_id`` cannot be what the job asked for; None if it can be."""
     kind, noun = ctx.kinds[job.kind], ctx.presenters[job.kind].noun
     owner = await ctx.store.jobs.fetch_by_remote_id(kind.name, remote_id)
     if owner is not None:

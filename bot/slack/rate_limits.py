@@ -27,7 +27,7 @@ class RateLimits:
         self._held[method, channel] = until
 
     def held_until(self, method: str, channel: str) -> datetime | None:
-        """Return until when ``method`` is on hold for a channel; None where it is not."""
+        """Return until when ``method`` is on hold for a channel; None if it is not."""
         until = self._held.get((method, channel))
         return until if self._is_ahead(until) else None
 
@@ -40,7 +40,7 @@ class RateLimits:
 
     @property
     def paused_until(self) -> datetime | None:
-        """Until when no call is made; None where calls are."""
+        """Until when no call is made; None if calls are."""
         return self._paused_until if self._is_ahead(self._paused_until) else None
 
     def resume(self) -> None:

@@ -31,7 +31,7 @@ def replica_label(replica: KnownReplica) -> str:
 
 
 def unexplained_failure(status: str) -> str:
-    """Return why a replica cannot be used where the service gives no reason."""
+    """Return why a replica cannot be used if the service gives no reason."""
     return f"the video service calls it “{cut(one_line(status), _MAX_ID)}” and doesn't say why"
 
 
@@ -97,7 +97,7 @@ async def is_offered(ctx: HandlerContext, replica_id: str) -> bool:
 async def check_replica(ctx: HandlerContext, replica_id: str, deadline: float) -> ReplicaCheck:
     """Check by ``deadline`` whether a video with a replica can be requested.
 
-    It can with one in training: the video waits for it. It can also where the service does not say
+    It can with one in training: the video waits for it. It can also if the service does not say
     in time: the create call will show it.
     """
     known, now = await ctx.store.replicas.get(replica_id), ctx.clock.now()

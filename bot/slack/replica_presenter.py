@@ -84,7 +84,7 @@ class ReplicaPresenter:
         return ""
 
     def running(self, job: Job) -> str:
-        """Return a bar and figures, where the service gives any that make sense."""
+        """Return a bar and figures, if the service gives any that make sense."""
         said = job.snapshot.facts.get("training_progress", "") if job.snapshot is not None else ""
         if (figures := progress(said)) is None:
             return "This takes hours." if job.typical_duration is None else ""

@@ -50,7 +50,7 @@ def metadata_for(delivery: Delivery) -> dict[str, Any]:
 async def find_posted(
     client: AsyncWebClient, delivery: Delivery, since: datetime, time_limit: timedelta
 ) -> str | None:
-    """Return the ``ts`` of a delivery's message, or None where there is none.
+    """Return the ``ts`` of a delivery's message, or None if there is none.
 
     Args:
         client: calls Slack; it needs the history scopes.

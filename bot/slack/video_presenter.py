@@ -51,7 +51,7 @@ class VideoPresenter:
         return ""
 
     def ready(self, job: Job) -> str:
-        """Return what to do where the service gave no link."""
+        """Return what to do if the service gave no link."""
         if self.links(job):
             return ""
         again = f"`/video status {job.id}` checks again."

@@ -53,7 +53,7 @@ class Transaction(Protocol):
         """Run a statement and return the rows that it selects or returns."""
 
     def one(self, query: Query, **values: Value) -> Row | None:
-        """Run a statement and return its first row; None where there is none."""
+        """Run a statement and return its first row; None if there is none."""
 
     def notify(self, topic: Topic) -> None:
         """Wake the workers of every process once this is committed."""
@@ -76,11 +76,11 @@ class Database(Protocol):
         """Run ``work`` in a transaction and return its result once that is committed.
 
         ``work`` runs in another thread, together with others in one transaction where many wait.
-        It may be run again, where one of these others fails or two processes conflict, because
-        they wait for each other's rows or write the same unique value: it has no effects but
-        through the transaction. A caller that is cancelled gives up the result, not
-        the work. With ``durable=False`` a power cut may undo it: for reads, and for what is
-        repeated at the next start. It outlives the process all the same.
+        It may be run again, if one of these others fails or two processes conflict, because they
+        wait for each other's rows or write the same unique value: it has no effects but through
+        the transaction. A caller that is cancelled gives up the result, not the work. With
+        ``durable=False`` a power cut may undo it: for reads, and for what is repeated at the next
+        start. It outlives the process all the same.
 
         Raises:
             DatabaseUnavailable: nothing was stored; a later try may succeed.

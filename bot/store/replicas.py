@@ -57,7 +57,7 @@ _SET_DEFAULT: Final = Query(
 class KnownReplica:
     """A replica as it was when the service was last asked about it.
 
-    ``verdict`` is None where it was never asked about it; ``FAILED`` means that it cannot be used.
+    ``verdict`` is None if it was never asked about it; ``FAILED`` means that it cannot be used.
     """
 
     id: str
@@ -224,7 +224,7 @@ class _Cache:
     def updated(
         self, revision: int, known: Mapping[str, KnownReplica], default_ids: Mapping[str, str]
     ) -> "_Cache":
-        """Return a cache of a later revision, with the same objects where nothing changed."""
+        """Return a cache of a later revision, with the same objects if nothing changed."""
         defaults = {}
         for channel, replica_id in default_ids.items():
             if replica_id in known:

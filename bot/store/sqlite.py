@@ -157,7 +157,7 @@ class SQLiteDatabase:
         return await answer
 
     async def check(self) -> None:
-        """Return if the database works; where it did not, find out by writing to it."""
+        """Return if the database works; if it did not, find out by writing to it."""
         query = _READ if self._problem is None else _WRITE
         await self.run(lambda tx: tx.all(query), durable=self._problem is not None)
 
@@ -253,7 +253,7 @@ class SQLiteDatabase:
     # ── In the connection's thread ────────────────────────────────────────────────────────────
 
     def _run_group(self, group: Sequence[_Call], db: sqlite3.Connection) -> _Done:
-        """Run works in one transaction; where one fails, each in a transaction of its own."""
+        """Run works in one transaction; if one fails, each in a transaction of its own."""
         before = db.total_changes
         topics: set[Topic] = set()
         try:

@@ -220,7 +220,7 @@ def check_file(path: Path, *, every_page: bool = False) -> None:
 
 
 def _is_log(wal: Path) -> bool:
-    """Return whether a log begins as one: where it does not, SQLite ignores all that is in it."""
+    """Return whether a log begins as one: if it does not, SQLite ignores all that is in it."""
     with wal.open("rb") as file:
         header = file.read(_WAL_HEADER_BYTES)
     if not any(header):

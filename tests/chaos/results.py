@@ -150,7 +150,7 @@ def _role(message: Message) -> str | None:
 
 
 def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
-    """Return whether a reply says something else than what became of the request."""
+    """Return whether a reply does not say how the request ended."""
     service, now = env.service, env.slack.clock.now()
     ends = {
         video.video_id: video.ended(now)
