@@ -32,7 +32,7 @@ class ErrorAction(StrEnum):
     DONE = "done"
     """The trigger has been used: a copy of this request opened the modal."""
     PAUSE = "pause"
-    """The workspace accepts nothing from this app: hold everything back and retry later."""
+    """The workspace accepts nothing from this app: delay everything and retry later."""
     RETRY = "retry"
     """Nothing was done: retry later."""
     RECONCILE = "reconcile"

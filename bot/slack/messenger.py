@@ -127,13 +127,13 @@ class Messenger:
 
     async def _post(self, outgoing: Outgoing) -> None:
         delivery, method = _placed(outgoing), self._client.chat_postMessage
-        if (until := self._held_until(method, delivery)) is not None:
+        if (until := self._limited_until(method, delivery)) is not None:
             await self._release(delivery, until)
             return
         # If Slack keeps failing to open the conversation, the user's id is used to post.
         if delivery.channel == outgoing.job.user and delivery.failures < _MAX_OPENINGS:
             opening = self._client.conversations_open
-            if (until := self._held_until(opening, delivery)) is not None:
+            if (until := self._limited_until(opening, delivery)) is not None:
                 await self._release(delivery, until)
                 return
             try:
@@ -205,7 +205,7 @@ class Messenger:
     async def _search(self, outgoing: Outgoing) -> None:
         """Search for a message whose post got no answer; post it again if it is not there."""
         delivery, method = outgoing.delivery, self._client.conversations_history
-        if (until := self._held_until(method, delivery)) is not None:
+        if (until := self._limited_until(method, delivery)) is not None:
             await self._release(delivery, until)
             return
         try:
@@ -219,7 +219,7 @@ class Messenger:
             ):
                 await self._release(delivery, self._limits.pause(error))
                 return
-            _LOG.info("a message cannot be looked for", extra=_about(delivery, error))
+            _LOG.info("a message cannot be searched for", extra=_about(delivery, error))
             ts = None
         except OutsideError as error:
             failed = replace(delivery, failures=delivery.failures + 1)
@@ -239,7 +239,7 @@ class Messenger:
 
     async def _edit(self, outgoing: Outgoing) -> None:
         delivery, method = outgoing.delivery, self._client.chat_update
-        if (until := self._held_until(method, delivery)) is not None:
+        if (until := self._limited_until(method, delivery)) is not None:
             await self._release(delivery, until)
             return
         message = self._message(outgoing.job, delivery)
@@ -304,7 +304,7 @@ class Messenger:
             await self._release(replace(pending, state=DeliveryState.UNDELIVERABLE))
 
     async def _back_off(self, delivery: Delivery, error: OutsideError, method: _Method) -> None:
-        """Retry a delivery later; if Slack asks to wait, hold all calls that are limited."""
+        """Retry a delivery later; if Slack asks to wait, delay all calls that are limited."""
         now = self._clock.now()
         retry_after = error.retry_after if isinstance(error, Unavailable) else None
         if delivery.state is DeliveryState.PENDING:
@@ -313,7 +313,7 @@ class Messenger:
             retry_after or self._timings.back_off(max(1, delivery.failures)), self._timings.max_wait
         )
         if retry_after is not None:
-            self._limits.hold(_name(method), delivery.channel, now + wait)
+            self._limits.limit(_name(method), delivery.channel, now + wait)
         await self._release(delivery, now + self._timings.jittered(wait, self._rng))
 
     async def _leave_unregistered(self, outgoing: Outgoing) -> None:
@@ -327,8 +327,8 @@ class Messenger:
             )
         await self._release(outgoing.delivery, self._clock.now() + self._timings.max_wait)
 
-    def _held_until(self, method: _Method, delivery: Delivery) -> datetime | None:
-        return self._limits.held_until(_name(method), delivery.channel)
+    def _limited_until(self, method: _Method, delivery: Delivery) -> datetime | None:
+        return self._limits.limited_until(_name(method), delivery.channel)
 
     async def _release(self, delivery: Delivery, due_at: datetime | None = None) -> None:
         await self._store.deliveries.release(delivery, self._clock.now(), due_at)

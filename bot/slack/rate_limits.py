@@ -17,18 +17,18 @@ class RateLimits:
     def __init__(self, clock: Clock, timings: DeliveryTimings) -> None:
         self._clock = clock
         self._timings = timings
-        self._held: dict[tuple[str, str], datetime] = {}
+        self._limited: dict[tuple[str, str], datetime] = {}
         self._paused_until: datetime | None = None
 
-    def hold(self, method: str, channel: str, until: datetime) -> None:
+    def limit(self, method: str, channel: str, until: datetime) -> None:
         """Make no call of ``method`` for a channel before ``until``: Slack asked to wait."""
         now = self._clock.now()
-        self._held = {key: at for key, at in self._held.items() if at > now}
-        self._held[method, channel] = until
+        self._limited = {key: at for key, at in self._limited.items() if at > now}
+        self._limited[method, channel] = until
 
-    def held_until(self, method: str, channel: str) -> datetime | None:
-        """Return until when ``method`` is on hold for a channel; None if it is not."""
-        until = self._held.get((method, channel))
+    def limited_until(self, method: str, channel: str) -> datetime | None:
+        """Return until when ``method`` is limited in a channel; None if it is not."""
+        until = self._limited.get((method, channel))
         return until if self._is_ahead(until) else None
 
     def pause(self, error: Refused) -> datetime:
