@@ -23,7 +23,7 @@ _CHANNEL: Final = "CHANNELCHANNEL"
 
 
 def command(port: int, text: str = "help", *, number: int = 0) -> bytes:
-    """Return the request of ``/video TEXT``; ``number`` tells it apart."""
+    """Return the request of ``/video TEXT``; ``number`` makes it unique."""
     form = {
         "token": "verification-token",
         "team_id": "T000000001",
@@ -43,7 +43,7 @@ def command(port: int, text: str = "help", *, number: int = 0) -> bytes:
 
 
 def click(port: int, action_id: str, *, number: int = 0) -> bytes:
-    """Return the request of a button that was pressed in a message; ``number`` tells it apart."""
+    """Return the request of a button that was pressed in a message; ``number`` makes it unique."""
     button = {
         "type": "button",
         "action_id": action_id,
@@ -101,7 +101,7 @@ def lookup(port: int, query: str, *, number: int = 0) -> bytes:
 
 
 def found_id(port: int, *, number: int) -> bytes:
-    """Return the submission of an id for a job that does not exist; ``number`` tells it apart."""
+    """Return the submission of an id for a job that does not exist; ``number`` makes it unique."""
     typed = {"remote_id": {"remote_id": _state("plain_text_input", value="v1")}}
     view = {
         **_view(f"V{number:09d}", "C000000005", typed),

@@ -16,7 +16,7 @@ from benchmarks.load import Taken, closed_loop
 from benchmarks.process import Contestant, contestant
 
 Request = Callable[[int, int], bytes]
-"""What makes a request, from the port that it goes to and a number that tells it apart."""
+"""What makes a request, from the port that it goes to and a number that makes it unique."""
 Mode = Literal["default", "before_response"]
 FASTEST: Final = "no-op, process_before_response"
 DEFAULT: Final = "no-op, Bolt's default"

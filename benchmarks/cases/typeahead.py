@@ -1,4 +1,4 @@
-"""The options of the replica field while somebody types, with 10,000 replicas in the database.
+"""The options of the replica field during typing, with 10,000 replicas in the database.
 
 The no-op offers nothing; the bot offers up to 99 replicas, which is what its form does.
 """
