@@ -118,6 +118,8 @@ class EngineTimings(WorkTimings, CallbackTimings):
     ask_again_after: timedelta = timedelta(days=1)
     close_after: timedelta = timedelta(days=6)
     """From asking again to the end of a job whose question was not answered."""
+    check_ended_within: timedelta = timedelta(days=7)
+    """From the end of a job to the last try to read what an attempt of it may have made."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -540,6 +540,26 @@ async def test_a_video_named_before_its_request_was_cancelled_is_shown_on_the_ca
     assert len(world.replies(card)) == 1
 
 
+async def test_an_unreadable_candidate_of_a_request_that_has_ended_is_read_ever_more_rarely(
+    world: World,
+) -> None:
+    card = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+    world.service.faults.always("read_video", CannedResponse(403, "Forbidden"))
+    await _calls_back(world, 0, video_id)
+    await world.ana.click(card, "Cancel request")
+    await world.advance(days=1)
+    before = len(world.requests_for("read_video"))
+    await world.advance(days=1)
+    assert len(world.requests_for("read_video")) - before <= 24
+    await world.advance(days=6)
+    after = len(world.requests_for("read_video"))
+    await world.advance(days=1)
+
+    assert len(world.requests_for("read_video")) == after
+    assert len(world.replies(card)) == 1
+
+
 async def test_the_question_reaches_a_person_whose_card_is_a_direct_message(
     world: World,
 ) -> None:

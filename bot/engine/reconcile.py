@@ -54,15 +54,23 @@ async def reconcile_job(runtime: Runtime, job: Job) -> None:
 
 
 async def reconcile_ended(runtime: Runtime, job: Job) -> None:
-    """Check the candidate ids of a job that has ended: its card shows what was found."""
+    """Check the candidate ids of a job that has ended: its card shows what was found.
+
+    Those that cannot be read are read ever more rarely, and not for ever.
+    """
     now = runtime.clock.now()
+    since_end = now - (job.ended_at or now)
     try:
         if not await check_candidates(runtime, job):
             await runtime.store.jobs.release(job, now, None)
     except OutsideError as error:
         waiting = replace(job, failures=job.failures + 1)
-        due_at = now + runtime.retry_delay(waiting, error)
-        await runtime.store.jobs.release(waiting, now, due_at)
+        wait = max(
+            runtime.retry_delay(waiting, error),
+            runtime.jittered(since_end * runtime.schedule(job).growth),
+        )
+        given_up = since_end >= runtime.timings.check_ended_within
+        await runtime.store.jobs.release(waiting, now, None if given_up else now + wait)
 
 
 async def check_candidates(runtime: Runtime, job: Job) -> bool:
