@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bot.model import Delivery, DeliveryState, Job, Request, Role, State, token_hash
-from bot.store import DatabaseError, DatabaseUnavailable, Store, Submitted
+from bot.store import AddedCandidate, DatabaseError, DatabaseUnavailable, Store, Submitted
 from bot.store.database import Transaction
 from bot.timings import Timings
 from tests.disk import Disk
@@ -589,13 +589,13 @@ async def test_a_user_supplied_id_changes_no_settled_job(
 ) -> None:
     job = await unconfirmed(store)
     assert await store.jobs.create_again(job.id, job.attempts, NOW)
-    assert not await store.jobs.add_candidate(job.id, "v-1", NOW)
+    assert await store.jobs.add_candidate(job.id, "v-1", NOW) is AddedCandidate.SETTLED
     assert (await now_is(store, job)).state is State.QUEUED
 
 
 async def test_a_user_supplied_id_creates_nothing(store: Store) -> None:
     job = await unconfirmed(store)
-    assert await store.jobs.add_candidate(job.id, "v-1", NOW)
+    assert await store.jobs.add_candidate(job.id, "v-1", NOW) is AddedCandidate.STORED
     assert (await now_is(store, job)).state is State.UNCONFIRMED
     [candidate] = await store.jobs.candidates(job)
     assert (candidate.candidate_id, candidate.user_supplied) == ("v-1", True)

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import pytest
 
 from bot.model import DeliveryState, Failure, Job, Role, Snapshot, State, Verdict, token_hash
-from bot.store import DatabaseError, Store
+from bot.store import AddedCandidate, DatabaseError, Store
 from bot.store.database import Database, Row, Topic, Transaction, Value
 from bot.store.sql import Query
 from bot.store.sqlite import SQLiteDatabase
@@ -609,7 +609,7 @@ async def _whole_life(store: Store) -> None:
     await store.jobs.record_callback(token_hash("second"), {"video": "v-2"}, NOW)
     [candidate] = await store.jobs.candidates(other)
     await store.jobs.drop_candidate(candidate)
-    assert await store.jobs.add_candidate(other.id, "v-3", NOW)
+    assert await store.jobs.add_candidate(other.id, "v-3", NOW) is AddedCandidate.STORED
     [candidate] = await store.jobs.candidates(other)
     other = await claim(store)
     found = replace(other, state=State.RUNNING, remote_id="v-3", started_at=NOW)

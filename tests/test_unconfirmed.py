@@ -361,6 +361,61 @@ async def test_a_wrong_id_that_is_checked_later_is_not_adopted(
     assert "Your answer is needed" in world.now(asking).text
 
 
+async def test_an_id_from_the_person_does_not_replace_one_that_a_callback_named(
+    world: World,
+) -> None:
+    asking = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+    other = await _made_by_hand(world, "Something else.")
+    world.service.down = True
+    await _calls_back(world, 0, video_id)
+
+    form = await _gives_id(world, asking, other)
+    assert "ID is already being checked" in form.errors["remote_id"]
+    await form.submit({"remote_id": video_id})
+    assert not form.is_open, "it is the same"
+    world.service.down = False
+    await world.advance(minutes=10)
+
+    [reply] = world.replies(asking)
+    assert f"/watch/{video_id}" in reply.text
+
+
+async def test_an_id_that_a_callback_names_replaces_one_from_the_person(world: World) -> None:
+    asking = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+    other = await _made_by_hand(world, "Something else.")
+    world.service.down = True
+    await _gives_id(world, asking, other)
+    await _calls_back(world, 0, video_id)
+    world.service.down = False
+
+    await world.advance(minutes=10)
+
+    [reply] = world.replies(asking)
+    assert f"/watch/{video_id}" in reply.text
+
+
+@pytest.mark.parametrize("person_first", [True, False])
+async def test_an_id_from_the_person_counts_as_theirs_if_a_callback_names_it_too(
+    world: World, *, person_first: bool
+) -> None:
+    world.service.next_video(Scenario(overrides={"data": None}))
+    asking = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+    world.service.down = True
+    if not person_first:
+        await _calls_back(world, 0, video_id)
+    await _gives_id(world, asking, video_id)
+    if person_first:
+        await _calls_back(world, 0, video_id)
+    world.service.down = False
+
+    await world.advance(minutes=10)
+
+    assert "is ready" in world.replies(asking)[0].text
+
+
 # ── Create again, give up ─────────────────────────────────────────────────────────────────────
 
 

@@ -18,6 +18,7 @@ from bot.slack.cards import HAVE_ID
 from bot.slack.context import UNKNOWN_KIND, HandlerContext
 from bot.slack.job_actions import SETTLED, find_job
 from bot.slack.payloads import BlockAction, ViewSubmission, read
+from bot.store import AddedCandidate
 
 _CALLBACK_ID: Final = "job_id_form"
 _REMOTE_ID: Final = "remote_id"
@@ -72,9 +73,13 @@ async def _add_candidate(
         return "An ID is one word, as the video service shows it."
     if mismatch := await _mismatch(ctx, job, typed):
         return mismatch
-    if not await ctx.store.jobs.add_candidate(job.id, typed, ctx.clock.now()):
-        return "That has already been settled: see the card."
-    return None
+    match await ctx.store.jobs.add_candidate(job.id, typed, ctx.clock.now()):
+        case AddedCandidate.STORED:
+            return None
+        case AddedCandidate.OTHER_UNCHECKED:
+            return "Another ID is already being checked. Please try again in a few minutes."
+        case AddedCandidate.SETTLED:
+            return "That has already been settled: see the card."
 
 
 async def _mismatch(ctx: HandlerContext, job: Job, remote_id: str) -> str | None:

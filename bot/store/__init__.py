@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from bot.store.attempts import AddedCandidate
 from bot.store.database import (
     Database,
     DatabaseCorrupt,
@@ -18,6 +19,7 @@ from bot.store.sqlite import SQLiteDatabase
 from bot.timings import StoreTimings
 
 __all__ = [
+    "AddedCandidate",
     "DatabaseCorrupt",
     "DatabaseError",
     "DatabaseInUse",

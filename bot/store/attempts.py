@@ -1,5 +1,6 @@
 """The table of attempts: one row for each create call that may have cost money."""
 
+from enum import Enum
 from typing import Final
 
 from bot.model import Attempt
@@ -32,13 +33,21 @@ _CANDIDATES: Final = Query(
     """
 )
 _SET_CANDIDATE: Final = Query("UPDATE attempts SET candidate_id = :remote_id WHERE id = :id")
+# Where a person has named the same id, it stays theirs.
 _SET_NAMED_BY_CALLBACK: Final = Query(
-    "UPDATE attempts SET candidate_id = :remote_id, user_supplied = 0 WHERE id = :id"
+    """
+    UPDATE attempts SET candidate_id = :remote_id,
+        user_supplied = CASE WHEN candidate_id = :remote_id THEN user_supplied ELSE 0 END
+    WHERE id = :id
+    """
 )
+# A callback has the attempt's own token: what it named is not replaced before it is checked.
 _SET_NAMED_BY_PERSON: Final = Query(
     """
     UPDATE attempts SET candidate_id = :remote_id, user_supplied = 1
     WHERE id = (SELECT max(id) FROM attempts WHERE job_id = :job_id AND remote_id IS NULL)
+        AND (candidate_id IS NULL OR candidate_id = :remote_id OR user_supplied = 1)
+    RETURNING id
     """
 )
 _DROP_CANDIDATE: Final = Query(
@@ -47,6 +56,17 @@ _DROP_CANDIDATE: Final = Query(
 _CLOSE: Final = Query(
     "UPDATE attempts SET outcome = :outcome WHERE job_id = :job_id AND outcome IS NULL"
 )
+
+
+class AddedCandidate(Enum):
+    """What became of an id that a person gave."""
+
+    STORED = "stored"
+    """It is verified soon."""
+    OTHER_UNCHECKED = "other_unchecked"
+    """A callback has named another one, which is verified first."""
+    SETTLED = "settled"
+    """The job no longer waits for one."""
 
 
 def add_attempt(tx: Transaction, *, job_id: str, kind: str, token_hash: str, now: int) -> int:
@@ -108,9 +128,13 @@ def set_candidate_of_callback(tx: Transaction, attempt_id: int, remote_id: str) 
     tx.all(_SET_NAMED_BY_CALLBACK, id=attempt_id, remote_id=remote_id)
 
 
-def set_candidate_of_person(tx: Transaction, job_id: str, remote_id: str) -> None:
-    """Store an id that a person gave, at the job's last attempt without one."""
-    tx.all(_SET_NAMED_BY_PERSON, job_id=job_id, remote_id=remote_id)
+def set_candidate_of_person(tx: Transaction, job_id: str, remote_id: str) -> bool:
+    """Store an id that a person gave, at the job's last attempt without one.
+
+    Returns:
+        Whether it was stored: not while another one is unchecked that a callback named.
+    """
+    return tx.one(_SET_NAMED_BY_PERSON, job_id=job_id, remote_id=remote_id) is not None
 
 
 def drop_candidate(tx: Transaction, attempt: Attempt) -> None:

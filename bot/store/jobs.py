@@ -14,6 +14,7 @@ from typing import Final
 
 from bot.model import Attempt, Failure, Job, Request, Snapshot, State
 from bot.store.attempts import (
+    AddedCandidate,
     add_attempt,
     bind,
     close_attempts,
@@ -246,16 +247,16 @@ class Jobs(JobClaims):
 
         return await self._database.run(work)
 
-    async def add_candidate(self, job_id: str, remote_id: str, now: datetime) -> bool:
-        """Add a user-supplied id as a candidate; return False if the job waits for none."""
+    async def add_candidate(self, job_id: str, remote_id: str, now: datetime) -> AddedCandidate:
+        """Have an id verified that a person gave, unless a callback named another one."""
 
-        def work(tx: Transaction) -> bool:
+        def work(tx: Transaction) -> AddedCandidate:
             lock_job(tx, job_id)
             if tx.one(_CHECK_NOW, id=job_id, now=to_ms(now)) is None:
-                return False
-            set_candidate_of_person(tx, job_id, remote_id)
+                return AddedCandidate.SETTLED
             tx.notify(Topic.JOBS)
-            return True
+            stored = set_candidate_of_person(tx, job_id, remote_id)
+            return AddedCandidate.STORED if stored else AddedCandidate.OTHER_UNCHECKED
 
         return await self._database.run(work)
 
