@@ -184,6 +184,23 @@ async def test_a_create_answer_cannot_claim_the_video_of_another_job(world: Worl
     assert "Your answer is needed" in world.now(card).text
 
 
+async def test_a_callback_clears_up_a_create_answer_that_named_the_video_of_another_job(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.request_video(world.ben)
+    [taken] = world.service.videos
+    world.service.faults.next("create_video", CannedResponse(200, {"video_id": taken}, done=True))
+
+    card = await world.request_video(world.ana)
+    assert "Checking" in world.now(card).text
+    await world.advance(minutes=5)
+
+    assert "is ready" in world.replies(card)[0].text
+    assert not world.ephemerals(world.ana), "no question was needed"
+    assert "a create call was interrupted" not in caplog.messages
+    assert "what a create call made could not be bound to it" in caplog.messages
+
+
 # ── The question ──────────────────────────────────────────────────────────────────────────────
 
 

@@ -119,7 +119,7 @@ def list_candidates(tx: Transaction, job_id: str) -> list[Attempt]:
 
 
 def set_candidate(tx: Transaction, attempt_id: int, remote_id: str) -> None:
-    """Store an id that the attempt's create call returned although another attempt has it."""
+    """Store an id that the attempt's own create call returned, after its job was claimed again."""
     tx.all(_SET_CANDIDATE, id=attempt_id, remote_id=remote_id)
 
 

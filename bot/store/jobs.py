@@ -159,8 +159,8 @@ class Jobs(JobClaims):
         database is unavailable for a while.
 
         Returns:
-            Whether it was bound: False if the id belongs to another attempt, or the job was
-            claimed again. Then the id is a candidate, and the job is due.
+            Whether it was bound: False if the id belongs to another attempt, where nothing is
+            stored, or if the job was claimed again: then the id is a candidate, and the job is due.
         """
         assert job.remote_id is not None  # noqa: S101 - the caller has just received it
         remote_id = job.remote_id
@@ -169,8 +169,9 @@ class Jobs(JobClaims):
             before = lock_job(tx, job.id)
             announced = get_attempt(tx, attempt_id)["candidate_id"] == remote_id
             at = now if announced else due_at
-            free = is_free(tx, job.kind, remote_id, attempt_id)
-            if free and save(tx, before, job, at, to_ms(now)):
+            if not is_free(tx, job.kind, remote_id, attempt_id):
+                return False
+            if save(tx, before, job, at, to_ms(now)):
                 bind(tx, attempt_id, remote_id)
                 return True
             set_candidate(tx, attempt_id, remote_id)
@@ -192,9 +193,9 @@ class Jobs(JobClaims):
 
         def work(tx: Transaction) -> None:
             before = lock_job(tx, job.id)
-            close_attempts(tx, job.id, outcome)
             at = now if list_candidates(tx, job.id) else due_at
-            save(tx, before, job, at, to_ms(now))
+            if save(tx, before, job, at, to_ms(now)):
+                close_attempts(tx, job.id, outcome)
 
         await run_until_stored(self._database, work, retry_interval=self._timings.retry_interval)
 
