@@ -35,7 +35,8 @@ from bot.slack.cards import (
     redirected,
     reply,
 )
-from bot.slack.job_status import state_in_words, status_message
+from bot.slack.job_status import status_message
+from bot.slack.presenters import state_word
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message
 from sandbox.faults import CannedResponse
@@ -234,7 +235,7 @@ def test_every_state_has_words(state: State) -> None:
     message = card(going(state), PRESENTER)
     heading = message.text.split(": ", 1)[1].split("\n")[0]
     assert re.match(r":\w+: [A-Z][a-z ]+\. [A-Z].+[.:…]$", heading)
-    assert state_in_words(PRESENTER, going(state))
+    assert state_word(going(state), PRESENTER)
 
 
 def test_a_delivery_is_composed_according_to_its_role() -> None:

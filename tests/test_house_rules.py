@@ -26,7 +26,7 @@ from bot.slack.app import register_listeners
 from bot.slack.cards import card, reply
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
-from bot.slack.job_status import state_in_words
+from bot.slack.presenters import state_word
 from sandbox.block_kit import objects
 from sandbox.faults import CannedResponse
 from tests.world import World
@@ -193,7 +193,7 @@ def test_every_kind_has_words_for_every_state(kind: str) -> None:
             assert presenter.noun in card(job, presenter).text.casefold()
             assert presenter.noun in reply(job, presenter).text
             assert re.fullmatch(r"|.+\.", presenter.running(job))
-            assert state_in_words(presenter, job)
+            assert state_word(job, presenter)
 
 
 def test_the_command_that_the_cards_of_a_kind_name_exists() -> None:

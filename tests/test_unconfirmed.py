@@ -13,7 +13,7 @@ from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Drip, Fault, LateCommit, Reset, Truncated
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import Message
-from tests.world import REPLICA, World
+from tests.world import REPLICA, World, number_of
 
 AGAIN = "Create again (may be charged twice)"
 SILENT = CallbackPlan(times=0)
@@ -483,6 +483,25 @@ async def test_cancelling_the_request_ends_it_with_a_closing_reply(world: World)
     await world.advance(days=8)
     assert world.posts() == [world.now(asking), reply]
     assert len(world.requests_for("create_video")) == 1
+
+
+async def test_a_cancelled_request_is_cancelled_in_the_list_and_the_status_too(
+    world: World,
+) -> None:
+    asking = await _is_asked(world, made=False)
+    listed = await world.ana.command("/video", "list")
+    assert listed.message is not None
+    assert "• Your answer is needed · " in listed.message.text
+    await world.ana.click(asking, "Cancel request")
+    await world.advance(minutes=1)
+    assert "Cancelled" in world.now(asking).text
+
+    listed = await world.ana.command("/video", "list")
+    assert listed.message is not None
+    assert "• Cancelled · " in listed.message.text
+    shown = await world.ana.command("/video", f"status {number_of(asking)}")
+    assert shown.message is not None
+    assert f"No. {number_of(asking)}: cancelled" in shown.message.text
 
 
 async def test_an_id_named_before_create_again_prevents_a_second_video(world: World) -> None:

@@ -32,11 +32,10 @@ from bot.slack.blocks import (
     title,
     words,
 )
-from bot.slack.presenters import Presenter, Presenters
+from bot.slack.presenters import CANCELLED, Presenter, Presenters, state_word
 
 _ATTEMPTS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
 _REASON: Final = 500
-_CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 _FACTS: Final = 500
 _ID: Final = 100
 _MAX_ORPHANED: Final = 5
@@ -70,7 +69,8 @@ def card(job: Job, presenter: Presenter, *, posted: bool = True) -> Message:
     edit, and the only ping is that of the closing reply.
     """
     whose = f"{_capital(presenter.noun)} for <@{job.user}>" if posted else _capital(presenter.noun)
-    heading, sentence = _state_and_sentence(job, presenter)
+    emoji, sentence = _emoji_and_sentence(job, presenter)
+    heading = f"{emoji} {state_word(job, presenter)}"
     name, said = title(presenter.name(job)), _service_reason(job)
     orphaned, since = _orphaned(job, presenter), _since(job, presenter)
     facts = cut(" · ".join([*presenter.facts(job), *_service_status(job), f"No. {job.id}"]), _FACTS)
@@ -93,25 +93,25 @@ def card(job: Job, presenter: Presenter, *, posted: bool = True) -> Message:
     return Message(joined(text), blocks)
 
 
-def _state_and_sentence(job: Job, presenter: Presenter) -> tuple[str, str]:
-    """Return the state of a job in a word, and a sentence about it, both in mrkdwn."""
-    noun, running = presenter.noun, f":hourglass_flowing_sand: {presenter.running_word}"
+def _emoji_and_sentence(job: Job, presenter: Presenter) -> tuple[str, str]:
+    """Return an emoji for the state of a job, and a sentence about it in mrkdwn."""
+    noun, running = presenter.noun, ":hourglass_flowing_sand:"
     match job.state:
         case State.QUEUED | State.CREATING if job.unreachable:
-            return ":hourglass: Waiting", (
+            return ":hourglass:", (
                 "The video service can't be reached right now. I'll keep trying; there is nothing "
                 "for you to do."
             )
         case State.QUEUED | State.CREATING:
-            return ":hourglass: Starting", "Sending your request…"
+            return ":hourglass:", "Sending your request…"
         case State.UNCONFIRMED if not job.asked:
-            return ":question: Checking", (
+            return ":question:", (
                 "The video service gave no clear answer. I'm waiting for it to confirm before "
                 "anything is sent again, so that nobody pays twice."
             )
         case State.UNCONFIRMED:
             again = "Asking again: " if job.asked > 1 else ""
-            return ":question: Your answer is needed", (
+            return ":question:", (
                 f"{again}We don't know whether this {noun} was created, because the video service "
                 "gave no clear answer. Please check your account there. If it's there, give me "
                 "its ID; if not, create it again."
@@ -121,9 +121,7 @@ def _state_and_sentence(job: Job, presenter: Presenter) -> tuple[str, str]:
                 "The video service can't be reached right now, so I can't check. I'll keep trying."
             )
         case State.RUNNING if job.waits_for is not None:
-            return ":hourglass_flowing_sand: Waiting for its replica", (
-                "The replica is still training. The video starts when it's ready."
-            )
+            return running, ("The replica is still training. The video starts when it's ready.")
         case State.RUNNING if job.late:
             sentence = "This is taking longer than usual; I'm still checking."
             return running, joined([sentence, presenter.running(job)], by=" ")
@@ -132,16 +130,14 @@ def _state_and_sentence(job: Job, presenter: Presenter) -> tuple[str, str]:
             usually = f"Usually about {span(usual)}." if usual is not None else ""
             return running, joined([presenter.running(job), usually, "I'll reply here."], by=" ")
         case State.OVERDUE:
-            return ":turtle: Overdue", (
+            return ":turtle:", (
                 "This should have finished long ago. I'll check it only now and then; "
                 "*Check again* checks right away."
             )
         case State.SUCCEEDED:
-            return ":white_check_mark: Ready", presenter.ready(job) or "See my reply in the thread."
+            return ":white_check_mark:", presenter.ready(job) or "See my reply in the thread."
         case State.FAILED:
-            return f":x: {'Cancelled' if job.failure in _CANCELLED else 'Failed'}", _explanation(
-                job, presenter
-            )
+            return ":x:", _explanation(job, presenter)
 
 
 def _buttons(job: Job, presenter: Presenter) -> list[Json]:
@@ -250,7 +246,7 @@ def reply(job: Job, presenter: Presenter) -> Message:
         body = joined([joined(anchors, SECTION, by=" · "), presenter.ready(job)], SECTION)
         transcript = presenter.transcript(job).strip()
     else:
-        ending = "was cancelled." if job.failure in _CANCELLED else "couldn't be created."
+        ending = "was cancelled." if job.failure in CANCELLED else "couldn't be created."
         body = _explanation(job, presenter)
     # In blocks the name is shown letter for letter; in text it can only be escaped. Where it is
     # the beginning of the text below anyway, it is not repeated.

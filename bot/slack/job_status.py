@@ -8,7 +8,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind, Unreadable
 from bot.kinds.wire import moment
-from bot.model import Job, Snapshot, State, Verdict
+from bot.model import Job, Snapshot, Verdict
 from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import (
     SCRIPT,
@@ -37,7 +37,7 @@ from bot.slack.blocks import (
 )
 from bot.slack.context import UNKNOWN_KIND, HandlerContext, ack_ephemeral
 from bot.slack.payloads import SlashCommand
-from bot.slack.presenters import Presenter
+from bot.slack.presenters import Presenter, state_word
 
 _MAX_LISTED: Final = 15
 _MAX_ID: Final = 150
@@ -50,15 +50,6 @@ _LINKS: Final = {
     "thumbnail_video_url": "Thumbnail",
 }
 _MORE: Final = {"replica_name": "Name at the service", "training_progress": "Progress"}
-# The word for a running job comes from its presenter.
-_STATES: Final = {
-    State.QUEUED: "starting",
-    State.CREATING: "starting",
-    State.UNCONFIRMED: "may not have been created",
-    State.OVERDUE: "overdue",
-    State.SUCCEEDED: "ready",
-    State.FAILED: "failed",
-}
 
 
 async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Message:
@@ -71,7 +62,7 @@ async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Me
     heading = f"Your {presenter.noun}s, newest first:"
     items = [
         paragraph(
-            words(state_in_words(presenter, job).capitalize(), bold=True),
+            words(state_word(job, presenter), bold=True),
             words(f" · {title(presenter.name(job)) or 'no name'} · No. {job.id}"),
             *[
                 part
@@ -84,7 +75,7 @@ async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Me
     lines = [
         " · ".join(
             [
-                f"• {state_in_words(presenter, job).capitalize()}",
+                f"• {state_word(job, presenter)}",
                 escape(title(presenter.name(job)) or "no name"),
                 f"No. {job.id}",
                 *_best_link(presenter, job),
@@ -192,7 +183,7 @@ def status_message(
     # A job's words, and what the service says about them, are for the person who asked.
     own = job is None or reader == job.user
     if job is not None:
-        facts.append((f"No. {job.id}", state_in_words(presenter, job)))
+        facts.append((f"No. {job.id}", state_word(job, presenter).lower()))
         # Without a name of its own, it is shown by the beginning of its script.
         name = presenter.name(job) if own else job.params.get(f"{presenter.noun}_name", "")
         if name := title(name):
@@ -252,8 +243,3 @@ def _drawn(
     if script:
         text.append(f"Script: {escaped(script, TEXT - len(joined(text)) - 20)}")
     return Message(joined(text), blocks)
-
-
-def state_in_words(presenter: Presenter, job: Job) -> str:
-    """Return the state of a job in a few words."""
-    return _STATES.get(job.state) or presenter.running_word.lower()

@@ -1,10 +1,13 @@
 """What cards and lists need to know about a kind of job: the shape of its presenter."""
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
-from bot.model import Job
+from bot.model import Failure, Job, State
 from bot.slack.blocks import Json
+
+CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
+"""The failures that say that the request was ended, not that the service failed."""
 
 
 class Presenter(Protocol):
@@ -49,3 +52,22 @@ class Presenter(Protocol):
 
 Presenters = Mapping[str, Presenter]
 """By the name of the kind."""
+
+
+def state_word(job: Job, presenter: Presenter) -> str:
+    """Return the state of a job in a few words, for its card, the list and the status alike."""
+    match job.state:
+        case State.QUEUED | State.CREATING:
+            return "Waiting" if job.unreachable else "Starting"
+        case State.UNCONFIRMED:
+            return "Your answer is needed" if job.asked else "Checking"
+        case State.RUNNING if job.waits_for is not None:
+            return "Waiting for its replica"
+        case State.RUNNING:
+            return presenter.running_word
+        case State.OVERDUE:
+            return "Overdue"
+        case State.SUCCEEDED:
+            return "Ready"
+        case State.FAILED:
+            return "Cancelled" if job.failure in CANCELLED else "Failed"
