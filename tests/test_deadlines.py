@@ -128,7 +128,7 @@ async def test_a_video_times_out_when_the_service_stays_unavailable(
         card = await _never_ends(world)
         world.service.down = True
         await world.advance(minutes=2)
-        assert "can't be reached" in world.now(card).text
+        assert "can't check this right now" in world.now(card).text
         await world.advance(days=1, hours=2)
 
     assert len(world.replies(card)) == 1
@@ -158,7 +158,7 @@ async def test_a_service_outage_only_delays_the_reply(
     card = await world.request_video(world.ana)
     world.service.down = True
     await world.advance(minutes=10)
-    assert "can't be reached" in world.now(card).text
+    assert "can't check this right now" in world.now(card).text
     assert world.posts() == [world.now(card)]
 
     world.service.down = False

@@ -368,7 +368,7 @@ async def test_an_unavailable_service_is_not_blamed_on_the_footage(
         await world.advance(hours=7)
 
     [reply] = world.replies(card)
-    assert "couldn't be reached" in reply.text
+    assert "couldn't send this" in reply.text
     assert "Usually" not in reply.text
 
 
@@ -639,7 +639,7 @@ async def test_an_outage_does_not_make_a_waiting_video_overdue(
         port = urlsplit(world.service.url).port or 0
         await world.service.stop()
         await world.advance(hours=6)
-        assert "can't be reached" in _text(world, video)
+        assert "can't check this right now" in _text(world, video)
         assert "Overdue" not in _text(world, video)
         await world.service.start(port)
         await world.advance(hours=2)

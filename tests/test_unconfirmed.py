@@ -560,6 +560,49 @@ async def test_a_video_found_after_its_request_was_cancelled_is_shown_on_the_car
     assert len(world.posts()) == 2
 
 
+@pytest.mark.parametrize("status", [400, 401, 402])
+async def test_a_refused_second_attempt_does_not_claim_that_the_first_made_nothing(
+    world: World, status: int
+) -> None:
+    asking = await _is_asked(world, made=True)
+    world.service.faults.next("create_video", CannedResponse(status, {"message": "No"}))
+    await world.ana.click(asking, AGAIN)
+    await world.settle()
+
+    assert world.created_count() == 1
+    [reply] = world.replies(asking)
+    for message in (world.now(asking), reply):
+        assert "this attempt created nothing, but an earlier one may have" in message.text
+    assert "couldn't be created again" in reply.text
+
+
+async def test_after_the_first_attempt_was_found_a_refusal_of_the_second_does_not_doubt_it(
+    world: World,
+) -> None:
+    asking = await _is_asked(world, made=True)
+    [video_id] = world.service.videos
+    world.service.faults.next("create_video", CannedResponse(400, {"message": "No"}))
+    await world.ana.click(asking, AGAIN)
+    await world.settle()
+    await _calls_back(world, 0, video_id)
+    await world.advance(minutes=5)
+
+    card = world.now(asking)
+    assert f"An earlier attempt was created after all: video {video_id}." in card.text
+    assert "this attempt created nothing. " in card.text
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_card_does_not_say_that_a_service_that_answers_cannot_be_reached(
+    world: World, status: int
+) -> None:
+    card = await world.request_video(world.ana)
+    world.service.faults.always("read_video", CannedResponse(status, {"message": "No"}))
+    await world.advance(minutes=5)
+
+    assert "I can't check this right now. I'll keep trying." in world.now(card).text
+
+
 async def test_create_again_retries_an_unavailable_service_for_a_day(
     quiet_world: World,
 ) -> None:
@@ -572,7 +615,7 @@ async def test_create_again_retries_an_unavailable_service_for_a_day(
         await world.service.stop()
         await world.ana.click(world.now(asking), AGAIN)
         await world.advance(hours=12)
-        assert "can't be reached" in world.now(asking).text
+        assert "can't send this right now" in world.now(asking).text
         await world.service.start(port)
         await world.advance(hours=2)
 

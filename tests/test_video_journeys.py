@@ -339,7 +339,7 @@ async def test_a_create_call_waits_for_an_unavailable_service(world: World) -> N
     card = await world.request_video(world.ana)
     assert "Starting" in card.text
     await world.advance(minutes=30)
-    assert "can't be reached" in world.now(card).text
+    assert "can't send this right now" in world.now(card).text
     assert world.posts() == [world.now(card)]
 
     await world.service.start(port)
@@ -363,7 +363,7 @@ async def test_a_create_call_fails_after_a_day_without_the_service(
         await world.advance(hours=2)
 
     [reply] = world.replies(card)
-    assert "couldn't be reached for too long" in reply.text
+    assert "couldn't send this to the video service for too long" in reply.text
     assert "Failed" in world.now(card).text
     assert world.posts() == [world.now(card), reply]
 

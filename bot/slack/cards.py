@@ -99,8 +99,7 @@ def _emoji_and_sentence(job: Job, presenter: Presenter) -> tuple[str, str]:
     match job.state:
         case State.QUEUED | State.CREATING if job.unreachable:
             return ":hourglass:", (
-                "The video service can't be reached right now. I'll keep trying; there is nothing "
-                "for you to do."
+                "I can't send this right now. I'll keep trying; there is nothing for you to do."
             )
         case State.QUEUED | State.CREATING:
             return ":hourglass:", "Sending your request…"
@@ -117,9 +116,7 @@ def _emoji_and_sentence(job: Job, presenter: Presenter) -> tuple[str, str]:
                 "its ID; if not, create it again."
             )
         case State.RUNNING if job.unreachable:
-            return running, (
-                "The video service can't be reached right now, so I can't check. I'll keep trying."
-            )
+            return running, "I can't check this right now. I'll keep trying."
         case State.RUNNING if job.waits_for is not None:
             return running, ("The replica is still training. The video starts when it's ready.")
         case State.RUNNING if job.late:
@@ -246,7 +243,8 @@ def reply(job: Job, presenter: Presenter) -> Message:
         body = joined([joined(anchors, SECTION, by=" · "), presenter.ready(job)], SECTION)
         transcript = presenter.transcript(job).strip()
     else:
-        ending = "was cancelled." if job.failure in CANCELLED else "couldn't be created."
+        again = " again" if job.asked_at is not None and job.remote_id is None else ""
+        ending = "was cancelled." if job.failure in CANCELLED else f"couldn't be created{again}."
         body = _explanation(job, presenter)
     # In blocks the name is shown letter for letter; in text it can only be escaped. Where it is
     # the beginning of the text below anyway, it is not repeated.
@@ -298,26 +296,26 @@ def _explanation(job: Job, presenter: Presenter) -> str:
 
 
 def _failure_sentence(job: Job, presenter: Presenter) -> str:
-    noun = presenter.noun
+    noun, created = presenter.noun, _created_nothing(job)
     match job.failure:
         case Failure.SERVICE_FAILED | None:
             return f"The video service couldn't create this {noun}."
         case Failure.REFUSED:
-            return "The video service refused the request; nothing was created."
+            return f"The video service refused the request; {created}."
         case Failure.KEY_REJECTED:
             return (
-                "The video service doesn't accept this bot's key; nothing was created. Please tell "
+                f"The video service doesn't accept this bot's key; {created}. Please tell "
                 "whoever runs the bot: it needs a working key."
             )
         case Failure.OUT_OF_CREDIT:
             return (
-                "The video service's account is out of credit; nothing was created. Please tell "
+                f"The video service's account is out of credit; {created}. Please tell "
                 "whoever manages that account."
             )
         case Failure.UNREACHABLE:
             return (
-                "The video service couldn't be reached for too long, so I stopped trying; "
-                "nothing was created."
+                "I couldn't send this to the video service for too long, so I stopped trying; "
+                f"{created}."
             )
         case Failure.NOT_FOUND:
             return f"The video service can't find this {noun} any more: it may have been deleted."
@@ -336,6 +334,19 @@ def _failure_sentence(job: Job, presenter: Presenter) -> str:
                 f"Nobody could say whether this {noun} was created, so I stopped "
                 "waiting. If it turns up, its card will say so."
             )
+
+
+def _created_nothing(job: Job) -> str:
+    """Return that a job's last create call made nothing, and what is known of the others.
+
+    Only *Create again* follows a call of which it is unknown what it made. Those that are known to
+    have made something are named on the card.
+    """
+    if job.asked_at is None:
+        return "nothing was created"
+    if job.orphaned_ids:
+        return "this attempt created nothing"
+    return "this attempt created nothing, but an earlier one may have"
 
 
 def _anchors(job: Job, presenter: Presenter) -> list[str]:

@@ -168,7 +168,9 @@ def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
     if "couldn't create this" in reply.text:
         return "error" not in ends.values()
     if "nothing was created" in reply.text:
-        return bool(ends) and not request.create_again_presses
+        return bool(ends)
+    if "this attempt created nothing" in reply.text:
+        return not request.create_again_presses
     if "We don't know whether" in reply.text:
         return request.decision != "give up"
     if "never finished this" in reply.text:
