@@ -246,7 +246,8 @@ class Delivery:
     failures: int = 0
     """How many calls in a row found Slack out of reach."""
     refusals: int = 0
-    """How often Slack refused it for an unknown reason, or refused the direct message."""
+    """How often in a row Slack refused a post or an edit for an unknown reason, or a post as a
+    direct message."""
     direct: bool = False
     """It goes to the requester as a direct message, because the channel refused it."""
     text_only: bool = False

@@ -488,6 +488,7 @@ async def test_an_unknown_error_code_is_retried_before_the_message_goes_elsewher
         CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "30"}),
         _refusal("internal_error"),
         _refusal("invalid_blocks"),
+        _refusal("moon_phase_wrong"),
     ],
 )
 async def test_a_failed_edit_is_repeated_until_it_succeeds(world: World, fault: Fault) -> None:
@@ -497,6 +498,23 @@ async def test_a_failed_edit_is_repeated_until_it_succeeds(world: World, fault: 
     await world.advance(minutes=10)
 
     _card_and_reply(world)
+
+
+async def test_an_edit_that_is_refused_for_an_unknown_reason_is_given_up_with_an_error(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await _submits(world)
+    await world.advance(seconds=5)
+    [card] = world.posts()
+    world.slack.faults.always("chat.update", _refusal("moon_phase_wrong"))
+    await world.advance(minutes=10)
+
+    assert world.now(card) == card
+    edits = len(world.calls("chat.update"))
+    await world.advance(hours=5)
+    assert len(world.calls("chat.update")) == edits
+    given_up = [each for each in caplog.records if "an edit was given up" in each.message]
+    assert {each.levelname for each in given_up} == {"ERROR"}
 
 
 async def test_waiting_edits_collapse_into_the_newest(world: World) -> None:

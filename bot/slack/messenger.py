@@ -173,6 +173,7 @@ class Messenger:
                     ts=posted.ts,
                     shown_version=delivery.version,
                     failures=0,
+                    refusals=0,
                 )
             )
 
@@ -262,7 +263,9 @@ class Messenger:
             await self._back_off(failed, error, method)
         else:
             self._limits.resume()
-            await self._release(replace(delivery, shown_version=delivery.version, failures=0))
+            await self._release(
+                replace(delivery, shown_version=delivery.version, failures=0, refusals=0)
+            )
 
     async def _edit_refused(self, delivery: Delivery, error: Refused) -> None:
         action = ERROR_ACTIONS.get(error.code)
@@ -271,9 +274,18 @@ class Messenger:
         elif action is ErrorAction.REWRITE and not delivery.text_only:
             _LOG.error("Slack refuses the blocks of a card", extra=_about(delivery, error))
             await self._release(replace(delivery, text_only=True), self._clock.now())
+        elif action is None and delivery.refusals + 1 < _MAX_REFUSALS:
+            refused = replace(delivery, refusals=delivery.refusals + 1)
+            _LOG.error("Slack refuses an edit for an unknown reason", extra=_about(refused, error))
+            retry_at = self._clock.now() + self._timings.back_off(refused.refusals)
+            await self._release(refused, retry_at)
         else:
-            _LOG.info("a card can no longer be edited", extra=_about(delivery, error))
-            await self._release(replace(delivery, shown_version=delivery.version))
+            given_up = replace(delivery, shown_version=delivery.version, refusals=0)
+            if action is None:
+                _LOG.error("an edit was given up", extra=_about(delivery, error))
+            else:
+                _LOG.info("a card can no longer be edited", extra=_about(delivery, error))
+            await self._release(given_up)
 
     # ── Refusals and waits ────────────────────────────────────────────────────────────────────
 
