@@ -20,8 +20,12 @@ from bot.store.sqlite_file import check_file, is_in_use
 from bot.timings import Timings
 from bot.video_service import VideoService
 
-_REQUIRED_SCOPES: Final = {"commands", "chat:write"}
-_HISTORY_SCOPES: Final = {"channels:history", "groups:history", "im:history", "mpim:history"}
+REQUIRED_SCOPES: Final = frozenset({"commands", "chat:write", "chat:write.public"})
+"""The scopes in ``manifest.yml`` that nobody may decline."""
+OPTIONAL_SCOPES: Final = frozenset(
+    {"channels:history", "groups:history", "im:history", "mpim:history", "im:write"}
+)
+"""The others, with which a message is found whose post got no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +109,10 @@ async def _check_slack(settings: Settings, timings: Timings) -> AsyncIterator[Fi
     if (granted := headers.get("x-oauth-scopes")) is None:
         return
     scopes = set(granted.replace(" ", "").split(","))
-    if missing := _REQUIRED_SCOPES - scopes:
+    if missing := REQUIRED_SCOPES - scopes:
         message = f"missing {', '.join(sorted(missing))}: install the app again with manifest.yml"
         yield Finding("Slack scopes", ok=False, message=message)
-    elif missing := _HISTORY_SCOPES - scopes:
+    elif missing := OPTIONAL_SCOPES - scopes:
         message = (
             f"without {', '.join(sorted(missing))}: after a lost answer of Slack, a message may be "
             "posted twice there"

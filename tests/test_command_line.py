@@ -176,20 +176,23 @@ async def test_the_doctor_reports_a_slack_that_does_not_work(quiet_world: World)
     assert not finding.ok
 
 
-async def test_the_doctor_reports_missing_scopes(quiet_world: World) -> None:
-    quiet_world.slack.scopes.discard("chat:write")
+@pytest.mark.parametrize("scope", ["chat:write", "chat:write.public"])
+async def test_the_doctor_reports_missing_scopes(quiet_world: World, scope: str) -> None:
+    quiet_world.slack.scopes.discard(scope)
     finding = (await _report(quiet_world.environment("0")))["Slack scopes"]
     assert not finding.ok
-    assert "chat:write" in finding.message
+    assert f"missing {scope}:" in finding.message
 
 
-async def test_the_doctor_says_what_is_lost_without_the_history_scopes(
-    quiet_world: World,
+@pytest.mark.parametrize("scope", ["im:history", "im:write"])
+async def test_the_doctor_says_what_is_lost_without_the_optional_scopes(
+    quiet_world: World, scope: str
 ) -> None:
-    quiet_world.slack.scopes.discard("im:history")
+    quiet_world.slack.scopes.update(doctor.OPTIONAL_SCOPES)
+    quiet_world.slack.scopes.discard(scope)
     finding = (await _report(quiet_world.environment("0")))["Slack scopes"]
     assert finding.ok
-    assert "im:history" in finding.message
+    assert f"without {scope}:" in finding.message
 
 
 async def test_the_doctor_reports_a_missing_folder(quiet_world: World) -> None:

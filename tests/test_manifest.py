@@ -9,6 +9,8 @@ import jsonschema
 import pytest
 import yaml
 
+from bot import doctor
+
 _ROOT = Path(__file__).parent.parent
 _TEXT = (_ROOT / "manifest.yml").read_text(encoding="utf-8")
 _REQUEST_URL = "https://YOUR-HOST/slack/events"
@@ -50,6 +52,12 @@ def test_only_the_scopes_for_finding_lost_posts_are_optional(manifest: Any) -> N
     history = {"channels:history", "groups:history", "im:history", "mpim:history"}
     assert optional == {*history, "im:write"}
     assert set(scopes["bot"]) - optional == {"commands", "chat:write", "chat:write.public"}
+
+
+def test_the_doctor_checks_the_scopes_of_the_manifest(manifest: Any) -> None:  # noqa: ANN401
+    scopes = manifest["oauth_config"]["scopes"]
+    assert set(scopes["bot_optional"]) == doctor.OPTIONAL_SCOPES
+    assert set(scopes["bot"]) - set(scopes["bot_optional"]) == doctor.REQUIRED_SCOPES
 
 
 def test_people_can_read_the_apps_direct_messages(manifest: Any) -> None:  # noqa: ANN401
