@@ -82,7 +82,8 @@ class Snapshot:
     reason: str = ""
     """Why it failed, as the service put it."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """The other text fields of the answer, under the names of the interface document."""
+    """The other text fields of the answer, under the names of the interface document. The card of
+    a job that has not ended shows none of them but those whose names end in "progress"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +159,9 @@ class Job:
         shown = self.snapshot and (
             self.snapshot.status,
             self.snapshot.reason,
-            # No card shows it, and it may change with every poll.
-            tuple(sorted((n, v) for n, v in self.snapshot.facts.items() if n != "updated_at")),
+            # The others may change with every poll: a service may sign its links again each time.
+            # The end of a job, which shows links, edits its card anyway.
+            tuple(sorted((n, v) for n, v in self.snapshot.facts.items() if n.endswith("progress"))),
         )
         return (
             self.state,

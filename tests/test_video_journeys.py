@@ -39,6 +39,28 @@ def _the_video(world: World) -> str:
 # ── It gets ready ─────────────────────────────────────────────────────────────────────────────
 
 
+async def test_a_card_is_not_edited_because_the_service_signs_a_link_again(world: World) -> None:
+    card = await world.request_video(world.ana)
+    [video_id] = world.service.videos
+    edits = []
+    for poll in range(4):
+        body = {
+            "video_id": video_id,
+            "status": "generating",
+            "status_details": f"Step {poll}",
+            "hosted_url": f"https://videos.example.com/{video_id}?signature={poll}",
+        }
+        world.service.faults.clear()
+        world.service.faults.always("read_video", CannedResponse(200, body))
+        await world.advance(minutes=2)
+        edits.append(len(world.calls("chat.update")))
+    assert len(set(edits)) == 1
+
+    world.service.faults.clear()
+    await world.advance(minutes=5)
+    assert f"/watch/{video_id}|Watch>" in world.now(card).text
+
+
 async def test_a_ready_video_gets_one_reply_in_the_thread(world: World) -> None:
     card = await world.request_video(world.ana, {"video_name": "Greeting"})
     assert "Greeting" in card.text
