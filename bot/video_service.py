@@ -37,7 +37,7 @@ _MAX_CONNECTIONS: Final = 64  # for reads, and again for creates
 class VideoService:
     """Creates and reads what the service makes.
 
-    A key or an account that was refused stops new create calls: ``admit_create`` raises
+    A key or an account that was refused stops new create calls: ``admission`` raises
     ``Refused`` until a cheap read passes (401) or, after a while, one create call succeeds (402).
     """
 
@@ -63,6 +63,8 @@ class VideoService:
         self._timings = timings
         self._refused: Refused | None = None
         self._recheck_at = clock.now()
+        # Held by the one that finds out whether a refusal still holds: the others wait for it.
+        self._checking = asyncio.Lock()
 
     async def create(self, path: str, body: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON
         """POST ``body`` to ``path`` and return the JSON of the answer.
@@ -120,17 +122,22 @@ class VideoService:
     async def refusal(self) -> Refused | None:
         """Return why a create call would be refused now; None if one may be made.
 
-        It may read from the service, so it can take as long as a call: the caller sets a deadline.
+        It may read from the service, or wait for another caller who does or tries a create call:
+        it can take as long as a call, and the caller sets a deadline.
         """
         if self._refused is None:
             return None
-        out_of_credit = FAILURES[self._refused.code] is Failure.OUT_OF_CREDIT
-        if self._recheck_due():
-            if out_of_credit:
-                return None
-            self._recheck_at = self._clock.now() + self._timings.recheck_key
-            with suppress(OutsideError):
-                await self.check()
+        async with self._checking:
+            return await self._checked_refusal()
+
+    async def _checked_refusal(self) -> Refused | None:
+        if self._refused is None or not self._recheck_due():
+            return self._refused
+        if FAILURES[self._refused.code] is Failure.OUT_OF_CREDIT:
+            return None
+        self._recheck_at = self._clock.now() + self._timings.recheck_key
+        with suppress(OutsideError):
+            await self.check()
         return self._refused
 
     @property
@@ -138,19 +145,31 @@ class VideoService:
         """Why create calls are refused, as far as is known without asking the service."""
         return self._refused
 
-    async def admit_create(self) -> None:
-        """Let the caller make one create call; call this before recording an attempt.
+    @asynccontextmanager
+    async def admission(self) -> AsyncIterator[None]:
+        """Let the caller make one create call; enter this before recording an attempt.
 
         Without credit, one caller is admitted after a while, to see whether there is credit again.
+        The others wait until its call has ended. A call that certainly did nothing shows nothing:
+        then the next caller is admitted.
 
         Raises:
             Refused: the key or the account is refused, and no call was made.
         """
-        if (refusal := await self.refusal()) is not None:
-            raise refusal
-        if self._refused is not None:
-            # The trial call: all others are refused until it has succeeded.
-            self._recheck_at = self._clock.now() + self._timings.recheck_credit
+        if self.known_refusal is None:
+            yield
+            return
+        async with self._checking:
+            if (refusal := await self._checked_refusal()) is not None:
+                raise refusal
+            if self._refused is not None:
+                try:
+                    yield
+                except Uncertain:
+                    self._recheck_at = self._clock.now() + self._timings.recheck_credit
+                    raise
+                return
+        yield
 
     def _recheck_due(self) -> bool:
         wait = self._recheck_at - self._clock.now()

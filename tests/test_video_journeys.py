@@ -494,6 +494,38 @@ async def test_with_the_account_out_of_credit_one_create_call_is_tried_every_ten
     assert world.created_count() == 1
 
 
+async def test_a_try_that_the_service_holds_back_is_repeated_and_its_job_does_not_fail(
+    world: World,
+) -> None:
+    world.service.faults.next("create_video", CannedResponse(402, {"error": "Out of credit"}))
+    await world.request_video(world.ana)
+    await world.advance(minutes=10)
+    world.service.faults.next("create_video", CannedResponse(429, {"error": "Slow down"}))
+    card = await world.request_video(world.ana)
+
+    await world.advance(minutes=5)
+
+    [reply] = world.replies(card)
+    assert "is ready" in reply.text
+
+
+@pytest.mark.parametrize("status", [401, 402])
+async def test_of_two_jobs_at_once_both_are_created_when_the_service_accepts_work_again(
+    world: World, status: int
+) -> None:
+    world.service.faults.next("create_video", CannedResponse(status, {"error": "Not now"}))
+    await world.request_video(world.ana)
+    await world.advance(minutes=10)
+    forms = [await world.open_form(person) for person in (world.ana, world.ben)]
+    values = {"replica_id": REPLICA, "script": "Hello."}
+
+    await asyncio.gather(*(form.submit(values) for form in forms))
+    assert [form.errors for form in forms] == [{}, {}]
+    await world.advance(minutes=5)
+
+    assert world.created_count() == 2
+
+
 async def test_of_two_forms_at_once_only_one_tries_whether_there_is_credit(
     world: World,
 ) -> None:

@@ -67,8 +67,8 @@ def client_of(url: str, clients: Clients, clock: ManualClock) -> VideoService:
 
 async def create(service: VideoService) -> Any:  # noqa: ANN401 - any JSON
     """Create a video as the engine does."""
-    await service.admit_create()
-    return await service.create(VIDEOS, BODY)
+    async with service.admission():
+        return await service.create(VIDEOS, BODY)
 
 
 async def failed_create(service: VideoService) -> OutsideError:
@@ -765,10 +765,56 @@ async def test_refusal_does_not_use_up_the_trial_call(
     await clock.advance(timedelta(minutes=10))
     for _ in range(3):
         assert await service.refusal() is None
-    await service.admit_create()
+    async with service.admission():
+        assert len(sandbox.requests) == 1
+    assert isinstance(await failed_create(service), Refused)
+    assert len(sandbox.requests) == 2
     with pytest.raises(Refused, match="out of credit"):
-        await service.admit_create()
+        await create(service)
+    assert len(sandbox.requests) == 2
+
+
+async def test_an_admitted_caller_that_makes_no_call_does_not_use_up_the_trial_call(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    sandbox.out_of_credit = False
+    await clock.advance(timedelta(minutes=10))
+    async with service.admission():
+        pass
+    await create(service)
+    assert len(sandbox.videos) == 1
+
+
+async def test_callers_wait_for_the_trial_call_that_is_under_way(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    await clock.advance(timedelta(minutes=10))
+    async with service.admission():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), service.admission():
+                pass
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await service.refusal()
     assert len(sandbox.requests) == 1
+    sandbox.out_of_credit = False
+    await asyncio.gather(*(create(service) for _ in range(5)))
+    assert len(sandbox.videos) == 5
+
+
+async def test_callers_wait_for_the_key_check_that_is_under_way(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.key_revoked = True
+    await failed_create(service)
+    sandbox.key_revoked = False
+    await clock.advance(timedelta(seconds=30))
+    assert await asyncio.gather(*(refusal(service) for _ in range(5))) == [None] * 5
+    assert len(sandbox.requests) == 2
 
 
 async def test_a_trial_call_that_is_not_answered_does_not_mean_that_there_is_credit(
@@ -779,7 +825,24 @@ async def test_a_trial_call_that_is_not_answered_does_not_mean_that_there_is_cre
     await clock.advance(timedelta(minutes=10))
     sandbox.faults.next("create_video", CannedResponse(429))
     assert isinstance(await failed_create(service), Unavailable)
+    known = service.known_refusal
+    assert known is not None
+    assert FAILURES[known.code] is Failure.OUT_OF_CREDIT
+    assert isinstance(await failed_create(service), Refused), "the next call is the trial"
     assert await refusal(service) is Failure.OUT_OF_CREDIT
+
+
+async def test_after_a_trial_call_with_an_unclear_outcome_the_next_one_comes_later(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    await clock.advance(timedelta(minutes=10))
+    sandbox.faults.next("create_video", Reset())
+    assert isinstance(await failed_create(service), Uncertain)
+    assert await refusal(service) is Failure.OUT_OF_CREDIT
+    assert isinstance(await failed_create(service), Refused)
+    assert len(sandbox.requests) == 2
 
 
 async def test_reads_work_without_credit_and_do_not_end_the_refusal(

@@ -28,20 +28,18 @@ async def create_job(runtime: Runtime, job: Job) -> None:
     except OutsideError as error:
         await _retry_later(runtime, job, error, attempted=False)
         return
-    try:
-        await runtime.service.admit_create()
-    except Refused as error:
-        await _finish_refused(runtime, job, error)
-        return
     token = secrets.token_urlsafe(32)
-    attempt = await runtime.store.jobs.begin_attempt(job, token_hash(token), runtime.clock.now())
-    if attempt is None:
-        return
     body = kind.body(job.params)
     if runtime.public_url is not None:
         body["callback_url"] = f"{runtime.public_url}/callbacks/{token}"
     try:
-        answer = await runtime.service.create(kind.path, body)
+        async with runtime.service.admission():
+            attempt = await runtime.store.jobs.begin_attempt(
+                job, token_hash(token), runtime.clock.now()
+            )
+            if attempt is None:
+                return
+            answer = await runtime.service.create(kind.path, body)
         snapshot = kind.created(answer)
     except Refused as error:
         await _finish_refused(runtime, job, error)
