@@ -20,6 +20,7 @@ from bot.clock import Clock, SystemClock
 from bot.engine import Engine
 from bot.log import reference
 from bot.model import Job
+from bot.priority import RequestPriority
 from bot.settings import Settings
 from bot.slack import create_video, train_replica
 from bot.slack.app import create_app
@@ -144,9 +145,10 @@ async def running(
             public_url=settings.public_url,
             ask_person=messenger.remind,
         )
+        priority = RequestPriority(timings)
         workers = (
-            Worker(engine, clock, timings, slots=_MAX_STEPS),
-            Worker(messenger, clock, timings, slots=_MAX_STEPS),
+            Worker(engine, clock, timings, priority, slots=_MAX_STEPS),
+            Worker(messenger, clock, timings, priority, slots=_MAX_STEPS),
         )
         server = WebServer(
             create_app(handler_context, features),
@@ -155,6 +157,7 @@ async def running(
             kinds.values(),
             clock=clock,
             timings=timings,
+            priority=priority,
             shutdown_timeout=_SHUTDOWN_TIMEOUT,
             is_ready=lambda: all(worker.healthy for worker in workers),
         )

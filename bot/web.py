@@ -17,12 +17,14 @@ from typing import Any, Final
 from aiohttp import web
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.request.async_request import AsyncBoltRequest
+from yarl import URL
 
 from bot.clock import Clock
 from bot.connections import LimitedServer
 from bot.kinds import Kind
 from bot.kinds.wire import text_of
 from bot.model import token_hash
+from bot.priority import RequestPriority
 from bot.store import DatabaseError, Store
 from bot.timings import WebTimings
 
@@ -52,6 +54,7 @@ class WebServer:
         *,
         clock: Clock,
         timings: WebTimings,
+        priority: RequestPriority,
         shutdown_timeout: timedelta,
         is_ready: Callable[[], bool],
     ) -> None:
@@ -60,6 +63,7 @@ class WebServer:
         self._store = store
         self._id_fields = {kind.name: kind.id_field for kind in kinds}
         self._clock = clock
+        self._priority = priority
         self._is_ready = is_ready
         app = web.Application()
         app.router.add_post("/slack/events", self._on_slack)
@@ -105,7 +109,7 @@ class WebServer:
             for name, value in request.headers.items()
             if not name.lower().startswith(_BOLT_HEADERS)
         }
-        with self._server.protect(request):
+        with self._server.protect(request), self._priority.request():
             return await self._dispatch(body, headers)
 
     def _is_signed(self, body: bytes, timestamp: str, signature: str) -> bool:
@@ -122,7 +126,7 @@ class WebServer:
 
     async def _dispatch(self, body: bytes, headers: dict[str, str | Sequence[str]]) -> web.Response:
         try:
-            request = AsyncBoltRequest(body=body.decode(), headers=headers)
+            request = AsyncBoltRequest(body=_json_body(body.decode()), headers=headers)
         except (ValueError, TypeError, AttributeError, RecursionError):
             return web.Response(status=HTTPStatus.BAD_REQUEST)
         try:
@@ -190,6 +194,20 @@ class WebServer:
         if not self._is_ready():
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="stopping")
         return web.Response(text="ok")
+
+
+def _json_body(body: str) -> str:
+    """Return a request's body as the JSON that Bolt also takes.
+
+    Slack sends forms: an interaction in the field ``payload``, a command with a field for each
+    value. Bolt reads them with urllib, which takes longer than all the rest of an answer (180 of
+    330 µs for a form of 6 kB, where yarl's parser takes 10), and takes a command for an empty
+    interaction if somebody typed "payload".
+    """
+    if body.startswith("{"):
+        return body
+    fields = URL.build(query_string=body, encoded=True).query
+    return fields.get("payload") or json.dumps(dict(fields))
 
 
 def _single_header(request: web.Request, name: str) -> str:

@@ -8,6 +8,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from bot.clock import Clock
 from bot.log import reference
+from bot.priority import RequestPriority
 from bot.store import DatabaseCorrupt, DatabaseError, DatabaseUnavailable
 from bot.timings import WorkTimings
 
@@ -39,10 +40,19 @@ class Worker(Generic[_T]):
     is not claimed while a step of it is under way, even if the clock says that its lease is over.
     """
 
-    def __init__(self, work: Work[_T], clock: Clock, timings: WorkTimings, *, slots: int) -> None:
+    def __init__(
+        self,
+        work: Work[_T],
+        clock: Clock,
+        timings: WorkTimings,
+        priority: RequestPriority,
+        *,
+        slots: int,
+    ) -> None:
         self._work = work
         self._clock = clock
         self._timings = timings
+        self._priority = priority
         self._slots = slots
         self._last_claim = float("-inf")
         self._steps: dict[asyncio.Task[None], _T] = {}
@@ -111,9 +121,10 @@ class Worker(Generic[_T]):
             return self._clock.now() + self._timings.retry_interval
 
     async def _space_claims(self) -> None:
-        """Wait until ``claim_interval`` has passed since the last claim that found work."""
+        """Wait for ``claim_interval`` since the last claim that found work, and for requests."""
         next_claim = self._last_claim + self._timings.claim_interval.total_seconds()
         await asyncio.sleep(next_claim - asyncio.get_running_loop().time())
+        await self._priority.wait_for_pause()
 
     def _on_step_done(self, step: asyncio.Task[None]) -> None:
         del self._steps[step]

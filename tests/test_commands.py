@@ -589,3 +589,8 @@ async def test_a_button_without_an_attempt_number_means_the_first_attempt(
     await world.settle()
 
     assert len(world.requests_for("create_video")) == creates
+
+
+async def test_a_script_may_contain_the_name_of_a_field_of_slacks(world: World) -> None:
+    form = await world.open_form(world.ana, "The payload is 100% payload=%7B & more + more")
+    assert form.values["script"] == "The payload is 100% payload=%7B & more + more"

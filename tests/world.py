@@ -41,7 +41,9 @@ class World:
         self.service.add_replica(REPLICA, "Anna")
         self.timings = timings or Timings(jitter=0)
         # These waits are in real time, which few tests need.
-        self.pauses: Mapping[str, Any] = {"claim_interval": timedelta(0)}
+        self.pauses: Mapping[str, Any] = dict.fromkeys(
+            ("claim_interval", "request_pause", "max_request_time"), timedelta(0)
+        )
         self.database = folder / "bot.db"
         self.ana = Person(self.slack, "ana")
         self.ben = Person(self.slack, "ben")
