@@ -14,7 +14,7 @@ import pytest
 
 from bot.app import PartFailed, running
 from bot.settings import Settings
-from bot.store import DatabaseError, DatabaseUnavailable, Store
+from bot.store import DatabaseError, DatabaseInUse, DatabaseUnavailable, Store
 from bot.store.database import Transaction
 from bot.store.sql import Query
 from bot.store.sqlite import Connection, SQLiteDatabase
@@ -172,6 +172,43 @@ async def test_a_write_that_must_be_stored_ends_once_the_database_is_closed(tmp_
     async with asyncio.timeout(5):
         with pytest.raises(DatabaseError, match="closed"):
             await finishing
+
+
+async def test_a_database_whose_user_is_cancelled_again_and_again_is_closed_after_its_last_commit(
+    tmp_path: Path,
+) -> None:
+    path, begun, may_end = tmp_path / "bot.db", asyncio.Event(), threading.Event()
+    loop, asked = asyncio.get_running_loop(), list[asyncio.Task[int]]()
+
+    def is_slow(_: Transaction) -> int:
+        loop.call_soon_threadsafe(begun.set)
+        assert may_end.wait(5)
+        return 0
+
+    async def use() -> None:
+        async with SQLiteDatabase.open(path, TIMINGS.lock_timeout) as database:
+            asked.append(asyncio.create_task(database.run(is_slow)))  # noqa: TID251 - awaited below
+            await begun.wait()
+            asked.append(asyncio.create_task(database.run(count)))  # noqa: TID251 - likewise
+            await asyncio.Event().wait()
+
+    using = asyncio.create_task(use())  # noqa: TID251 - awaited below
+    await begun.wait()
+    for _ in range(3):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        using.cancel()
+    with pytest.raises(DatabaseInUse):
+        async with SQLiteDatabase.open(path, timedelta(0)):
+            pass
+    may_end.set()
+
+    async with asyncio.timeout(5):
+        with pytest.raises(asyncio.CancelledError):
+            await using
+        assert await asyncio.gather(*asked) == [0, 0]
+    async with SQLiteDatabase.open(path, timedelta(0)) as database:
+        assert await database.run(count) == 0
 
 
 async def test_the_bot_ends_with_the_reason_when_its_committer_ends(quiet_world: World) -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -134,7 +134,7 @@ class SQLiteDatabase:
             try:
                 yield database
             finally:
-                await asyncio.shield(database.close())
+                await _to_its_end(database.close())
 
     @property
     def is_sole_process(self) -> bool:
@@ -376,5 +376,25 @@ async def _opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connecti
     try:
         yield connection
     finally:
-        await asyncio.shield(connection.close())
-        lock.release()
+        try:
+            await _to_its_end(connection.close())
+        finally:
+            lock.release()
+
+
+async def _to_its_end(closing: Coroutine[Any, Any, None]) -> None:
+    """Await ``closing`` to its end, however often the caller is cancelled meanwhile.
+
+    Raises:
+        CancelledError: the caller was cancelled, and ``closing`` has ended.
+    """
+    task = asyncio.create_task(closing)  # noqa: TID251 - it ends here
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
