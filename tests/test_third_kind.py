@@ -122,6 +122,19 @@ async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> 
     assert world.created_count() == 1
 
 
+async def test_the_video_form_works_beside_a_second_kind_that_other_jobs_can_use(
+    quiet_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(third_kind.Trailer, "catalogued", True)
+    async with quiet_world.running_bot(features=(*FEATURES, third_kind.FEATURE)):
+        await quiet_world.request_video(quiet_world.ana)
+        await quiet_world.ana.command("/replica", f"add {REPLICA}")
+        await quiet_world.settle()
+
+    assert quiet_world.created_count() == 1
+    assert "is ready to use" in quiet_world.ephemerals(quiet_world.ana)[-1]
+
+
 async def test_it_becomes_overdue_and_can_be_checked(world: World) -> None:
     world.service.next_video(Scenario(end="never"))
     card = await _cuts(world)

@@ -25,6 +25,7 @@ from bot.slack.forms import (
     link_field,
     metadata_of,
     note_of,
+    retention_note,
     submit_job,
     text_field,
     where_field,
@@ -32,7 +33,7 @@ from bot.slack.forms import (
 from bot.slack.job_actions import find_job
 from bot.slack.job_status import list_jobs, show_status
 from bot.slack.payloads import BlockAction, OptionsRequest, SlashCommand, ViewSubmission, read
-from bot.slack.replica_picker import check_replica, replica_label
+from bot.slack.replica_picker import check_used, replica_label
 from bot.slack.video_presenter import VideoPresenter
 from bot.store import KnownReplica
 
@@ -128,12 +129,8 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
             # Only the user who typed a script sees it.
             fields = {name: fields[name] for name in ("replica_id", "video_name") if name in fields}
         metadata: Metadata = {"channel": job.channel, "thread_ts": job.thread_ts}
-        note = (
-            "What was entered has been erased, because it was too old to keep."
-            if job.erased
-            else ""
-        )
-        view = await _form(ctx, {**fields, "where": job.channel}, metadata, note=note)
+        filled = {**fields, "where": job.channel}
+        view = await _form(ctx, filled, metadata, note=retention_note(job))
         if error := await ctx.open_view(action.trigger_id, view):
             ctx.respond_ephemeral(action.response_url, error)
     await ack()
@@ -212,7 +209,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         await ack_errors(ack, error.errors)
         return
     deadline = ctx.service_deadline()
-    check = await check_replica(ctx, params["replica_id"], deadline)
+    check = await check_used(ctx, ctx.kinds[_KIND], params, deadline)
     if check.error is not None:
         await ack_errors(ack, {"replica_id": check.error})
         return

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import Refused
-from bot.model import Failure, Request, Snapshot
+from bot.model import Failure, Job, Request, Snapshot
 from bot.service_errors import FAILURES
 from bot.slack.blocks import Json, element, field, modal, section
 from bot.slack.context import HandlerContext
@@ -76,6 +76,11 @@ def note_of(view: View) -> str:
         if block.get("block_id") == _NOTE and isinstance(text, dict):
             return str(text.get("text", ""))
     return ""
+
+
+def retention_note(job: Job) -> str:
+    """Return the note of a form that retries a job, if what was entered has been erased."""
+    return "What was entered has been erased, because it was too old to keep." if job.erased else ""
 
 
 def form(

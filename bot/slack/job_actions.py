@@ -63,6 +63,11 @@ async def acknowledge(ack: AsyncAck) -> None:
     await ack()
 
 
+def not_theirs(owner: str) -> str:
+    """Return that a job is someone else's; a form, unlike a message, cannot mention its owner."""
+    return f"Only {owner} or an admin can do that."
+
+
 async def find_job(
     ctx: HandlerContext, action: BlockAction, job_id: str | None = None
 ) -> Job | None:
@@ -76,7 +81,7 @@ async def find_job(
     elif job.kind not in ctx.kinds:
         text = UNKNOWN_KIND
     elif not ctx.may_decide(action.user, job):
-        text = f"Only <@{job.user}> or an admin can do that."
+        text = not_theirs(f"<@{job.user}>")
     else:
         return job
     ctx.respond_ephemeral(action.response_url, text)

@@ -16,7 +16,7 @@ from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import Json, cut, element, field, modal
 from bot.slack.cards import HAVE_ID
 from bot.slack.context import UNKNOWN_KIND, HandlerContext
-from bot.slack.job_actions import SETTLED, find_job
+from bot.slack.job_actions import SETTLED, find_job, not_theirs
 from bot.slack.payloads import BlockAction, ViewSubmission, read
 from bot.store import AddedCandidate
 
@@ -66,7 +66,7 @@ async def _add_candidate(
     """Add the typed id as a candidate; return what is wrong with it, if anything."""
     typed = submission.view.fields().get(_REMOTE_ID, "").strip()
     if job is None or not ctx.may_decide(submission.user, job):
-        return "Only the person who asked or an admin can do that."
+        return not_theirs("the person who asked")
     if job.kind not in ctx.kinds:
         return UNKNOWN_KIND
     if not typed or len(typed) > _MAX_ID or not typed.isprintable() or " " in typed:
@@ -79,7 +79,7 @@ async def _add_candidate(
         case AddedCandidate.OTHER_UNCHECKED:
             return "Another ID is already being checked. Please try again in a few minutes."
         case AddedCandidate.SETTLED:
-            return "That has already been settled: see the card."
+            return SETTLED
 
 
 async def _mismatch(ctx: HandlerContext, job: Job, remote_id: str) -> str | None:

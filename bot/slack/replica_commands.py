@@ -6,6 +6,7 @@ from typing import Final
 from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused
+from bot.kinds import Kind
 from bot.kinds.video import is_replica_id
 from bot.model import Snapshot, Verdict
 from bot.service_errors import UNKNOWN_ID
@@ -45,13 +46,13 @@ async def list_replicas(ctx: HandlerContext, command: SlashCommand, kind: str) -
 
 
 async def add_replica(
-    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, replica_id: str
+    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, kind: str, replica_id: str
 ) -> None:
     """Offer a replica in the picker."""
 
     async def add() -> str:
         try:
-            label = await _learn(ctx, replica_id)
+            label = await _learn(ctx, ctx.kinds[kind], replica_id)
         except _Unusable as error:
             return str(error)
         return f"{label} is ready to use by everyone in this workspace."
@@ -61,13 +62,13 @@ async def add_replica(
 
 
 async def set_default_replica(
-    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, replica_id: str
+    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, kind: str, replica_id: str
 ) -> None:
     """Make a replica the default of this channel's create form."""
 
     async def set_default() -> str:
         try:
-            label = await _learn(ctx, replica_id)
+            label = await _learn(ctx, ctx.kinds[kind], replica_id)
         except _Unusable as error:
             return str(error)
         await ctx.store.replicas.set_default(command.channel, replica_id)
@@ -81,7 +82,7 @@ class _Unusable(Exception):
     """A replica cannot be used; ``str()`` is a sentence about why."""
 
 
-async def _learn(ctx: HandlerContext, replica_id: str) -> str:
+async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:
     """Offer a replica in the picker from now on, and return its label.
 
     Raises:
@@ -94,7 +95,7 @@ async def _learn(ctx: HandlerContext, replica_id: str) -> str:
         )
     deadline = asyncio.get_running_loop().time() + ctx.timings.call_timeout.total_seconds()
     try:
-        snapshot = await read_replica(ctx, replica_id, deadline)
+        snapshot = await read_replica(ctx, kind, replica_id, deadline)
     except Refused as error:
         says = f"“{escaped(error.reason, 300)}”"
         if error.code in UNKNOWN_ID:

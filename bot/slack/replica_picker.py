@@ -1,6 +1,7 @@
 """The workspace's replicas as users pick them: their labels, and whether they can be used."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,13 +57,16 @@ class ReplicaCheck:
     """What the service just said about a replica that the picker does not offer yet."""
 
 
-async def read_replica(ctx: HandlerContext, replica_id: str, deadline: float) -> Snapshot:
+async def read_replica(
+    ctx: HandlerContext, kind: Kind, replica_id: str, deadline: float
+) -> Snapshot:
     """Read a replica from the service, and store what it says about one that the picker offers.
 
     One that the service does not know is no longer offered.
 
     Args:
         ctx: the bot's parts.
+        kind: its kind.
         replica_id: its id.
         deadline: when to stop waiting, by the event loop's clock.
 
@@ -70,7 +74,6 @@ async def read_replica(ctx: HandlerContext, replica_id: str, deadline: float) ->
         Refused: the service does not know it, or does not accept our key.
         Unavailable: the service cannot be asked now.
     """
-    kind = _catalogued(ctx)
     try:
         async with asyncio.timeout_at(deadline):
             answer = await ctx.service.read(kind.path, replica_id)
@@ -94,19 +97,25 @@ async def is_offered(ctx: HandlerContext, replica_id: str) -> bool:
     return known is not None and not known.deleted
 
 
-async def check_replica(ctx: HandlerContext, replica_id: str, deadline: float) -> ReplicaCheck:
-    """Check by ``deadline`` whether a video with a replica can be requested.
+async def check_used(
+    ctx: HandlerContext, kind: Kind, params: Mapping[str, str], deadline: float
+) -> ReplicaCheck:
+    """Check by ``deadline`` whether a job with ``params`` can be requested with what it uses.
 
     It can with one in training: the video waits for it. It can also if the service does not say
     in time: the create call will show it.
     """
+    used = kind.uses(params)
+    if used is None:
+        return ReplicaCheck()
+    used_kind, replica_id = ctx.kinds[used[0]], used[1]
     known, now = await ctx.store.replicas.get(replica_id), ctx.clock.now()
     if known is not None and known.read_at is not None:
         age = abs(now - known.read_at)
         if age <= ctx.timings.replica_max_age:
             return ReplicaCheck(_unusable(known))
     try:
-        snapshot = await read_replica(ctx, replica_id, deadline)
+        snapshot = await read_replica(ctx, used_kind, replica_id, deadline)
     except Refused as error:
         if error.code not in UNKNOWN_ID:
             return ReplicaCheck()
@@ -122,11 +131,6 @@ def _unusable(replica: KnownReplica | Snapshot) -> str | None:
         return None
     reason = _one_sentence(replica.reason) or unexplained_failure(replica.status)
     return f"This replica can't be used: {reason}"
-
-
-def _catalogued(ctx: HandlerContext) -> Kind:
-    [kind] = [each for each in ctx.kinds.values() if each.catalogued]
-    return kind
 
 
 def _one_sentence(reason: str) -> str:

@@ -21,6 +21,7 @@ from bot.slack.forms import (
     form,
     link_field,
     metadata_of,
+    retention_note,
     submit_job,
     text_field,
     where_field,
@@ -81,9 +82,9 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
         case "status", wanted:
             await show_status(ctx, ack, command, _KIND, wanted)
         case "add", replica_id:
-            await add_replica(ctx, ack, command, replica_id.strip("`"))
+            await add_replica(ctx, ack, command, _KIND, replica_id.strip("`"))
         case "default", replica_id:
-            await set_default_replica(ctx, ack, command, replica_id.strip("`"))
+            await set_default_replica(ctx, ack, command, _KIND, replica_id.strip("`"))
         case _ if not command.words:
             await _open_form(ctx, ack, command)
         case _:
@@ -111,12 +112,7 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
             "thread_ts": job.thread_ts,
             "name": _name_for(ctx.clock.now()),
         }
-        note = (
-            "What was entered has been erased, because it was too old to keep."
-            if job.erased
-            else ""
-        )
-        view = _form({**fields, "where": job.channel}, metadata, note)
+        view = _form({**fields, "where": job.channel}, metadata, retention_note(job))
         if error := await ctx.open_view(action.trigger_id, view):
             ctx.respond_ephemeral(action.response_url, error)
     await ack()
