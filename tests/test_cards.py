@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bot.app import FEATURES
 from bot.model import Delivery, DeliveryState, Failure, Job, Role, Snapshot, State, Verdict
 from bot.slack.blocks import (
-    TEXT,
+    MAX_TEXT,
     Message,
     anchor,
     cut,
@@ -581,7 +581,7 @@ def test_a_very_long_text_is_cut_quickly_even_if_none_of_it_fits() -> None:
 
 def test_joined_parts_are_complete_or_left_out() -> None:
     assert joined(["one", "", "three"]) == "one\nthree"
-    assert joined(["a" * TEXT, "b"]) == "a" * TEXT
+    assert joined(["a" * MAX_TEXT, "b"]) == "a" * MAX_TEXT
     assert joined(["12345", "too long", "67"], 8, by=" ") == "12345 67"
 
 

@@ -18,14 +18,14 @@ Plain values: building the models of Slack's library and turning them into these
 as long as everything else about a card.
 """
 
-SECTION: Final = 3000
-TEXT: Final = 3800
+MAX_SECTION: Final = 3000
+MAX_TEXT: Final = 3800
 """Slack accepts 4,000 characters: the rest is for a note in front."""
-SCRIPT: Final = 3000
+MAX_QUOTE: Final = 3000
 # Escaped: one link always fits into a section and into the text.
-_LINK: Final = 2000
+_MAX_LINK: Final = 2000
 _HALF_ENTITY: Final = re.compile(r"&[a-z]*\Z")
-_TITLE: Final = 60
+_MAX_TITLE: Final = 60
 _WORDS_A_MINUTE: Final = 150
 # A unit, its seconds, and up to how many seconds it is used.
 _UNITS: Final = (
@@ -51,7 +51,7 @@ def cut(text: str, limit: int) -> str:
     return text[: limit - 1].rstrip() + "…" if limit > 0 else ""
 
 
-def joined(parts: Iterable[str], limit: int = TEXT, *, by: str = "\n") -> str:
+def joined(parts: Iterable[str], limit: int = MAX_TEXT, *, by: str = "\n") -> str:
     """Join the parts that are not empty, as far as they fit: each as a whole or not at all."""
     text = ""
     for part in filter(None, parts):
@@ -84,7 +84,7 @@ def one_line(text: str) -> str:
 
 def title(text: str) -> str:
     """Return the first line, short enough for a heading."""
-    return cut(one_line(text), _TITLE)
+    return cut(one_line(text), _MAX_TITLE)
 
 
 # ── Texts ─────────────────────────────────────────────────────────────────────────────────────
@@ -257,7 +257,7 @@ def link(url: str) -> str | None:
     It cannot contain control sequences of Slack: ``<``, ``>``, ``|`` and spaces are encoded.
     """
     safe = plain_link(url)
-    return safe if safe is not None and len(escape(safe)) <= _LINK else None
+    return safe if safe is not None and len(escape(safe)) <= _MAX_LINK else None
 
 
 def anchor(url: str, label: str) -> str:

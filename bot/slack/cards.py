@@ -5,9 +5,9 @@ from typing import Final
 
 from bot.model import Delivery, Failure, Job, Role, State
 from bot.slack.blocks import (
-    SCRIPT,
-    SECTION,
-    TEXT,
+    MAX_QUOTE,
+    MAX_SECTION,
+    MAX_TEXT,
     Json,
     Message,
     actions,
@@ -35,9 +35,9 @@ from bot.slack.blocks import (
 from bot.slack.presenters import CANCELLED, Presenter, Presenters, state_word
 
 _ATTEMPTS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
-_REASON: Final = 500
-_FACTS: Final = 500
-_ID: Final = 100
+_MAX_REASON: Final = 500
+_MAX_FACTS: Final = 500
+_MAX_ID: Final = 100
 _MAX_ORPHANED: Final = 5
 
 CHECK_AGAIN: Final = "job_check_again"
@@ -73,21 +73,23 @@ def card(job: Job, presenter: Presenter, *, posted: bool = True) -> Message:
     heading = f"{emoji} {state_word(job, presenter)}"
     name, said = title(presenter.name(job)), _service_reason(job)
     orphaned, since = _orphaned(job, presenter), _since(job, presenter)
-    facts = cut(" · ".join([*presenter.facts(job), *_service_status(job), f"No. {job.id}"]), _FACTS)
+    facts = cut(
+        " · ".join([*presenter.facts(job), *_service_status(job), f"No. {job.id}"]), _MAX_FACTS
+    )
     blocks = [*_headed(f"*{whose}* · {heading}", name), section(sentence)]
     if said:
         blocks.append(rich(quote(said)))
     if orphaned:
-        blocks.append(context(plain(orphaned, SECTION)))
-    blocks.append(context(plain(facts, SECTION), mrkdwn(since)))
+        blocks.append(context(plain(orphaned, MAX_SECTION)))
+    blocks.append(context(plain(facts, MAX_SECTION), mrkdwn(since)))
     if buttons := _buttons(job, presenter):
         blocks.append(actions(buttons))
     text = [
         f"{whose}: {heading}. {sentence}",
-        f"“{escaped(said, _REASON)}”" if said else "",
+        f"“{escaped(said, _MAX_REASON)}”" if said else "",
         f"{_capital(presenter.noun)}: “{escape(name)}”" if name else "",
         escape(orphaned),
-        f"{escaped(facts, _FACTS)}. {since}",
+        f"{escaped(facts, _MAX_FACTS)}. {since}",
         *_anchors(job, presenter),
     ]
     return Message(joined(text), blocks)
@@ -209,12 +211,12 @@ def _service_status(job: Job) -> list[str]:
 
 def _service_reason(job: Job) -> str:
     """Return what the service said about a failure, in its own words."""
-    return cut(job.reason.strip(), _REASON) if job.state is State.FAILED else ""
+    return cut(job.reason.strip(), _MAX_REASON) if job.state is State.FAILED else ""
 
 
 def _orphaned(job: Job, presenter: Presenter) -> str:
     """Return a sentence about what earlier create calls made after all."""
-    noun, ids = presenter.noun, [cut(id_, _ID) for id_ in job.orphaned_ids[-_MAX_ORPHANED:]]
+    noun, ids = presenter.noun, [cut(id_, _MAX_ID) for id_ in job.orphaned_ids[-_MAX_ORPHANED:]]
     match ids:
         case []:
             return ""
@@ -240,7 +242,7 @@ def reply(job: Job, presenter: Presenter) -> Message:
     transcript = ""
     if job.state is State.SUCCEEDED:
         ending = "is ready."
-        body = joined([joined(anchors, SECTION, by=" · "), presenter.ready(job)], SECTION)
+        body = joined([joined(anchors, MAX_SECTION, by=" · "), presenter.ready(job)], MAX_SECTION)
         transcript = presenter.transcript(job).strip()
     else:
         again = " again" if job.asked_at is not None and job.remote_id is None else ""
@@ -256,7 +258,7 @@ def reply(job: Job, presenter: Presenter) -> Message:
     if said:
         blocks.append(rich(quote(said)))
     if transcript:
-        blocks.append(rich(quote(cut(transcript, SCRIPT))))
+        blocks.append(rich(quote(cut(transcript, MAX_QUOTE))))
     # Its links are in it already.
     ended_well = job.state is State.SUCCEEDED
     if buttons := presenter.next_steps(job) if ended_well else _buttons(job, presenter):
@@ -264,10 +266,10 @@ def reply(job: Job, presenter: Presenter) -> Message:
     text = [
         f"<@{job.user}> your {presenter.noun}{called} {ending}",
         *([*anchors, presenter.ready(job)] if ended_well else [body]),
-        f"“{escaped(said, _REASON)}”" if said else "",
+        f"“{escaped(said, _MAX_REASON)}”" if said else "",
     ]
     if transcript:
-        text.append(f"Transcript: {escaped(transcript, TEXT - len(joined(text)) - 20)}")
+        text.append(f"Transcript: {escaped(transcript, MAX_TEXT - len(joined(text)) - 20)}")
     return Message(joined(text), blocks)
 
 

@@ -11,8 +11,8 @@ from bot.kinds.wire import moment
 from bot.model import Job, Snapshot, Verdict
 from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import (
-    SCRIPT,
-    TEXT,
+    MAX_QUOTE,
+    MAX_TEXT,
     Json,
     Message,
     anchor,
@@ -234,12 +234,12 @@ def _drawn(
     if times:
         blocks.append(context(mrkdwn(" · ".join(times))))
     if script:
-        blocks.append(rich(quote(cut(script, SCRIPT))))
+        blocks.append(rich(quote(cut(script, MAX_QUOTE))))
     text = [
         *(f"{label}: {escaped(line, _MAX_FACT)}" for label, line in said),
         *times,
         *(anchor(url, label) for label, url in links.items()),
     ]
     if script:
-        text.append(f"Script: {escaped(script, TEXT - len(joined(text)) - 20)}")
+        text.append(f"Script: {escaped(script, MAX_TEXT - len(joined(text)) - 20)}")
     return Message(joined(text), blocks)

@@ -22,9 +22,9 @@ from bot.model import Delivery, DeliveryState, Job, Role
 from bot.slack.blocks import Message
 from bot.slack.cards import compose, redirected
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.find_posted import find_posted, metadata_for
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import RateLimits
-from bot.slack.search import find_posted, metadata_for
 from bot.store import Outgoing, Store
 from bot.timings import DeliveryTimings
 
