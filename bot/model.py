@@ -16,18 +16,19 @@ class State(StrEnum):
 
     QUEUED = "queued"
     """Set when the job is stored, when a create call certainly made nothing, and by "Create again".
-    No create call is under way. ``create_job`` leaves it."""
+    No create call is under way. Next: creating."""
     CREATING = "creating"
-    """Set before each create call: it may cost money from now on. The call's answer leaves it;
-    where the process died meanwhile, the next claim makes the job unconfirmed."""
+    """Set before each create call: it may cost money from now on. Next: running,
+    unconfirmed, failed or queued, as the answer says; unconfirmed if the process died meanwhile."""
     UNCONFIRMED = "unconfirmed"
-    """Set when a create call got no usable answer, so that it may have made something. A
-    candidate id that matches leaves it, the person's answer, or the end of the time for one."""
+    """Set when a create call got no usable answer, so that it may have made something.
+    Next: running, by a candidate id that matches; queued or failed, by the person's answer; failed,
+    when the time for an answer is over."""
     RUNNING = "running"
-    """Set when the id is known. A poll leaves it, when the service is done or time is up."""
+    """Set when the id is known. Next, by a poll: succeeded, failed or overdue."""
     OVERDUE = "overdue"
-    """Set by a poll of a running job that is older than its schedule expects: polled rarely. A poll
-    leaves it, as above."""
+    """Set by a poll of a running job that is older than its schedule expects: polled rarely. Next,
+    by a poll: succeeded or failed; running, if it turns out to wait for what it uses."""
     SUCCEEDED = "succeeded"
     """Set once, by a poll. Final."""
     FAILED = "failed"
@@ -133,9 +134,9 @@ class Job:
     started_at: datetime | None = None
     """When its id was received, or when the service could begin."""
     read_at: datetime | None = None
-    """When it was polled last."""
+    """When it was last polled, whether or not it could be read."""
     woken_at: datetime | None = None
-    """When a callback asked for a poll last."""
+    """When a poll was last asked for: by a callback, by *Check again* or by a status command."""
     asked_at: datetime | None = None
     """When the person was last asked whether it was created, or chose "Create again"."""
     asked: int = 0
@@ -206,14 +207,14 @@ class DeliveryState(StrEnum):
     """How far a message is on its way to Slack."""
 
     PENDING = "pending"
-    """Set when the message is owed, and when a post certainly did nothing. It is not in Slack. The
-    next claim leaves it, with a post."""
+    """Set when the message is owed, and when a post certainly did nothing. It is not in Slack.
+    Next: sending."""
     SENDING = "sending"
-    """Set before each post: it may be in Slack from now on. Slack's answer leaves it; if the
-    process died meanwhile, the next claim makes it uncertain."""
+    """Set before each post: it may be in Slack from now on. Next: posted, pending, uncertain or
+    undeliverable, as Slack answers; uncertain if the process died meanwhile."""
     UNCERTAIN = "uncertain"
-    """Set when a post got no usable answer. The message is looked for: if it is found, it is
-    posted, else it is pending again."""
+    """Set when a post got no usable answer. The message is looked for. Next: posted if it is found,
+    else pending."""
     POSTED = "posted"
     """Set when its ``ts`` is known. From now on it is edited. Final."""
     UNDELIVERABLE = "undeliverable"

@@ -1,4 +1,8 @@
-"""The port: what the store needs from a database, whichever engine implements it."""
+"""The port: what the store needs from a database, whichever engine implements it.
+
+The engine now is SQLite, with one writer; PostgreSQL follows, for which statements lock rows with
+``FOR UPDATE`` (see ``bot.store.sql``).
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence

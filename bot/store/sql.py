@@ -1,10 +1,13 @@
-"""SQL that is written once and rendered for each engine."""
+"""SQL that is written once and rendered for each engine.
+
+``FOR UPDATE`` is for PostgreSQL, the second engine, where several processes write: SQLite has one
+writer at a time, so there it is left out.
+"""
 
 import re
 from functools import cached_property
 from typing import Final
 
-# PostgreSQL has row locks; SQLite has one writer at a time, and no words for them.
 _ROW_LOCK: Final = re.compile(r"\bFOR UPDATE\b(?: OF \w+(?:, \w+)*)?(?: SKIP LOCKED)?")
 _LIST: Final = re.compile(r"\bEACH :(\w+)")
 
