@@ -565,7 +565,8 @@ def subclasses(base: type[Exception]) -> list[type[Exception]]:
 def bare(raised: type[Exception]) -> Exception:
     """Return an exception of a class that is derived from ``raised`` and needs no arguments."""
     methods = {"__init__": lambda _: None, "__str__": lambda _: "made up"}
-    return type(raised.__name__, (raised,), methods)()
+    made: Exception = type(raised.__name__, (raised,), methods)()
+    return made
 
 
 def family(base: type[Exception]) -> list[type[Exception]]:
