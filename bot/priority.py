@@ -45,4 +45,5 @@ class RequestPriority:
                 busy_until = max(busy_until, self._last_start + self._max_request_s)
             if busy_until <= now:
                 return
-            await asyncio.sleep(min(busy_until, latest) - now)
+            # No longer than a pause: a request may be answered meanwhile.
+            await asyncio.sleep(min(busy_until, latest, now + self._pause_s) - now)
