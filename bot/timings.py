@@ -74,7 +74,7 @@ class WorkTimings:
     max_retry_interval: timedelta = timedelta(minutes=5)
     claim_interval: timedelta = timedelta(milliseconds=10)
     """Between two claims: what becomes due meanwhile is claimed in one go."""
-    request_pause: timedelta = timedelta(milliseconds=3)
+    request_pause: timedelta = timedelta(milliseconds=10)
     """From an answer to background work: in a burst, the next request is near."""
     max_request_time: timedelta = timedelta(milliseconds=50)
     """A request delays background work no longer: after that it waits for something else."""

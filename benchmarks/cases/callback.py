@@ -32,8 +32,8 @@ _TIMINGS: Final = json.dumps({"minutes": {"first_interval": 3000, "max_interval"
 _ADDRESS: Final = re.compile(rb'"callback_url": ?"([^"]+)"')
 # The callback, the end of the job, and the mark before a post.
 _COMMITS: Final = 3
-# Twice what is reached: three commits and the ways between loop and disk are no calls.
-_BOUND: Final = 25
+# Twice what is reached at p99: three commits and the ways between loop and disk are no calls.
+_BOUND: Final = 40
 
 
 async def run(scale: Scale) -> Sequence[Row]:
