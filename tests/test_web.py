@@ -388,6 +388,7 @@ async def test_the_last_of_many_callbacks_finds_the_finished_video(
     await call_back(client, path, 50)
     world.service.finish(next(iter(world.service.videos)))
     await call_back(client, path, 50)
+    await world.settle()
     await world.advance(seconds=2)
     assert "is ready" in world.posts()[-1].text
 
