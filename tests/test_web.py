@@ -388,8 +388,7 @@ async def test_the_last_of_many_callbacks_finds_the_finished_video(
     await call_back(client, path, 50)
     world.service.finish(next(iter(world.service.videos)))
     await call_back(client, path, 50)
-    # A read that is under way does not count for a callback that comes meanwhile: then one more.
-    await world.advance(seconds=4)
+    await world.advance(seconds=2)
     assert "is ready" in world.posts()[-1].text
 
 
