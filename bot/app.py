@@ -162,6 +162,7 @@ async def running(
             is_ready=lambda: all(worker.healthy for worker in workers),
         )
         sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)
+        await messenger.hold_interrupted_edits()
         port = await server.start(settings.host, settings.port)
         work = [
             _start_part(workers[0].run, "engine"),

@@ -29,9 +29,13 @@ class Reset:
 
 @dataclass(frozen=True)
 class LateCommit:
-    """The connection is reset at once, and the work is done later, by the clock."""
+    """The connection is reset at once, and the work is done later, by the clock.
+
+    ``hang``: there is no response until the client disconnects, instead of a reset.
+    """
 
     after: timedelta
+    hang: bool = False
 
 
 @dataclass(frozen=True)
@@ -139,10 +143,10 @@ async def respond(
     match fault:
         case CannedResponse():
             return _answer(fault)
+        case Hang() | LateCommit(hang=True):
+            await _hang(request)
         case Reset() | LateCommit():
             _reset(request)
-        case Hang():
-            await _hang(request)
         case Truncated():
             await _truncate(request, fault.body)
         case Drip():

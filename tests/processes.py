@@ -248,6 +248,14 @@ class LiveWorld:
         card = self.card(script)
         return self.slack.thread("studio", card.ts) if card is not None else []
 
+    def edits(self) -> int:
+        """Return how many edits were asked for."""
+        return len([call for call in self.slack.calls if call.method == "chat.update"])
+
+    def edits_done(self) -> int:
+        """Return how many edits were carried out, late ones too."""
+        return self.moments.count("after edit") + self.moments.count("after last edit")
+
     def posts(self) -> int:
         """Return how many messages were posted in all conversations."""
         posts = [call for call in self.slack.calls if call.method == "chat.postMessage"]

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from bot.store.migrate import SQLITE_MIGRATIONS
 from sandbox.driver import CONNECTION_ERROR
-from sandbox.faults import Hang
+from sandbox.faults import Hang, LateCommit
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
 from tests.processes import LiveWorld
@@ -73,6 +73,24 @@ async def test_a_video_gets_one_reply_wherever_the_bot_dies(
     reply = await expect_one_reply(live)
     assert "Hello, world." in reply.text
     assert live.created_count() == 1
+
+
+@pytest.mark.parametrize("end", ["kill", "terminate"])
+async def test_an_edit_that_slack_does_after_the_bot_died_is_not_the_last_one(
+    end: str, live: LiveWorld
+) -> None:
+    late_edit = LateCommit(timedelta(seconds=1.5), hang=True)
+    live.slack.faults.next("chat.update", late_edit)
+    await live.request_video()
+    await live.wait_until(lambda: live.created_count() and live.edits())
+    await (live.bot.kill() if end == "kill" else live.bot.terminate())
+    [video] = live.service.videos
+    live.end_video(video)
+    live.timings = replace(live.timings, post_hold=timedelta(seconds=2))
+    await live.start_bot()
+
+    await live.wait_until(lambda: live.edits() == live.edits_done() and live.replies())
+    await expect_one_reply(live)
 
 
 @pytest.mark.parametrize("step", ["read", "last read"])

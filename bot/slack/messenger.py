@@ -75,6 +75,15 @@ class Messenger:
         self._limits = RateLimits(clock, timings)
         self._unregistered: set[str] = set()
 
+    async def hold_interrupted_edits(self) -> None:
+        """Delay the edits of an earlier process that may be under way: Slack may apply them late.
+
+        A newer one that is applied before them would be undone. A lost claim shows no more than
+        that an edit was owed, so all of those wait.
+        """
+        if self._store.database.is_sole_process:
+            await self._store.deliveries.hold_edits(self._clock.now() + self._timings.post_hold)
+
     async def claim(self, limit: int, held: Collection[Outgoing] = ()) -> Sequence[Outgoing]:
         """Lease up to ``limit`` due deliveries not ``held``; none during a pause."""
         if self._limits.paused_until is not None:

@@ -72,6 +72,12 @@ _WAKE_FAR_FUTURE: Final = Query(
     """
 )
 _VOID_LEASES: Final = Query("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
+_HOLD_EDITS: Final = Query(
+    """
+    UPDATE deliveries SET due_at = :until
+    WHERE due_at < :until AND state = 'posted' AND version > shown_version
+    """
+)
 _ADD_CARD: Final = Query(
     """
     INSERT INTO deliveries (job_id, role, state, channel, thread_ts, due_at)
@@ -243,6 +249,17 @@ class Deliveries:
 
         def work(tx: Transaction) -> None:
             tx.all(_VOID_LEASES)
+
+        await self._database.run(work, durable=False)
+
+    async def hold_edits(self, until: datetime) -> None:
+        """Leave the messages that are to be edited alone until then.
+
+        Only for a process that knows that no other one works on them.
+        """
+
+        def work(tx: Transaction) -> None:
+            tx.all(_HOLD_EDITS, until=to_ms(until))
 
         await self._database.run(work, durable=False)
 

@@ -46,7 +46,7 @@ TIMINGS: Final = Timings(
     callback_spacing=timedelta(milliseconds=100),
     recheck_key=timedelta(milliseconds=200),
     recheck_credit=timedelta(milliseconds=500),
-    post_hold=timedelta(milliseconds=500),
+    post_hold=timedelta(milliseconds=800),
     pause=timedelta(milliseconds=500),
     replica_max_age=timedelta(seconds=2),
     stop_timeout=timedelta(seconds=2),

@@ -22,12 +22,16 @@ from sandbox.scenarios import CallbackPlan, Ending, Scenario
 _HTML: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
 _HUGE: Final = '{"x": "' + "x" * 3_000_000 + '"}'
 _LATE: Final = timedelta(milliseconds=150)
+# Longer than a restart takes, and shorter than ``post_hold``.
+_VERY_LATE: Final = timedelta(milliseconds=500)
 _SOON: Final = {"Retry-After": "1"}
 
 _LOST: Final = (
     Reset(),
     Reset(done=True),
     LateCommit(_LATE),
+    LateCommit(_VERY_LATE),
+    LateCommit(_VERY_LATE, hang=True),
     Hang(),
     Hang(done=True),
     Drip(),
