@@ -19,6 +19,7 @@ from bot.background import BackgroundTasks
 from bot.clock import Clock, SystemClock
 from bot.engine import Engine
 from bot.log import reference
+from bot.masking import Mask
 from bot.model import Job
 from bot.priority import RequestPriority
 from bot.settings import Settings
@@ -106,6 +107,7 @@ async def running(
     clock = clock or SystemClock()
     timings = timings or Timings()
     rng = rng or random.Random()  # noqa: S311 - for jitter
+    mask = Mask(settings.secrets)
     background = BackgroundTasks()
     kinds = {feature.kind.name: feature.kind for feature in features}
     presenters = {feature.kind.name: feature.presenter for feature in features}
@@ -117,6 +119,7 @@ async def running(
         service = VideoService(
             settings.video_api_url,
             settings.video_api_key.get_secret_value(),
+            mask=mask,
             clients=clients,
             clock=clock,
             timings=timings,
@@ -155,6 +158,7 @@ async def running(
             settings.slack_signing_secret.get_secret_value(),
             store,
             kinds.values(),
+            mask=mask,
             clock=clock,
             timings=timings,
             priority=priority,

@@ -13,6 +13,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot import video_service
 from bot.clock import SystemClock
 from bot.errors import OutsideError, Refused
+from bot.masking import Mask
 from bot.settings import Settings, SettingsError
 from bot.slack.errors import translated
 from bot.store import DatabaseError, DatabaseInUse
@@ -130,6 +131,7 @@ async def _check_service(settings: Settings, timings: Timings) -> Finding:
         service = VideoService(
             settings.video_api_url,
             settings.video_api_key.get_secret_value(),
+            mask=Mask(settings.secrets),
             clients=clients,
             clock=SystemClock(),
             timings=timings,

@@ -10,15 +10,15 @@ import secrets as randomness
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final, TextIO
-from urllib.parse import quote
 
-_MASK: Final = "***"
-# Secret by position: callback tokens, and the input that pydantic quotes when it rejects it.
-_SECRET_PATTERNS: Final = (
-    r"""(?<=/callbacks/)[^\s/?#"']+""",
-    r"(?<=input_value=).*?(?=, input_type=)",
+from bot.masking import MASKED, Mask
+
+# Callback tokens, and the input that pydantic quotes when it rejects it.
+_SECRET_BY_POSITION: Final = re.compile(
+    r"""(?<=/callbacks/)[^\s/?#"']+|(?<=input_value=).*?(?=, input_type=)""", re.DOTALL
 )
 _UNQUOTED: Final = re.compile(r"[\w.:/@+*-]+", re.ASCII)
+_WORD: Final = re.compile("[a-z_-]{1,30}")
 # The attributes that logging itself sets; all others came with ``extra``. (taskName: Python 3.12.)
 _STANDARD_ATTRIBUTES: Final = frozenset(
     {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
@@ -45,6 +45,15 @@ def configure(stream: TextIO, level: int | str, *, secrets: Iterable[str] = ()) 
         logging.getLogger(name).setLevel(library_level)
 
 
+def word(text: str) -> str:
+    """Return a word that another program chose, such as a status; "other" for anything but a word.
+
+    Links and scripts have been seen in the place of one.
+    """
+    folded = text.casefold()
+    return folded if _WORD.fullmatch(folded) else "other"
+
+
 def reference() -> str:
     """Return 8 random hex digits, which connect a message to a person with a line of the log."""
     return randomness.token_hex(4)
@@ -64,18 +73,7 @@ class _LineFormatter(logging.Formatter):
 
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__()
-        # As they are, as in repr() and as in a URL. The longest first: of two secrets with the
-        # same beginning, the longer one has to be masked to its end.
-        forms = {
-            form
-            for secret in secrets
-            if secret
-            for form in (secret, repr(secret)[1:-1], quote(secret, safe=""))
-        }
-        longest_first = sorted(forms, key=len, reverse=True)
-        self._secret = re.compile(
-            "|".join([*map(re.escape, longest_first), *_SECRET_PATTERNS]), re.DOTALL
-        )
+        self._mask = Mask(secrets)
 
     def format(self, record: logging.LogRecord) -> str:
         time = datetime.fromtimestamp(record.created, UTC)
@@ -95,6 +93,6 @@ class _LineFormatter(logging.Formatter):
         return " ".join(f"{key}={self._value(value)}" for key, value in fields.items())
 
     def _value(self, value: object) -> str:
-        text = self._secret.sub(_MASK, str(value))
+        text = self._mask(_SECRET_BY_POSITION.sub(MASKED, str(value)))
         # Quoted as JSON, a value stays on the line and cannot look like further fields.
         return text if _UNQUOTED.fullmatch(text) else json.dumps(text)

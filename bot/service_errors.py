@@ -16,6 +16,7 @@ import httpx
 
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.links import without_keys
+from bot.masking import Mask
 from bot.model import Failure
 
 FAILURES: Final = {"401": Failure.KEY_REJECTED, "402": Failure.OUT_OF_CREDIT}
@@ -107,19 +108,18 @@ def translated() -> Iterator[None]:
 
 
 def from_answer(
-    response: httpx.Response, body: bytes, *, secret: str, now: datetime
+    response: httpx.Response, body: bytes, *, mask: Mask, now: datetime
 ) -> OutsideError:
     """Return what an answer means that is not 2xx, with the service's own words as the reason.
 
     Args:
         response: The answer: its status decides.
         body: Its content, as far as it came.
-        secret: Our key, which some services quote.
+        mask: Masks our key, which some services quote.
         now: For a Retry-After that is a date.
     """
     status = response.status_code
-    # Some services quote the key that they refuse, and what they were sent.
-    said = without_keys(_reason(body.replace(secret.encode(errors="replace"), b"***")))
+    said = without_keys(_reason(body, mask))  # some services quote what they were sent
     reason = said or f"The video service answered {status} without saying why."
     if status in _NOTHING_DONE:
         retry_after = _retry_after(response.headers.get("retry-after", ""), now)
@@ -129,13 +129,13 @@ def from_answer(
     return Uncertain(reason)
 
 
-def _reason(body: bytes) -> str:
+def _reason(body: bytes, mask: Mask) -> str:
     """Return what an error's body says: its ``error``, its ``message``, or itself if it is text."""
     text = body.decode(errors="replace").strip()
     try:
-        answer = json.loads(text)
+        answer = mask.json(json.loads(text))
     except (ValueError, RecursionError):
-        return "" if text.startswith("<") else _cut(text)
+        return "" if text.startswith("<") else _cut(mask(text))
     if isinstance(answer, dict):
         for name in ("error", "message"):
             if isinstance(said := answer.get(name), str) and said.strip():

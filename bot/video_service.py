@@ -23,6 +23,7 @@ from httpx_aiohttp import AiohttpTransport
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.masking import Mask
 from bot.model import Failure
 from bot.service_errors import FAILURES, KEY_NOT_ACCEPTED, from_answer, translated
 from bot.timings import ServiceTimings
@@ -46,12 +47,14 @@ class VideoService:
         base_url: str,
         api_key: str,
         *,
+        mask: Mask,
         clients: "Clients",
         clock: Clock,
         timings: ServiceTimings,
     ) -> None:
         self._base_url = base_url
         self._api_key = api_key
+        self._mask = mask
         # For the transport, "pool" covers waiting for a connection and opening one: without one by
         # half of the time, nothing was sent. It has to end before the time for the whole call,
         # which _call limits. Nothing else has a limit: one for each read would not stop a body
@@ -213,11 +216,12 @@ class VideoService:
                 ) as response,
             ):
                 if response.is_success:
-                    return json.loads(await _content(response))
+                    # Some services quote the key in what they answer.
+                    return self._mask.json(json.loads(await _content(response)))
                 content = b""
                 with suppress(Uncertain), translated():  # the status says enough
                     content = await _content(response)
-                raise from_answer(response, content, secret=self._api_key, now=self._clock.now())
+                raise from_answer(response, content, mask=self._mask, now=self._clock.now())
 
 
 async def _content(response: httpx.Response) -> bytes:

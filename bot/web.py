@@ -23,6 +23,7 @@ from bot.clock import Clock
 from bot.connections import LimitedServer
 from bot.kinds import Kind
 from bot.kinds.wire import text_of
+from bot.masking import Mask
 from bot.model import token_hash
 from bot.priority import RequestPriority
 from bot.store import DatabaseError, Store
@@ -53,6 +54,7 @@ class WebServer:
         store: Store,
         kinds: Iterable[Kind],
         *,
+        mask: Mask,
         clock: Clock,
         timings: WebTimings,
         priority: RequestPriority,
@@ -63,6 +65,7 @@ class WebServer:
         self._signing_secret = signing_secret.encode()
         self._store = store
         self._id_fields = {kind.name: kind.id_field for kind in kinds}
+        self._mask = mask
         self._clock = clock
         self._priority = priority
         self._is_ready = is_ready
@@ -151,7 +154,11 @@ class WebServer:
             body = await self._server.read_body(request, _MAX_CALLBACK_BYTES)
         except web.HTTPException:
             body = b""
-        named = self._named_ids(body, request.query)
+        named = {
+            kind: remote_id
+            for kind, remote_id in self._named_ids(body, request.query).items()
+            if self._mask(remote_id) == remote_id  # what holds a secret is no id
+        }
         with self._server.protect(request):
             try:
                 await self._store.jobs.record_callback(

@@ -20,6 +20,7 @@ from aiohttp import client_exceptions, web
 from httpx_aiohttp import AiohttpTransport
 
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.masking import Mask
 from bot.model import Failure
 from bot.service_errors import FAILURES, OUTCOMES, translated
 from bot.timings import ServiceTimings
@@ -62,7 +63,7 @@ def service(sandbox: SandboxVideoService, clients: Clients, clock: ManualClock) 
 
 
 def client_of(url: str, clients: Clients, clock: ManualClock) -> VideoService:
-    return VideoService(url, KEY, clients=clients, clock=clock, timings=TIMINGS)
+    return VideoService(url, KEY, mask=Mask([KEY]), clients=clients, clock=clock, timings=TIMINGS)
 
 
 async def create(service: VideoService) -> Any:  # noqa: ANN401 - any JSON
@@ -470,7 +471,9 @@ async def test_an_odd_key_raises_an_error_of_ours_that_does_not_show_it(
     clients: Clients, clock: ManualClock, key: str
 ) -> None:
     async with answering(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n") as (url, _):
-        service = VideoService(url, key, clients=clients, clock=clock, timings=TIMINGS)
+        service = VideoService(
+            url, key, mask=Mask([key]), clients=clients, clock=clock, timings=TIMINGS
+        )
         for error in (await failed_create(service), await failed_read(service)):
             assert key not in "".join(traceback.format_exception(error))
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from bot.kinds import Unreadable
+from bot.masking import MASKED
 
 # In characters. Longer texts are cut; longer ids are ignored.
 _MAX_TEXT: Final = 10_000
@@ -31,11 +32,12 @@ Text = Annotated[str, BeforeValidator(text_of)]
 def _id(value: Any) -> str:  # noqa: ANN401 - any JSON
     number = isinstance(value, int) and not isinstance(value, bool)
     found = str(value) if number else text_of(value)
-    return found if len(found) <= _MAX_ID and found.isprintable() else ""
+    fits = len(found) <= _MAX_ID and found.isprintable() and MASKED not in found
+    return found if fits else ""
 
 
 Id = Annotated[str, BeforeValidator(_id)]
-"""An id. A number becomes its digits; a value that cannot be an id becomes ""."""
+"""An id. A number becomes its digits; what cannot be one, or held a secret, becomes ""."""
 
 
 class Answer(BaseModel):

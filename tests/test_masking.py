@@ -1,0 +1,128 @@
+"""Secrets are masked however a text writes them, and nothing else is."""
+
+import html
+import json
+from collections.abc import Callable
+from itertools import product
+from urllib.parse import quote, unquote
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bot.masking import MASKED, Mask
+
+SECRET = "sk_live/Jx9+4=&q<7>"
+MASK = Mask([SECRET, "xoxb-1111-2222-aaaaBBBBccccDDDD"])
+
+_ESCAPES: dict[str, Callable[[str], str]] = {
+    "plain": str,
+    "percent": lambda text: quote(text, safe=""),
+    "percent, all": lambda text: "".join(f"%{ord(each):02x}" for each in text),
+    "HTML": html.escape,
+    "HTML, decimal": lambda text: "".join(f"&#{ord(each)};" for each in text),
+    "HTML, hex": lambda text: "".join(f"&#X{ord(each):X};" for each in text),
+    "HTML, named": lambda text: text.replace("+", "&plus;").replace("/", "&sol;"),
+    "JSON": lambda text: json.dumps(text)[1:-1].replace("/", "\\/"),
+    "JSON, all": lambda text: "".join(f"\\u{ord(each):04x}" for each in text),
+    "repr": lambda text: repr(text)[1:-1],
+    "capitals": str.upper,
+    "small letters": str.lower,
+}
+
+
+def _from_json(text: str) -> str:
+    try:
+        return str(json.loads(f'"{text}"'))
+    except ValueError:
+        return text
+
+
+def _shows(text: str, secret: str) -> bool:
+    """Return whether a reader who decodes in any order gets the secret from a text."""
+    views = {text}
+    for _ in range(3):
+        views |= {
+            decode(view) for view, decode in product(views, (unquote, html.unescape, _from_json))
+        }
+    return any(secret.casefold() in view.casefold() for view in views)
+
+
+@pytest.mark.parametrize("inner", _ESCAPES)
+@pytest.mark.parametrize("outer", _ESCAPES)
+def test_a_secret_is_masked_in_any_two_layers_of_escapes(inner: str, outer: str) -> None:
+    written = _ESCAPES[outer](_ESCAPES[inner](SECRET))
+    assert MASK(f"Invalid key “{written}”. Try again.") == f"Invalid key “{MASKED}”. Try again."
+
+
+@given(
+    secret=st.text(st.sampled_from("aZ09_-./+=~:@!$*(),?#[]'<>|^`{}&"), min_size=8, max_size=40),
+    layers=st.lists(st.sampled_from(sorted(_ESCAPES)), max_size=3),
+    before=st.text(st.sampled_from("key: é'\"<(=/x\n"), max_size=5),
+    after=st.text(st.sampled_from(" .)'\"<é;/x\n"), max_size=5),
+    escaped=st.integers(min_value=0),
+)
+@settings(max_examples=300, deadline=None)
+def test_no_masked_text_gives_a_secret_back(
+    secret: str, layers: list[str], before: str, after: str, escaped: int
+) -> None:
+    written = secret
+    for number, layer in enumerate(layers):
+        # Each layer escapes some of the text and leaves the rest.
+        at = escaped % (len(written) + 1) if number == 0 else 0
+        written = written[:at] + _ESCAPES[layer](written[at:])
+    text = before + written + after
+    masked = Mask([secret])(text)
+    if _shows(text, secret):
+        assert MASKED in masked
+    assert not _shows(masked, secret)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The video is ready",
+        "https://storage.example.com/sea.mp4?X-Amz-Signature=7fe2%2Bb1&x=%252F",
+        "50 % off & more \\ \\u00 &#43; &plus; &unknown; sk_live/ xoxb-1111",
+        "İstanbul ﬀ Straße",
+        "",
+    ],
+)
+def test_a_text_without_a_secret_stays_as_it_is(text: str) -> None:
+    assert MASK(text) is text
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        (f"The key is {SECRET[:14]}", "The key is ***"),
+        (f"The key is {SECRET[:14]}…", "The key is ***"),
+        (f"The key {SECRET[:14]}... is wrong", "The key *** is wrong"),
+        ("The key is sk_live%2FJx9%2", "The key is ***"),
+        ("The key is sk_live/Jx9&#4", "The key is ***"),
+        (f"{SECRET[:14]} is the beginning", f"{SECRET[:14]} is the beginning"),
+        ("Keys begin with sk_live/", "Keys begin with sk_live/"),
+    ],
+)
+def test_the_first_half_of_a_secret_is_masked_where_it_was_cut(text: str, masked: str) -> None:
+    assert MASK(text) == masked
+
+
+def test_of_two_secrets_with_the_same_beginning_the_longer_one_is_masked_whole() -> None:
+    mask = Mask(["made-up-token", "made-up-token-longer"])
+    assert mask("made-up-token-longer, made-up-token") == "***, ***"
+
+
+def test_a_value_that_is_too_short_for_a_secret_masks_nothing() -> None:
+    assert Mask(["", "a", "key", "1234567"])("a key: 1234567") == "a key: 1234567"
+
+
+def test_each_text_of_an_answer_is_masked_and_its_names_are_not() -> None:
+    answer = {"id": 7, "x": [SECRET, {"y": f"a {SECRET}"}], "ok": True, "none": None, SECRET: 1.5}
+    assert MASK.json(answer) == {
+        "id": 7,
+        "x": ["***", {"y": "a ***"}],
+        "ok": True,
+        "none": None,
+        SECRET: 1.5,
+    }
