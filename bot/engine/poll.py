@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bot.engine.reconcile import check_candidates
-from bot.engine.runtime import LOGGED_LENGTH, Runtime
+from bot.engine.runtime import Runtime
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind, Unreadable
+from bot.log import word
 from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.service_errors import UNKNOWN_ID
 from bot.timings import EngineTimings, PollSchedule
@@ -158,10 +159,9 @@ def poll_interval(
 
 def _report_unknown_status(runtime: Runtime, kind: Kind, snapshot: Snapshot) -> None:
     """Log a status that is in no list, once for each kind."""
-    status = snapshot.status.casefold()
-    key = (kind.name, status[:LOGGED_LENGTH])
+    key = (kind.name, word(snapshot.status))
     reported = runtime.reported_statuses
-    if status in kind.in_progress or key in reported or len(reported) >= _MAX_REPORTED:
+    if _in_progress(kind, snapshot.status) or key in reported or len(reported) >= _MAX_REPORTED:
         return
     reported.add(key)
     _LOG.warning("the service uses an unknown status", extra={"kind": kind.name, "status": key[1]})

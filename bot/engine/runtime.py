@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,9 +21,8 @@ _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 # How long a cancelled step may go on with storing an outcome, in seconds.
 _LAST_WRITE_S: Final = 1.0
-
-LOGGED_LENGTH: Final = 100
-"""The service's texts are cut to this many characters in the log."""
+# An id that is anything else, such as a link or a sentence, is not logged.
+_LOGGED_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def log_fields(job: Job, error: Exception | None = None) -> dict[str, str]:
     """Return what the log says about a job: nothing that people wrote."""
     fields = {"job": job.id, "kind": job.kind, "state": job.state.value}
     if job.remote_id:
-        fields["remote_id"] = job.remote_id[:LOGGED_LENGTH]
+        fields["remote_id"] = job.remote_id if _LOGGED_ID.fullmatch(job.remote_id) else "other"
     if error is not None:
         # Only its type: the service may quote in its message what a person wrote.
         fields["error"] = type(error).__name__

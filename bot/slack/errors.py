@@ -96,8 +96,9 @@ ERROR_ACTIONS: Final = {
     for code in codes.split()
 }
 
-_CODE: Final = re.compile(r"[\w.-]{1,100}", re.ASCII)
-_POINTER: Final = re.compile(r"json-pointer:[\w/-]+", re.ASCII)
+# They are logged, and shown to people: neither may hold anything but Slack's own words.
+_CODE: Final = re.compile("[a-z_]{1,60}")
+_POINTER: Final = re.compile(r"json-pointer:(?:/(?:[a-z_]{1,40}|[0-9]{1,3})\b)+", re.ASCII)
 
 
 @asynccontextmanager
