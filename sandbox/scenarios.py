@@ -14,6 +14,20 @@ MISSING: Final = object()
 AS_SEEN: Final = object()
 
 
+class Echo(StrEnum):
+    """How a read of a video shows the script that was sent."""
+
+    EXACT = "exact"
+    NO_DATA = "no data"
+    """``data`` is null."""
+    NORMALISED = "normalised"
+    """With curly quotes, in lower case, and with single spaces."""
+    ESCAPED = "escaped"
+    """As HTML writes it."""
+    CUT = "cut"
+    """Its beginning and an ellipsis."""
+
+
 class TrainingFailure(StrEnum):
     """Why a training fails: sentences for ``Scenario.reason``."""
 
@@ -70,6 +84,8 @@ class Scenario:
             keeps the last one.
         overrides: members of answers about the job that replace the usual ones, or are left out
             where ``MISSING``.
+        echo: how reads show the script.
+        id_case: whether reads and callbacks write the id in capitals; then it is known in any case.
         pace: overrides the service's.
         callback_plan: likewise.
     """
@@ -79,5 +95,7 @@ class Scenario:
     final_status: str | None = None
     statuses: Sequence[str] = ()
     overrides: Mapping[str, object] = field(default_factory=dict)
+    echo: Echo = Echo.EXACT
+    id_case: Literal["same", "upper"] = "same"
     pace: Pace | None = None
     callback_plan: CallbackPlan | None = None

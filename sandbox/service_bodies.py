@@ -3,16 +3,20 @@
 Each timestamp has the form that has been seen in its place: three differ.
 """
 
+import html
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from email.utils import format_datetime
+from typing import Final
 
 from aiohttp import web
 
 from sandbox.block_kit import Json
-from sandbox.scenarios import AS_SEEN, MISSING, CallbackPlan, Ending
+from sandbox.scenarios import AS_SEEN, MISSING, CallbackPlan, Echo, Ending
 from sandbox.service_jobs import Replica, Video
+
+_CUT_AT: Final = 40  # characters
 
 
 def parse(text: str) -> object:
@@ -111,9 +115,9 @@ def _video(
         "deleted": "The video was deleted",
     }
     body = {
-        "video_id": video.video_id,
+        "video_id": _shown_id(video),
         "status": video.status(now),
-        "data": {"script": video.script},
+        "data": _data(video.script, video.scenario.echo),
         "download_url": files and f"{files}.mp4",
         "stream_url": files and f"{files}.m3u8",
         "hosted_url": _hosted_url(video, base_url),
@@ -123,6 +127,25 @@ def _video(
         "still_image_url": None,
     }
     return _overridden(body, video.scenario.overrides)
+
+
+def _shown_id(video: Video) -> str:
+    return video.video_id.upper() if video.scenario.id_case == "upper" else video.video_id
+
+
+def _data(script: str, echo: Echo) -> Json | None:
+    match echo:
+        case Echo.NO_DATA:
+            return None
+        case Echo.NORMALISED:
+            quoted = script.replace(' "', " “").replace('"', "”").replace("'", "\u2019")
+            return {"script": " ".join(quoted.lower().split())}
+        case Echo.ESCAPED:
+            return {"script": html.escape(script)}
+        case Echo.CUT:
+            return {"script": script if len(script) <= _CUT_AT else f"{script[:_CUT_AT]}…"}
+        case Echo.EXACT:
+            return {"script": script}
 
 
 def _hosted_url(video: Video, base_url: str) -> str:

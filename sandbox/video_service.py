@@ -239,6 +239,11 @@ class SandboxVideoService:
             raise ValueError(f"{job_id} was created without a callback_url")
         await self._callbacks.send(job, job.callback_url, body)
 
+    def _video(self, video_id: str) -> Video | None:
+        found = self.videos.get(video_id) or self.videos.get(video_id.lower())
+        exact = found is not None and found.video_id == video_id
+        return found if found and (exact or found.scenario.id_case == "upper") else None
+
     def _job(self, job_id: str) -> Video | Replica:
         return self.videos.get(job_id) or self.replicas[job_id]
 
@@ -342,7 +347,7 @@ class SandboxVideoService:
         return web.json_response(service_bodies.video_created(video, self.url))
 
     async def _read_video(self, request: web.Request, _body: object) -> web.Response:
-        video = self.videos.get(request.match_info["id"])
+        video = self._video(request.match_info["id"])
         if video is None:
             return web.json_response({"error": "Invalid video_id"}, status=self.unknown_id_status)
         return web.json_response(service_bodies.video_read(video, self._clock.now(), self.url))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bot.kinds import Invalid, Kind, Unreadable
+from bot.kinds import Comparison, Invalid, Kind, Unreadable
 from bot.kinds import replica as replicas
 from bot.kinds.replica import Replica, progress
 from bot.kinds.video import FIELDS, Video, parse
@@ -359,33 +359,59 @@ def test_a_huge_answer_is_read() -> None:
 # Whether it is what was asked for
 
 
-def test_a_video_matches_by_its_script_despite_other_white_space() -> None:
-    params = {"script": "Hello,\n\nworld.", "video_name": "Greeting"}
-    assert VIDEO.matches(
-        params, VIDEO.read({"status": "x", "data": {"script": "Hello, world."}}, "")
-    )
-    other = VIDEO.read({"status": "x", "data": {"script": "Bye."}, "video_name": "Greeting"}, "v1")
-    assert not VIDEO.matches(params, other)
+SAME, DIFFERENT, UNKNOWN = Comparison.SAME, Comparison.DIFFERENT, Comparison.UNKNOWN
+ASKED = 'Welcome to "Studio 7", dear friends.\n\nToday: the weather, Ana\'s café & \uff21\uff29.'
 
 
-def test_a_video_without_a_script_matches_by_its_name() -> None:
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (ASKED, SAME),
+        ("welcome  to “studio 7” dear friends today the weather ana\u2019s cafe\u0301 ai", SAME),
+        ("Welcome to &quot;Studio 7&quot;, dear friends. Today: the weather", SAME),
+        ("Welcome to “Studio 7”, dear…", SAME),
+        ("Welcome to", UNKNOWN),
+        (ASKED + " Made with the free plan.", UNKNOWN),
+        ("… ?!", UNKNOWN),
+        ("", UNKNOWN),
+        ("Welcome to Studio 8, dear friends. Today: the weather", DIFFERENT),
+        ("Bye.", DIFFERENT),
+    ],
+)
+def test_scripts_are_compared_without_case_spaces_and_punctuation_and_by_beginning(
+    found: str, expected: Comparison
+) -> None:
+    answer = {"status": "x", "data": {"script": found}}
+    assert VIDEO.compare({"script": ASKED}, VIDEO.read(answer, "v1")) is expected
+
+
+def test_a_script_decides_whatever_the_names_are() -> None:
+    answer = {"status": "x", "data": {"script": "Bye."}, "video_name": "Greeting"}
+    asked = {"script": "Hello, world.", "video_name": "Greeting"}
+    assert VIDEO.compare(asked, VIDEO.read(answer, "v1")) is DIFFERENT
+    renamed = VIDEO.read(answer | {"video_name": "Untitled 7"}, "v1")
+    assert VIDEO.compare({"script": "bye", "video_name": "Greeting"}, renamed) is SAME
+
+
+def test_without_a_script_an_equal_name_is_enough_and_another_says_nothing() -> None:
     named = VIDEO.read({"status": "x", "video_name": "Greeting"}, "v1")
-    assert VIDEO.matches({"script": "Hello.", "video_name": "Greeting"}, named)
-    assert not VIDEO.matches({"script": "Hello.", "video_name": "Other"}, named)
-    assert not VIDEO.matches({"script": "Hello."}, named)
+    assert VIDEO.compare({"script": "Hello.", "video_name": "greeting"}, named) is SAME
+    assert VIDEO.compare({"script": "Hello.", "video_name": "Other"}, named) is UNKNOWN
+    assert VIDEO.compare({"script": "Hello."}, named) is UNKNOWN
 
 
-def test_a_replica_matches_by_its_name() -> None:
+def test_an_equal_name_says_that_a_replica_is_the_same_and_another_says_nothing() -> None:
     named = REPLICA.read({"status": "x", "replica_name": "Anna"}, "r1")
-    assert REPLICA.matches({"replica_name": "Anna"}, named)
-    assert not REPLICA.matches({"replica_name": "Ben"}, named)
-    assert not REPLICA.matches({}, named)
+    assert REPLICA.compare({"replica_name": "Anna"}, named) is SAME
+    assert REPLICA.compare({"replica_name": "Ben"}, named) is UNKNOWN
+    assert REPLICA.compare({}, named) is UNKNOWN
 
 
 @each_kind
-def test_a_snapshot_with_nothing_to_compare_matches_nothing(kind: Kind) -> None:
-    assert not kind.matches({}, kind.read({"status": "x"}, "x1"))
-    assert not kind.matches({"script": "", "video_name": ""}, kind.read({"status": "x"}, "x1"))
+def test_a_snapshot_with_nothing_to_compare_is_neither_the_same_nor_another(kind: Kind) -> None:
+    snapshot = kind.read({"status": "x"}, "x1")
+    assert kind.compare({}, snapshot) is UNKNOWN
+    assert kind.compare({"script": "", "video_name": ""}, snapshot) is UNKNOWN
 
 
 def test_a_video_uses_a_replica_and_a_replica_none() -> None:

@@ -115,6 +115,7 @@ async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> 
     form = world.ana.modal
     assert form is not None
     await form.submit({"remote_id": video_id})
+    await form.submit({})
     assert not form.is_open, form.errors
     await world.advance(minutes=5)
 

@@ -39,11 +39,15 @@ async def _made_by_hand(world: World, script: str) -> str:
         return str((await answer.json())["video_id"])
 
 
-async def _gives_id(world: World, card: Message, remote_id: str) -> Modal:
+async def _gives_id(world: World, card: Message, remote_id: str, *, warned: bool = False) -> Modal:
+    """Type an id; ``warned``: it cannot be verified, and the warning is confirmed."""
     await world.ana.click(card, "I found it")
     form = world.ana.modal
     assert form is not None
     await form.submit({"remote_id": remote_id})
+    if warned:
+        assert "I can't verify" in str(form.view.body)
+        await form.submit({})
     await world.settle()
     return form
 
@@ -337,7 +341,7 @@ async def test_an_id_that_the_service_does_not_let_us_read_now_is_checked_later(
     [video_id] = world.service.videos
     world.service.faults.always("read_video", CannedResponse(status, {"message": "Not now"}))
 
-    form = await _gives_id(world, asking, video_id)
+    form = await _gives_id(world, asking, video_id, warned=True)
     assert not form.is_open, form.errors
     world.service.faults.clear()
     await world.advance(minutes=10)
@@ -353,7 +357,7 @@ async def test_an_id_that_cannot_be_checked_now_is_checked_later(
     [video_id] = world.service.videos
     world.service.down = True
 
-    form = await _gives_id(world, asking, video_id)
+    form = await _gives_id(world, asking, video_id, warned=True)
     assert not form.is_open
     await world.advance(minutes=1)
     assert not world.replies(asking)
@@ -369,7 +373,7 @@ async def test_a_wrong_id_that_is_checked_later_is_not_adopted(
     asking = await _is_asked(world, made=False)
     other = await _made_by_hand(world, "Something else.")
     world.service.down = True
-    await _gives_id(world, asking, other)
+    await _gives_id(world, asking, other, warned=True)
     world.service.down = False
 
     await world.advance(minutes=10)
@@ -387,9 +391,10 @@ async def test_an_id_from_the_person_does_not_replace_one_that_a_callback_named(
     world.service.down = True
     await _calls_back(world, 0, video_id)
 
-    form = await _gives_id(world, asking, other)
+    form = await _gives_id(world, asking, other, warned=True)
     assert "ID is already being checked" in form.errors["remote_id"]
     await form.submit({"remote_id": video_id})
+    await form.submit({})
     assert not form.is_open, "it is the same"
     world.service.down = False
     await world.advance(minutes=10)
@@ -403,7 +408,7 @@ async def test_an_id_that_a_callback_names_replaces_one_from_the_person(world: W
     [video_id] = world.service.videos
     other = await _made_by_hand(world, "Something else.")
     world.service.down = True
-    await _gives_id(world, asking, other)
+    await _gives_id(world, asking, other, warned=True)
     await _calls_back(world, 0, video_id)
     world.service.down = False
 
@@ -423,7 +428,7 @@ async def test_an_id_from_the_person_counts_as_theirs_if_a_callback_names_it_too
     world.service.down = True
     if not person_first:
         await _calls_back(world, 0, video_id)
-    await _gives_id(world, asking, video_id)
+    await _gives_id(world, asking, video_id, warned=True)
     if person_first:
         await _calls_back(world, 0, video_id)
     world.service.down = False
@@ -716,22 +721,23 @@ async def test_an_id_from_the_person_is_adopted_when_nothing_can_be_compared(
     world.service.next_video(Scenario(overrides={"data": None}))
     card = await _is_asked(world, made=True)
     [video_id] = world.service.videos
-    await _gives_id(world, card, video_id)
+    await _gives_id(world, card, video_id, warned=True)
     await world.advance(minutes=5)
 
     assert "is ready" in world.replies(card)[0].text
     assert world.created_count() == 1
 
 
-async def test_an_id_from_a_callback_is_ignored_when_nothing_can_be_compared(
+async def test_an_id_from_a_callback_is_adopted_when_nothing_can_be_compared(
     world: World,
 ) -> None:
     world.service.next_video(Scenario(overrides={"data": None}))
     card = await _is_asked(world, made=True)
     [video_id] = world.service.videos
     await _calls_back(world, 0, video_id)
+    await world.advance(minutes=5)
 
-    assert "Your answer is needed" in world.now(card).text
+    assert "is ready" in world.replies(card)[0].text
 
 
 async def test_an_unanswered_question_ends_the_job_and_creates_nothing(

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
-from bot.kinds import Unreadable
+from bot.kinds import Comparison, Unreadable
 from bot.kinds.wire import Answer as ServiceAnswer
 from bot.kinds.wire import Id, Text
 from bot.model import Job, Snapshot, State, Verdict
@@ -75,11 +75,9 @@ class Trailer:
         facts = trailer.facts("video_name", "hosted_url")
         return Snapshot(remote_id, trailer.status, verdict, reason, facts)
 
-    def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:
-        return snapshot.facts.get("video_name") == params["video_name"]
-
-    def can_compare(self, snapshot: Snapshot) -> bool:
-        return "video_name" in snapshot.facts
+    def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
+        named = snapshot.facts.get("video_name") == params["video_name"]
+        return Comparison.SAME if named else Comparison.UNKNOWN
 
     def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:  # noqa: ARG002 - nothing
         return None

@@ -6,7 +6,7 @@ from typing import Final
 
 from bot.engine.runtime import Runtime, log_fields
 from bot.errors import OutsideError, Refused, Unavailable
-from bot.kinds import Unreadable
+from bot.kinds import Comparison, Unreadable
 from bot.model import Attempt, Job, Snapshot, State
 from bot.service_errors import UNKNOWN_ID
 
@@ -74,12 +74,15 @@ async def reconcile_ended(runtime: Runtime, job: Job) -> None:
 
 
 async def check_candidates(runtime: Runtime, job: Job) -> bool:
-    """Read the candidate ids of a job's attempts, and adopt the first that matches.
+    """Read the candidate ids of a job's attempts, and adopt the first that is not something else.
+
+    A callback came with the attempt's own token, and a person was warned: both are believed unless
+    another attempt has the id or it is certainly something else.
 
     Returns whether the job has moved on: then the caller leaves it alone.
 
     Raises:
-        OutsideError: none matched, and not all could be read.
+        OutsideError: none was adopted, and not all could be read.
     """
     kind = runtime.kinds[job.kind]
     unread: OutsideError | None = None
@@ -96,9 +99,7 @@ async def check_candidates(runtime: Runtime, job: Job) -> bool:
                 unread = error
             continue
         now = runtime.clock.now()
-        # A person is believed if nothing can be compared, a callback is not.
-        believed = attempt.user_supplied and not kind.can_compare(snapshot)
-        if believed or kind.matches(job.params, snapshot):
+        if kind.compare(job.params, snapshot) is not Comparison.DIFFERENT:
             if await runtime.store.jobs.adopt(_adopting(job, attempt, snapshot), attempt, now):
                 await runtime.catalogue(kind, snapshot)
                 _LOG.info("found what a create call made", extra=log_fields(job))

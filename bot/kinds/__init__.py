@@ -1,6 +1,7 @@
 """The kinds of jobs: one module each, all of the shape of ``Kind``."""
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any, Literal, Protocol
 
 from bot.model import Snapshot
@@ -16,6 +17,17 @@ class Invalid(ValueError):
     def __init__(self, errors: Mapping[str, str]) -> None:
         super().__init__("the form has mistakes")
         self.errors = errors
+
+
+class Comparison(Enum):
+    """How what the service has compares with what a job asked for."""
+
+    SAME = "same"
+    """It is what was asked for."""
+    DIFFERENT = "different"
+    """It is certainly something else."""
+    UNKNOWN = "unknown"
+    """Nothing there says."""
 
 
 class Kind(Protocol):
@@ -68,15 +80,17 @@ class Kind(Protocol):
     def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
         """Return the snapshot in the answer to a read of ``remote_id``.
 
+        The id stays as it was given first, whatever case the answer has it in.
+
         Raises:
             Unreadable: it has no status, or is about something else.
         """
 
-    def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:
-        """Return whether a create call with ``params`` can have made ``snapshot``."""
+    def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
+        """Return whether a create call with ``params`` made ``snapshot``.
 
-    def can_compare(self, snapshot: Snapshot) -> bool:
-        """Return whether ``snapshot`` has a field that ``matches`` compares."""
+        A name proves nothing false: services make up names of their own.
+        """
 
     def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:
         """Return what a job with ``params`` needs, as (name of its kind, remote id), if anything.

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from bot.kinds import Invalid, Unreadable
-from bot.kinds.wire import Answer, Id, Text
+from bot.kinds import Comparison, Invalid, Unreadable
+from bot.kinds.wire import Answer, Id, Text, same_words
 from bot.links import BadLink, check_link, without_keys
 from bot.model import Snapshot, Verdict
 
@@ -97,7 +97,7 @@ class Replica:
         replica = _Replica.of(answer)
         if not replica.status:
             raise Unreadable("the answer has no status")
-        if replica.replica_id not in {"", remote_id}:
+        if replica.replica_id.casefold() not in {"", remote_id.casefold()}:
             raise Unreadable("the answer is about another replica")
         word = replica.status.casefold()
         verdict, reason = Verdict.GOING, ""
@@ -108,14 +108,10 @@ class Replica:
             reason = without_keys(replica.error_message)
         return Snapshot(remote_id, replica.status, verdict, reason, replica.facts(*_FACTS))
 
-    def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:
-        """Return whether the name is the same: a read has nothing else that was asked for."""
-        name = snapshot.facts.get("replica_name")
-        return name is not None and name == params.get("replica_name")
-
-    def can_compare(self, snapshot: Snapshot) -> bool:
-        """Return whether the name is there."""
-        return "replica_name" in snapshot.facts
+    def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
+        """Compare the names: a read has nothing else that was asked for."""
+        named = same_words(params.get("replica_name", ""), snapshot.facts.get("replica_name", ""))
+        return Comparison.SAME if named else Comparison.UNKNOWN
 
     def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:  # noqa: ARG002
         """Return None: a training needs nothing that the service made."""

@@ -6,8 +6,8 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, field_validator
 
-from bot.kinds import Invalid, Unreadable
-from bot.kinds.wire import Answer, Id, Text, text_of
+from bot.kinds import Comparison, Invalid, Unreadable
+from bot.kinds.wire import Answer, Id, Text, letters, same_words, text_of
 from bot.links import BadLink, check_link, without_keys
 from bot.model import Snapshot, Verdict
 
@@ -18,6 +18,8 @@ BACKGROUNDS: Final = ("background_url", "background_source_url")
 FIELDS: Final = ("replica_id", "script", "video_name", *BACKGROUNDS)
 MAX_SCRIPT: Final = 3000
 MAX_NAME: Final = 100
+_MIN_BEGINNING: Final = 20
+"""Letters and digits from which on the beginning of a script says which script it is."""
 # Letters by their Unicode category, but invisible.
 _FILLERS: Final = frozenset("\u115f\u1160\u3164\uffa0")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,149}")
@@ -139,7 +141,7 @@ class Video:
         video = _Video.of(answer)
         if not video.status:
             raise Unreadable("the answer has no status")
-        if video.video_id not in {"", remote_id}:
+        if video.video_id.casefold() not in {"", remote_id.casefold()}:
             raise Unreadable("the answer is about another video")
         word = video.status.casefold()
         verdict, reason = Verdict.GOING, ""
@@ -153,16 +155,20 @@ class Video:
             facts["status_details"] = without_keys(facts["status_details"])
         return Snapshot(remote_id, video.status, verdict, reason, facts)
 
-    def matches(self, params: Mapping[str, str], snapshot: Snapshot) -> bool:
-        """Return whether the script is the same; without one in the answer, the name."""
-        if script := snapshot.facts.get("script"):
-            return script.split() == params.get("script", "").split()
-        name = snapshot.facts.get("video_name")
-        return name is not None and name == params.get("video_name")
+    def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
+        """Compare the scripts, of which a service may return the beginning; without one, the names.
 
-    def can_compare(self, snapshot: Snapshot) -> bool:
-        """Return whether the script or the name is there."""
-        return not snapshot.facts.keys().isdisjoint({"script", "video_name"})
+        Case, spaces and punctuation do not count.
+        """
+        asked, found = (letters(each.get("script", "")) for each in (params, snapshot.facts))
+        if not asked or not found:
+            named = same_words(params.get("video_name", ""), snapshot.facts.get("video_name", ""))
+            return Comparison.SAME if named else Comparison.UNKNOWN
+        if found == asked or (len(found) >= _MIN_BEGINNING and asked.startswith(found)):
+            return Comparison.SAME
+        # A few words of it, or more than was sent: it may be the one.
+        related = asked.startswith(found) or found.startswith(asked)
+        return Comparison.UNKNOWN if related else Comparison.DIFFERENT
 
     def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:
         """Return the replica that speaks."""

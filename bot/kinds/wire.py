@@ -1,5 +1,7 @@
 """What the service's answers have in common: lenient models, and times in several formats."""
 
+import html
+import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -38,6 +40,21 @@ def _id(value: Any) -> str:  # noqa: ANN401 - any JSON
 
 Id = Annotated[str, BeforeValidator(_id)]
 """An id. A number becomes its digits; what cannot be one, or held a secret, becomes ""."""
+
+
+def letters(text: str) -> str:
+    """Return the letters and digits of a text, in one case, for comparing it with another.
+
+    Services are known to change quotes, case and spaces, and to escape for HTML.
+    """
+    folded = unicodedata.normalize("NFKC", html.unescape(text)).casefold()
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", folded)))
+
+
+def same_words(one: str, other: str) -> bool:
+    """Return whether two texts have the same letters and digits, and any at all."""
+    found = letters(one)
+    return bool(found) and found == letters(other)
 
 
 class Answer(BaseModel):

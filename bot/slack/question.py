@@ -10,10 +10,10 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused
-from bot.kinds import Unreadable
+from bot.kinds import Comparison, Unreadable
 from bot.model import Job, State
 from bot.service_errors import UNKNOWN_ID
-from bot.slack.blocks import Json, cut, element, field, modal
+from bot.slack.blocks import Json, cut, element, field, modal, section
 from bot.slack.cards import HAVE_ID
 from bot.slack.context import UNKNOWN_KIND, HandlerContext
 from bot.slack.job_actions import SETTLED, find_job, not_theirs
@@ -26,11 +26,14 @@ _MAX_ID: Final = 150
 
 
 class _Metadata(BaseModel):
-    """The form's ``private_metadata``: the job that it is about."""
+    """The form's ``private_metadata``."""
 
     model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 
     job: str
+    """The job that it is about."""
+    warned: str = ""
+    """The id of which the user was told that it cannot be verified."""
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -51,29 +54,51 @@ async def open_form(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 
 
 async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Have the named id checked."""
+    """Have the named id checked; warn first of one that cannot be verified."""
     submission = read(ViewSubmission, body)
-    job = await ctx.store.jobs.fetch(submission.view.metadata(_Metadata).job)
-    if error := await _add_candidate(ctx, submission, job):
+    metadata = submission.view.metadata(_Metadata)
+    typed = submission.view.fields().get(_REMOTE_ID, "").strip()
+    job = await ctx.store.jobs.fetch(metadata.job)
+    if job is None or not ctx.may_decide(submission.user, job):
+        error: str | None = not_theirs("the person who asked")
+    elif job.kind not in ctx.kinds:
+        error = UNKNOWN_KIND
+    elif not typed or len(typed) > _MAX_ID or not typed.isprintable() or " " in typed:
+        error = "An ID is one word, as the video service shows it."
+    else:
+        comparison, error = await _compare(ctx, job, typed)
+        if comparison is Comparison.UNKNOWN and typed != metadata.warned:
+            await ack(response_action="update", view=_form(ctx, job, unverified=typed))
+            return
+        error = error or await _add_candidate(ctx, job, typed)
+    if error:
         await ack(response_action="errors", errors={_REMOTE_ID: error})
     else:
         await ack()
 
 
-async def _add_candidate(
-    ctx: HandlerContext, submission: ViewSubmission, job: Job | None
-) -> str | None:
-    """Add the typed id as a candidate; return what is wrong with it, if anything."""
-    typed = submission.view.fields().get(_REMOTE_ID, "").strip()
-    if job is None or not ctx.may_decide(submission.user, job):
-        return not_theirs("the person who asked")
-    if job.kind not in ctx.kinds:
-        return UNKNOWN_KIND
-    if not typed or len(typed) > _MAX_ID or not typed.isprintable() or " " in typed:
-        return "An ID is one word, as the video service shows it."
-    if mismatch := await _mismatch(ctx, job, typed):
-        return mismatch
-    match await ctx.store.jobs.add_candidate(job.id, typed, ctx.clock.now()):
+async def _compare(ctx: HandlerContext, job: Job, remote_id: str) -> tuple[Comparison, str]:
+    """Return whether ``remote_id`` is what the job asked for, and why if it is something else."""
+    kind, noun = ctx.kinds[job.kind], ctx.presenters[job.kind].noun
+    owner = await ctx.store.jobs.fetch_by_remote_id(kind.name, remote_id)
+    if owner is not None:
+        return Comparison.DIFFERENT, f"That {noun} belongs to another request, No. {owner.id}."
+    try:
+        async with asyncio.timeout_at(ctx.service_deadline()):
+            snapshot = kind.read(await ctx.service.read(kind.path, remote_id), remote_id)
+    except (OutsideError, Unreadable, TimeoutError) as error:
+        if isinstance(error, Refused) and error.code in UNKNOWN_ID:
+            reason = f"The video service can't find it. It says: {cut(error.reason, 200)}"
+            return Comparison.DIFFERENT, reason
+        return Comparison.UNKNOWN, ""  # it is read again before it is adopted
+    comparison = kind.compare(job.params, snapshot)
+    different = comparison is Comparison.DIFFERENT
+    return comparison, f"That {noun} isn't the one that was requested here." if different else ""
+
+
+async def _add_candidate(ctx: HandlerContext, job: Job, remote_id: str) -> str | None:
+    """Add an id as a candidate; return why that cannot be done, if so."""
+    match await ctx.store.jobs.add_candidate(job.id, remote_id, ctx.clock.now()):
         case AddedCandidate.STORED:
             return None
         case AddedCandidate.OTHER_UNCHECKED:
@@ -82,38 +107,23 @@ async def _add_candidate(
             return SETTLED
 
 
-async def _mismatch(ctx: HandlerContext, job: Job, remote_id: str) -> str | None:
-    """Return why ``remote_id`` cannot be what the job asked for; None if it can be."""
-    kind, noun = ctx.kinds[job.kind], ctx.presenters[job.kind].noun
-    owner = await ctx.store.jobs.fetch_by_remote_id(kind.name, remote_id)
-    if owner is not None:
-        return f"That {noun} belongs to another request, No. {owner.id}."
-    try:
-        async with asyncio.timeout_at(ctx.service_deadline()):
-            snapshot = kind.read(await ctx.service.read(kind.path, remote_id), remote_id)
-    except (OutsideError, Unreadable, TimeoutError) as error:
-        if isinstance(error, Refused) and error.code in UNKNOWN_ID:
-            return f"The video service can't find it. It says: {cut(error.reason, 200)}"
-        return None  # it is read again before it is adopted
-    if kind.can_compare(snapshot) and not kind.matches(job.params, snapshot):
-        return f"That {noun} isn't the one that was requested here."
-    return None
-
-
-def _form(ctx: HandlerContext, job: Job) -> Json:
+def _form(ctx: HandlerContext, job: Job, unverified: str = "") -> Json:
+    """Return the form; with a warning, if ``unverified`` was typed and cannot be verified."""
     noun = ctx.presenters[job.kind].noun
+    warning = f"I can't verify that this {noun} is the one requested here. Use it anyway?"
+    remote_id = field(
+        _REMOTE_ID,
+        f"{noun.capitalize()} ID at the video service",
+        element(
+            "plain_text_input", _REMOTE_ID, initial_value=unverified or None, max_length=_MAX_ID
+        ),
+        hint="You'll find it in your account there. I'll check that it's the right one.",
+    )
     return modal(
         _CALLBACK_ID,
         f"{noun.capitalize()} ID",
-        submit=f"Use this {noun}",
+        submit="Use it anyway" if unverified else f"Use this {noun}",
         close="Cancel",
-        private_metadata=json.dumps({"job": job.id}),
-        blocks=[
-            field(
-                _REMOTE_ID,
-                f"{noun.capitalize()} ID at the video service",
-                element("plain_text_input", _REMOTE_ID, max_length=_MAX_ID),
-                hint="You'll find it in your account there. I'll check that it's the right one.",
-            )
-        ],
+        private_metadata=json.dumps({"job": job.id, "warned": unverified}),
+        blocks=[section(warning), remote_id] if unverified else [remote_id],
     )

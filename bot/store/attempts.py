@@ -17,7 +17,16 @@ _GET: Final = Query("SELECT * FROM attempts WHERE id = :id")
 _OF_TOKEN: Final = Query("SELECT id, job_id FROM attempts WHERE token_hash = :token_hash")
 _OTHER_WITH_REMOTE_ID: Final = Query(
     """
-    SELECT id FROM attempts WHERE kind = :kind AND remote_id = :remote_id AND id <> :id
+    SELECT id FROM attempts
+    WHERE kind = :kind AND lower(remote_id) = lower(:remote_id) AND remote_id IS NOT NULL
+        AND id <> :id
+    """
+)
+_OTHER_NAMED_BY_CALLBACK: Final = Query(
+    """
+    SELECT id FROM attempts
+    WHERE kind = :kind AND lower(candidate_id) = lower(:remote_id) AND candidate_id IS NOT NULL
+        AND user_supplied = 0 AND remote_id IS NULL AND id <> :id
     """
 )
 _BIND: Final = Query(
@@ -89,8 +98,23 @@ def find_attempt(tx: Transaction, token_hash: str) -> Row | None:
 
 
 def is_free(tx: Transaction, kind: str, remote_id: str, attempt_id: int) -> bool:
-    """Return whether no attempt but this one has made ``remote_id``."""
+    """Return whether no attempt but this one has made ``remote_id``, in whatever case."""
     return tx.one(_OTHER_WITH_REMOTE_ID, kind=kind, remote_id=remote_id, id=attempt_id) is None
+
+
+def can_adopt(tx: Transaction, kind: str, attempt: Attempt) -> bool:
+    """Return whether an attempt may be bound to its candidate id, which was read meanwhile.
+
+    Not if another one has taken the candidate's place, or another attempt has the id. What a
+    callback named for another attempt is not given to a person.
+    """
+    candidate_id = attempt.candidate_id or ""
+    if get_attempt(tx, attempt.id)["candidate_id"] != candidate_id:
+        return False
+    if not is_free(tx, kind, candidate_id, attempt.id):
+        return False
+    named = tx.one(_OTHER_NAMED_BY_CALLBACK, kind=kind, remote_id=candidate_id, id=attempt.id)
+    return named is None or not attempt.user_supplied
 
 
 def bind(tx: Transaction, attempt_id: int, remote_id: str) -> None:

@@ -14,7 +14,8 @@ BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
 _BY_REMOTE_ID: Final = Query(
     """
     SELECT jobs.* FROM attempts JOIN jobs ON jobs.id = attempts.job_id
-    WHERE attempts.kind = :kind AND attempts.remote_id = :remote_id
+    WHERE attempts.kind = :kind AND lower(attempts.remote_id) = lower(:remote_id)
+        AND attempts.remote_id IS NOT NULL
     """
 )
 _OF_USER: Final = Query(
@@ -37,7 +38,7 @@ class JobReads:
         return await self._find(_BY_ID, id=job_id)
 
     async def fetch_by_remote_id(self, kind: str, remote_id: str) -> Job | None:
-        """Return the job whose create call made ``remote_id``, if one of ours did."""
+        """Return the job whose create call made ``remote_id``, in whatever case, if one did."""
         return await self._find(_BY_REMOTE_ID, kind=kind, remote_id=remote_id)
 
     async def fetch_by_request(self, key: str) -> Job | None:

@@ -17,6 +17,7 @@ from bot.store.attempts import (
     AddedCandidate,
     add_attempt,
     bind,
+    can_adopt,
     close_attempts,
     drop_candidate,
     find_attempt,
@@ -167,7 +168,8 @@ class Jobs(JobClaims):
 
         def work(tx: Transaction) -> bool:
             before = lock_job(tx, job.id)
-            announced = get_attempt(tx, attempt_id)["candidate_id"] == remote_id
+            candidate_id = get_attempt(tx, attempt_id)["candidate_id"] or ""
+            announced = candidate_id.casefold() == remote_id.casefold()
             at = now if announced else due_at
             if not is_free(tx, job.kind, remote_id, attempt_id):
                 return False
@@ -231,8 +233,8 @@ class Jobs(JobClaims):
         """Bind what ``attempt`` was found to have made, and store ``job``, which shows it.
 
         Returns:
-            Whether it was bound: False if another attempt has the id, or the job was claimed
-            again.
+            Whether it was bound: False if another attempt has the id, another candidate has taken
+            its place, or the job was claimed again.
         """
         assert attempt.candidate_id is not None  # noqa: S101 - it is what was verified
         remote_id = attempt.candidate_id
@@ -240,8 +242,8 @@ class Jobs(JobClaims):
         def work(tx: Transaction) -> bool:
             before = lock_job(tx, job.id)
             due_at = None if job.state.ended else now
-            free = is_free(tx, job.kind, remote_id, attempt.id)
-            if not free or not save(tx, before, job, due_at, to_ms(now)):
+            allowed = can_adopt(tx, job.kind, attempt)
+            if not allowed or not save(tx, before, job, due_at, to_ms(now)):
                 return False
             bind(tx, attempt.id, remote_id)
             return True

@@ -1,0 +1,264 @@
+"""What an unanswered create call made is recognised, however the service shows it."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from sandbox.driver import Modal
+from sandbox.faults import CannedResponse, Reset
+from sandbox.scenarios import CallbackPlan, Echo, Scenario
+from sandbox.slack_objects import Message
+from tests.world import REPLICA, World
+
+SCRIPT = 'Welcome to "Studio 7", dear friends. Today we talk about the weather.'
+WARNING = "I can't verify that this video is the one requested here. Use it anyway?"
+SILENT = CallbackPlan(times=0)
+RENAMED = Scenario(echo=Echo.NO_DATA, overrides={"video_name": "Untitled 7"})
+ODD = [
+    Scenario(echo=Echo.NO_DATA),
+    RENAMED,
+    Scenario(echo=Echo.NORMALISED),
+    Scenario(echo=Echo.CUT),
+    Scenario(echo=Echo.ESCAPED),
+    Scenario(id_case="upper"),
+]
+each_odd_read = pytest.mark.parametrize(
+    "scenario", ODD, ids=["no data", "renamed", "normalised", "cut", "escaped", "id in capitals"]
+)
+
+
+@dataclass
+class Lost:
+    """A create call of Ana's whose answer was lost, and the card that asks her about it."""
+
+    card: Message
+    callback_url: str
+
+
+async def _lost(world: World, scenario: Scenario | None) -> Lost:
+    """Have a create call lose its answer; without a scenario, it made nothing."""
+    world.service.callback_plan = SILENT
+    if scenario is not None:
+        world.service.next_video(scenario)
+    world.service.faults.next("create_video", Reset(done=scenario is not None))
+    card = await world.request_video(world.ana, {"script": SCRIPT, "video_name": "Monday"})
+    await world.advance(minutes=16)
+    body = world.requests_for("create_video")[-1].body
+    assert isinstance(body, dict)
+    assert "Your answer is needed" in world.now(card).text
+    return Lost(world.now(card), body["callback_url"])
+
+
+async def _calls_back(world: World, lost: Lost, video_id: str) -> None:
+    body = json.dumps({"video_id": video_id})
+    async with world.slack.session.post(lost.callback_url, data=body) as answer:
+        assert answer.status == 200
+    await world.settle()
+
+
+async def _made_by_hand(world: World, script: str, scenario: Scenario) -> str:
+    world.service.next_video(scenario)
+    async with world.slack.session.post(
+        f"{world.service.url}/v2/videos",
+        json={"script": script, "replica_id": REPLICA},
+        headers={"x-api-key": world.service.api_key},
+    ) as answer:
+        return str((await answer.json())["video_id"])
+
+
+async def _types(world: World, lost: Lost, remote_id: str) -> Modal:
+    await world.ana.click(lost.card, "I found it")
+    form = world.ana.modal
+    assert form is not None
+    await form.submit({"remote_id": remote_id})
+    await world.settle()
+    return form
+
+
+def _shown(form: Modal) -> str:
+    return json.dumps(form.view.body, ensure_ascii=False)
+
+
+# ── A callback ────────────────────────────────────────────────────────────────────────────────
+
+
+@each_odd_read
+async def test_a_callback_says_what_was_made_however_the_service_shows_it(
+    world: World, scenario: Scenario
+) -> None:
+    lost = await _lost(world, scenario)
+    [video_id] = world.service.videos
+
+    await _calls_back(world, lost, video_id)
+    await world.advance(minutes=5)
+
+    [reply] = world.replies(lost.card)
+    assert "is ready" in reply.text
+    assert world.created_count() == 1
+
+
+async def test_a_callback_is_not_believed_if_the_script_is_clearly_another(world: World) -> None:
+    lost = await _lost(world, None)
+    other = await _made_by_hand(world, SCRIPT.replace("weather", "news"), Scenario())
+
+    await _calls_back(world, lost, other)
+    await world.advance(minutes=5)
+
+    assert world.now(lost.card) == lost.card
+    assert not world.replies(lost.card)
+
+
+@pytest.mark.parametrize("change", [str, str.upper], ids=["as it is", "in capitals"])
+async def test_a_callback_is_not_believed_if_it_names_what_another_request_made(
+    world: World, change: Callable[[str], str]
+) -> None:
+    lost = await _lost(world, None)
+    world.service.next_video(replace(RENAMED, id_case="upper"))
+    theirs = await world.request_video(world.ben, {"script": SCRIPT})
+    [video_id] = world.service.videos
+
+    await _calls_back(world, lost, change(video_id))
+    await world.advance(minutes=5)
+
+    assert world.now(lost.card) == lost.card
+    assert not world.replies(lost.card)
+    assert len(world.replies(theirs)) == 1
+
+
+# ── A person ──────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("scenario", ODD[:2], ids=["no data", "renamed"])
+async def test_an_id_from_a_person_that_cannot_be_verified_is_used_after_a_warning(
+    world: World, scenario: Scenario
+) -> None:
+    lost = await _lost(world, scenario)
+    [video_id] = world.service.videos
+
+    form = await _types(world, lost, video_id)
+    assert WARNING in _shown(form)
+    assert form.values["remote_id"] == video_id, "nothing typed is lost"
+    await world.advance(minutes=5)
+    assert not world.replies(lost.card), "it is not used before the person says so"
+    await form.submit({})
+    assert not form.is_open, form.errors
+    await world.advance(minutes=5)
+
+    assert "is ready" in world.replies(lost.card)[0].text
+    assert world.created_count() == 1
+
+
+@pytest.mark.parametrize("echo", [Echo.NORMALISED, Echo.CUT, Echo.ESCAPED])
+async def test_an_id_from_a_person_is_used_at_once_if_the_script_says_the_same(
+    world: World, echo: Echo
+) -> None:
+    lost = await _lost(world, Scenario(echo=echo))
+    [video_id] = world.service.videos
+
+    form = await _types(world, lost, video_id)
+    assert not form.is_open, form.errors
+    await world.advance(minutes=5)
+
+    assert "is ready" in world.replies(lost.card)[0].text
+
+
+async def test_the_warning_is_shown_again_for_another_id(world: World) -> None:
+    lost = await _lost(world, RENAMED)
+    [first] = world.service.videos
+    second = await _made_by_hand(world, "Anything.", RENAMED)
+
+    form = await _types(world, lost, first)
+    await form.submit({"remote_id": second})
+
+    assert form.is_open
+    assert WARNING in _shown(form)
+    assert form.values["remote_id"] == second
+    await world.advance(minutes=5)
+    assert not world.replies(lost.card)
+
+
+async def test_an_id_that_cannot_be_read_now_needs_the_warning_too(world: World) -> None:
+    lost = await _lost(world, RENAMED)
+    [video_id] = world.service.videos
+    world.service.faults.always("read_video", CannedResponse(503, "<html>Down</html>"))
+
+    form = await _types(world, lost, video_id)
+    world.service.faults.clear()
+    await world.advance(minutes=5)
+
+    assert WARNING in _shown(form)
+    assert not world.replies(lost.card)
+
+
+async def test_a_person_is_not_believed_if_the_script_is_clearly_another(world: World) -> None:
+    lost = await _lost(world, None)
+    other = await _made_by_hand(world, "Something else.", Scenario())
+
+    form = await _types(world, lost, other)
+    assert "isn't the one that was requested" in form.errors["remote_id"]
+    await form.submit({})
+    assert "isn't the one that was requested" in form.errors["remote_id"]
+
+
+@pytest.mark.parametrize("change", [str, str.upper], ids=["as it is", "in capitals"])
+async def test_a_person_cannot_use_what_another_request_made(
+    world: World, change: Callable[[str], str]
+) -> None:
+    lost = await _lost(world, None)
+    world.service.next_video(replace(RENAMED, id_case="upper"))
+    theirs = await world.request_video(world.ben, {"script": SCRIPT})
+    [video_id] = world.service.videos
+
+    form = await _types(world, lost, change(video_id))
+
+    assert "belongs to another request" in form.errors["remote_id"]
+    await world.advance(minutes=5)
+    assert not world.replies(lost.card)
+    assert len(world.replies(theirs)) == 1
+
+
+async def test_what_a_callback_named_for_another_request_is_not_given_to_a_person(
+    world: World,
+) -> None:
+    world.service.callback_plan = SILENT
+    theirs = await _lost_of_ben(world)
+    [video_id] = world.service.videos
+    lost = await _lost(world, None)
+    world.service.faults.always("read_video", CannedResponse(503, "<html>Down</html>"))
+    form = await _types(world, lost, video_id)
+    assert WARNING in _shown(form)
+    await _calls_back(world, theirs, video_id)
+    await form.submit({})
+    world.service.faults.clear()
+    await world.advance(minutes=10)
+
+    assert "is ready" in world.replies(theirs.card)[0].text
+    assert not world.replies(lost.card)
+
+
+async def _lost_of_ben(world: World) -> Lost:
+    world.service.next_video(RENAMED)
+    world.service.faults.next("create_video", Reset(done=True))
+    card = await world.request_video(world.ben, {"script": "Words of Ben."})
+    await world.advance(minutes=16)
+    body = world.requests_for("create_video")[-1].body
+    assert isinstance(body, dict)
+    return Lost(world.now(card), body["callback_url"])
+
+
+# ── Ids in another case ───────────────────────────────────────────────────────────────────────
+
+
+async def test_a_video_whose_id_comes_back_in_another_case_is_read_and_keeps_its_id(
+    world: World,
+) -> None:
+    world.service.next_video(Scenario(id_case="upper"))
+    card = await world.request_video(world.ana)
+    [video_id] = world.service.videos
+    await world.advance(minutes=5)
+
+    assert "is ready" in world.replies(card)[0].text
+    reads = world.requests_for("read_video")
+    assert {each.path for each in reads} == {f"/v2/videos/{video_id}"}
