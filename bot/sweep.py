@@ -1,4 +1,4 @@
-"""Housekeeping: erase old scripts and links, and wake rows that a wrong clock postponed too far."""
+"""Housekeeping: forget old jobs, and wake rows that a wrong clock postponed too far."""
 
 import asyncio
 import logging
@@ -18,7 +18,8 @@ class Sweep:
     """Sweeps every ``sweep_interval``, and whenever the clock may have been set.
 
     Args:
-        retention: how long the scripts and links of an ended job are kept.
+        retention: how long the scripts and links of an ended job are kept. After as long again,
+            and at least ``keep_ended_for``, nothing is kept.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Sweep:
         self._clock = clock
         self._timings = timings
         self._retention = retention
+        self._keep_ended_for = max(2 * retention, timings.keep_ended_for)
         self._erased_at: datetime | None = None
         self._waiting = asyncio.Event()
 
@@ -74,8 +76,10 @@ class Sweep:
         try:
             while erased := await self._store.jobs.erase(now - self._retention, self._kept_params):
                 _LOG.info("erased old scripts and links", extra={"jobs": erased})
+            while deleted := await self._store.jobs.delete(now - self._keep_ended_for):
+                _LOG.info("deleted old jobs", extra={"jobs": deleted})
         except DatabaseError as error:
-            _report("old scripts could not be erased", error)
+            _report("old jobs could not be erased", error)
         else:
             self._erased_at = now
 

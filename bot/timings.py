@@ -176,6 +176,9 @@ class SweepTimings:
     """Between two searches for rows that a wrong clock postponed too far."""
     erase_interval: timedelta = timedelta(hours=1)
     """Between two searches for scripts and links that are old enough to erase."""
+    keep_ended_for: timedelta = timedelta(days=30)
+    """How long an ended job is kept at least: a late callback, or a form that was left open, may
+    still be about it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,9 @@
-"""What people wrote, and the links, are erased some time after a request has ended."""
+"""Some time after a request has ended its texts and links are erased, and later all of it."""
 
 import sqlite3
 
 from sandbox.scenarios import Scenario
-from tests.world import REPLICA, World
+from tests.world import REPLICA, World, number_of
 
 SECRETS = ("A secret script.", "Secret name", "secret.mp4", "Secretly too dark.", "/watch/")
 
@@ -93,3 +93,52 @@ async def test_an_old_retry_button_opens_a_form_that_says_what_was_erased(
         await form.submit({"script": "Once more."})
         await world.advance(minutes=5)
     assert world.created_count() == 2
+
+
+def _counts(world: World) -> dict[str, int]:
+    """Return how many rows are about jobs; the bot must have stopped."""
+    with sqlite3.connect(world.database) as db:
+        counts = {
+            table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
+            for table in ("jobs", "attempts", "deliveries")
+        }
+    db.close()
+    return counts
+
+
+async def test_an_ended_job_is_deleted_after_twice_the_retention_time_and_not_before(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(RETENTION_DAYS="20"):
+        await _asks_in_secret(world)
+        [card, _] = world.posts()
+    await world.advance(days=39)
+    async with world.running_bot(RETENTION_DAYS="20"):
+        await world.settle()
+    assert _counts(world) == {"jobs": 1, "attempts": 1, "deliveries": 2}
+
+    await world.advance(days=2)
+    async with world.running_bot(RETENTION_DAYS="20"):
+        await world.settle()
+        assert _counts(world) == {"jobs": 0, "attempts": 0, "deliveries": 0}
+
+        number = number_of(card)
+        await world.ana.command("/video", f"status {number}")
+        await world.settle()
+        assert world.ephemerals(world.ana)[-1].startswith(f"I can't find a video “{number}”.")
+        await world.request_video(world.ana)
+    assert world.created_count() == 2
+
+
+async def test_an_ended_job_is_kept_for_thirty_days_however_short_the_retention_time_is(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(RETENTION_DAYS="1"):
+        await _asks_in_secret(world)
+    for days, left in ((29, 1), (2, 0)):
+        await world.advance(days=days)
+        async with world.running_bot(RETENTION_DAYS="1"):
+            await world.settle()
+        assert _counts(world)["jobs"] == left

@@ -289,6 +289,27 @@ async def test_erased_text_is_not_written_back_by_a_worker_that_had_the_job(
     assert erased.due_at is not None
 
 
+async def test_an_erased_job_is_deleted_once_nothing_about_it_is_due(
+    here: Store, there: Store
+) -> None:
+    job = await running(here)
+    assert await here.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
+    assert await there.jobs.delete(LATER) == 0, "it is not erased"
+    assert await there.jobs.erase(LATER, {}) == 1
+    for due in range(2, 0, -1):
+        assert await there.jobs.delete(LATER) == 0, f"{due} messages are owed"
+        [owed] = await here.deliveries.claim(NOW, 2)
+        settled = replace(owed.delivery, state=DeliveryState.UNDELIVERABLE)
+        assert await here.deliveries.release(settled, NOW, None)
+    await make_due(here, job)
+    assert await there.jobs.delete(LATER) == 0, "it has an id to look up"
+    assert await here.jobs.release(await claim(here), NOW, None)
+    assert await there.jobs.delete(NOW) == 0, "it has only just ended"
+    assert await there.jobs.delete(LATER) == 1
+    assert await there.jobs.fetch(job.id) is None
+    await here.jobs.record_callback(token_hash("token"), {"video": "v-1"}, LATER)
+
+
 async def make_due(store: Store, job: Job) -> None:
     """Have an ended job looked at, as something does that was named after its end."""
     await store.database.run(lambda tx: wake(tx, [job.id], NOW + DAY, TIMINGS))
@@ -603,6 +624,7 @@ async def _whole_life(store: Store) -> None:
     assert await store.deliveries.wake_far_future(NOW - timedelta(days=1))
     assert await store.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
     assert await store.jobs.erase(LATER, {})
+    assert await store.jobs.delete(LATER) == 0, "its reply is owed"
 
     await submit(store, "V2")
     other = await _unconfirmed_again(store, "second")

@@ -12,7 +12,7 @@ from datetime import datetime
 from statistics import median
 from typing import Final
 
-from bot.model import Attempt, Failure, Job, Request, Snapshot, State
+from bot.model import Attempt, Failure, Job, Request, State
 from bot.store.attempts import (
     AddedCandidate,
     add_attempt,
@@ -32,15 +32,14 @@ from bot.store.database import Topic, Transaction, run_until_stored, to_ms
 from bot.store.deliveries import add_card, edit_card
 from bot.store.job_claims import JobClaims
 from bot.store.job_reads import BY_REQUEST
-from bot.store.job_rows import job_from, lock_job, lock_jobs, snapshot_text
+from bot.store.job_retention import JobRetention
+from bot.store.job_rows import job_from, lock_job, lock_jobs
 from bot.store.sql import Query
 from bot.store.transitions import POLLED, end, save, wake
 
 # Without letters and digits that look alike, so that an id can be read out and typed.
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH: Final = 10
-_MAX_ERASED: Final = 200
-"""Jobs that are erased in one transaction, for which others wait."""
 _RECENT_JOBS: Final = 20
 """Jobs of which the typical duration is the median."""
 
@@ -79,20 +78,6 @@ _CHECK_NOW: Final = Query(
     """
 )
 _WAITING: Final = Query("SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL")
-_TO_ERASE: Final = Query(
-    """
-    SELECT * FROM jobs WHERE erased = 0 AND ended_at IS NOT NULL AND ended_at < :before
-    ORDER BY ended_at LIMIT :limit FOR UPDATE SKIP LOCKED
-    """
-)
-# The new claim number keeps a worker that has the job from writing its snapshot back.
-_ERASE: Final = Query(
-    """
-    UPDATE jobs SET params = :params, snapshot = :snapshot, reason = '', erased = 1,
-        claim = claim + 1
-    WHERE id = :id
-    """
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +88,8 @@ class Submitted:
     new: bool
 
 
-class Jobs(JobClaims):
-    """The jobs, from their submission to the erasure of their texts."""
+class Jobs(JobClaims, JobRetention):
+    """The jobs, from their submission to their deletion."""
 
     async def submit(self, request: Request, now: datetime) -> Submitted:
         """Store a job and owe its card, or find the job that this request made before."""
@@ -216,7 +201,8 @@ class Jobs(JobClaims):
             if found is None:
                 return
             job = lock_job(tx, found["job_id"])
-            assert job is not None  # noqa: S101 - an attempt belongs to a job
+            if job is None:  # deleted by another process just now
+                return
             if get_attempt(tx, found["id"])["remote_id"] is not None:
                 if job["state"] in POLLED:
                     wake(tx, [job["id"]], now, self._timings)
@@ -362,30 +348,8 @@ class Jobs(JobClaims):
 
         return await self._database.run(work)
 
-    async def erase(self, before: datetime, kept: Mapping[str, frozenset[str]]) -> int:
-        """Erase what people wrote and the links of jobs that ended ``before``; return how many.
-
-        ``kept`` names, by kind, the parameters that stay. Some may be left for the next call.
-        """
-
-        def work(tx: Transaction) -> int:
-            rows = tx.all(_TO_ERASE, before=to_ms(before), limit=_MAX_ERASED)
-            for job in map(job_from, rows):
-                keep = kept.get(job.kind, frozenset())
-                params = {name: value for name, value in job.params.items() if name in keep}
-                snapshot = snapshot_text(job.snapshot and _without_words(job.snapshot))
-                tx.all(_ERASE, id=job.id, params=json.dumps(params), snapshot=snapshot)
-            return len(rows)
-
-        return await self._database.run(work)
-
 
 def _typical_ms(tx: Transaction, kind: str) -> int | None:
     rows = tx.all(_RECENT_DURATIONS, kind=kind, limit=_RECENT_JOBS)
     durations = [row["duration"] for row in rows if row["duration"] is not None]
     return round(median(durations)) if durations else None
-
-
-def _without_words(snapshot: Snapshot) -> Snapshot:
-    """Return what stays of a snapshot when links and words are erased."""
-    return Snapshot(snapshot.remote_id, snapshot.status, snapshot.verdict)
