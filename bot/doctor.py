@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+from unicodedata import category
 
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
@@ -27,6 +29,9 @@ OPTIONAL_SCOPES: Final = frozenset(
     {"channels:history", "groups:history", "im:history", "mpim:history", "im:write"}
 )
 """The others, with which a message is found whose post got no answer."""
+# What a terminal obeys, such as "\x1b[31m" (ECMA-48, 5.4).
+_TERMINAL: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
+_MAX_MESSAGE: Final = 600  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,22 @@ async def examine(environ: Mapping[str, str]) -> AsyncIterator[Finding]:
         for line in str(error).splitlines()[1:]:
             yield Finding("settings", ok=False, message=line.strip())
         return
+    mask = Mask(settings.secrets)
+    async for finding in _check_all(settings):
+        message = mask(_printable(finding.message))
+        yield replace(finding, message=message[:_MAX_MESSAGE])
+
+
+def _printable(text: str) -> str:
+    """Return a text as one line without control characters, whoever wrote it."""
+    visible = (
+        "" if category(each) == "Cf" else each if each.isprintable() else " "
+        for each in _TERMINAL.sub("", text)
+    )
+    return " ".join("".join(visible).split())
+
+
+async def _check_all(settings: Settings) -> AsyncIterator[Finding]:
     yield Finding("settings", ok=True, message="complete")
     yield await asyncio.to_thread(_check_database, settings.database)
     timings = Timings()
