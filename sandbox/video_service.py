@@ -18,6 +18,7 @@ from sandbox.callbacks import Callback, CallbackSender
 from sandbox.clock import ManualClock
 from sandbox.faults import Faults, respond
 from sandbox.http import Server
+from sandbox.key_quotes import KeyQuote, quoting
 from sandbox.scenarios import AS_SEEN, CallbackPlan, Ending, Pace, Scenario
 from sandbox.scheduler import Scheduler
 from sandbox.service_jobs import Replica, Video
@@ -78,6 +79,7 @@ class SandboxVideoService:
         key_revoked: whether everything is answered 401.
         down: whether everything is answered 503, in HTML.
         rate_limited: until when everything is answered 429.
+        quotes_key: how it writes the key into its answers; None for not at all.
         unknown_id_status: the answer to a read of an unknown id; 400 has been seen, not 404.
         wire: the log of requests and callbacks.
     """
@@ -86,7 +88,7 @@ class SandboxVideoService:
         self,
         clock: Clock,
         *,
-        api_key: str = "sandbox-key",
+        api_key: str = "sandbox-key/4+2=&x",
         pace: Pace | None = None,
         know_replicas: bool = True,
     ) -> None:
@@ -111,6 +113,7 @@ class SandboxVideoService:
         self.key_revoked = False
         self.down = False
         self.rate_limited: RateLimit | None = None
+        self.quotes_key: KeyQuote | None = None
         self.unknown_id_status = 400
         self.wire = Wire(clock)
         self.wire.secrets.add(api_key)
@@ -296,6 +299,8 @@ class SandboxVideoService:
             if response is None:
                 response = await operate(request, body)
             record.done = response.status == HTTPStatus.OK
+            if self.quotes_key is not None and response.content_type == "application/json":
+                response = quoting(response, self.api_key, self.quotes_key)
             if self.on_request is not None:
                 await self.on_request("after", operation, request.path)
             return response

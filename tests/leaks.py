@@ -6,6 +6,7 @@ looked for in the log, the database, the calls to Slack and the requests to the 
 
 import base64
 import contextlib
+import html
 import json
 import logging
 import re
@@ -13,10 +14,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from bot.log import _LIBRARY_LEVELS
 from sandbox.slack import SandboxSlack
@@ -27,6 +28,8 @@ from sandbox.video_service import SandboxVideoService
 _MIN_QUERY: Final = 6
 _MIN_TEXT: Final = 12
 _MAX_TEXT: Final = 60
+_ESCAPED: Final = frozenset("%&\\")
+_JSON_ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)", re.DOTALL)
 _VIEWS: Final = frozenset({"views.open", "views.push", "views.update"})
 
 
@@ -64,16 +67,21 @@ class Mark:
     description: str
 
     @cached_property
-    def forms(self) -> tuple[str, ...]:
-        """Return the text; for secrets, also its URL-encoded and base64 forms."""
-        if self.type is not MarkType.SECRET:
-            return (self.text,)
-        encoded = base64.b64encode(self.text.encode()).decode().rstrip("=")
-        return tuple({self.text, quote(self.text, safe=""), encoded})
+    def base64(self) -> str:
+        """Return the text in Base64, without padding."""
+        return base64.b64encode(self.text.encode()).decode().rstrip("=")
 
     def is_in(self, text: str) -> bool:
-        """Return whether ``text`` contains the mark in any form."""
-        return any(form in text for form in self.forms)
+        """Return whether ``text`` contains the mark; a secret also encoded, and in any case."""
+        if self.type is not MarkType.SECRET:
+            return self.text in text
+        folded = self.text.casefold()
+        return self.base64 in text or any(folded in view for view in _views(text))
+
+    def around(self, text: str) -> str:
+        """Return the part of ``text`` around the mark."""
+        at = text.find(self.text)
+        return repr(text[max(0, at - 100) : at + 100] if at >= 0 else text[:200])
 
 
 class Inspected(Protocol):
@@ -196,7 +204,9 @@ _MASKED: Final = Mark(MarkType.SECRET, "***", "something that was masked")
 def _secrets(world: Inspected) -> Iterator[Mark]:
     yield Mark(MarkType.SECRET, world.slack.bot_token, "the bot's token")
     yield Mark(MarkType.SECRET, world.slack.signing_secret, "the signing secret")
-    yield Mark(MarkType.SECRET, world.service.api_key, "the service's key")
+    key = world.service.api_key
+    yield Mark(MarkType.SECRET, key, "the service's key")
+    yield Mark(MarkType.SECRET, key[: len(key) * 3 // 4], "most of the service's key")
     for request in world.service.requests:
         if isinstance(request.body, dict) and (url := request.body.get("callback_url")):
             yield Mark(MarkType.SECRET, str(url).rpartition("/")[2], _CALLBACK)
@@ -240,7 +250,7 @@ def _found(where: str, texts: Iterable[str], marks: Iterable[Mark]) -> Iterator[
     for text in texts:
         for mark in marks:
             if mark.is_in(text):
-                yield f"{mark.description} is in {where}: {_around(text, mark)}"
+                yield f"{mark.description} is in {where}: {mark.around(text)}"
 
 
 def _in_columns(
@@ -250,8 +260,9 @@ def _in_columns(
         for column, value in row.items():
             if isinstance(value, str):
                 allowed = COLUMNS.get((table, column), frozenset())
-                # Decoded, as JSON escapes some characters.
-                text = value if value[:1] not in {"{", "["} else _json(json.loads(value))
+                text = value
+                with contextlib.suppress(ValueError):
+                    text = _json(json.loads(value))  # decoded, as JSON escapes some characters
                 banned = [mark for mark in marks if mark.type not in allowed]
                 yield from _found(f"the column {table}.{column}", [text], banned)
 
@@ -356,9 +367,21 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _around(text: str, mark: Mark) -> str:
-    at = next(found for form in mark.forms if (found := text.find(form)) >= 0)
-    return repr(text[max(0, at - 100) : at + 100])
+@lru_cache(maxsize=4)
+def _views(text: str) -> tuple[str, ...]:
+    """Return a text as it is and as readers see it who decode it, all case-folded."""
+    views = [text]
+    for _ in range(3):
+        if _ESCAPED.isdisjoint(text):
+            break
+        for decode in (_without_json_escapes, unquote, html.unescape):
+            text = decode(text)
+            views.append(text)
+    return tuple(dict.fromkeys(view.casefold() for view in views))
+
+
+def _without_json_escapes(text: str) -> str:
+    return _JSON_ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[2], text)
 
 
 def _level(name: str) -> int:

@@ -221,7 +221,7 @@ async def test_the_status_of_a_video_made_elsewhere_is_what_the_service_says(
     async with world.slack.session.post(
         f"{world.service.url}/v2/videos",
         json={"script": "Made by hand.", "replica_id": REPLICA},
-        headers={"x-api-key": "sandbox-key"},
+        headers={"x-api-key": world.service.api_key},
     ) as answer:
         made = str((await answer.json())["video_id"])
     await world.advance(minutes=5)

@@ -73,7 +73,7 @@ async def service(clock: ManualClock) -> AsyncIterator[SandboxVideoService]:
 @pytest.fixture
 async def client(service: SandboxVideoService) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(
-        base_url=service.url, headers={"x-api-key": "sandbox-key"}, timeout=5
+        base_url=service.url, headers={"x-api-key": service.api_key}, timeout=5
     ) as client:
         yield client
 
@@ -664,7 +664,7 @@ async def test_each_request_is_recorded_without_its_key(
     )
     assert (read.operation, read.path, read.body) == ("read_video", "/v2/videos/v-none", None)
     assert (read.status, read.done) == (400, False)
-    assert "sandbox-key" not in repr(service.requests)
+    assert service.api_key not in repr(service.requests)
 
 
 async def test_the_hook_is_awaited_before_and_after_the_work(
@@ -913,7 +913,7 @@ async def test_callbacks_are_sent_by_the_machines_own_clock_too() -> None:
     service = SandboxVideoService(SystemClock(), pace=Pace(queued=moment, generating=moment))
     service.add_replica("r-anna", "Anna")
     await service.start()
-    headers = {"x-api-key": "sandbox-key"}
+    headers = {"x-api-key": service.api_key}
     async with httpx.AsyncClient(base_url=service.url, headers=headers) as client:
         await create_video(client, callback_url=server.url)
     async with asyncio.timeout(2):

@@ -307,12 +307,27 @@ async def test_the_leak_detector_finds_a_secret_in_unused_pages_of_the_database(
     world.database.write_bytes(whole)
 
 
-@pytest.mark.parametrize("written", ["key=sandbox-key", "Traceback: sandbox-key", "token=***"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "key={key}",
+        "Traceback: {key}",
+        "token=***",
+        "key=SANDBOX-KEY/4+2=&X",
+        "url=https://x.example/?key=sandbox-key%2F4%2b2%3d%26x",
+        "url=https://x.example/?key=sandbox-key%252F4%252B2%253D%2526x",
+        "reason=sandbox-key&#x2F;4&#43;2=&amp;x",
+        "reason=sandbox-key\\/4\\u002b2=&x",
+        "reason=sandbox-key/4+2=",
+    ],
+)
 async def test_the_leak_detector_searches_the_log_of_a_process_for_masked_secrets_too(
     written: str, quiet_world: World, tmp_path: Path
 ) -> None:
     log = tmp_path / "bot.log"
-    log.write_text(f"level=info event=listening\nlevel=error {written}\n")
+    log.write_text(
+        "level=info event=listening\nlevel=error " + written.format(key=quiet_world.service.api_key)
+    )
     with pytest.raises(AssertionError, match=r"is in (the log|a secret's place in the log)"):
         LeakDetector(quiet_world, logs=[log]).check()
 

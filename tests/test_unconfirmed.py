@@ -34,7 +34,7 @@ async def _made_by_hand(world: World, script: str) -> str:
     async with world.slack.session.post(
         f"{world.service.url}/v2/videos",
         json={"script": script, "replica_id": REPLICA},
-        headers={"x-api-key": "sandbox-key"},
+        headers={"x-api-key": world.service.api_key},
     ) as answer:
         return str((await answer.json())["video_id"])
 

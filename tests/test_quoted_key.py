@@ -1,0 +1,218 @@
+"""A video service that quotes the key it was called with: the key stays in the bot.
+
+Each world is searched at its end, by the leak detector: what Slack was sent, the log and the
+database's files hold no secret in any form.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from bot import doctor
+from sandbox.faults import CannedResponse
+from sandbox.key_quotes import KeyQuote
+from sandbox.scenarios import CallbackPlan, Scenario
+from tests.world import World, number_of
+
+SILENT: Final = CallbackPlan(times=0)
+
+
+async def _status(world: World, wanted: str, command: str = "/video") -> str:
+    await world.ana.command(command, f"status {wanted}")
+    await world.settle()
+    return world.ephemerals(world.ana)[-1]
+
+
+@pytest.mark.parametrize("how", KeyQuote)
+async def test_a_key_that_the_service_quotes_in_its_answers_reaches_nobody(
+    how: KeyQuote, world: World
+) -> None:
+    world.service.quotes_key = how
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=5)
+    [video_id] = world.service.videos
+
+    assert f"/watch/{video_id}?key=***" in world.replies(card)[-1].text
+    assert "says the key ***" in await _status(world, number_of(card))
+
+
+@pytest.mark.parametrize("how", KeyQuote)
+async def test_a_key_that_the_service_quotes_in_a_failure_reaches_nobody(
+    how: KeyQuote, world: World
+) -> None:
+    world.service.quotes_key = how
+    world.service.next_video(Scenario(end="error", reason="The face is hidden"))
+    world.service.next_replica(Scenario(end="error", reason="There is too much noise"))
+    video = await world.request_video(world.ana)
+    replica = await world.request_replica(world.ana)
+    await world.advance(hours=5)
+
+    assert "The face is hidden, says the key ***" in world.replies(video)[-1].text
+    assert "There is too much noise, says the key ***" in world.replies(replica)[-1].text
+
+
+@pytest.mark.parametrize("how", KeyQuote)
+async def test_a_key_that_the_service_quotes_in_an_error_reaches_nobody(
+    how: KeyQuote, world: World
+) -> None:
+    world.service.quotes_key = how
+    form = await world.open_form(world.ana)
+    await form.submit({"replica_id": "r-unknown", "script": "Hello."})
+    world.service.out_of_credit = True
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=1)
+
+    assert "Invalid replica_id, says the key ***" in form.errors["replica_id"]
+    assert "The account is out of credit, says the key ***" in str(world.now(card).blocks) + str(
+        [reply.blocks for reply in world.replies(card)]
+    )
+    assert "Invalid video_id, says the key ***" in await _status(world, "v-unknown")
+
+
+async def test_a_key_in_an_error_that_is_no_json_reaches_nobody(world: World) -> None:
+    said = f'{{"error": "bad key {world.service.api_key}'.replace("/", "\\/").replace(
+        "+", "\\u002b"
+    )
+    world.service.faults.next("create_video", CannedResponse(400, said))
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=1)
+
+    assert "bad key ***" in world.replies(card)[-1].text
+
+
+async def test_a_key_that_a_long_reason_cuts_reaches_nobody(world: World) -> None:
+    key = world.service.api_key
+    for cut in range(1, len(key)):
+        reason = "x" * (500 - cut) + key + " is wrong"
+        world.service.faults.next("create_video", CannedResponse(422, {"error": reason}))
+        card = await world.request_video(world.ana, {"script": f"Hello, number {cut}."})
+        await world.advance(minutes=1)
+        assert key[:6] not in world.replies(card)[-1].text
+
+
+@pytest.mark.parametrize("named", [str, str.upper, lambda key: f"v-{key}-1"])
+async def test_an_id_that_holds_the_key_is_none(named: Callable[[str], str], world: World) -> None:
+    world.service.callback_plan = SILENT
+    answer = {"video_id": named(world.service.api_key), "status": "queued"}
+    world.service.faults.next("create_video", CannedResponse(200, answer, done=True))
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=20)
+
+    assert "Create again" in str(world.now(card).blocks)
+    assert world.created_count() == 1
+
+
+async def test_a_callback_that_names_the_key_as_the_id_leaves_it_out_of_the_database(
+    world: World,
+) -> None:
+    world.service.callback_plan = CallbackPlan(body={"video_id": f"v-{world.service.api_key}"})
+    world.service.faults.next("create_video", CannedResponse(500, {"error": "oops"}, done=True))
+    await world.request_video(world.ana)
+    await world.advance(minutes=20)
+
+    assert world.service.callbacks
+
+
+async def test_slacks_tokens_in_the_services_answers_reach_nobody(world: World) -> None:
+    token, secret = world.slack.bot_token, world.slack.signing_secret
+    reason = f"Refused {token.upper()} and {secret}"
+    world.service.next_video(Scenario(end="error", reason=reason))
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=5)
+
+    assert "Refused *** and ***" in world.replies(card)[-1].text
+
+
+@pytest.mark.parametrize(
+    ("code", "logged"),
+    [
+        ("bad_one", "Slack refused (bad_one)"),
+        ("xoxb-sandbox", "Slack failed (200)"),
+        ("Hello\x1b[31m\nthere", "Slack failed (200)"),
+    ],
+)
+async def test_only_a_code_of_slacks_is_logged(
+    code: str, logged: str, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    messages = ["[ERROR] no [json-pointer:/blocks/1/xoxb-sandbox]"]
+    refusal = {"ok": False, "error": code, "response_metadata": {"messages": messages}}
+    world.slack.faults.next("chat.postMessage", CannedResponse(200, refusal))
+    form = await world.open_form(world.ana)
+    await form.submit({"replica_id": "r-anna-42", "script": "Hello."})
+    await world.settle()
+
+    assert logged in str([vars(record) for record in caplog.records])
+
+
+@pytest.mark.parametrize(
+    ("status", "logged"),
+    [
+        ("Rendering-Frames", "rendering-frames"),
+        ("https://files.example.com/sea.mp4?sig=7fe2b1", "other"),
+        ("Nobody but me has to know this.", "other"),
+        ("x" * 31, "other"),
+        ("polishing\n", "polishing"),
+        ("stage 2", "other"),
+    ],
+)
+async def test_a_status_is_logged_only_if_it_is_one_word(
+    status: str, logged: str, world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.service.next_video(Scenario(statuses=(status,)))
+    await world.request_video(world.ana)
+    await world.advance(minutes=1)
+
+    [record] = [each for each in caplog.records if "unknown status" in each.message]
+    assert vars(record)["status"] == logged
+
+
+async def test_an_id_that_is_a_sentence_is_not_logged(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = {"video_id": "Nobody but me has to know this.", "status": "queued"}
+    world.service.faults.next("create_video", CannedResponse(200, answer))
+    await world.request_video(world.ana)
+
+    [record] = [each for each in caplog.records if each.message == "created"]
+    assert vars(record)["remote_id"] == "other"
+
+
+# ── The doctor ────────────────────────────────────────────────────────────────────────────────
+
+ODD: Final = "Ac\x1b[31mme\r\nok    settings\t\u202egnp\u2066 \x07\x9b1m"
+
+
+async def _report(world: World) -> str:
+    return "\n".join([str(each) async for each in doctor.examine(world.environment("0"))])
+
+
+async def test_the_doctor_prints_no_control_characters_and_no_lines_that_it_was_answered(
+    quiet_world: World,
+) -> None:
+    answer = {"ok": True, "user": ODD, "team": "x" * 5000}
+    quiet_world.slack.faults.next("auth.test", CannedResponse(200, answer))
+    quiet_world.service.faults.always("read_video", CannedResponse(500, {"error": ODD}))
+
+    report = await _report(quiet_world)
+
+    assert len(report.splitlines()) == 5
+    assert "Acme ok settings gnp in xxx" in report
+    assert "Acme ok settings gnp" in report.partition("video service")[2]
+    assert all(line.isprintable() for line in report.splitlines())
+    assert max(map(len, report.splitlines())) < 700
+
+
+async def test_the_doctor_prints_no_secret_that_it_was_answered(quiet_world: World) -> None:
+    world = quiet_world
+    answer = {"ok": True, "user": world.slack.bot_token, "team": world.slack.signing_secret}
+    world.slack.faults.next("auth.test", CannedResponse(200, answer))
+    said = CannedResponse(503, {"error": f"overloaded by {world.service.api_key}"})
+    world.service.faults.always("read_video", said)
+
+    report = await _report(world)
+
+    assert "*** in ***" in report
+    assert "overloaded by ***" in report
+    for secret in (world.slack.bot_token, world.slack.signing_secret, world.service.api_key):
+        assert secret not in report
