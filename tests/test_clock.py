@@ -341,9 +341,9 @@ async def test_a_claimed_job_can_be_released_after_the_sweep_has_woken_it(
 
 async def test_one_sweep_wakes_any_number_of_rows(sweeping: Sweeping) -> None:
     clock, store = sweeping.clock, sweeping.store
-    count = 1200
+    count = 900
     request = Request("V1", "video", {"script": ANA}, "U1", "C1")
-    requests = [replace(request, key=f"V{number}") for number in range(count)]
+    requests = [replace(request, key=f"V{number}", channel=f"C{number}") for number in range(count)]
     await asyncio.gather(*(store.jobs.submit(each, clock.now()) for each in requests))
 
     clock.set(clock.now() - DAY)

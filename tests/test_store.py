@@ -33,8 +33,10 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
         yield store
 
 
-async def submit(store: Store, key: str = "V1", script: str = "Hello") -> Submitted:
-    request = Request(key, "video", {"script": script, "replica_id": "r-1"}, "U1", "C1")
+async def submit(
+    store: Store, key: str = "V1", script: str = "Hello", channel: str = "C1"
+) -> Submitted:
+    request = Request(key, "video", {"script": script, "replica_id": "r-1"}, "U1", channel)
     return await store.jobs.submit(request, NOW)
 
 
@@ -124,7 +126,7 @@ async def test_the_change_of_a_cancelled_caller_is_stored_as_a_whole_or_not_at_a
     for number in range(MANY):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(number / 10_000):
-                await submit(store, f"V{number}")
+                await submit(store, f"V{number}", channel=f"C{number}")
     jobs = {job.id for job in await store.jobs.claim(NOW, MANY)}
     assert jobs == {card.job.id for card in await store.deliveries.claim(NOW, MANY)}
     submitted = await asyncio.gather(*(submit(store, f"V{number}") for number in range(MANY)))

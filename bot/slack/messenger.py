@@ -7,14 +7,13 @@ Searching needs the history scopes; without them it is posted again after the wa
 import logging
 import random
 import re
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 from slack_sdk.web.async_client import AsyncWebClient
-from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
@@ -24,7 +23,7 @@ from bot.slack.cards import compose, redirected
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import find_posted, metadata_for
 from bot.slack.presenters import Presenters
-from bot.slack.rate_limits import RateLimits
+from bot.slack.rate_limits import RateLimits, covering
 from bot.store import Outgoing, Store
 from bot.timings import DeliveryTimings
 
@@ -36,8 +35,6 @@ _CANNOT_LOOK: Final = frozenset({"missing_scope", "no_permission", "not_allowed_
 # Calls of conversations.open before a direct message is posted to the user's id.
 _MAX_OPENINGS: Final = 3
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+", re.ASCII)
-
-_Method = Callable[..., Awaitable[AsyncSlackResponse]]
 
 
 class _Posted(BaseModel):
@@ -85,15 +82,33 @@ class Messenger:
             await self._store.deliveries.hold_edits(self._clock.now() + self._timings.post_hold)
 
     async def claim(self, limit: int, held: Collection[Outgoing] = ()) -> Sequence[Outgoing]:
-        """Lease up to ``limit`` due deliveries not ``held``; none during a pause."""
+        """Lease up to ``limit`` due deliveries not ``held``; none during a pause.
+
+        Under a rate limit, they are claimed one at a time.
+        """
         if self._limits.paused_until is not None:
             return ()
-        ids = [each.delivery.id for each in held]
-        return await self._store.deliveries.claim(self._clock.now(), limit, ids)
+        now, deliveries = self._clock.now(), [each.delivery for each in held]
+        limits = self._limits.current()
+        claimed = await self._store.deliveries.claim(now, limit, deliveries, limits)
+        for limited in self._limits.open_now(map(covering, deliveries)):
+            if len(claimed) < limit and (
+                first := await self._store.deliveries.claim_limited(now, limited, deliveries)
+            ):
+                self._limits.count(limited)
+                claimed += first
+        return claimed
 
     async def next_due(self, held: Collection[Outgoing] = ()) -> datetime | None:
         """Return when the next delivery is due that is not ``held``."""
-        due = await self._store.deliveries.next_due([each.delivery.id for each in held])
+        deliveries, limits = [each.delivery for each in held], self._limits.current()
+        moments = [await self._store.deliveries.next_due(deliveries, limits)]
+        under_way = set(map(covering, deliveries))
+        for limited, at in limits.items():
+            if limited not in under_way:
+                due = await self._store.deliveries.next_due_limited(limited, deliveries)
+                moments.append(due and max(due, at))
+        due = min(filter(None, moments), default=None)
         paused_until = self._limits.paused_until
         return due if due is None or paused_until is None else max(due, paused_until)
 
@@ -135,27 +150,28 @@ class Messenger:
     # ── Posting ───────────────────────────────────────────────────────────────────────────────
 
     async def _post(self, outgoing: Outgoing) -> None:
-        delivery, method = _placed(outgoing), self._client.chat_postMessage
-        if (until := self._limited_until(method, delivery)) is not None:
-            await self._release(delivery, until)
+        delivery = _placed(outgoing)
+        if covering(delivery) != covering(outgoing.delivery) and self._is_limited(delivery):
+            await self._release(delivery, self._clock.now())  # it is claimed under the limit
             return
         # If Slack keeps failing to open the conversation, the user's id is used to post.
         if delivery.channel == outgoing.job.user and delivery.failures < _MAX_OPENINGS:
-            opening = self._client.conversations_open
-            if (until := self._limited_until(opening, delivery)) is not None:
+            if (until := self._limits.openings_at) is not None:
                 await self._release(delivery, until)
                 return
             try:
                 delivery = replace(delivery, channel=await self._open_conversation(delivery))
             except OutsideError as error:
-                await self._back_off(delivery, error, opening)
+                if isinstance(error, Unavailable) and error.retry_after is not None:
+                    self._limits.limit_openings(error.retry_after)
+                await self._back_off(delivery, error)
                 return
         if not await self._store.deliveries.mark_sending(delivery, self._clock.now()):
             return
         message = self._message(outgoing.job, delivery)
         try:
             async with translated(self._timings.call_timeout):
-                answer = await method(
+                answer = await self._client.chat_postMessage(
                     channel=delivery.channel,
                     thread_ts=delivery.thread_ts,
                     text=message.text,
@@ -168,7 +184,7 @@ class Messenger:
         except Refused as error:
             await self._post_refused(delivery, outgoing.job, error)
         except Unavailable as error:
-            await self._back_off(delivery, error, method)
+            await self._call_again(delivery, error)
         except Uncertain as error:
             _LOG.warning("a post got no usable answer", extra=_about(delivery, error))
             await self._hold_back(delivery)
@@ -214,10 +230,7 @@ class Messenger:
 
     async def _search(self, outgoing: Outgoing) -> None:
         """Search for a message whose post got no answer; post it again if it is not there."""
-        delivery, method = outgoing.delivery, self._client.conversations_history
-        if (until := self._limited_until(method, delivery)) is not None:
-            await self._release(delivery, until)
-            return
+        delivery = outgoing.delivery
         try:
             ts = await find_posted(
                 self._client, delivery, outgoing.job.created_at, self._timings.call_timeout
@@ -232,8 +245,7 @@ class Messenger:
             _LOG.info("a message cannot be searched for", extra=_about(delivery, error))
             ts = None
         except OutsideError as error:
-            failed = replace(delivery, failures=delivery.failures + 1)
-            await self._back_off(failed, error, method)
+            await self._call_again(delivery, error)
             return
         if ts is None:
             pending = replace(delivery, state=DeliveryState.PENDING)
@@ -248,15 +260,11 @@ class Messenger:
     # ── Editing ───────────────────────────────────────────────────────────────────────────────
 
     async def _edit(self, outgoing: Outgoing) -> None:
-        delivery, method = outgoing.delivery, self._client.chat_update
-        if (until := self._limited_until(method, delivery)) is not None:
-            await self._release(delivery, until)
-            return
+        delivery = outgoing.delivery
         message = self._message(outgoing.job, delivery)
-        failed = replace(delivery, failures=delivery.failures + 1)
         try:
             async with translated(self._timings.call_timeout):
-                await method(
+                await self._client.chat_update(
                     channel=delivery.channel,
                     ts=delivery.ts or "",
                     text=message.text,
@@ -267,9 +275,10 @@ class Messenger:
         except Uncertain as error:
             # It may be sent again, but not at once: Slack may apply this one late, after the next.
             _LOG.info("an edit got no usable answer", extra=_about(delivery, error))
+            failed = replace(delivery, failures=delivery.failures + 1)
             await self._release(failed, self._clock.now() + self._timings.post_hold)
         except OutsideError as error:
-            await self._back_off(failed, error, method)
+            await self._call_again(delivery, error)
         else:
             self._limits.resume()
             await self._release(
@@ -324,18 +333,20 @@ class Messenger:
             _LOG.error("a message could be posted nowhere", extra=_about(pending, error))
             await self._release(replace(pending, state=DeliveryState.UNDELIVERABLE))
 
-    async def _back_off(self, delivery: Delivery, error: OutsideError, method: _Method) -> None:
-        """Retry a delivery later; if Slack asks to wait, delay all calls that are limited."""
-        now = self._clock.now()
-        retry_after = error.retry_after if isinstance(error, Unavailable) else None
-        if delivery.state is DeliveryState.PENDING:
-            delivery = replace(delivery, failures=delivery.failures + 1)
-        wait = min(
-            retry_after or self._timings.back_off(max(1, delivery.failures)), self._timings.max_wait
-        )
-        if retry_after is not None:
-            self._limits.limit(_name(method), delivery.channel, now + wait)
-        await self._release(delivery, now + self._timings.jittered(wait, self._rng))
+    async def _call_again(self, delivery: Delivery, error: OutsideError) -> None:
+        """Leave a delivery due under a rate limit if Slack asks to wait; else retry it later."""
+        if isinstance(error, Unavailable) and error.retry_after is not None:
+            self._limits.limit(covering(delivery), error.retry_after)
+            await self._release(delivery, self._clock.now())
+        else:
+            await self._back_off(delivery, error)
+
+    async def _back_off(self, delivery: Delivery, error: OutsideError) -> None:
+        """Retry a delivery later, after as long as Slack asks for."""
+        failed = replace(delivery, failures=delivery.failures + 1)
+        asked_for = error.retry_after if isinstance(error, Unavailable) else None
+        wait = asked_for or self._timings.back_off(failed.failures)
+        await self._release(failed, self._clock.now() + self._timings.jittered(wait, self._rng))
 
     async def _leave_unregistered(self, outgoing: Outgoing) -> None:
         """Leave a message about a kind of job that is not registered, and report the kind once."""
@@ -348,8 +359,8 @@ class Messenger:
             )
         await self._release(outgoing.delivery, self._clock.now() + self._timings.max_wait)
 
-    def _limited_until(self, method: _Method, delivery: Delivery) -> datetime | None:
-        return self._limits.limited_until(_name(method), delivery.channel)
+    def _is_limited(self, delivery: Delivery) -> bool:
+        return covering(delivery) in self._limits.current()
 
     async def _release(self, delivery: Delivery, due_at: datetime | None = None) -> None:
         await self._store.deliveries.release(delivery, self._clock.now(), due_at)
@@ -373,10 +384,6 @@ def _placed(outgoing: Outgoing) -> Delivery:
 def _redirect(delivery: Delivery, job: Job) -> Delivery:
     """Return the delivery as a direct message to the user who asked."""
     return replace(delivery, direct=True, channel=job.user, thread_ts=None)
-
-
-def _name(method: _Method) -> str:
-    return getattr(method, "__name__", "")
 
 
 def _about(delivery: Delivery, error: Exception) -> dict[str, str]:

@@ -1,35 +1,88 @@
-"""When Slack may be called again: after a rate limit, or after the workspace refused the app."""
+"""When Slack may be called again: after a rate limit, or after the workspace refused the app.
+
+``chat.postMessage`` is limited for each channel, every other method for the workspace:
+https://docs.slack.dev/apis/web-api/rate-limits. What a limit covers goes on with one call, and then
+one after the other, at the pace that Slack documents.
+"""
 
 import logging
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Final
 
 from bot.clock import Clock
 from bot.errors import Refused
+from bot.model import Delivery, DeliveryState
+from bot.store import Limited
 from bot.timings import DeliveryTimings
 
 _LOG: Final = logging.getLogger(__name__)
+# Slack allows one post a second in a channel, and about 50 calls a minute of the methods for edits
+# and searches. A little more than that, as no two calls take equally long to get there.
+_POST_INTERVAL: Final = timedelta(seconds=1.1)
+_CALL_INTERVAL: Final = timedelta(seconds=1.3)
+# A limit without a call for so long is over.
+_FORGET_AFTER: Final = timedelta(minutes=1)
+
+
+def covering(delivery: Delivery) -> Limited:
+    """Return which rate limit the next call for a delivery is under."""
+    posts = delivery.state is DeliveryState.PENDING
+    return Limited(delivery.state, delivery.channel if posts else None)
 
 
 class RateLimits:
-    """Remembers until when a method is limited in a channel, and all of Slack is paused."""
+    """Remembers which calls Slack limits, and until when all of Slack is paused."""
 
     def __init__(self, clock: Clock, timings: DeliveryTimings) -> None:
         self._clock = clock
         self._timings = timings
-        self._limited: dict[tuple[str, str], datetime] = {}
+        self._next_calls: dict[Limited, datetime] = {}
+        self._openings_at: datetime | None = None
         self._paused_until: datetime | None = None
 
-    def limit(self, method: str, channel: str, until: datetime) -> None:
-        """Make no call of ``method`` for a channel before ``until``: Slack asked to wait."""
-        now = self._clock.now()
-        self._limited = {key: at for key, at in self._limited.items() if at > now}
-        self._limited[method, channel] = until
+    # ── Posts, edits and searches ─────────────────────────────────────────────────────────────
 
-    def limited_until(self, method: str, channel: str) -> datetime | None:
-        """Return until when ``method`` is limited in a channel; None if it is not."""
-        until = self._limited.get((method, channel))
-        return until if self._is_ahead(until) else None
+    def limit(self, limited: Limited, wait: timedelta) -> None:
+        """Make no call that is under this limit for ``wait``: Slack asked for that."""
+        at = self._clock.now() + min(wait, self._timings.max_wait)
+        self._next_calls[limited] = max(at, self._next_calls.get(limited, at))
+
+    def current(self) -> dict[Limited, datetime]:
+        """Return the limits, each with the time of its next call."""
+        now = self._clock.now()
+        self._next_calls = {
+            limited: at if self._is_ahead(at) else min(at, now)
+            for limited, at in self._next_calls.items()
+            if now - at < _FORGET_AFTER
+        }
+        return dict(self._next_calls)
+
+    def count(self, limited: Limited) -> None:
+        """Note that a call under a limit begins: the next one follows at the pace of the limit."""
+        posts = limited.state is DeliveryState.PENDING
+        interval = _POST_INTERVAL if posts else _CALL_INTERVAL
+        self._next_calls[limited] = self._clock.now() + interval
+
+    def open_now(self, under_way: Iterable[Limited]) -> list[Limited]:
+        """Return the limits under which one call may begin: none is ``under_way``."""
+        busy, now = set(under_way), self._clock.now()
+        return [
+            limited for limited, at in self.current().items() if at <= now and limited not in busy
+        ]
+
+    # ── Conversations with users ──────────────────────────────────────────────────────────────
+
+    def limit_openings(self, wait: timedelta) -> None:
+        """Open no conversation for ``wait``: Slack asked for that."""
+        self._openings_at = self._clock.now() + min(wait, self._timings.max_wait)
+
+    @property
+    def openings_at(self) -> datetime | None:
+        """When a conversation may be opened again; None for now."""
+        return self._openings_at if self._is_ahead(self._openings_at) else None
+
+    # ── All of Slack ──────────────────────────────────────────────────────────────────────────
 
     def pause(self, error: Refused) -> datetime:
         """Make no call for a while, since the workspace refuses this app; return until when."""

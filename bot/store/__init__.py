@@ -12,7 +12,8 @@ from bot.store.database import (
     DatabaseInUse,
     DatabaseUnavailable,
 )
-from bot.store.deliveries import Deliveries, Outgoing
+from bot.store.deliveries import Deliveries
+from bot.store.delivery_claims import Limited, Outgoing
 from bot.store.jobs import Jobs, Submitted
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.sqlite import SQLiteDatabase
@@ -25,6 +26,7 @@ __all__ = [
     "DatabaseInUse",
     "DatabaseUnavailable",
     "KnownReplica",
+    "Limited",
     "Outgoing",
     "Store",
     "Submitted",

@@ -1,0 +1,299 @@
+"""Claims of deliveries: leases of due deliveries, alone or under a rate limit."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from bot.model import Delivery, DeliveryState, Job, Role
+from bot.store.database import (
+    Database,
+    Row,
+    Topic,
+    Transaction,
+    Value,
+    optional_moment,
+    to_ms,
+)
+from bot.store.job_rows import job_from, lock_jobs
+from bot.store.sql import Query
+from bot.timings import StoreTimings
+
+# Of the posts into one channel, only the first few: if Slack refuses them, the others wait.
+_CLAIM: Final = Query(
+    """
+    WITH candidates AS (
+        SELECT id, due_at FROM (
+            SELECT id, due_at, state,
+                row_number() OVER (PARTITION BY state, channel ORDER BY due_at, id) AS place
+            FROM (
+                SELECT id, due_at, state, channel FROM deliveries
+                WHERE due_at <= :now AND id NOT IN (EACH :held)
+                    AND NOT (state = 'pending' AND channel IN (EACH :busy_channels))
+                    AND state NOT IN (EACH :limited_states)
+                ORDER BY due_at LIMIT :window
+            ) AS owed
+        ) AS ranked
+        WHERE state <> 'pending' OR place <= :posts_at_once
+        ORDER BY due_at, id LIMIT :limit
+    ), due AS (
+        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+        WHERE deliveries.id IN (SELECT id FROM candidates) AND deliveries.due_at <= :now
+        FOR UPDATE OF jobs, deliveries SKIP LOCKED
+    )
+    UPDATE deliveries SET claim = claim + 1, claimed = 1, due_at = :lease_end
+    WHERE id IN (SELECT id FROM due) RETURNING *
+    """
+)
+_CLAIM_LIMITED: Final = Query(
+    """
+    WITH due AS (
+        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+        WHERE deliveries.due_at <= :now AND deliveries.id NOT IN (EACH :held)
+            AND deliveries.state = :state
+            AND deliveries.channel = coalesce(:channel, deliveries.channel)
+        ORDER BY deliveries.id LIMIT 1 FOR UPDATE OF jobs, deliveries SKIP LOCKED
+    )
+    UPDATE deliveries SET claim = claim + 1, claimed = 1, due_at = :lease_end
+    WHERE id IN (SELECT id FROM due) RETURNING *
+    """
+)
+CARDS: Final = Query("SELECT * FROM deliveries WHERE role = 'card' AND job_id IN (EACH :job_ids)")
+_NEXT_DUE: Final = Query(
+    """
+    SELECT min(due_at) AS due_at FROM deliveries
+    WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
+        AND NOT (state = 'pending' AND channel IN (EACH :busy_channels))
+        AND state NOT IN (EACH :limited_states)
+    """
+)
+_NEXT_DUE_LIMITED: Final = Query(
+    """
+    SELECT min(due_at) AS due_at FROM deliveries
+    WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
+        AND state = :state AND channel = coalesce(:channel, channel)
+    """
+)
+_WAKE_FAR_FUTURE: Final = Query(
+    """
+    WITH far AS (
+        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+        WHERE deliveries.due_at > :far LIMIT :limit FOR UPDATE OF jobs, deliveries SKIP LOCKED
+    )
+    UPDATE deliveries SET due_at = CASE WHEN claimed = 1 THEN :lease_end ELSE :now END
+    WHERE id IN (SELECT id FROM far) RETURNING id
+    """
+)
+_VOID_LEASES: Final = Query("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
+_HOLD_EDITS: Final = Query(
+    """
+    UPDATE deliveries SET due_at = :until
+    WHERE due_at < :until AND state = 'posted' AND version > shown_version
+    """
+)
+_MAX_WOKEN: Final = 500
+_WINDOW: Final = 1000
+"""Due deliveries among which a claim chooses."""
+_POSTS_AT_ONCE: Final = 8
+"""Posts into one channel at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """The deliveries that one of Slack's rate limits covers.
+
+    Those in a state: in one channel, or in all.
+    """
+
+    state: DeliveryState
+    channel: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A claimed delivery with what is needed to write and place it.
+
+    ``card`` is its job's card: the delivery itself, unless that is the reply.
+    """
+
+    delivery: Delivery
+    job: Job
+    card: Delivery
+
+
+class DeliveryClaims:
+    """The part of ``Deliveries`` that the worker's loop and the sweep use."""
+
+    def __init__(self, database: Database, timings: StoreTimings) -> None:
+        self._database = database
+        self._timings = timings
+
+    @property
+    def due(self) -> asyncio.Event:
+        """Set when a delivery may have become due."""
+        return self._database.event(Topic.DELIVERIES)
+
+    async def claim(
+        self,
+        now: datetime,
+        limit: int,
+        held: Collection[Delivery] = (),
+        limited: Collection[Limited] = (),
+    ) -> list[Outgoing]:
+        """Lease up to ``limit`` deliveries that are due, the longest waiting first.
+
+        Args:
+            now: the time.
+            limit: the highest number of deliveries.
+            held: those that this process still works on: a clock jump may end leases early.
+            limited: what is left to ``claim_limited``.
+        """
+
+        def work(tx: Transaction) -> list[Outgoing]:
+            claimed = tx.all(
+                _CLAIM,
+                now=to_ms(now),
+                lease_end=to_ms(now + self._timings.lease),
+                limit=limit,
+                window=_WINDOW,
+                posts_at_once=_POSTS_AT_ONCE,
+                **_left_out(held, limited),
+            )
+            return _with_jobs_and_cards(tx, [delivery_from(row) for row in claimed])
+
+        return await self._database.run(work, durable=False)
+
+    async def claim_limited(
+        self, now: datetime, limited: Limited, held: Collection[Delivery] = ()
+    ) -> list[Outgoing]:
+        """Lease the first delivery under a rate limit that is due, in the order they were owed."""
+
+        def work(tx: Transaction) -> list[Outgoing]:
+            claimed = tx.all(
+                _CLAIM_LIMITED,
+                now=to_ms(now),
+                lease_end=to_ms(now + self._timings.lease),
+                state=limited.state.value,
+                channel=limited.channel,
+                held=[each.id for each in held],
+            )
+            return _with_jobs_and_cards(tx, [delivery_from(row) for row in claimed])
+
+        return await self._database.run(work, durable=False)
+
+    async def next_due(
+        self, held: Collection[Delivery] = (), limited: Collection[Limited] = ()
+    ) -> datetime | None:
+        """Return when the next delivery is due that is neither held nor limited; None if none is.
+
+        In a channel with as many posts under way as are made at a time, more are not due.
+        """
+
+        def work(tx: Transaction) -> datetime | None:
+            row = tx.one(_NEXT_DUE, **_left_out(held, limited))
+            return optional_moment(row["due_at"]) if row else None
+
+        return await self._database.run(work, durable=False)
+
+    async def next_due_limited(
+        self, limited: Limited, held: Collection[Delivery] = ()
+    ) -> datetime | None:
+        """Return when the next delivery under a rate limit is due; None if none is owed."""
+
+        def work(tx: Transaction) -> datetime | None:
+            row = tx.one(
+                _NEXT_DUE_LIMITED,
+                held=[each.id for each in held],
+                state=limited.state.value,
+                channel=limited.channel,
+            )
+            return optional_moment(row["due_at"]) if row else None
+
+        return await self._database.run(work, durable=False)
+
+    async def wake_far_future(self, now: datetime) -> int:
+        """Make rows due that are due later than any wait lasts: the clock was set back since.
+
+        A claimed row keeps a lease, counted from now. Returns the number of rows; more may be left
+        for the next call.
+        """
+
+        def work(tx: Transaction) -> int:
+            found = tx.all(
+                _WAKE_FAR_FUTURE,
+                now=to_ms(now),
+                lease_end=to_ms(now + self._timings.lease),
+                far=to_ms(now + self._timings.max_wait + self._timings.lease),
+                limit=_MAX_WOKEN,
+            )
+            if found:
+                tx.notify(Topic.DELIVERIES)
+            return len(found)
+
+        return await self._database.run(work, durable=False)
+
+    async def void_leases(self) -> None:
+        """End all leases. Only for a process that knows that no other one works on them."""
+
+        def work(tx: Transaction) -> None:
+            tx.all(_VOID_LEASES)
+
+        await self._database.run(work, durable=False)
+
+    async def hold_edits(self, until: datetime) -> None:
+        """Leave the messages that are to be edited alone until then.
+
+        Only for a process that knows that no other one works on them.
+        """
+
+        def work(tx: Transaction) -> None:
+            tx.all(_HOLD_EDITS, until=to_ms(until))
+
+        await self._database.run(work, durable=False)
+
+
+def _left_out(held: Collection[Delivery], limited: Collection[Limited]) -> dict[str, Value]:
+    """Return the parameters for the deliveries that a claim leaves out."""
+    under_way = Counter(each.channel for each in held if each.state is DeliveryState.PENDING)
+    full = [channel for channel, posts in under_way.items() if posts >= _POSTS_AT_ONCE]
+    return {
+        "held": [each.id for each in held],
+        "busy_channels": [*full, *(each.channel for each in limited if each.channel is not None)],
+        "limited_states": [each.state.value for each in limited if each.channel is None],
+    }
+
+
+def _with_jobs_and_cards(tx: Transaction, claimed: list[Delivery]) -> list[Outgoing]:
+    if not claimed:
+        return []
+    jobs = {row["id"]: job_from(row) for row in lock_jobs(tx, {each.job_id for each in claimed})}
+    cards = {each.job_id: each for each in claimed if each.role is Role.CARD}
+    if missing := jobs.keys() - cards.keys():
+        cards |= {row["job_id"]: delivery_from(row) for row in tx.all(CARDS, job_ids=[*missing])}
+    # A post notifies a person, so it goes before the edits of cards.
+    claimed.sort(key=lambda each: each.state is DeliveryState.POSTED)
+    return [Outgoing(each, jobs[each.job_id], cards[each.job_id]) for each in claimed]
+
+
+def delivery_from(row: Row) -> Delivery:
+    """Return a row of the table of deliveries as a value."""
+    return Delivery(
+        id=row["id"],
+        job_id=row["job_id"],
+        role=Role(row["role"]),
+        state=DeliveryState(row["state"]),
+        channel=row["channel"],
+        thread_ts=row["thread_ts"],
+        ts=row["ts"],
+        version=row["version"],
+        shown_version=row["shown_version"],
+        due_at=optional_moment(row["due_at"]),
+        claim=row["claim"],
+        failures=row["failures"],
+        refusals=row["refusals"],
+        direct=bool(row["direct"]),
+        text_only=bool(row["text_only"]),
+        sent_at=optional_moment(row["sent_at"]),
+    )
