@@ -30,11 +30,14 @@ from bot.store import DatabaseError, Store
 from bot.timings import WebTimings
 
 _LOG: Final = logging.getLogger(__name__)
-_MAX_REQUEST_BYTES: Final = 1024 * 1024
+# A form comes back as the bot made it, with what was typed: at most 30 kB. The largest that Slack
+# opens has 250 kB (view_too_large, https://docs.slack.dev/reference/methods/views.open).
+_MAX_REQUEST_BYTES: Final = 256 * 1024
 _MAX_CALLBACK_BYTES: Final = 256 * 1024
 _MAX_ID: Final = 200  # characters
 _READY_TIMEOUT_S: Final = 2.0
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
+_SIGNATURE: Final = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
 _MAX_SIGNATURE_AGE: Final = timedelta(minutes=5)
 _FORM: Final = "application/x-www-form-urlencoded"
 _BOLT_HEADERS: Final = "x-slack-bolt-"
@@ -97,13 +100,15 @@ class WebServer:
     # ── Slack ─────────────────────────────────────────────────────────────────────────────────
 
     async def _on_slack(self, request: web.Request) -> web.Response:
+        timestamp = _single_header(request, "X-Slack-Request-Timestamp")
+        signature = _single_header(request, "X-Slack-Signature")
+        if not (self._is_recent(timestamp) and _SIGNATURE.fullmatch(signature)):
+            return web.Response(status=HTTPStatus.UNAUTHORIZED)
         if (request.content_length or 0) > _MAX_REQUEST_BYTES:
             return web.Response(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         body = await self._server.read_body(request, _MAX_REQUEST_BYTES + 1)
         if len(body) > _MAX_REQUEST_BYTES:
             return web.Response(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        timestamp = _single_header(request, "X-Slack-Request-Timestamp")
-        signature = _single_header(request, "X-Slack-Signature")
         # Bolt parses a body before it looks at the signature: nothing unsigned may get there.
         if not self._is_signed(body, timestamp, signature):
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
@@ -116,17 +121,18 @@ class WebServer:
         with self._server.protect(request), self._priority.request():
             return await self._dispatch(body, headers)
 
-    def _is_signed(self, body: bytes, timestamp: str, signature: str) -> bool:
-        """Return whether Slack signed exactly these bytes, not long ago."""
+    def _is_recent(self, timestamp: str) -> bool:
+        """Return whether a request with this timestamp may still be accepted."""
         if not _TIMESTAMP.fullmatch(timestamp):
             return False
         age = self._clock.now().timestamp() - int(timestamp)
+        return abs(age) <= _MAX_SIGNATURE_AGE.total_seconds()
+
+    def _is_signed(self, body: bytes, timestamp: str, signature: str) -> bool:
+        """Return whether Slack signed exactly these bytes."""
         base = b":".join((b"v0", timestamp.encode(), body))
-        expected = (
-            b"v0=" + hmac.new(self._signing_secret, base, hashlib.sha256).hexdigest().encode()
-        )
-        is_right = hmac.compare_digest(expected, signature.encode(errors="replace"))
-        return is_right and abs(age) <= _MAX_SIGNATURE_AGE.total_seconds()
+        digest = hmac.new(self._signing_secret, base, hashlib.sha256).hexdigest()
+        return hmac.compare_digest(f"v0={digest}", signature)
 
     async def _dispatch(self, body: bytes, headers: dict[str, str | Sequence[str]]) -> web.Response:
         try:

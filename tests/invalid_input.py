@@ -75,6 +75,10 @@ class BotUnderTest:
         lines.append(f"Content-Length: {len(body)}")
         return parse_response(await self.exchange("\r\n".join([*lines, "", ""]).encode() + body))
 
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection to the bot."""
+        return await asyncio.open_connection("127.0.0.1", self.world.bot.port)
+
     async def exchange(
         self,
         content: bytes,
@@ -84,7 +88,7 @@ class BotUnderTest:
         disconnects: bool = False,
     ) -> bytes:
         """Open a connection, send, and return all that is received until the bot closes it."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.world.bot.port)
+        reader, writer = await self.connect()
         received = bytearray()
 
         async def listen() -> None:

@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from sandbox.delivery import timestamp_of
 from sandbox.scenarios import CallbackPlan
 from tests.invalid_cases import (
     CALLBACK_BODIES,
@@ -97,7 +98,8 @@ async def test_invalid_http_is_refused(bot: BotUnderTest, subtests: pytest.Subte
     for case in (each for each in CONNECTIONS if not each.incomplete):
         with subtests.test(case.name):
             disconnects = case.status == 0
-            received = await bot.exchange(bytes_of(case), disconnects=disconnects)
+            content = bytes_of(case, bot.world)
+            received = await bot.exchange(content, disconnects=disconnects)
             check_response(case, received)
             await bot.check_unchanged(received.decode("latin-1"))
 
@@ -109,7 +111,9 @@ async def test_an_incomplete_request_is_closed_by_the_server(
     ends = await asyncio.gather(
         *(
             impatient_bot.exchange(
-                bytes_of(case), later=case.later.encode("latin-1"), drip=case.drip.encode()
+                bytes_of(case, impatient_bot.world),
+                later=case.later.encode("latin-1"),
+                drip=case.drip.encode(),
             )
             for case in stalling
         ),
@@ -122,9 +126,12 @@ async def test_an_incomplete_request_is_closed_by_the_server(
     await impatient_bot.check_works()
 
 
-def bytes_of(case: Connection) -> bytes:
+def bytes_of(case: Connection, world: World) -> bytes:
+    # The signature is wrong, which is not known before the whole body has arrived.
+    stamp, signature = timestamp_of(world.slack), "v0=" + "0" * 64
+    signed = f"X-Slack-Request-Timestamp: {stamp}\r\nX-Slack-Signature: {signature}\r\n"
     text = case.send + case.unit * case.times + case.end
-    return text.replace("{head}", _HEAD).encode("latin-1")
+    return text.replace("{head}", _HEAD + signed).encode("latin-1")
 
 
 def check_response(case: Connection, received: bytes) -> None:

@@ -1,10 +1,10 @@
-"""The HTTP server: repeated requests, callbacks, floods of connections, and what is logged.
+"""The HTTP server: repeated requests, callbacks, and what is logged.
 
-Invalid requests have a corpus of their own: test_invalid_requests.py.
+Invalid requests have a corpus of their own, test_invalid_requests.py, and connections a file,
+test_connections.py.
 """
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Iterator
@@ -16,7 +16,6 @@ from urllib.parse import urlencode, urlsplit
 import aiohttp
 import pytest
 
-from bot.timings import Timings
 from sandbox.delivery import (
     _signature,
     button_action,
@@ -400,75 +399,6 @@ async def test_only_the_hash_of_a_token_is_stored(quiet_world: World) -> None:
     assert token.encode() not in stored
 
 
-# ── Connections ───────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture
-def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limit the bot to a hundred connections."""
-    monkeypatch.setattr("bot.connections._MAX_OPEN_FILES", 200)
-
-
-@pytest.mark.parametrize(
-    "start",
-    [
-        b"",
-        b"POST /slack/events HTTP/1.1\r\nHost: x\r\nX-",
-        b"POST /slack/events HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc",
-        b"POST /callbacks/x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc",
-    ],
-    ids=["nothing", "headers", "a body", "a callback"],
-)
-@pytest.mark.usefixtures("few_files")
-async def test_a_flood_of_unfinished_requests_blocks_no_complete_one(
-    start: bytes, world: World
-) -> None:
-    async with contextlib.AsyncExitStack() as stack:
-        readers = []
-        for _ in range(300):
-            reader, writer = await asyncio.open_connection("127.0.0.1", world.bot.port)
-            stack.callback(writer.close)
-            writer.write(start)
-            readers.append(reader)
-        assert (await deliver(world.slack, command(world))).ok
-        assert world.ana.modal is not None
-        # The oldest are closed, so that the process never runs out of files.
-        for reader in readers[:150]:
-            assert await reader.read() == b""
-        assert not readers[-1].at_eof()
-
-
-async def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:
-    world = World(tmp_path, Timings(jitter=0, receive_timeout=timedelta(seconds=0.2)))
-    async with world.running_sandbox(), world.running_bot():
-        reader, writer = await asyncio.open_connection("127.0.0.1", world.bot.port)
-        used, other = await asyncio.open_connection("127.0.0.1", world.bot.port)
-        other.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-        async with asyncio.timeout(5):
-            assert await reader.read() == b""
-        # A connection that was used stays open for the next request.
-        other.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        assert (await used.read()).count(b"200 OK") == 2
-        for each in (writer, other):
-            each.close()
-
-
-@pytest.mark.usefixtures("few_files")
-async def test_a_request_that_is_being_answered_keeps_its_connection(world: World) -> None:
-    others = []
-
-    async def crowd(phase: str, method: str, _: object) -> None:
-        if (phase, method) == ("before", "views.open"):
-            port = world.bot.port
-            others.extend([await asyncio.open_connection("127.0.0.1", port) for _ in range(200)])
-
-    world.slack.on_request = crowd
-    assert (await deliver(world.slack, command(world))).ok
-    assert world.ana.modal is not None
-    for _, writer in others:
-        writer.close()
-
-
 # ── Logs ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -517,7 +447,11 @@ async def test_a_callback_that_names_an_impossible_id_is_answered_like_any_other
 async def test_an_empty_body_has_to_be_signed_too(
     world: World, client: aiohttp.ClientSession
 ) -> None:
-    async with client.post("/slack/events") as answer:
+    headers = {
+        "X-Slack-Request-Timestamp": timestamp_of(world.slack),
+        "X-Slack-Signature": "v0=" + "0" * 64,
+    }
+    async with client.post("/slack/events", headers=headers) as answer:
         assert (answer.status, await answer.text()) == (401, "")
     assert untouched(world)
 

@@ -1,0 +1,140 @@
+"""Connections and unfinished requests: limits on their number, time and memory.
+
+Anybody on the internet can open connections and send what they like.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bot.timings import Timings
+from sandbox.delivery import deliver, timestamp_of
+from tests.invalid_input import BotUnderTest, command, parse_response
+from tests.world import World
+
+KIB = 1024
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def slack_head(
+    world: World, *, late_s: int = 0, length: int = 1000, headers: Mapping[str, str] | None = None
+) -> bytes:
+    """Return the head of a request that looks like one of Slack's, with other ``headers``."""
+    fields = {
+        "Host": "bot.example.com",
+        "X-Slack-Request-Timestamp": str(int(timestamp_of(world.slack)) - late_s),
+        "X-Slack-Signature": "v0=" + "0" * 64,
+        "Content-Length": str(length),
+        **(headers or {}),
+    }
+    lines = [f"{name}: {text}" for name, text in fields.items() if text]
+    return "\r\n".join(["POST /slack/events HTTP/1.1", *lines, "", ""]).encode()
+
+
+# ── Before a body is read ───────────────────────────────────────────────────────────────────────
+
+
+IMPLAUSIBLE: Final[Mapping[str, Mapping[str, str]]] = {
+    "no timestamp": {"X-Slack-Request-Timestamp": ""},
+    "a timestamp in words": {"X-Slack-Request-Timestamp": "soon"},
+    "no signature": {"X-Slack-Signature": ""},
+    "a signature of its version alone": {"X-Slack-Signature": "v0="},
+    "a signature that is too short": {"X-Slack-Signature": "v0=" + "0" * 63},
+    "a signature that is too long": {"X-Slack-Signature": "v0=" + "0" * 65},
+    "a signature that is not hexadecimal": {"X-Slack-Signature": "v0=" + "g" * 64},
+    "a signature of another version": {"X-Slack-Signature": "v1=" + "0" * 64},
+}
+
+
+async def test_a_stale_timestamp_or_a_malformed_signature_is_refused_before_the_body_is_read(
+    bot: BotUnderTest, subtests: pytest.Subtests
+) -> None:
+    heads = {name: slack_head(bot.world, headers=each) for name, each in IMPLAUSIBLE.items()}
+    heads |= {f"{late_s} s late": slack_head(bot.world, late_s=late_s) for late_s in (-301, 301)}
+    async with asyncio.timeout(5):
+        for name, head in heads.items():
+            with subtests.test(name):
+                reader, writer = await bot.connect()
+                writer.write(head)
+                # The body never comes.
+                assert parse_response(await reader.readuntil(b"\r\n\r\n")).status == 401
+                writer.close()
+
+
+async def test_a_body_of_more_than_256_kib_is_refused_before_it_is_read(bot: BotUnderTest) -> None:
+    reader, writer = await bot.connect()
+    writer.write(slack_head(bot.world, length=256 * KIB + 1))
+    async with asyncio.timeout(5):
+        assert parse_response(await reader.readuntil(b"\r\n\r\n")).status == 413
+    writer.close()
+
+
+# ── Many connections ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limit the bot to a hundred connections."""
+    monkeypatch.setattr("bot.connections._MAX_OPEN_FILES", 200)
+
+
+@pytest.mark.parametrize("unfinished", ["nothing", "headers", "a body", "a callback"])
+@pytest.mark.usefixtures("few_files")
+async def test_a_flood_of_unfinished_requests_blocks_no_complete_one(
+    unfinished: str, world: World
+) -> None:
+    start = {
+        "nothing": b"",
+        "headers": b"POST /slack/events HTTP/1.1\r\nHost: x\r\nX-",
+        "a body": slack_head(world) + b"abc",
+        "a callback": b"POST /callbacks/x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc",
+    }[unfinished]
+    async with contextlib.AsyncExitStack() as stack:
+        readers = []
+        for _ in range(300):
+            reader, writer = await asyncio.open_connection("127.0.0.1", world.bot.port)
+            stack.callback(writer.close)
+            writer.write(start)
+            readers.append(reader)
+        assert (await deliver(world.slack, command(world, ""))).ok
+        assert world.ana.modal is not None
+        # The oldest are closed, so that the process never runs out of files.
+        for reader in readers[:150]:
+            assert await reader.read() == b""
+        assert not readers[-1].at_eof()
+
+
+async def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:
+    world = World(tmp_path, Timings(jitter=0, receive_timeout=timedelta(seconds=0.2)))
+    async with world.running_sandbox(), world.running_bot():
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.bot.port)
+        used, other = await asyncio.open_connection("127.0.0.1", world.bot.port)
+        other.write(HEALTH)
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        # A connection that was used stays open for the next request.
+        other.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert (await used.read()).count(b"200 OK") == 2
+        for each in (writer, other):
+            each.close()
+
+
+@pytest.mark.usefixtures("few_files")
+async def test_a_request_that_is_being_answered_keeps_its_connection(world: World) -> None:
+    others = []
+
+    async def crowd(phase: str, method: str, _: object) -> None:
+        if (phase, method) == ("before", "views.open"):
+            port = world.bot.port
+            others.extend([await asyncio.open_connection("127.0.0.1", port) for _ in range(200)])
+
+    world.slack.on_request = crowd
+    assert (await deliver(world.slack, command(world, ""))).ok
+    assert world.ana.modal is not None
+    for _, writer in others:
+        writer.close()
