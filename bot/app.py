@@ -27,7 +27,7 @@ from bot.slack import create_video, train_replica
 from bot.slack.app import create_app
 from bot.slack.context import Feature, HandlerContext
 from bot.slack.messenger import Messenger
-from bot.store import DatabaseError, Outgoing, Store
+from bot.store import DatabaseError, Limits, Outgoing, Store
 from bot.sweep import Sweep
 from bot.timings import Timings
 from bot.video_service import VideoService
@@ -111,8 +111,13 @@ async def running(
     background = BackgroundTasks()
     kinds = {feature.kind.name: feature.kind for feature in features}
     presenters = {feature.kind.name: feature.presenter for feature in features}
+    limits = Limits(
+        open_per_user=settings.max_open_per_user,
+        per_user_per_day=settings.max_per_user_per_day,
+        per_day=settings.max_per_day,
+    )
     async with (
-        Store.open(settings.database, timings) as store,
+        Store.open(settings.database, timings, limits) as store,
         video_service.connect() as clients,
         aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
     ):
@@ -136,6 +141,7 @@ async def running(
             clock=clock,
             timings=timings,
             admins=settings.admin_users,
+            max_script=settings.max_script,
         )
         messenger = Messenger(store, client, presenters, clock=clock, timings=timings, rng=rng)
         engine = Engine(

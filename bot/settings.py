@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -21,6 +21,8 @@ from pydantic import (
 )
 
 _MAX_RETENTION_DAYS: Final = 36500  # far more would overflow dates
+_MAX_LIMIT: Final = 1_000_000
+_MAX_SCRIPT: Final = 3000  # the most that a field of a Slack form holds
 _VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, without spaces
 _BOT_TOKEN: Final = re.compile(r"xoxb-[!-~]+")
 _HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
@@ -152,6 +154,17 @@ def _days(text: str) -> timedelta:
     return timedelta(days=int(text))
 
 
+def _count(maximum: int) -> Callable[[str], int]:
+    """Return a validator for a whole number from 1 to ``maximum``."""
+
+    def count(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= maximum:
+            raise ValueError(f"is not a whole number from 1 to {maximum}.")
+        return int(text)
+
+    return count
+
+
 def _port(text: str) -> int:
     if not re.fullmatch("[0-9]{1,5}", text) or int(text) > 65535:  # noqa: PLR2004 - 2 ** 16 - 1
         raise ValueError("is not a port: a whole number from 0 to 65535.")
@@ -188,6 +201,10 @@ class Settings(BaseModel):
     retention: Annotated[timedelta, BeforeValidator(_days)] = Field(
         timedelta(days=90), alias="RETENTION_DAYS"
     )
+    max_open_per_user: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 20
+    max_per_user_per_day: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 100
+    max_per_day: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 500
+    max_script: Annotated[int, BeforeValidator(_count(_MAX_SCRIPT))] = _MAX_SCRIPT
     allow_temporary_disk: bool = Field(False, validate_default=True)
     host: Annotated[str, BeforeValidator(_single_word)] = "0.0.0.0"  # noqa: S104 - as in a container
     port: Annotated[int, BeforeValidator(_port)] = 3000

@@ -30,7 +30,7 @@ from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, SandboxVideoService
 from tests.leaks import LeakDetector
-from tests.world import REPLICA
+from tests.world import NO_LIMITS, REPLICA
 
 Phase = Literal["before", "after"]
 MomentHook = Callable[[str, str], Awaitable[None]]
@@ -194,6 +194,7 @@ class LiveWorld:
             "DATABASE_URL": f"sqlite:///{self.database}",
             "HOST": "127.0.0.1",
             "PORT": "0",
+            **NO_LIMITS,
         }
         if self.callbacks:
             environ["PUBLIC_URL"] = self._relay_server.url

@@ -104,6 +104,9 @@ async def test_every_field_of_every_attempt_is_kept(store: Store) -> None:
         expected["outcome"] = FAILURES.get(expected["outcome"], expected["outcome"])
         row["made_at"] = datetime.fromtimestamp(row["made_at"] / 1000, UTC).isoformat()
         row["user_supplied"] = bool(row["user_supplied"])
+        assert row.pop("user_id") == next(
+            job["user"] for job in OLD["jobs"] if job["id"] == row["job_id"]
+        )
         assert row == expected
     jobs = await every_job(store)
     candidates = [

@@ -45,6 +45,8 @@ def test_the_required_settings_are_enough() -> None:
     assert settings.database == Path("bot.db")
     assert settings.admin_users == frozenset()
     assert settings.retention == timedelta(days=90)
+    assert (settings.max_open_per_user, settings.max_script) == (20, 3000)
+    assert (settings.max_per_user_per_day, settings.max_per_day) == (100, 500)
     assert settings.allow_temporary_disk is False
     assert (settings.host, settings.port) == ("0.0.0.0", 3000)  # noqa: S104 - the default
 
@@ -130,6 +132,11 @@ def test_other_variables_are_ignored() -> None:
         ("RETENTION_DAYS", "1.5", "whole number"),
         ("RETENTION_DAYS", "99999", "to 36500"),
         ("RETENTION_DAYS", "٣", "whole number"),
+        ("MAX_OPEN_PER_USER", "0", "from 1 to 1000000"),
+        ("MAX_PER_USER_PER_DAY", "unlimited", "whole number"),
+        ("MAX_PER_DAY", "1,000", "whole number"),
+        ("MAX_PER_DAY", "1000001", "to 1000000"),
+        ("MAX_SCRIPT", "3001", "from 1 to 3000"),
         ("ALLOW_TEMPORARY_DISK", "perhaps", "neither yes nor no"),
         ("HOST", "any host", "copy it again"),
         ("PORT", "65536", "from 0 to 65535"),
@@ -287,5 +294,7 @@ def test_the_completed_example_is_accepted_and_shows_the_defaults() -> None:
     }
     settings = Settings.read(filled)
     defaults = _read()
-    for name in ("slack_api_url", "database", "retention", "allow_temporary_disk", "host", "port"):
+    unchanged = ["slack_api_url", "database", "retention", "allow_temporary_disk", "host", "port"]
+    unchanged += ["max_open_per_user", "max_per_user_per_day", "max_per_day", "max_script"]
+    for name in unchanged:
         assert getattr(settings, name) == getattr(defaults, name)

@@ -23,6 +23,12 @@ from sandbox.video_service import Operation, Request, SandboxVideoService
 from tests.leaks import LeakDetector
 
 REPLICA = "r-anna-42"
+#: What a test sets that sends more than the defaults allow.
+NO_LIMITS: Final = {
+    "MAX_OPEN_PER_USER": "1000000",
+    "MAX_PER_USER_PER_DAY": "1000000",
+    "MAX_PER_DAY": "1000000",
+}
 FOOTAGE = "https://storage.example.com/anna.mp4?X-Amz-Signature=4f00ta9e"
 
 _SHARED_MEMORY: Final = Path("/dev/shm")
@@ -95,6 +101,7 @@ class World:
             "DATABASE_URL": f"sqlite:///{self.database}",
             "HOST": "127.0.0.1",
             "PORT": port,
+            **NO_LIMITS,
         }
         if callbacks:
             values["PUBLIC_URL"] = f"http://127.0.0.1:{port}"

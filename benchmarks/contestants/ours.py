@@ -24,6 +24,8 @@ from bot.settings import Settings
 from bot.timings import PollSchedule, Timings
 from sandbox.http import free_port
 
+_LIMITS: Final = ("MAX_OPEN_PER_USER", "MAX_PER_USER_PER_DAY", "MAX_PER_DAY")
+
 _T = TypeVar("_T", Timings, PollSchedule)
 # Bolt's methods that register listeners.
 _METHODS: Final = ("command", "view", "action", "options", "shortcut", "event")
@@ -87,6 +89,8 @@ async def main() -> None:
             "DATABASE_URL": f"sqlite:///{chosen.database}",
             "HOST": "127.0.0.1",
             "PORT": str(port),
+            # One user sends everything.
+            **dict.fromkeys(_LIMITS, "1000000"),
             **({"PUBLIC_URL": f"http://127.0.0.1:{port}"} if chosen.callbacks else {}),
         }
     )

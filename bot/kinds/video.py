@@ -68,8 +68,10 @@ def is_replica_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def parse(fields: Mapping[str, str]) -> dict[str, str]:
+def parse(fields: Mapping[str, str], max_script: int = MAX_SCRIPT) -> dict[str, str]:
     """Return the parameters of a video from the fields of a form, which have the same names.
+
+    ``max_script`` is the highest number of characters of the script.
 
     Raises:
         Invalid: with a sentence for each field that is wrong.
@@ -89,9 +91,9 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
         errors["script"] = (
             "Write what the replica should say: this script has no letters or digits."
         )
-    elif len(script) > MAX_SCRIPT:
+    elif len(script) > max_script:
         errors["script"] = (
-            f"The script has {len(script):,} characters. The limit is {MAX_SCRIPT:,}."
+            f"The script has {len(script):,} characters. The limit is {max_script:,}."
         )
     if len(given.get("video_name", "")) > MAX_NAME:
         errors["video_name"] = f"A name can have at most {MAX_NAME} characters."

@@ -69,6 +69,8 @@ class HandlerContext:
     clock: Clock
     timings: Timings
     admins: frozenset[str]
+    max_script: int
+    """The highest number of characters of a script."""
 
     def may_decide(self, user: str, job: Job) -> bool:
         """Return whether a user may press a job's buttons: it is theirs, or they are an admin."""

@@ -11,7 +11,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError
 from bot.kinds import Invalid
-from bot.kinds.video import BACKGROUNDS, MAX_NAME, MAX_SCRIPT, Video, is_replica_id, parse
+from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video, is_replica_id, parse
 from bot.model import Verdict
 from bot.slack.blocks import Json, element, field, option, spoken
 from bot.slack.cards import MAKE_VIDEO, RETRY
@@ -102,10 +102,10 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
 
 async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:
     script = command.words
-    if len(script) > MAX_SCRIPT:
+    if len(script) > ctx.max_script:
         await ack_ephemeral(
             ack,
-            f"That script has {len(script):,} characters; the form takes {MAX_SCRIPT:,}. "
+            f"That script has {len(script):,} characters; the form takes {ctx.max_script:,}. "
             "Please shorten it, or split it into two videos.",
         )
         return
@@ -204,7 +204,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         name: text for name, text in fields.items() if name not in BACKGROUNDS or name == background
     }
     try:
-        params = parse(fields)
+        params = parse(fields, ctx.max_script)
     except Invalid as error:
         await ack_errors(ack, error.errors)
         return
@@ -228,7 +228,7 @@ async def _form(
         background = next((name for name in BACKGROUNDS if name in fields), "none")
     blocks: list[Json] = [
         await _replica_field(ctx, fields.get("replica_id"), metadata["channel"]),
-        _script_field(fields.get("script")),
+        _script_field(fields.get("script"), ctx.max_script),
         text_field(
             "video_name",
             "Name",
@@ -272,8 +272,8 @@ async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) 
     return field("replica_id", "Replica", picker, hint=hint)
 
 
-def _script_field(script: str | None) -> Json:
-    hint = f"150 words take about a minute. At most {MAX_SCRIPT:,} characters."
+def _script_field(script: str | None, max_script: int) -> Json:
+    hint = f"150 words take about a minute. At most {max_script:,} characters."
     if script:
         hint = f"This takes about {spoken(script)} to speak. {hint}"
     box = element(
@@ -281,7 +281,8 @@ def _script_field(script: str | None) -> Json:
         "script",
         multiline=True,
         initial_value=script,
-        max_length=MAX_SCRIPT,
+        # A script from before the limit was lowered stays as it was typed, to be shortened.
+        max_length=max(max_script, len(script or "")),
         placeholder="What the replica says",
     )
     return field("script", "Script", box, hint=hint)

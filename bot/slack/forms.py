@@ -16,8 +16,9 @@ from bot.model import Failure, Job, Request, Snapshot
 from bot.service_errors import FAILURES
 from bot.slack.blocks import Json, element, field, modal, section
 from bot.slack.context import HandlerContext
+from bot.slack.limits import limit_sentence
 from bot.slack.payloads import View, ViewSubmission
-from bot.store import DatabaseError
+from bot.store import DatabaseError, LimitReached
 
 Metadata = Mapping[str, Any]
 """A form's ``private_metadata``: ``channel`` and ``thread_ts``, where it was opened, and more."""
@@ -141,6 +142,12 @@ async def ack_errors(ack: AsyncAck, errors: Mapping[str, str]) -> None:
     await ack(response_action="errors", errors=dict(errors))
 
 
+async def _ack_general_error(ack: AsyncAck, view: View, text: str) -> None:
+    """Keep the modal open, with a sentence that is about no field in particular."""
+    fields = [block["block_id"] for block in view.blocks if block.get("type") == "input"]
+    await ack_errors(ack, {fields[0]: text})
+
+
 async def submit_job(
     ctx: HandlerContext,
     ack: AsyncAck,
@@ -156,8 +163,7 @@ async def submit_job(
     view, metadata = submission.view, metadata_of(submission.view)
     refusal = await _refusal(ctx, request.deadline)
     if refusal is not None and await ctx.store.jobs.fetch_by_request(view.id) is None:
-        fields = [block["block_id"] for block in view.blocks if block.get("type") == "input"]
-        await ack_errors(ack, {fields[0]: _REFUSALS[FAILURES[refusal.code]]})
+        await _ack_general_error(ack, view, _REFUSALS[FAILURES[refusal.code]])
         return
     channel = view.fields().get("where") or metadata["channel"]
     if not _CONVERSATION.fullmatch(channel):
@@ -165,18 +171,19 @@ async def submit_job(
         await ack_errors(ack, {"where": error})
         return
     now = ctx.clock.now()
-    submitted = await ctx.store.jobs.submit(
-        Request(
-            key=view.id,
-            kind=request.kind,
-            params=request.params,
-            user=submission.user,
-            channel=channel,
-            thread_ts=metadata.get("thread_ts") if channel == metadata["channel"] else None,
-        ),
-        now,
+    asked = Request(
+        key=view.id,
+        kind=request.kind,
+        params=request.params,
+        user=submission.user,
+        channel=channel,
+        thread_ts=metadata.get("thread_ts") if channel == metadata["channel"] else None,
     )
-    job = submitted.job
+    try:
+        job = (await ctx.store.jobs.submit(asked, now)).job
+    except LimitReached as reached:
+        await _ack_general_error(ack, view, limit_sentence(reached, now))
+        return
     if (job.params, job.channel) != (request.params, channel):
         noun = ctx.presenters[request.kind].noun
         note = (

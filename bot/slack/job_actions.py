@@ -11,7 +11,9 @@ from bot.model import Job
 from bot.slack.blocks import Json
 from bot.slack.cards import CHECK_AGAIN, CREATE_AGAIN, GIVE_UP, OPEN_LINK, attempt_of
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
+from bot.slack.limits import limit_sentence
 from bot.slack.payloads import BlockAction, read
+from bot.store import LimitReached
 
 SETTLED: Final = "That has already been settled: see the card."
 
@@ -44,8 +46,14 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if job is None:
         await ack()
         return
-    if not await ctx.store.jobs.create_again(job.id, attempts, ctx.clock.now()):
-        ctx.respond_ephemeral(action.response_url, SETTLED)
+    now = ctx.clock.now()
+    try:
+        if not await ctx.store.jobs.create_again(job.id, attempts, now):
+            ctx.respond_ephemeral(action.response_url, SETTLED)
+    except LimitReached as reached:
+        person = "You have" if action.user == job.user else f"<@{job.user}> has"
+        text = f"Nothing was created. {limit_sentence(reached, now, person)}"
+        ctx.respond_ephemeral(action.response_url, text)
     await ack()
 
 

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Final
 
 from bot.store.attempts import AddedCandidate
 from bot.store.database import (
@@ -14,9 +15,11 @@ from bot.store.database import (
 )
 from bot.store.deliveries import Deliveries
 from bot.store.delivery_claims import Limited, Outgoing
-from bot.store.jobs import Jobs, Submitted
+from bot.store.jobs import Jobs
+from bot.store.limits import Limit, LimitReached, Limits
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.sqlite import SQLiteDatabase
+from bot.store.submissions import Submitted
 from bot.timings import StoreTimings
 
 __all__ = [
@@ -26,11 +29,16 @@ __all__ = [
     "DatabaseInUse",
     "DatabaseUnavailable",
     "KnownReplica",
+    "Limit",
+    "LimitReached",
     "Limited",
+    "Limits",
     "Outgoing",
     "Store",
     "Submitted",
 ]
+
+_NO_LIMITS: Final = Limits()
 
 
 class Store:
@@ -43,22 +51,26 @@ class Store:
         database: the database that holds them, to check and to watch.
     """
 
-    def __init__(self, database: Database, timings: StoreTimings) -> None:
+    def __init__(
+        self, database: Database, timings: StoreTimings, limits: Limits = _NO_LIMITS
+    ) -> None:
         self.database = database
-        self.jobs = Jobs(database, timings)
+        self.jobs = Jobs(database, timings, limits)
         self.deliveries = Deliveries(database, timings)
         self.replicas = Replicas(database)
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, path: Path, timings: StoreTimings) -> AsyncIterator["Store"]:
+    async def open(
+        cls, path: Path, timings: StoreTimings, limits: Limits = _NO_LIMITS
+    ) -> AsyncIterator["Store"]:
         """Open the database; if no other process can use it, end the leases of an earlier one.
 
         Raises:
             DatabaseError: it cannot be opened or written, or another process has it.
         """
         async with SQLiteDatabase.open(path, timings.lock_timeout) as database:
-            store = cls(database, timings)
+            store = cls(database, timings, limits)
             if database.is_sole_process:
                 await store.jobs.void_leases()
                 await store.deliveries.void_leases()

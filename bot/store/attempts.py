@@ -3,14 +3,14 @@
 from enum import Enum
 from typing import Final
 
-from bot.model import Attempt
+from bot.model import Attempt, Job
 from bot.store.database import Row, Transaction, from_ms
 from bot.store.sql import Query
 
 _ADD: Final = Query(
     """
-    INSERT INTO attempts (job_id, kind, token_hash, made_at)
-    VALUES (:job_id, :kind, :token_hash, :now) RETURNING id
+    INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at)
+    VALUES (:job_id, :user, :kind, :token_hash, :now) RETURNING id
     """
 )
 _GET: Final = Query("SELECT * FROM attempts WHERE id = :id")
@@ -78,9 +78,9 @@ class AddedCandidate(Enum):
     """The job no longer waits for one."""
 
 
-def add_attempt(tx: Transaction, *, job_id: str, kind: str, token_hash: str, now: int) -> int:
+def add_attempt(tx: Transaction, job: Job, token_hash: str, now: int) -> int:
     """Add an attempt whose create call has no answer yet; return its id."""
-    row = tx.one(_ADD, job_id=job_id, kind=kind, token_hash=token_hash, now=now)
+    row = tx.one(_ADD, job_id=job.id, user=job.user, kind=job.kind, token_hash=token_hash, now=now)
     assert row is not None  # noqa: S101 - it returns what it inserts
     return int(row["id"])
 

@@ -6,6 +6,7 @@ from bot.model import Attempt, Job
 from bot.store.attempts import list_candidates
 from bot.store.database import Database, Transaction, Value
 from bot.store.job_rows import job_from
+from bot.store.limits import Limits
 from bot.store.sql import Query
 from bot.timings import StoreTimings
 
@@ -29,9 +30,10 @@ _OF_USER: Final = Query(
 class JobReads:
     """The part of ``Jobs`` that changes nothing."""
 
-    def __init__(self, database: Database, timings: StoreTimings) -> None:
+    def __init__(self, database: Database, timings: StoreTimings, limits: Limits) -> None:
         self._database = database
         self._timings = timings
+        self._limits = limits
 
     async def fetch(self, job_id: str) -> Job | None:
         """Return the job with this id."""

@@ -4,15 +4,12 @@ Each method is one transaction. It locks the job's row first, and writes a claim
 the number that it was claimed with.
 """
 
-import json
-import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from statistics import median
 from typing import Final
 
-from bot.model import Attempt, Failure, Job, Request, State
+from bot.model import Attempt, Failure, Job, State
 from bot.store.attempts import (
     AddedCandidate,
     add_attempt,
@@ -29,46 +26,16 @@ from bot.store.attempts import (
     set_candidate_of_person,
 )
 from bot.store.database import Topic, Transaction, run_until_stored, to_ms
-from bot.store.deliveries import add_card, edit_card
-from bot.store.job_claims import JobClaims
-from bot.store.job_reads import BY_REQUEST
 from bot.store.job_retention import JobRetention
 from bot.store.job_rows import job_from, lock_job, lock_jobs
 from bot.store.sql import Query
+from bot.store.submissions import Submissions
 from bot.store.transitions import POLLED, end, save, wake
 
-# Without letters and digits that look alike, so that an id can be read out and typed.
-_ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
-_ID_LENGTH: Final = 10
-_RECENT_JOBS: Final = 20
-"""Jobs of which the typical duration is the median."""
-
-_ADD: Final = Query(
-    """
-    INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
-                      created_at, state, due_at, typical_ms)
-    VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
-            :now, 'queued', :now, :typical_ms)
-    ON CONFLICT (request_key) DO NOTHING RETURNING *
-    """
-)
-_RECENT_DURATIONS: Final = Query(
-    """
-    SELECT ended_at - started_at AS duration FROM jobs
-    WHERE kind = :kind AND state = 'succeeded' ORDER BY ended_at DESC LIMIT :limit
-    """
-)
 _BEGIN_CREATING: Final = Query(
     """
     UPDATE jobs SET state = 'creating', attempts = attempts + 1
     WHERE id = :id AND claim = :claim AND state = 'queued' RETURNING id
-    """
-)
-_CREATE_AGAIN: Final = Query(
-    """
-    UPDATE jobs SET state = 'queued', asked = 0, asked_at = :now, failures = 0,
-                    due_at = :now, claim = claim + 1, claimed = 0
-    WHERE id = :id AND state = 'unconfirmed' AND attempts = :attempts RETURNING id
     """
 )
 _CHECK_NOW: Final = Query(
@@ -80,43 +47,8 @@ _CHECK_NOW: Final = Query(
 _WAITING: Final = Query("SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL")
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """The result of a submission: its job, and whether that is new."""
-
-    job: Job
-    new: bool
-
-
-class Jobs(JobClaims, JobRetention):
+class Jobs(Submissions, JobRetention):
     """The jobs, from their submission to their deletion."""
-
-    async def submit(self, request: Request, now: datetime) -> Submitted:
-        """Store a job and owe its card, or find the job that this request made before."""
-        new_id = "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH))
-
-        def work(tx: Transaction) -> Submitted:
-            added = tx.one(
-                _ADD,
-                id=new_id,
-                key=request.key,
-                kind=request.kind,
-                params=json.dumps(dict(request.params)),
-                user=request.user,
-                channel=request.channel,
-                thread_ts=request.thread_ts,
-                now=to_ms(now),
-                typical_ms=_typical_ms(tx, request.kind),
-            )
-            if added is None:
-                [found] = tx.all(BY_REQUEST, key=request.key)
-                return Submitted(job_from(found), new=False)
-            job = job_from(added)
-            add_card(tx, job, to_ms(now))
-            tx.notify(Topic.JOBS)
-            return Submitted(job, new=True)
-
-        return await self._database.run(work)
 
     # ── Creating ──────────────────────────────────────────────────────────────────────────────
 
@@ -130,9 +62,7 @@ class Jobs(JobClaims, JobRetention):
             lock_job(tx, job.id)
             if tx.one(_BEGIN_CREATING, id=job.id, claim=job.claim) is None:
                 return None
-            return add_attempt(
-                tx, job_id=job.id, kind=job.kind, token_hash=token_hash, now=to_ms(now)
-            )
+            return add_attempt(tx, job, token_hash, to_ms(now))
 
         return await self._database.run(work)
 
@@ -258,24 +188,6 @@ class Jobs(JobClaims, JobRetention):
 
         await self._database.run(work)
 
-    async def create_again(self, job_id: str, attempts: int, now: datetime) -> bool:
-        """Queue an unconfirmed job once more, for which ``attempts`` create calls were begun.
-
-        Returns:
-            Whether it was queued: False if it is no longer unconfirmed, or another attempt was
-            begun since. So a button counts once, however often it is pressed.
-        """
-
-        def work(tx: Transaction) -> bool:
-            lock_job(tx, job_id)
-            if tx.one(_CREATE_AGAIN, id=job_id, attempts=attempts, now=to_ms(now)) is None:
-                return False
-            edit_card(tx, job_id, to_ms(now))
-            tx.notify(Topic.JOBS)
-            return True
-
-        return await self._database.run(work)
-
     # ── Waking and ending ─────────────────────────────────────────────────────────────────────
 
     async def wake(self, job: Job, now: datetime) -> None:
@@ -347,9 +259,3 @@ class Jobs(JobClaims, JobRetention):
             return end(tx, expired, to_ms(now))
 
         return await self._database.run(work)
-
-
-def _typical_ms(tx: Transaction, kind: str) -> int | None:
-    rows = tx.all(_RECENT_DURATIONS, kind=kind, limit=_RECENT_JOBS)
-    durations = [row["duration"] for row in rows if row["duration"] is not None]
-    return round(median(durations)) if durations else None

@@ -21,7 +21,7 @@ from sandbox.slack_objects import Event, Message
 from sandbox.video_service import Operation, SandboxVideoService
 from tests.chaos.plan import Kill, Plan, PlannedFaults
 from tests.processes import BotProcess, Phase
-from tests.world import REPLICA
+from tests.world import NO_LIMITS, REPLICA
 
 _SCHEDULE: Final = PollSchedule(
     first_interval=timedelta(milliseconds=150),
@@ -188,6 +188,7 @@ class Environment:
             "DATABASE_URL": f"sqlite:///{self.database}",
             "HOST": "127.0.0.1",
             "PORT": "0",
+            **NO_LIMITS,
         }
         return BotProcess(environ, TIMINGS, self.log_file)
 

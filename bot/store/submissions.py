@@ -1,0 +1,147 @@
+"""What queues a job: a submission, and "Create again"; both cost money, and have limits."""
+
+import json
+import secrets
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import median
+from typing import Final, TypeVar
+
+from bot.model import Job, Request, State
+from bot.store.database import Topic, Transaction, span_ms, to_ms
+from bot.store.deliveries import add_card, edit_card
+from bot.store.job_claims import JobClaims
+from bot.store.job_reads import BY_REQUEST
+from bot.store.job_rows import job_from, lock_job
+from bot.store.limits import LimitReached, lock_limits, reached_limit
+from bot.store.sql import Query
+
+_T = TypeVar("_T")
+# Without letters and digits that look alike, so that an id can be read out and typed.
+_ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
+_ID_LENGTH: Final = 10
+_TURN: Final = timedelta(minutes=10)
+"""A person's waiting jobs take their turns as if one were submitted in this time."""
+_RECENT_JOBS: Final = 20
+"""Jobs of which the typical duration is the median."""
+
+_ADD: Final = Query(
+    """
+    INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
+                      created_at, state, due_at, turn_at, typical_ms)
+    VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
+            :now, 'queued', :now, :turn_at, :typical_ms)
+    RETURNING *
+    """
+)
+_LAST_TURN: Final = Query(
+    """
+    SELECT max(turn_at) AS turn_at FROM jobs
+    WHERE ended_at IS NULL AND state = 'queued' AND user_id = :user
+    """
+)
+_RECENT_DURATIONS: Final = Query(
+    """
+    SELECT ended_at - started_at AS duration FROM jobs
+    WHERE kind = :kind AND state = 'succeeded' ORDER BY ended_at DESC LIMIT :limit
+    """
+)
+_CREATE_AGAIN: Final = Query(
+    """
+    UPDATE jobs SET state = 'queued', asked = 0, asked_at = :now, failures = 0,
+                    due_at = :now, claim = claim + 1, claimed = 0
+    WHERE id = :id
+    """
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The result of a submission: its job, and whether that is new."""
+
+    job: Job
+    new: bool
+
+
+class Submissions(JobClaims):
+    """The part of ``Jobs`` that queues jobs."""
+
+    async def submit(self, request: Request, now: datetime) -> Submitted:
+        """Store a job and owe its card, or find the job that this request made before.
+
+        Raises:
+            LimitReached: its user has to wait.
+        """
+        new_id = "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH))
+
+        def work(tx: Transaction) -> Submitted | LimitReached:
+            lock_limits(tx)
+            if (found := tx.one(BY_REQUEST, key=request.key)) is not None:
+                return Submitted(job_from(found), new=False)
+            if reached := reached_limit(tx, self._limits, request.user, now, opens=True):
+                return reached
+            [added] = tx.all(
+                _ADD,
+                id=new_id,
+                key=request.key,
+                kind=request.kind,
+                params=json.dumps(dict(request.params)),
+                user=request.user,
+                channel=request.channel,
+                thread_ts=request.thread_ts,
+                now=to_ms(now),
+                turn_at=_turn_at(tx, request.user, now),
+                typical_ms=_typical_ms(tx, request.kind),
+            )
+            job = job_from(added)
+            add_card(tx, job, to_ms(now))
+            tx.notify(Topic.JOBS)
+            return Submitted(job, new=True)
+
+        return _within_limits(await self._database.run(work))
+
+    async def create_again(self, job_id: str, attempts: int, now: datetime) -> bool:
+        """Queue an unconfirmed job once more, for which ``attempts`` create calls were begun.
+
+        Returns:
+            Whether it was queued: False if it is no longer unconfirmed, or another attempt was
+            begun since. So a button counts once, however often it is pressed.
+
+        Raises:
+            LimitReached: too many create calls were made in 24 hours. The job stays as it is.
+        """
+
+        def work(tx: Transaction) -> bool | LimitReached:
+            row = lock_job(tx, job_id)
+            if row is None or (row["state"], row["attempts"]) != (State.UNCONFIRMED, attempts):
+                return False
+            lock_limits(tx)
+            if reached := reached_limit(tx, self._limits, row["user_id"], now, opens=False):
+                return reached
+            tx.all(_CREATE_AGAIN, id=job_id, now=to_ms(now))
+            edit_card(tx, job_id, to_ms(now))
+            tx.notify(Topic.JOBS)
+            return True
+
+        return _within_limits(await self._database.run(work))
+
+
+def _turn_at(tx: Transaction, user: str, now: datetime) -> int:
+    """Return from when on a new job takes its turn: after the user's other jobs that wait."""
+    last = tx.one(_LAST_TURN, user=user)
+    if last is None or last["turn_at"] is None:
+        return to_ms(now)
+    return max(to_ms(now), int(last["turn_at"]) + span_ms(_TURN))
+
+
+def _within_limits(result: _T | LimitReached) -> _T:
+    """Return the result of a work, or raise the limit that it met, with nothing to undo."""
+    if isinstance(result, LimitReached):
+        raise result
+    return result
+
+
+def _typical_ms(tx: Transaction, kind: str) -> int | None:
+    rows = tx.all(_RECENT_DURATIONS, kind=kind, limit=_RECENT_JOBS)
+    durations = [row["duration"] for row in rows if row["duration"] is not None]
+    return round(median(durations)) if durations else None

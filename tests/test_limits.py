@@ -1,0 +1,278 @@
+"""Limits on what people may ask for: open at once, in 24 hours, and the length of a script."""
+
+import asyncio
+
+import pytest
+
+from sandbox.driver import Person
+from sandbox.faults import CannedResponse
+from sandbox.scenarios import Scenario
+from sandbox.slack_objects import Message
+from tests.test_unconfirmed import AGAIN
+from tests.world import REPLICA, World
+
+VALUES = {"replica_id": REPLICA, "script": "Hello, world.", "video_name": "Welcome"}
+BUSY = CannedResponse(429, "busy")
+
+
+async def refused(world: World, person: Person) -> str:
+    """Submit a form that is over a limit; return what it says, and require that it is kept."""
+    form = await world.open_form(person)
+    await form.submit(VALUES)
+    assert form.is_open
+    assert list(form.errors) == ["replica_id"], "under the form's first field"
+    await form.close()
+    return form.errors["replica_id"]
+
+
+async def make(world: World, person: Person, count: int = 1) -> list[Message]:
+    """Have videos made, one after the other."""
+    cards = []
+    for _ in range(count):
+        cards.append(await world.request_video(person))
+        await world.advance(minutes=5)
+    return cards
+
+
+# ── Open at once ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_person_with_too_many_open_requests_is_told_so_in_the_form(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_OPEN_PER_USER="2"):
+        await world.request_video(world.ana)
+        await world.request_replica(world.ana)
+
+        text = await refused(world, world.ana)
+
+        assert text == (
+            "You have 2 requests in progress, and 2 is the limit. Try again when one of them is "
+            "done. If you need more, ask the person who runs the bot."
+        )
+        assert world.created_count() == 1
+        await world.request_video(world.ben)
+
+
+async def test_a_request_that_has_ended_makes_room_for_another(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_OPEN_PER_USER="1"):
+        await make(world, world.ana, 3)
+        assert world.created_count() == 3
+
+
+async def test_what_was_typed_can_be_sent_again_once_there_is_room(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_OPEN_PER_USER="1"):
+        await world.request_video(world.ana)
+        form = await world.open_form(world.ana)
+        await form.submit(VALUES)
+        assert form.errors
+        await world.advance(minutes=5)
+        await form.submit()
+        assert not form.is_open
+        await world.settle()
+        assert [video.script for video in world.service.videos.values()][1:] == [VALUES["script"]]
+
+
+async def test_a_request_that_is_overdue_does_not_count_as_open(quiet_world: World) -> None:
+    world = quiet_world
+    world.service.faults.always("read_video", BUSY)
+    async with world.running_bot(MAX_OPEN_PER_USER="1", callbacks=False):
+        await world.request_video(world.ana)
+        await world.advance(hours=4)
+        await world.request_video(world.ana)
+
+
+async def test_an_admin_is_limited_too(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_OPEN_PER_USER="1", ADMIN_USERS=world.ana.user.id):
+        await world.request_video(world.ana)
+        await refused(world, world.ana)
+
+
+async def test_forms_that_are_sent_at_once_do_not_pass_a_limit_together(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.service.faults.always("create_video", BUSY)
+    names = [f"person-{number}" for number in range(10)]
+    people = [Person(world.slack, world.slack.add_user(name).name) for name in names]
+    async with world.running_bot(MAX_PER_DAY="3"):
+        forms = [await world.open_form(person, channel="lobby") for person in people]
+        await asyncio.gather(*(form.submit(VALUES) for form in forms))
+        assert [form.is_open for form in forms].count(False) == 3
+
+
+async def test_a_form_that_is_sent_twice_is_not_limited_by_itself(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_OPEN_PER_USER="1", MAX_PER_USER_PER_DAY="1", MAX_PER_DAY="1"):
+        form = await world.open_form(world.ana)
+        await form.submit(VALUES)
+        assert [answer.body for answer in await form.resubmit(5)] == [""] * 5
+        await world.settle()
+        assert world.created_count() == 1
+
+
+# ── In 24 hours ───────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_person_may_make_so_many_requests_in_24_hours(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_PER_USER_PER_DAY="2"):
+        await make(world, world.ana, 2)
+        await world.advance(hours=2)
+
+        text = await refused(world, world.ana)
+
+        assert text == (
+            "You have made 2 requests in the last 24 hours, and 2 is the limit. Try again in "
+            "about 22 hours. If you need more, ask the person who runs the bot."
+        )
+        await make(world, world.ben)
+        await world.advance(hours=22)
+        await make(world, world.ana)
+
+
+async def test_all_people_together_may_make_so_many_requests_in_24_hours(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_PER_DAY="2"):
+        await make(world, world.ana)
+        await make(world, world.ben)
+        await world.advance(hours=21)
+
+        text = await refused(world, world.ana)
+
+        assert text == (
+            "2 requests were made here in the last 24 hours, and 2 is the limit for everyone "
+            "together. Try again in about 3 hours. If you need more, ask the person who "
+            "runs the bot."
+        )
+        await world.advance(hours=3)
+        await make(world, world.ana)
+
+
+async def test_a_request_that_waits_for_the_service_counts_for_the_day(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.service.faults.always("create_video", BUSY)
+    async with world.running_bot(MAX_PER_USER_PER_DAY="2"):
+        await world.request_video(world.ana)
+        await world.request_video(world.ana)
+        assert "in about 24 hours" in await refused(world, world.ana)
+
+
+async def test_a_job_under_way_counts_for_the_day(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
+        await world.request_video(world.ana)
+        await refused(world, world.ana)
+
+
+async def test_a_request_that_the_service_refused_does_not_count_for_the_day(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.service.faults.next("create_video", CannedResponse(400, {"message": "no"}))
+    async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
+        await make(world, world.ana)
+        await make(world, world.ana)
+        await refused(world, world.ana)
+    assert world.created_count() == 1
+
+
+async def test_a_request_that_failed_at_the_service_counts_for_the_day(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.service.next_video(Scenario("error"))
+    async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
+        await make(world, world.ana)
+        await refused(world, world.ana)
+
+
+async def test_create_again_counts_for_the_day(quiet_world: World) -> None:
+    world = quiet_world
+    world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
+    async with world.running_bot(MAX_PER_USER_PER_DAY="2", callbacks=False):
+        card = await world.request_video(world.ana)
+        await world.ana.click(world.now(card), AGAIN)
+        await world.advance(minutes=5)
+        assert world.created_count() == 2
+        await refused(world, world.ana)
+
+
+@pytest.mark.parametrize("limit", ["MAX_PER_USER_PER_DAY", "MAX_PER_DAY"])
+async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
+    quiet_world: World, limit: str
+) -> None:
+    world = quiet_world
+    world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
+    async with world.running_bot(callbacks=False, **{limit: "1"}):  # type: ignore[arg-type]
+        card = await world.request_video(world.ana)
+        for _ in range(2):
+            await world.ana.click(world.now(card), AGAIN)
+            await world.settle()
+        assert world.created_count() == 1
+        [_, text] = world.ephemerals(world.ana)[-2:]
+        assert "1 is the limit" in text
+        assert "in about 24 hours" in text
+        assert AGAIN in str(world.now(card).blocks), "it can be pressed again later"
+        await world.advance(hours=24)
+        await world.ana.click(world.now(card), AGAIN)
+        await world.settle()
+        assert world.created_count() == 2
+
+
+async def test_create_again_is_not_held_up_by_open_requests(quiet_world: World) -> None:
+    world = quiet_world
+    world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
+    async with world.running_bot(MAX_OPEN_PER_USER="1", callbacks=False):
+        card = await world.request_video(world.ana)
+        await world.ana.click(world.now(card), AGAIN)
+        await world.settle()
+        assert world.created_count() == 2
+
+
+async def test_a_limit_holds_after_a_restart(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await make(world, world.ana, 2)
+    async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
+        assert "and 1 is the limit" in await refused(world, world.ana)
+
+
+# ── The length of a script ────────────────────────────────────────────────────────────────────
+
+
+async def test_a_shorter_limit_for_scripts_is_that_of_the_form(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_SCRIPT="40"):
+        form = await world.open_form(world.ana, "x" * 40)
+        assert form.values["script"] == "x" * 40
+        assert "At most 40 characters." in str(form.view.body)
+        await form.close()
+        await world.ana.command("/video", "x" * 41, "studio")
+        assert world.ana.modal is None
+        assert "41 characters; the form takes 40" in world.ephemerals(world.ana)[-1]
+
+
+async def test_a_script_that_became_too_long_can_be_shortened_on_a_retry(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.service.next_video(Scenario("error"))
+    async with world.running_bot():
+        [card] = await make(world, world.ana)
+    async with world.running_bot(MAX_SCRIPT="5"):
+        await world.ana.click(world.now(card), "Edit and retry")
+        form = world.ana.modal
+        assert form is not None
+        await form.submit()
+        assert form.errors == {"script": "The script has 13 characters. The limit is 5."}
+        await form.submit({"script": "Hello"})
+        assert not form.is_open
