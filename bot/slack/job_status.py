@@ -117,12 +117,21 @@ async def show_status(
     )
     if job is not None and job.kind != kind.name:
         await ack_ephemeral(ack, _of_another_kind(ctx, job))
+    elif job is not None and not _may_see(ctx, command, job):
+        state = state_word(job, presenter).lower()
+        text = f"No. {job.id}: {state}. Only <@{job.user}> can see the rest."
+        await ack_ephemeral(ack, text)
     elif job is not None and job.remote_id is None:
         await ack_ephemeral(ack, status_message(presenter, job, None, command.user))
     else:
         work = _current_status(ctx, command, kind, job, wanted)
         ctx.answer_later(command.response_url, work)
         await ack()
+
+
+def _may_see(ctx: HandlerContext, command: SlashCommand, job: Job) -> bool:
+    """Return whether a command may show a job's links and names: its channel has them anyway."""
+    return command.channel == job.channel or ctx.may_decide(command.user, job)
 
 
 def _of_another_kind(ctx: HandlerContext, job: Job) -> str:

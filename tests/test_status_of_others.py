@@ -1,0 +1,127 @@
+"""What the status command shows of another person's job: all of it only where the job is shown."""
+
+from typing import Final
+
+import pytest
+
+from sandbox.driver import Person
+from sandbox.scenarios import CallbackPlan, Scenario
+from tests.world import World, number_of
+
+NAME: Final = "The spring greeting"
+SCRIPT: Final = "Nobody but me has to know this."
+
+
+async def _status(
+    world: World, person: Person, wanted: str, *, channel: str = "studio", command: str = "/video"
+) -> str:
+    before = len(world.ephemerals(person, channel))
+    await person.command(command, f"status {wanted}", channel)
+    await world.settle()
+    [shown] = world.slack.ephemerals(person.user.id, channel)[before:]
+    return shown.text + str(shown.blocks)
+
+
+async def _video(world: World) -> tuple[str, str]:
+    """Have Ana's video made in the studio; return its number and its id at the service."""
+    card = await world.request_video(world.ana, {"video_name": NAME, "script": SCRIPT})
+    await world.advance(minutes=5)
+    return number_of(card), list(world.service.videos)[-1]
+
+
+async def test_in_another_channel_others_see_the_state_and_who_can_see_the_rest(
+    world: World,
+) -> None:
+    number, video_id = await _video(world)
+    reads = len(world.requests_for("read_video"))
+
+    for wanted in (number, video_id, video_id.upper(), f"`{video_id}`"):
+        shown = await _status(world, world.ben, wanted, channel="lobby")
+        assert f"No. {number}: ready. Only <@{world.ana.user.id}> can see the rest." in shown
+        assert "http" not in shown
+        assert NAME not in shown
+        assert SCRIPT not in shown
+        assert video_id not in shown
+
+    assert len(world.requests_for("read_video")) == reads, "nobody needs to ask the service"
+
+
+async def test_in_another_channel_others_see_no_reason_of_a_failure(world: World) -> None:
+    world.service.next_video(Scenario(end="error", reason="Cannot fetch anna.mp4"))
+    number, _ = await _video(world)
+
+    shown = await _status(world, world.ben, number, channel="lobby")
+
+    assert f"No. {number}: failed. Only" in shown
+    assert "anna.mp4" not in shown
+
+
+async def test_in_another_channel_others_see_no_name_of_a_replica(world: World) -> None:
+    card = await world.request_replica(world.ana, {"replica_name": NAME})
+    await world.advance(hours=5)
+
+    for wanted in (number_of(card), world.last_replica_id()):
+        shown = await _status(world, world.ben, wanted, channel="lobby", command="/replica")
+        assert "ready. Only" in shown
+        assert NAME not in shown
+        assert "http" not in shown
+
+
+async def test_in_another_channel_others_see_nothing_of_a_video_without_an_id(
+    world: World,
+) -> None:
+    world.service.down = True
+    card = await world.request_video(world.ana, {"video_name": NAME})
+
+    shown = await _status(world, world.ben, number_of(card), channel="lobby")
+
+    assert "checking. Only" in shown
+    assert NAME not in shown
+
+
+async def test_in_another_channel_the_requester_sees_everything(world: World) -> None:
+    number, video_id = await _video(world)
+
+    shown = await _status(world, world.ana, number, channel="lobby")
+
+    assert f"/watch/{video_id}" in shown
+    assert NAME in shown
+    assert SCRIPT in shown
+
+
+async def test_in_another_channel_an_admin_sees_links_and_names(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+        number, video_id = await _video(world)
+        shown = await _status(world, world.ben, number, channel="lobby")
+
+    assert f"/watch/{video_id}" in shown
+    assert NAME in shown
+    assert SCRIPT not in shown
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+async def test_in_its_own_channel_people_see_links_and_names(by_id: bool, world: World) -> None:  # noqa: FBT001
+    number, video_id = await _video(world)
+
+    shown = await _status(world, world.ben, video_id if by_id else number)
+
+    assert f"/watch/{video_id}" in shown
+    assert NAME in shown
+    assert SCRIPT not in shown
+
+
+async def test_a_video_made_elsewhere_is_shown_to_anybody_without_its_script(world: World) -> None:
+    world.service.callback_plan = CallbackPlan(times=0)
+    async with world.slack.session.post(
+        f"{world.service.url}/v2/videos",
+        json={"script": SCRIPT, "replica_id": "r-anna-42"},
+        headers={"x-api-key": world.service.api_key},
+    ) as answer:
+        made = str((await answer.json())["video_id"])
+    await world.advance(minutes=5)
+
+    shown = await _status(world, world.ben, made, channel="lobby")
+
+    assert f"/watch/{made}" in shown
+    assert SCRIPT not in shown
