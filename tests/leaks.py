@@ -194,6 +194,16 @@ class LeakDetector:
             self._shown.append(_ShownForm(view.user, _json(view.body), opened))
 
 
+def secrets_found(world: Inspected, logs: Iterable[Path]) -> list[str]:
+    """Return where secrets are in the logs, the database's files and the calls to Slack."""
+    secrets, calls = set(_secrets(world)), (_json(call.arguments) for call in world.slack.calls)
+    return [
+        *_found("the log", map(_content, logs), secrets),
+        *_found("the database's file", _files(world.database), secrets),
+        *_found("a call to Slack", calls, secrets),
+    ]
+
+
 # ── Marks ─────────────────────────────────────────────────────────────────────────────────────────
 
 _CALLBACK: Final = "a callback's token"

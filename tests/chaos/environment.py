@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -86,6 +87,7 @@ class Environment:
         self.posted: list[Message] = []
         self.kills_by_moment: Counter[str] = Counter()
         self._kills = plan.kills
+        self._quotes = itertools.cycle(plan.quotes)
         self._bot: BotProcess | None = None
         self._port = 0
         self._kill_at: str | None = None
@@ -213,6 +215,7 @@ class Environment:
                 await self._at(f"{phase} form")
 
     async def _on_service(self, phase: Phase, operation: Operation, _path: str) -> None:
+        self.service.quotes_key = next(self._quotes)
         await self._at(f"{phase} {'create' if operation.startswith('create') else 'read'}")
 
     async def _relay(self, request: web.Request) -> web.Response:

@@ -17,6 +17,7 @@ from sandbox.faults import (
     Reset,
     Truncated,
 )
+from sandbox.key_quotes import KeyQuote
 from sandbox.scenarios import CallbackPlan, Ending, Scenario
 
 _HTML: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
@@ -145,6 +146,8 @@ class Plan:
     """By operation and number of the request."""
     kills: Sequence[Kill]
     scenarios: Sequence[Scenario]
+    quotes: Sequence[KeyQuote | None]
+    """How the service quotes its key in one answer after the other, over and over."""
 
     @property
     def fault_count(self) -> int:
@@ -187,6 +190,7 @@ def draw_plan(rng: random.Random, *, jobs: int, kills: int, faults: int) -> Plan
         faults=planned,
         kills=[_kill(rng) for _ in range(kills)],
         scenarios=[_scenario(rng) for _ in range(2 * jobs)],
+        quotes=rng.choices((None, *KeyQuote), k=jobs),
     )
 
 

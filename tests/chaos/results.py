@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sandbox.slack_objects import Message
 from tests.chaos.environment import Environment
 from tests.chaos.users import UserRequest, tag_in
+from tests.leaks import secrets_found
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,7 @@ def results_of(
         ),
         promise("unexpected posts", unexpected),
         promise("database integrity errors", _integrity_errors(env)),
+        promise("secrets that got out", secrets_found(env, [env.log_file])),
         promise(
             "tracebacks in the log",
             [line for line in env.log_file.read_text().splitlines() if "Traceback" in line],
