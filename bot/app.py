@@ -24,8 +24,10 @@ from bot.model import Job
 from bot.priority import RequestPriority
 from bot.settings import Settings
 from bot.slack import create_video, train_replica
+from bot.slack.access import Access
 from bot.slack.app import create_app
 from bot.slack.context import Feature, HandlerContext
+from bot.slack.installation import InstallationSource
 from bot.slack.messenger import Messenger
 from bot.store import DatabaseError, Limits, Outgoing, Store
 from bot.sweep import Sweep
@@ -130,6 +132,8 @@ async def running(
             timings=timings,
         )
         client = _slack_client(settings, session, timings)
+        installation = InstallationSource(client, store, background, timings)
+        await installation.start()
         handler_context = HandlerContext(
             store=store,
             service=service,
@@ -142,6 +146,16 @@ async def running(
             timings=timings,
             admins=settings.admin_users,
             max_script=settings.max_script,
+            access=Access(
+                client,
+                installation,
+                background,
+                clock,
+                timings,
+                allowed=settings.allowed_users,
+                admins=settings.admin_users,
+                allow_shared_channels=settings.allow_shared_channels,
+            ),
         )
         messenger = Messenger(store, client, presenters, clock=clock, timings=timings, rng=rng)
         engine = Engine(

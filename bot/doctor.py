@@ -25,10 +25,19 @@ from bot.video_service import VideoService
 
 REQUIRED_SCOPES: Final = frozenset({"commands", "chat:write", "chat:write.public"})
 """The scopes in ``manifest.yml`` that nobody may decline."""
-OPTIONAL_SCOPES: Final = frozenset(
+_FINDING_POSTS: Final = frozenset(
     {"channels:history", "groups:history", "im:history", "mpim:history", "im:write"}
 )
-"""The others, with which a message is found whose post got no answer."""
+_TELLING_GUESTS: Final = frozenset({"users:read"})
+_TELLING_SHARED_CHANNELS: Final = frozenset({"channels:read", "groups:read"})
+# What happens without them.
+_WITHOUT: Final = {
+    _FINDING_POSTS: "after a lost answer of Slack, a message may be posted twice there",
+    _TELLING_GUESTS: "guests can't be told from members, and can ask unless ALLOWED_USERS is set",
+    _TELLING_SHARED_CHANNELS: "channels shared with other organizations are posted to",
+}
+OPTIONAL_SCOPES: Final = frozenset[str]().union(*_WITHOUT)
+"""The others."""
 # What a terminal obeys, such as "\x1b[31m" (ECMA-48, 5.4).
 _TERMINAL: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
 _MAX_MESSAGE: Final = 600  # characters
@@ -134,13 +143,12 @@ async def _check_slack(settings: Settings, timings: Timings) -> AsyncIterator[Fi
     if missing := REQUIRED_SCOPES - scopes:
         message = f"missing {', '.join(sorted(missing))}: install the app again with manifest.yml"
         yield Finding("Slack scopes", ok=False, message=message)
-    elif missing := OPTIONAL_SCOPES - scopes:
-        message = (
-            f"without {', '.join(sorted(missing))}: after a lost answer of Slack, a message may be "
-            "posted twice there"
-        )
-        yield Finding("Slack scopes", ok=True, message=message)
-    else:
+        return
+    for wanted, consequence in _WITHOUT.items():
+        if missing := wanted - scopes:
+            message = f"without {', '.join(sorted(missing))}: {consequence}"
+            yield Finding("Slack scopes", ok=True, message=message)
+    if scopes >= OPTIONAL_SCOPES:
         yield Finding("Slack scopes", ok=True, message="all that the bot can use")
 
 

@@ -88,6 +88,17 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Installation:
+    """Where the Slack app is installed."""
+
+    team_id: str
+    enterprise_id: str | None = None
+    """The organisation on Enterprise Grid that the team belongs to."""
+    app_id: str | None = None
+    """None where Slack does not tell it: it needs a scope."""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """What a person asked for in a form."""
 

@@ -198,6 +198,8 @@ class Settings(BaseModel):
         Path("bot.db"), alias="DATABASE_URL"
     )
     admin_users: Annotated[frozenset[str], BeforeValidator(_users)] = frozenset()
+    allowed_users: Annotated[frozenset[str], BeforeValidator(_users)] = frozenset()
+    allow_shared_channels: bool = False
     retention: Annotated[timedelta, BeforeValidator(_days)] = Field(
         timedelta(days=90), alias="RETENTION_DAYS"
     )

@@ -158,6 +158,10 @@ class FormTimings(CallTimings):
     """For all reads from the service together that one answer waits for."""
     replica_max_age: timedelta = timedelta(minutes=10)
     """After this time a form reads a replica from the service again."""
+    person_max_age: timedelta = timedelta(minutes=10)
+    """After this time Slack is asked again about a person, or a channel."""
+    installation_timeout: timedelta = timedelta(seconds=1)
+    """How long an answer waits at a first start until the workspace is known."""
 
 
 @dataclass(frozen=True, kw_only=True)

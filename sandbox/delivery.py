@@ -17,7 +17,7 @@ import aiohttp
 from sandbox.block_kit import Json, validate_options
 from sandbox.form import ClientRefusal, Field, Gone, elements
 from sandbox.slack import SandboxSlack
-from sandbox.slack_objects import APP, TEAM, Channel, User
+from sandbox.slack_objects import TEAM, Channel, User
 from sandbox.wire import NO_ANSWER
 
 TOKEN: Final = "verification-token"
@@ -122,21 +122,35 @@ async def interact(slack: SandboxSlack, payload: Json) -> Response:
     return await deliver(slack, encoded(payload))
 
 
+def home_of(slack: SandboxSlack, user: User) -> str | None:
+    """Return the id of the organisation on Enterprise Grid that a user is from, if any."""
+    return user.enterprise or (slack.enterprise if user.team == TEAM else None)
+
+
 def encoded(payload: Json) -> bytes:
     """Return the payload of an interaction as the form body that Slack sends."""
     return urlencode({"payload": json.dumps(payload)}).encode()
 
 
 def interaction(slack: SandboxSlack, user: User, kind: str, place: Channel | None) -> Json:
-    """Return the members that the payloads of all interactions have, with a new trigger."""
+    """Return the members that the payloads of all interactions have, with a new trigger.
+
+    Where a person of another organisation acts, ``user.team_id`` is theirs. ``team`` is the app's
+    for an action (https://github.com/slackapi/java-slack-sdk/issues/1041), and theirs for a view,
+    which has the app's under ``app_installed_team_id``
+    (https://github.com/slackapi/bolt-js/issues/1614).
+    """
+    team, enterprise = TEAM, slack.enterprise
+    if kind.startswith("view_"):
+        team, enterprise = user.team, home_of(slack, user)
     return {
         "type": kind,
         "token": TOKEN,
-        "api_app_id": APP,
-        "team": {"id": TEAM, "domain": "sandbox"},
-        "enterprise": None,
+        "api_app_id": slack.app_id,
+        "team": {"id": team, "domain": "sandbox"},
+        "enterprise": {"id": enterprise, "name": "Organisation"} if enterprise else None,
         "is_enterprise_install": False,
-        "user": {"id": user.id, "username": user.name, "name": user.name, "team_id": TEAM},
+        "user": {"id": user.id, "username": user.name, "name": user.name, "team_id": user.team},
         "trigger_id": slack.new_trigger(user.id, place.id if place else None),
     }
 

@@ -21,6 +21,7 @@ from sandbox.delivery import (
     field_action,
     find_button,
     find_element,
+    home_of,
     interact,
     interaction,
     look_up,
@@ -29,7 +30,7 @@ from sandbox.delivery import (
 from sandbox.form import ClientRefusal, Values, field_of, state_of
 from sandbox.modal import CONNECTION_ERROR, Modal
 from sandbox.slack import SandboxSlack
-from sandbox.slack_objects import APP, TEAM, Channel, Message, SlackError
+from sandbox.slack_objects import TEAM, Channel, Message, SlackError
 
 __all__ = [
     "CONNECTION_ERROR",
@@ -71,7 +72,7 @@ class Person:
         place = self.slack.channel(channel)
         form = {
             "token": TOKEN,
-            "team_id": TEAM,
+            "team_id": self.user.team,
             "team_domain": "sandbox",
             "channel_id": place.id,
             "channel_name": {"private": "privategroup"}.get(place.kind, place.name),
@@ -79,11 +80,13 @@ class Person:
             "user_name": self.user.name,
             "command": command,
             "text": mrkdwn.as_sent(text, self._mention_in_command),
-            "api_app_id": APP,
+            "api_app_id": self.slack.app_id,
             "is_enterprise_install": "false",
             "response_url": self.slack.new_response_url(self.user.id, place.id),
             "trigger_id": self.slack.new_trigger(self.user.id, place.id),
         }
+        if enterprise := home_of(self.slack, self.user):
+            form |= {"enterprise_id": enterprise, "enterprise_name": "Organisation"}
         delivered = await deliver(self.slack, urlencode(form).encode())
         answer = CommandResponse(**vars(delivered))
         if not answer.ok:
@@ -216,7 +219,7 @@ class Person:
         event = {
             "token": TOKEN,
             "team_id": TEAM,
-            "api_app_id": APP,
+            "api_app_id": self.slack.app_id,
             "type": "event_callback",
             "event_id": f"Ev{action_ts(self.slack)}",
             "event_time": int(self.slack.clock.now().timestamp()),

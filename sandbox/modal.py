@@ -26,6 +26,7 @@ from sandbox.delivery import (
 from sandbox.form import ClientRefusal, Field, field_of
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Channel, SlackError, View
+from sandbox.workspace import shows
 
 #: The notice of a modal if the app did not respond in time, or not with 200.
 CONNECTION_ERROR: Final = "We had some trouble connecting. Try again?"
@@ -267,11 +268,11 @@ class Modal:
         return [*field.options(), *known, *self.view.offered.get(field.block_id, [])]
 
     def _conversations(self, found: Field, value: Any) -> Any:  # noqa: ANN401 - one or many
-        allowed = found.element.get("filter", {}).get("include", ["public", "private", "im"])
+        allowed = found.element.get("filter", {})
 
         def listed(name: str) -> str:
             place = self._slack.channel(name)
-            if place.kind not in allowed or self.view.user not in place.members:
+            if not shows(allowed, place) or self.view.user not in place.members:
                 raise ClientRefusal(f"{found.label}: {name} is not in the list")
             return place.id
 

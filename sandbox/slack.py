@@ -20,7 +20,7 @@ from sandbox.clock import ManualClock
 from sandbox.faults import Fault, Faults, respond
 from sandbox.http import Server
 from sandbox.scheduler import Scheduler
-from sandbox.slack_objects import Message, SlackError
+from sandbox.slack_objects import APP, Message, SlackError
 from sandbox.wire import Wire
 from sandbox.workspace import Workspace
 
@@ -94,6 +94,7 @@ class SandboxSlack(Workspace):
         on_request: awaited just before the work of a call and just after it, before the response.
         rate_limits: whether posts to one channel are held to one a second, after a burst of five.
         auth_error: the error of every call, such as ``token_revoked``; None for no error.
+        app_id: the ``api_app_id`` of what Slack sends.
         should_escape: whether mentions in a command's text arrive as ``<@U1|name>``.
         wire: the last requests, both ways.
     """
@@ -116,6 +117,7 @@ class SandboxSlack(Workspace):
         self.rate_limits = False
         self.auth_error: str | None = None
         self.should_escape = True
+        self.app_id = APP
         self.wire = Wire(clock)
         self.wire.secrets |= {bot_token, signing_secret}
         self._response_urls: dict[str, _ResponseUrl] = {}

@@ -55,12 +55,21 @@ class App:
 
 @dataclass(frozen=True)
 class User:
-    """A member of the workspace; ``tz`` is an IANA zone name."""
+    """A person in the workspace; ``tz`` is an IANA zone name.
+
+    ``team`` and ``enterprise`` are other ones for people of other organisations, who are here
+    through Slack Connect. A guest is ``is_restricted``, and in a single channel
+    ``is_ultra_restricted`` too: https://docs.slack.dev/reference/objects/user-object.
+    """
 
     id: str
     name: str
     real_name: str
     tz: str
+    team: str = TEAM
+    enterprise: str | None = None
+    is_restricted: bool = False
+    is_ultra_restricted: bool = False
 
     @property
     def zone(self) -> ZoneInfo:
@@ -70,13 +79,17 @@ class User:
 
 @dataclass
 class Channel:
-    """A conversation; ``members`` are user ids, the bot's too if it was invited."""
+    """A conversation; ``members`` are user ids, the bot's too if it was invited.
+
+    ``is_ext_shared``: another organisation shares it, through Slack Connect.
+    """
 
     id: str
     name: str
     kind: Literal["public", "private", "im"]
     members: set[str]
     is_archived: bool = False
+    is_ext_shared: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sandbox.block_kit import Json
-from sandbox.slack_objects import BOT, TEAM, Channel, Message, SlackError, View
+from sandbox.slack_objects import APP, BOT, TEAM, Channel, Message, SlackError, View
 from sandbox.web_api_arguments import (
     invalid_arguments,
     read_content,
@@ -41,7 +41,7 @@ def call(workspace: Workspace, method: str, arguments: Json) -> Json:
 
 def _auth_test(workspace: Workspace, _: Json) -> Json:
     bot = workspace.bot
-    return {
+    shown = {
         "url": f"{_SITE}/",
         "team": "Sandbox",
         "team_id": TEAM,
@@ -50,6 +50,16 @@ def _auth_test(workspace: Workspace, _: Json) -> Json:
         "bot_id": BOT,
         "is_enterprise_install": False,
     }
+    # The id of the app is not in it: https://docs.slack.dev/reference/methods/auth.test.
+    return shown | ({"enterprise_id": workspace.enterprise} if workspace.enterprise else {})
+
+
+def _bot(workspace: Workspace, arguments: Json) -> Json:
+    if arguments.get("bot") != BOT:
+        raise SlackError("bot_not_found")
+    bot = workspace.bot
+    shown = {"id": BOT, "app_id": APP, "user_id": bot.id, "name": bot.name, "deleted": False}
+    return {"bot": shown}
 
 
 def _post_message(workspace: Workspace, arguments: Json) -> Json:
@@ -194,6 +204,7 @@ def _publish_view(workspace: Workspace, arguments: Json) -> Json:
 
 _METHODS: Final[dict[str, tuple[str | None, Callable[[Workspace, Json], Json]]]] = {
     "auth.test": (None, _auth_test),
+    "bots.info": ("users:read", _bot),
     "chat.postMessage": ("chat:write", _post_message),
     "chat.update": ("chat:write", _update),
     "chat.postEphemeral": ("chat:write", _post_ephemeral),

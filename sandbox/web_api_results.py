@@ -60,6 +60,9 @@ def channel_json(workspace: Workspace, channel: Channel) -> Json:
         "is_im": channel.kind == "im",
         "is_private": channel.kind != "public",
         "is_archived": channel.is_archived,
+        "is_shared": channel.is_ext_shared,
+        "is_ext_shared": channel.is_ext_shared,
+        "is_org_shared": False,
         "is_member": workspace.bot.id in channel.members,
     }
     if channel.kind == "im":
@@ -70,13 +73,21 @@ def channel_json(workspace: Workspace, channel: Channel) -> Json:
 def user_json(workspace: Workspace, user: User) -> Json:
     """Return Slack's JSON object for a user."""
     offset = workspace.clock.now().astimezone(user.zone).utcoffset()
+    enterprise = user.enterprise or (workspace.enterprise if user.team == TEAM else None)
+    grid: Json = {"enterprise_user": {"enterprise_id": enterprise}} if enterprise else {}
+    external = user.team != TEAM and (not enterprise or enterprise != workspace.enterprise)
     return {
+        **grid,
         "id": user.id,
-        "team_id": TEAM,
+        "team_id": user.team,
         "name": user.name,
         "real_name": user.real_name,
         "deleted": False,
         "is_bot": user == workspace.bot,
+        "is_restricted": user.is_restricted,
+        "is_ultra_restricted": user.is_ultra_restricted,
+        # https://docs.slack.dev/apis/slack-connect: of another organisation, or not seen before.
+        **({"is_stranger": True} if external else {}),
         "tz": user.tz,
         "tz_offset": int(offset.total_seconds()) if offset else 0,
         "profile": {"real_name": user.real_name, "display_name": user.name},

@@ -2,7 +2,7 @@
 
 import secrets
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
@@ -10,7 +10,17 @@ from typing import Final, Literal
 from bot.clock import Clock
 from sandbox import form
 from sandbox.block_kit import Json
-from sandbox.slack_objects import App, Channel, Event, EventKind, Message, SlackError, User, View
+from sandbox.slack_objects import (
+    TEAM,
+    App,
+    Channel,
+    Event,
+    EventKind,
+    Message,
+    SlackError,
+    User,
+    View,
+)
 
 _TRIGGER_LIFETIME: Final = timedelta(seconds=3)
 _MAX_VIEWS: Final = 3
@@ -24,8 +34,20 @@ class _Trigger:
     used: bool = False
 
 
+def shows(conversation_filter: Json, place: Channel) -> bool:
+    """Return whether a menu of conversations with this filter lists a conversation.
+
+    https://docs.slack.dev/reference/block-kit/composition-objects/conversation-filter-object
+    """
+    included = conversation_filter.get("include", ["public", "private", "im"])
+    hidden = conversation_filter.get("exclude_external_shared_channels") and place.is_ext_shared
+    return place.kind in included and not hidden
+
+
 class Workspace:
     """A workspace with an app installed in it.
+
+    ``enterprise`` is the id of its organisation on Enterprise Grid, if it is in one.
 
     It begins with the people ana, ben and cleo, and the channels studio (with the bot), lobby
     (public, without the bot), vault (private, without the bot) and attic (archived). Users and
@@ -36,6 +58,7 @@ class Workspace:
         self.clock = clock
         self.scopes = scopes
         self.app = App()
+        self.enterprise: str | None = None
         self.users: dict[str, User] = {}
         self.channels: dict[str, Channel] = {}
         self.modals: defaultdict[str, list[View]] = defaultdict(list)
@@ -56,10 +79,30 @@ class Workspace:
 
     # Users and channels
 
-    def add_user(self, name: str, *, tz: str = "UTC") -> User:
-        """Add a user."""
-        user = User(self._new_id("U"), name, name.capitalize(), tz)
+    def add_user(
+        self,
+        name: str,
+        *,
+        tz: str = "UTC",
+        team: str = TEAM,
+        enterprise: str | None = None,
+        guest: Literal["multi-channel", "single-channel"] | None = None,
+        channels: Sequence[str] = (),
+    ) -> User:
+        """Add a user, as a member of these channels; of another organisation with its ``team``."""
+        user = User(
+            self._new_id("U"),
+            name,
+            name.capitalize(),
+            tz,
+            team,
+            enterprise,
+            is_restricted=guest is not None,
+            is_ultra_restricted=guest == "single-channel",
+        )
         self.users[user.id] = user
+        for channel in channels:
+            self.channel(channel).members.add(user.id)
         return user
 
     def add_channel(
@@ -105,14 +148,21 @@ class Workspace:
         return self.direct_message(user, self.bot.id)
 
     def change_channel(
-        self, name: str, *, with_bot: bool | None = None, is_archived: bool | None = None
+        self,
+        name: str,
+        *,
+        with_bot: bool | None = None,
+        is_archived: bool | None = None,
+        is_ext_shared: bool | None = None,
     ) -> Channel:
-        """Invite or remove the bot, archive or restore the channel; None changes nothing."""
+        """Invite or remove the bot, archive, share with another organisation; None is no change."""
         channel = self.channel(name)
         if with_bot is not None:
             (channel.members.add if with_bot else channel.members.discard)(self.bot.id)
         if is_archived is not None:
             channel.is_archived = is_archived
+        if is_ext_shared is not None:
+            channel.is_ext_shared = is_ext_shared
         self._publish("channel_changed", channel=channel)
         return channel
 
@@ -221,7 +271,8 @@ class Workspace:
     def update_view(self, view: View, body: Json) -> None:
         """Replace the content of an open view; fields with the same ids keep their values."""
         view.body = {**body, "blocks": form.with_ids(body["blocks"], f"{view.id}-")}
-        view.values = form.state_of(view.body["blocks"], view.channel, view.values)
+        channel = self._preselected(view.body, view.channel)
+        view.values = form.state_of(view.body["blocks"], channel, view.values)
         view.errors, view.notice = {}, ""
         view.hash = self._new_hash()
         self._publish("modal_updated", view=view)
@@ -290,8 +341,17 @@ class Workspace:
         body = {**body, "blocks": form.with_ids(body["blocks"], f"{name}-")}
         root, previous = (under.root_id, under.id) if under else (name, None)
         view = View(name, user, channel, body, self._new_hash(), root, previous)
-        view.values = form.state_of(body["blocks"], channel, {})
+        view.values = form.state_of(body["blocks"], self._preselected(body, channel), {})
         return view
+
+    def _preselected(self, body: Json, channel: str | None) -> str | None:
+        """Return the current conversation for a menu of conversations, unless its filter hides it.
+
+        https://docs.slack.dev/reference/block-kit/block-elements/multi-select-menu-element
+        """
+        filters = [each.element.get("filter", {}) for each in form.fields(body["blocks"])]
+        place = self.channels[channel] if channel else None
+        return channel if place and all(shows(each, place) for each in filters) else None
 
     def _new_ts(self) -> str:
         # Microseconds; unique even if the clock stands still or is set back.

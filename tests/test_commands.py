@@ -16,7 +16,7 @@ from sandbox.delivery import button_action, deliver, find_button, interact, inte
 from sandbox.driver import ClientRefusal, Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
-from sandbox.slack_objects import Message
+from sandbox.slack_objects import APP, TEAM, Message
 from tests.world import REPLICA, World, number_of
 
 DOCUMENTED = tomllib.loads(
@@ -533,6 +533,8 @@ async def test_a_replayed_command_is_answered_like_the_first(world: World) -> No
             "channel_id": studio.id,
             "trigger_id": world.slack.new_trigger(ana.id, studio.id),
             "response_url": world.slack.new_response_url(ana.id, studio.id),
+            "team_id": TEAM,
+            "api_app_id": APP,
         }
     ).encode()
 

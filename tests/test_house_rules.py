@@ -43,12 +43,16 @@ HISTORY = {"channels:history", "groups:history", "im:history", "mpim:history"}
 # The scopes of the methods that the bot calls: https://docs.slack.dev/reference/methods.
 SCOPES: dict[str, set[str]] = {
     "auth_test": set(),
+    "bots_info": {"users:read"},
     "chat_postEphemeral": {"chat:write"},
     "chat_postMessage": {"chat:write"},
     "chat_update": {"chat:write"},
     "conversations_history": HISTORY,
+    # Those of direct messages are not looked up.
+    "conversations_info": {"channels:read", "groups:read"},
     "conversations_open": {"im:write"},
     "conversations_replies": HISTORY,
+    "users_info": {"users:read"},
     "views_open": set(),
     "views_update": set(),
 }

@@ -46,11 +46,14 @@ def test_each_scope_has_a_reason(manifest: Any) -> None:  # noqa: ANN401
         assert re.search(rf"^ +- {re.escape(scope)} # \S", _TEXT, re.MULTILINE), scope
 
 
-def test_only_the_scopes_for_finding_lost_posts_are_optional(manifest: Any) -> None:  # noqa: ANN401
+def test_scopes_to_find_lost_posts_and_to_know_people_and_channels_are_optional(
+    manifest: Any,  # noqa: ANN401
+) -> None:
     scopes = manifest["oauth_config"]["scopes"]
     optional = set(scopes["bot_optional"])
     history = {"channels:history", "groups:history", "im:history", "mpim:history"}
-    assert optional == {*history, "im:write"}
+    telling = {"users:read", "channels:read", "groups:read"}
+    assert optional == {*history, "im:write", *telling}
     assert set(scopes["bot"]) - optional == {"commands", "chat:write", "chat:write.public"}
 
 

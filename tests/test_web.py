@@ -67,8 +67,9 @@ def command(world: World, name: str = "/video", text: str = "") -> bytes:
 
 
 def untouched(world: World) -> bool:
-    """Return whether the bot has called neither Slack nor the video service."""
-    return not world.slack.calls and not world.service.requests and world.ana.modal is None
+    """Return whether the bot did nothing but ask Slack where it is installed."""
+    calls = {call.method for call in world.slack.calls} - {"auth.test", "bots.info"}
+    return not calls and not world.service.requests and world.ana.modal is None
 
 
 # ── Signed requests ─────────────────────────────────────────────────────────────────────────────

@@ -142,8 +142,9 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
         case ["status", wanted]:
             await show_status(ctx, ack, command, Trailer.name, wanted)
         case _:
-            view = _form({}, {"channel": command.channel})
-            if error := await ctx.open_view(command.trigger_id, view):
+            view = _form(ctx, {}, {"channel": command.channel})
+            user, channel = command.user, command.channel
+            if error := await ctx.open_form(user, channel, command.trigger_id, view):
                 await ack_ephemeral(ack, error)
             else:
                 await ack()
@@ -152,8 +153,8 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
 async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     action = read(BlockAction, body)
     if (job := await find_job(ctx, action)) is not None:
-        view = _form(job.params, {"channel": job.channel})
-        if error := await ctx.open_view(action.trigger_id, view):
+        view = _form(ctx, job.params, {"channel": job.channel})
+        if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
             ctx.respond_ephemeral(action.response_url, error)
     await ack()
 
@@ -166,18 +167,20 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         return
 
     async def redraw(note: str) -> Json:
-        return _form(fields, metadata, note)
+        return _form(ctx, fields, metadata, note)
 
     params = {"video_name": fields["video_name"]}
     request = JobRequest(Trailer.name, params, ctx.service_deadline())
     await submit_job(ctx, ack, submission, request, redraw)
 
 
-def _form(fields: Mapping[str, str], metadata: Metadata, note: str = "") -> Json:
+def _form(
+    ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, note: str = ""
+) -> Json:
     name = fields.get("video_name")
     blocks: list[Json] = [
         text_field("video_name", "Name", "", name, 100, placeholder="What is it called?"),
-        where_field(fields.get("where")),
+        where_field(ctx, fields.get("where")),
     ]
     return form(
         CALLBACK_ID, "Cut a trailer", submit="Cut", metadata=metadata, blocks=blocks, note=note

@@ -10,6 +10,7 @@ from slack_bolt.authorization import AuthorizeResult
 from bot.slack import job_actions, question
 from bot.slack.context import Feature, HandlerContext
 from bot.slack.error_handler import PayloadCheck, handle_error
+from bot.slack.sender_check import SenderCheck
 
 
 def create_app(ctx: HandlerContext, features: Sequence[Feature]) -> AsyncApp:
@@ -35,6 +36,7 @@ def create_app(ctx: HandlerContext, features: Sequence[Feature]) -> AsyncApp:
         logger=logging.getLogger("slack_bolt"),
     )
     app.use(PayloadCheck(ctx))
+    app.use(SenderCheck(ctx))
     app.error(partial(handle_error, ctx))
     register_listeners(app, ctx, features)
     return app

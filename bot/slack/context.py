@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import aiohttp
 from slack_bolt.async_app import AsyncApp
@@ -17,8 +17,10 @@ from bot.errors import OutsideError, Refused
 from bot.kinds import Kind
 from bot.log import reference
 from bot.model import Job
+from bot.slack.access import Access
 from bot.slack.blocks import Json, Message
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.lookups import Background
 from bot.slack.presenters import Presenter, Presenters
 from bot.store import DatabaseError, Store
 from bot.timings import Timings
@@ -48,13 +50,6 @@ async def ack_missing_id(ack: AsyncAck, command: str, subcommand: str, noun: str
     await ack_ephemeral(ack, text)
 
 
-class Background(Protocol):
-    """Runs work that no request waits for."""
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run ``work``; a process that stops waits for it."""
-
-
 @dataclass(frozen=True, slots=True)
 class HandlerContext:
     """The parts of the bot that listeners use."""
@@ -71,6 +66,7 @@ class HandlerContext:
     admins: frozenset[str]
     max_script: int
     """The highest number of characters of a script."""
+    access: Access
 
     def may_decide(self, user: str, job: Job) -> bool:
         """Return whether a user may press a job's buttons: it is theirs, or they are an admin."""
@@ -80,6 +76,13 @@ class HandlerContext:
         """Return until when an answer may wait for the service, by the event loop's clock."""
         loop = asyncio.get_running_loop()
         return loop.time() + self.timings.service_deadline.total_seconds()
+
+    async def open_form(self, user: str, channel: str, trigger_id: str, view: Json) -> str | None:
+        """Open a form that asks for something, as ``open_view`` does.
+
+        It is not opened for those of whom it is known that they may not ask.
+        """
+        return self.access.prepare(user, channel) or await self.open_view(trigger_id, view)
 
     async def open_view(self, trigger_id: str, view: Json) -> str | None:
         """Open a modal; return None, or a sentence for the user if Slack did not open it."""

@@ -111,7 +111,7 @@ async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) 
         return
     fields = {"script": script} if script else {}
     view = await _form(ctx, fields, {"channel": command.channel})
-    if error := await ctx.open_view(command.trigger_id, view):
+    if error := await ctx.open_form(command.user, command.channel, command.trigger_id, view):
         await ack_ephemeral(ack, error)
     else:
         await ack()
@@ -131,7 +131,7 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         metadata: Metadata = {"channel": job.channel, "thread_ts": job.thread_ts}
         filled = {**fields, "where": job.channel}
         view = await _form(ctx, filled, metadata, note=retention_note(job))
-        if error := await ctx.open_view(action.trigger_id, view):
+        if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
             ctx.respond_ephemeral(action.response_url, error)
     await ack()
 
@@ -142,7 +142,7 @@ async def make_video(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if is_replica_id(action.value):
         metadata = {"channel": action.channel, "thread_ts": None}
         view = await _form(ctx, {"replica_id": action.value}, metadata)
-        error = await ctx.open_view(action.trigger_id, view)
+        error = await ctx.open_form(action.user, action.channel, action.trigger_id, view)
     else:
         error = UNKNOWN_JOB
     if error:
@@ -242,7 +242,7 @@ async def _form(
     if background in _LINK_FIELDS:
         label, hint = _LINK_FIELDS[background]
         blocks.append(link_field(background, label, hint, fields.get(background)))
-    blocks.append(where_field(fields.get("where")))
+    blocks.append(where_field(ctx, fields.get("where")))
     return form(
         CALLBACK_ID, "Create a video", submit="Create", metadata=metadata, blocks=blocks, note=note
     )

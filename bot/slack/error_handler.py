@@ -67,7 +67,10 @@ async def handle_error(ctx: HandlerContext, error: Exception, body: Json) -> Bol
     """
     if isinstance(error, BoltUnhandledRequestError):
         return _answer_unhandled(ctx, body)
-    return _answer(ctx, error, body)
+    answer = answer_error(ctx, error, body)
+    if answer is None:
+        raise error
+    return answer
 
 
 def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
@@ -86,18 +89,21 @@ def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
     try:
         payload = read(model, body)
     except InvalidPayload as error:
-        return _answer(ctx, error, body)
+        return answer_error(ctx, error, body)
     match payload:
         case ViewSubmission(view=view):
-            return _answer(ctx, UnknownAction(view.callback_id), body)
+            return answer_error(ctx, UnknownAction(view.callback_id), body)
         case OptionsRequest(action_id=unknown) | SlashCommand(command=unknown):
-            return _answer(ctx, UnknownAction(unknown), body)
+            return answer_error(ctx, UnknownAction(unknown), body)
         case _:  # an element whose changes are not needed
             return BoltResponse(status=HTTPStatus.OK)
 
 
-def _answer(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse:
-    """Return the answer that shows an error where the user is, with a reference to the log."""
+def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse | None:
+    """Return the answer that shows an error where the user is, with a reference to the log.
+
+    None for requests that take no answer.
+    """
     code, title = reference(), "Nothing was started"
     match error:
         case DatabaseError():
@@ -120,7 +126,14 @@ def _answer(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse:
                     f"{title}, and I don't know whether this was saved. "
                     "Please submit this form again: nothing is started twice."
                 )
-    text = with_reference(text, code)
+    return answer_privately(ctx, body, title, with_reference(text, code))
+
+
+def answer_privately(ctx: HandlerContext, body: Json, title: str, text: str) -> BoltResponse | None:
+    """Return the answer that shows ``text`` to the person who sent a request, and to nobody else.
+
+    A form that has no field shows it under ``title``. None for requests that take no answer.
+    """
     match body:
         case {"type": "view_submission"}:
             return _json(_form_error(body, title, text))
@@ -133,8 +146,7 @@ def _answer(ctx: HandlerContext, error: Exception, body: Json) -> BoltResponse:
             return BoltResponse(status=HTTPStatus.OK)
         case {"type": "block_actions"}:
             return BoltResponse(status=HTTPStatus.OK)
-        case _:
-            raise error
+    return None
 
 
 def _form_error(body: Json, title: str, text: str) -> Json:

@@ -124,14 +124,14 @@ def link_field(
     return field(name, label, link, hint=hint, optional=optional)
 
 
-def where_field(chosen: str | None) -> Json:
+def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
     """Return the field for where to post: in this conversation, unless another is chosen."""
     conversation = element(
         "conversations_select",
         "where",
         initial_conversation=chosen,
         default_to_current_conversation=chosen is None,
-        filter={"exclude_bot_users": True},
+        filter=ctx.access.conversation_filter,
     )
     hint = "I'll post updates in this channel."
     return field("where", "Where to post", conversation, hint=hint)
@@ -161,14 +161,22 @@ async def submit_job(
     ``redraw`` returns it with the note.
     """
     view, metadata = submission.view, metadata_of(submission.view)
-    refusal = await _refusal(ctx, request.deadline)
-    if refusal is not None and await ctx.store.jobs.fetch_by_request(view.id) is None:
-        await _ack_general_error(ack, view, _REFUSALS[FAILURES[refusal.code]])
-        return
     channel = view.fields().get("where") or metadata["channel"]
     if not _CONVERSATION.fullmatch(channel):
         error = "I can't post there. Please choose another conversation."
         await ack_errors(ack, {"where": error})
+        return
+    not_allowed = await ctx.access.asking_refusal(submission.user, request.deadline)
+    not_there = await ctx.access.posting_refusal(channel, request.deadline)
+    if (not_allowed or not_there) and await ctx.store.jobs.fetch_by_request(view.id) is None:
+        if not_allowed:
+            await _ack_general_error(ack, view, f"{not_allowed} What you entered stays here.")
+        else:
+            await ack_errors(ack, {"where": str(not_there)})
+        return
+    refusal = await _refusal(ctx, request.deadline)
+    if refusal is not None and await ctx.store.jobs.fetch_by_request(view.id) is None:
+        await _ack_general_error(ack, view, _REFUSALS[FAILURES[refusal.code]])
         return
     now = ctx.clock.now()
     asked = Request(

@@ -46,13 +46,17 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if job is None:
         await ack()
         return
+    if refusal := await ctx.access.asking_refusal(action.user, ctx.service_deadline()):
+        ctx.respond_ephemeral(action.response_url, refusal)
+        await ack()
+        return
     now = ctx.clock.now()
     try:
         if not await ctx.store.jobs.create_again(job.id, attempts, now):
             ctx.respond_ephemeral(action.response_url, SETTLED)
     except LimitReached as reached:
         person = "You have" if action.user == job.user else f"<@{job.user}> has"
-        text = f"Nothing was created. {limit_sentence(reached, now, person)}"
+        text = f"I didn't create it again. {limit_sentence(reached, now, person)}"
         ctx.respond_ephemeral(action.response_url, text)
     await ack()
 

@@ -6,7 +6,15 @@ Shapes: https://docs.slack.dev/interactivity and https://docs.slack.dev/referenc
 import re
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, AliasPath, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AliasPath,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
 
 # Slack escapes brackets that people type: if one opens within another, neither is Slack's. Both
 # patterns take linear time.
@@ -52,6 +60,30 @@ def read(model: type[_P], body: dict[str, Any]) -> _P:
 class _Payload(BaseModel):
     # What people wrote must not appear in a validation error.
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+
+class Sender(_Payload):
+    """Who sent a request of any type, and from where.
+
+    An interaction has the person's team in ``user``: the ``team`` beside it may be the app's. A
+    command has the team in which it was typed. https://docs.slack.dev/apis/slack-connect
+    """
+
+    user: Id = Field(validation_alias=AliasChoices(AliasPath("user", "id"), "user_id"))
+    team: Id = Field(validation_alias=AliasChoices(AliasPath("user", "team_id"), "team_id"))
+    place: Text | None = Field(
+        default=None, validation_alias=AliasChoices(AliasPath("team", "id"), "team_id")
+    )
+    place_enterprise: Text | None = Field(
+        default=None, validation_alias=AliasChoices(AliasPath("enterprise", "id"), "enterprise_id")
+    )
+    """The organisation of ``place`` on Enterprise Grid."""
+    app: Text = Field(default="", validation_alias="api_app_id")
+
+    @property
+    def enterprise(self) -> str | None:
+        """The organisation of the person's team, if the request says it."""
+        return self.place_enterprise if self.team == self.place else None
 
 
 class SlashCommand(_Payload):

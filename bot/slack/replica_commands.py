@@ -51,6 +51,8 @@ async def add_replica(
     """Offer a replica in the picker."""
 
     async def add() -> str:
+        if refusal := await ctx.access.asking_refusal(command.user, _deadline(ctx)):
+            return refusal
         try:
             label = await _learn(ctx, ctx.kinds[kind], replica_id)
         except _Unusable as error:
@@ -67,6 +69,8 @@ async def set_default_replica(
     """Make a replica the default of this channel's create form."""
 
     async def set_default() -> str:
+        if refusal := await ctx.access.asking_refusal(command.user, _deadline(ctx)):
+            return refusal
         try:
             label = await _learn(ctx, ctx.kinds[kind], replica_id)
         except _Unusable as error:
@@ -93,9 +97,8 @@ async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:
         raise _Unusable(
             "That's not an ID: an ID is one word of letters and digits, as the service shows it."
         )
-    deadline = asyncio.get_running_loop().time() + ctx.timings.call_timeout.total_seconds()
     try:
-        snapshot = await read_replica(ctx, kind, replica_id, deadline)
+        snapshot = await read_replica(ctx, kind, replica_id, _deadline(ctx))
     except Refused as error:
         says = f"“{escaped(error.reason, 300)}”"
         if error.code in UNKNOWN_ID:
@@ -111,6 +114,11 @@ async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:
     await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     known = await ctx.store.replicas.get(replica_id)
     return escape(replica_label(known) if known is not None else replica_id)
+
+
+def _deadline(ctx: HandlerContext) -> float:
+    """Return until when an answer in the background waits, by the event loop's clock."""
+    return asyncio.get_running_loop().time() + ctx.timings.call_timeout.total_seconds()
 
 
 def _failure(snapshot: Snapshot) -> str:

@@ -92,8 +92,8 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
 
 
 async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:
-    view = _form({}, {"channel": command.channel, "name": _name_for(ctx.clock.now())})
-    if error := await ctx.open_view(command.trigger_id, view):
+    view = _form(ctx, {}, {"channel": command.channel, "name": _name_for(ctx.clock.now())})
+    if error := await ctx.open_form(command.user, command.channel, command.trigger_id, view):
         await ack_ephemeral(ack, error)
     else:
         await ack()
@@ -112,8 +112,8 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
             "thread_ts": job.thread_ts,
             "name": _name_for(ctx.clock.now()),
         }
-        view = _form({**fields, "where": job.channel}, metadata, retention_note(job))
-        if error := await ctx.open_view(action.trigger_id, view):
+        view = _form(ctx, {**fields, "where": job.channel}, metadata, retention_note(job))
+        if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
             ctx.respond_ephemeral(action.response_url, error)
     await ack()
 
@@ -138,14 +138,14 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         return
     if soon and sorted(soon.values()) != metadata.get("warned"):
         warned = {**metadata, "warned": sorted(soon.values())}
-        redrawn = _form(fields, warned, _warning(soon))
+        redrawn = _form(ctx, fields, warned, _warning(soon))
         await ack(response_action="update", view=redrawn)
         return
     # If the answer to the create call is lost, the replica can be recognized by its name.
     params.setdefault("replica_name", metadata["name"])
 
     async def redraw(note: str) -> Json:
-        return _form(fields, metadata, note)
+        return _form(ctx, fields, metadata, note)
 
     request = JobRequest(_KIND, params, ctx.service_deadline())
     await submit_job(ctx, ack, submission, request, redraw)
@@ -178,7 +178,9 @@ def _name_for(now: datetime) -> str:
     return f"Replica {now:%Y-%m-%d %H:%M:%S}"
 
 
-def _form(fields: Mapping[str, str], metadata: Metadata, note: str = "") -> Json:
+def _form(
+    ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, note: str = ""
+) -> Json:
     """Return the training form with ``fields`` filled in."""
     agreed = option(_CONFIRMED, "yes")
     agreement = element(
@@ -211,7 +213,7 @@ def _form(fields: Mapping[str, str], metadata: Metadata, note: str = "") -> Json
             placeholder="For example: Anna, office",
         ),
         field(_AGREED, "Consent", agreement),
-        where_field(fields.get("where")),
+        where_field(ctx, fields.get("where")),
     ]
     return form(
         CALLBACK_ID, "Train a replica", submit="Train", metadata=metadata, blocks=blocks, note=note

@@ -15,6 +15,7 @@ from bot.store.database import (
 )
 from bot.store.deliveries import Deliveries
 from bot.store.delivery_claims import Limited, Outgoing
+from bot.store.installation import Installations
 from bot.store.jobs import Jobs
 from bot.store.limits import Limit, LimitReached, Limits
 from bot.store.replicas import KnownReplica, Replicas
@@ -48,6 +49,7 @@ class Store:
         jobs: what people asked for, and the create calls that were made for it.
         deliveries: the Slack messages that we owe.
         replicas: those that people may choose.
+        installation: the workspace that all of this belongs to.
         database: the database that holds them, to check and to watch.
     """
 
@@ -58,6 +60,7 @@ class Store:
         self.jobs = Jobs(database, timings, limits)
         self.deliveries = Deliveries(database, timings)
         self.replicas = Replicas(database)
+        self.installation = Installations(database)
 
     @classmethod
     @contextlib.asynccontextmanager

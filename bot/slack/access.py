@@ -1,0 +1,250 @@
+"""Who may ask for something, and where it may be posted."""
+
+import asyncio
+from enum import Enum
+from typing import Final
+
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.clock import Clock
+from bot.errors import OutsideError, Refused
+from bot.model import Installation
+from bot.slack.blocks import Json
+from bot.slack.errors import translated
+from bot.slack.installation import InstallationSource
+from bot.slack.lookups import Background, Lookups
+from bot.slack.payloads import Sender
+from bot.timings import FormTimings
+
+STARTING: Final = "I'm still starting. Please try again in a moment."
+OTHER_WORKSPACE: Final = (
+    "I've been connected to another workspace, so I can't help here. Please tell whoever runs "
+    "this bot."
+)
+OTHER_APP: Final = "This came from another Slack app. Please tell whoever runs this bot."
+STRANGER: Final = "Sorry, only people in the workspace where this app is installed can use it."
+NOT_LISTED: Final = "Only some people here can do that. Please ask whoever runs this bot."
+GUEST: Final = "Guests can't do that. Please ask a full member of this workspace."
+SHARED_CHANNEL: Final = (
+    "People from another organization are in this channel, so I don't post there. Please choose "
+    "another one."
+)
+_NO_SCOPE: Final = "missing_scope"
+# https://docs.slack.dev/reference/methods/users.info#errors
+_NOT_OURS: Final = frozenset({"user_not_found", "user_not_visible", "user_not_in_team"})
+# Slack does not let a bot see a private channel that it is not in. It cannot post there either.
+_HIDDEN: Final = "channel_not_found"
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+
+class _User(_Answer):
+    """The answer of users.info: https://docs.slack.dev/reference/objects/user-object."""
+
+    team_id: str = Field(default="", validation_alias=AliasPath("user", "team_id"))
+    enterprise_id: str = Field(
+        default="", validation_alias=AliasPath("user", "enterprise_user", "enterprise_id")
+    )
+    is_restricted: bool = Field(default=False, validation_alias=AliasPath("user", "is_restricted"))
+    is_ultra_restricted: bool = Field(
+        default=False, validation_alias=AliasPath("user", "is_ultra_restricted")
+    )
+    is_stranger: bool = Field(default=False, validation_alias=AliasPath("user", "is_stranger"))
+    is_bot: bool = Field(default=False, validation_alias=AliasPath("user", "is_bot"))
+
+
+class _Conversation(_Answer):
+    """The answer of conversations.info.
+
+    https://docs.slack.dev/reference/objects/conversation-object
+    """
+
+    is_ext_shared: bool = Field(
+        default=False, validation_alias=AliasPath("channel", "is_ext_shared")
+    )
+
+
+class _Standing(Enum):
+    """What a person is in the workspace."""
+
+    MEMBER = "member"
+    GUEST = "guest"
+    STRANGER = "stranger"
+    UNKNOWN = "unknown"
+    """Slack does not let us ask."""
+
+
+class Access:
+    """Decides who may ask for something, and where it may be posted.
+
+    Args:
+        client: asks Slack about people and channels.
+        installation: the workspace and the app that requests have to come from.
+        background: asks Slack while nobody waits.
+        clock, timings: how long an answer of Slack's counts.
+        allowed: the ids of those who may ask; empty for every full member.
+        admins: the ids of those who may always ask.
+        allow_shared_channels: whether to post where other organisations read.
+    """
+
+    def __init__(
+        self,
+        client: AsyncWebClient,
+        installation: InstallationSource,
+        background: Background,
+        clock: Clock,
+        timings: FormTimings,
+        *,
+        allowed: frozenset[str],
+        admins: frozenset[str],
+        allow_shared_channels: bool,
+    ) -> None:
+        self._client = client
+        self._installation = installation
+        self._timings = timings
+        self._is_limited = bool(allowed)
+        self._named = allowed | admins
+        self._allow_shared_channels = allow_shared_channels
+        max_age = timings.person_max_age
+        self._people = Lookups(self._look_up_person, background, clock, max_age)
+        self._shared = Lookups(self._look_up_channel, background, clock, max_age)
+
+    # ── Where a request comes from ────────────────────────────────────────────────────────────
+
+    async def sender_refusal(self, sender: Sender) -> str | None:
+        """Return why a request is not answered at all; None if it comes from here.
+
+        It has to come from our app, and from a person of our workspace, or of another workspace of
+        the same organisation on Enterprise Grid.
+        """
+        installation = await self._installation.get()
+        if self._installation.is_of_other_team:
+            return OTHER_WORKSPACE
+        if installation is None:
+            return STARTING
+        if installation.app_id and sender.app != installation.app_id:
+            return OTHER_APP
+        if sender.team in {installation.team_id, installation.enterprise_id}:
+            return None
+        if installation.enterprise_id is None:
+            return STRANGER
+        if sender.enterprise is not None:
+            return None if sender.enterprise == installation.enterprise_id else STRANGER
+        # What Slack sends with a button tells the organisation of the app, not of the person.
+        match await self._people.get(sender.user, self._deadline()):
+            case _Standing.MEMBER | _Standing.GUEST:
+                return None
+            case None:
+                return "I couldn't check with Slack who you are. Please try again in a moment."
+        return STRANGER
+
+    # ── People ────────────────────────────────────────────────────────────────────────────────
+
+    def prepare(self, user: str, channel: str) -> str | None:
+        """Return why a user may not ask, if that is known; have Slack asked what is not.
+
+        A form opens without waiting for it: what it asks for is refused when it is submitted.
+        """
+        if not self._allow_shared_channels and _may_be_shared(channel):
+            self._shared.prepare(channel)
+        if self._is_limited or user in self._named:
+            return self._limited_refusal(user)
+        self._people.prepare(user)
+        return self._refusal(self._people.known(user) or _Standing.UNKNOWN)
+
+    async def asking_refusal(self, user: str, deadline: float) -> str | None:
+        """Return why a user may not ask for what costs money or changes what others see.
+
+        Without an answer by the deadline, by the event loop's clock, nobody may who was not asked
+        about before: a member tries again, whereas what a guest spends is gone.
+        """
+        if self._is_limited or user in self._named:
+            return self._limited_refusal(user)
+        standing = await self._people.get(user, deadline)
+        if standing is None:
+            return "I couldn't check with Slack whether you can do that. Please try again."
+        return self._refusal(standing)
+
+    def _limited_refusal(self, user: str) -> str | None:
+        return None if user in self._named else NOT_LISTED
+
+    @staticmethod
+    def _refusal(standing: _Standing) -> str | None:
+        match standing:
+            case _Standing.GUEST:
+                return GUEST
+            case _Standing.STRANGER:
+                return STRANGER
+        return None
+
+    async def _look_up_person(self, user: str) -> _Standing | None:
+        try:
+            async with translated(self._timings.call_timeout):
+                found = _User.model_validate((await self._client.users_info(user=user)).data)
+        except Refused as error:
+            if error.code in _NOT_OURS:
+                return _Standing.STRANGER
+            return _Standing.UNKNOWN if error.code == _NO_SCOPE else None
+        except OutsideError:
+            return None
+        return _standing(found, await self._installation.get())
+
+    # ── Channels ──────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def conversation_filter(self) -> Json:
+        """The filter of menus of conversations: those that the bot may be able to post to.
+
+        https://docs.slack.dev/reference/block-kit/composition-objects/conversation-filter-object
+        """
+        return {
+            "include": ["public", "private"],
+            "exclude_bot_users": True,
+            "exclude_external_shared_channels": not self._allow_shared_channels,
+        }
+
+    async def posting_refusal(self, channel: str, deadline: float) -> str | None:
+        """Return why nothing is posted to a channel; by the deadline, or it counts as unknown.
+
+        Without the scope nobody can tell: then it is posted to.
+        """
+        if self._allow_shared_channels or not _may_be_shared(channel):
+            return None
+        is_shared = await self._shared.get(channel, deadline)
+        if is_shared is None:
+            return "I couldn't check with Slack who reads this channel. Please try again."
+        return SHARED_CHANNEL if is_shared else None
+
+    async def _look_up_channel(self, channel: str) -> bool | None:
+        try:
+            async with translated(self._timings.call_timeout):
+                answer = await self._client.conversations_info(channel=channel)
+                return _Conversation.model_validate(answer.data).is_ext_shared
+        except Refused as error:
+            return False if error.code in {_NO_SCOPE, _HIDDEN} else None
+        except OutsideError:
+            return None
+
+    def _deadline(self) -> float:
+        loop = asyncio.get_running_loop()
+        return loop.time() + self._timings.installation_timeout.total_seconds()
+
+
+def _standing(user: _User, installation: Installation | None) -> _Standing:
+    """Return what a user is; those without an installation to compare with count as strangers."""
+    if installation is None or user.is_stranger:
+        return _Standing.STRANGER
+    is_colleague = user.enterprise_id and user.enterprise_id == installation.enterprise_id
+    if user.team_id != installation.team_id and not is_colleague:
+        return _Standing.STRANGER
+    if user.is_restricted or user.is_ultra_restricted or user.is_bot:
+        return _Standing.GUEST
+    return _Standing.MEMBER
+
+
+def _may_be_shared(channel: str) -> bool:
+    """Return whether a conversation can be one that other organisations share: a channel."""
+    return channel.startswith(("C", "G"))

@@ -1,0 +1,131 @@
+"""The workspace and the app that the bot's token belongs to: learned from Slack, and kept."""
+
+import asyncio
+import logging
+from typing import Final
+
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.errors import OutsideError, Refused
+from bot.model import Installation
+from bot.slack.errors import translated
+from bot.slack.lookups import Background
+from bot.store import DatabaseError, Store
+from bot.timings import FormTimings
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+
+class _Identity(_Answer):
+    """The answer of auth.test: https://docs.slack.dev/reference/methods/auth.test."""
+
+    team_id: str = Field(min_length=1)
+    enterprise_id: str | None = None
+    bot_id: str | None = None
+
+
+class _BotInfo(_Answer):
+    """The answer of bots.info: https://docs.slack.dev/reference/methods/bots.info."""
+
+    app_id: str | None = Field(default=None, validation_alias=AliasPath("bot", "app_id"))
+
+
+async def fetch_installation(client: AsyncWebClient, timings: FormTimings) -> Installation:
+    """Return what Slack says of the token: its workspace, and its app where a scope allows that.
+
+    Raises:
+        Refused, Unavailable, Uncertain: Slack does not say it.
+    """
+    async with translated(timings.call_timeout):
+        identity = _Identity.model_validate((await client.auth_test()).data)
+    app_id = None
+    if identity.bot_id is not None:
+        try:
+            async with translated(timings.call_timeout):
+                answer = await client.bots_info(bot=identity.bot_id)
+                app_id = _BotInfo.model_validate(answer.data).app_id
+        except Refused as error:
+            _LOG.info("the app is not known", extra={"reason": error.reason})
+    return Installation(identity.team_id, identity.enterprise_id, app_id)
+
+
+class InstallationSource:
+    """The installation that requests are compared with.
+
+    It is stored when it is first learned, so that a later start does not depend on Slack, and
+    learned again once after each start.
+    """
+
+    def __init__(
+        self, client: AsyncWebClient, store: Store, background: Background, timings: FormTimings
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._background = background
+        self._timings = timings
+        self._current: Installation | None = None
+        self._learned = False
+        self._learning: asyncio.Event | None = None
+        self._failed = False
+        self.is_of_other_team = False
+        """Whether the token belongs to another team than the database."""
+
+    async def start(self) -> None:
+        """Read what is stored, and learn in the background.
+
+        Raises:
+            DatabaseError: it cannot be read.
+        """
+        self._current = await self._store.installation.fetch()
+        self._start_learning()
+
+    async def get(self) -> Installation | None:
+        """Return the installation; wait for Slack for a moment if it is not known yet."""
+        if not self._learned:
+            self._start_learning()
+        if self._current is None and self._learning is not None:
+            try:
+                async with asyncio.timeout(self._timings.installation_timeout.total_seconds()):
+                    await self._learning.wait()
+            except TimeoutError:
+                pass
+        return self._current
+
+    def _start_learning(self) -> None:
+        if self._learning is None:
+            self._learning = asyncio.Event()
+            self._background.spawn(self._learn(self._learning))
+
+    async def _learn(self, done: asyncio.Event) -> None:
+        try:
+            found = await fetch_installation(self._client, self._timings)
+            self._compare(found, await self._store.installation.save(found))
+        except (OutsideError, DatabaseError) as error:
+            if not self._failed:  # each request asks again
+                self._failed = True
+                _LOG.warning("the workspace is not known", extra={"reason": str(error)})
+        finally:
+            self._learning = None
+            done.set()
+
+    def _compare(self, found: Installation, before: Installation | None) -> None:
+        """Take over what Slack says, unless it contradicts what is stored."""
+        self._learned = True
+        if before is not None and before.team_id != found.team_id:
+            _LOG.error(
+                "SLACK_BOT_TOKEN belongs to another workspace than the database: nobody is served. "
+                "Use that workspace's token, or another database"
+            )
+            self.is_of_other_team = True
+            return
+        if before is not None and before.app_id and found.app_id not in {None, before.app_id}:
+            _LOG.error(
+                "SLACK_BOT_TOKEN belongs to another app than before: it cannot edit the messages "
+                "of the earlier one"
+            )
+        self._current = found
