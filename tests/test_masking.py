@@ -38,13 +38,14 @@ def _from_json(text: str) -> str:
         return text
 
 
+_DECODERS: tuple[Callable[[str], str], ...] = (unquote, html.unescape, _from_json)
+
+
 def _shows(text: str, secret: str) -> bool:
     """Return whether a reader who decodes in any order gets the secret from a text."""
     views = {text}
     for _ in range(3):
-        views |= {
-            decode(view) for view, decode in product(views, (unquote, html.unescape, _from_json))
-        }
+        views |= {decode(view) for view, decode in product(views, _DECODERS)}
     return any(secret.casefold() in view.casefold() for view in views)
 
 
