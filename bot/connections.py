@@ -1,12 +1,18 @@
-"""The HTTP server's connections: limits on their number and on the time for a request.
+"""The HTTP server's connections: limits on their number, and on a request's time and memory.
 
-Anyone on the internet can open connections and send nothing, or only a little at a time.
+Anyone on the internet can open connections and send nothing, a little at a time, or too much.
+
+These guards override methods of aiohttp's protocol. Other servers for Python do not replace them:
+granian and hypercorn limit the time for a request's head or between two reads, uvicorn neither,
+and none of them closes the oldest connection of too many, limits the time for a body, or the
+memory of all unfinished requests together. tests/test_connections.py fails if aiohttp changes.
 """
 
 import asyncio
 import contextlib
+import logging
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Final
@@ -16,41 +22,38 @@ from aiohttp import web
 if sys.platform != "win32":
     import resource
 
+_LOG: Final = logging.getLogger(__name__)
+
 # Longer than proxies keep an idle connection (usually a minute), so that they close it first.
 _KEEP_ALIVE_S: Final = 75.0
 # The limit on open files that the process asks for. Half of them may be connections.
 _MAX_OPEN_FILES: Final = 4096
 _MAX_OPEN_FILES_ON_WINDOWS: Final = 1000
 _BACKLOG: Final = 128
+# Slack and the proxy in front send about 20. Small headers take 50 times their size in memory.
+_MAX_HEADERS: Final = 64
+# Of all requests that nobody is known to have sent. Where it is exceeded, the largest goes: with
+# 2,048 connections, no request of up to 8 KiB ever does.
+_MAX_UNVERIFIED_BYTES: Final = 16 * 1024 * 1024
 
 
 class LimitedServer:
-    """An HTTP server that closes connections which are idle, slow or too many.
+    """An HTTP server that closes connections which are idle, slow, too many or too large.
 
-    The headers of a first request must arrive within ``receive_timeout``, and so must each body.
-    Where there are too many connections, the oldest are closed, except those that are protected.
+    Each request's head must arrive within ``receive_timeout``, and so must its body. Where there
+    are too many connections, the oldest are closed; where they have sent too much, the largest.
+    Those that are protected stay.
     """
 
     def __init__(
         self, app: web.Application, *, receive_timeout: timedelta, shutdown_timeout: timedelta
     ) -> None:
         app.middlewares.append(self._on_request)
+        app.on_response_prepare.append(_drop_server_header)
         self._receive_timeout_s = receive_timeout.total_seconds()
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            # Slack signs the bytes as sent, and nothing unsigned is decompressed.
-            auto_decompress=False,
-            keepalive_timeout=_KEEP_ALIVE_S,
-            # After the answer, the rest of a body is read and dropped for this long.
-            lingering_time=self._receive_timeout_s,
-            shutdown_timeout=shutdown_timeout.total_seconds(),
-        )
+        self._runner = web.AppRunner(app, shutdown_timeout=shutdown_timeout.total_seconds())
         self._listener: asyncio.Server | None = None
-        self._max_connections = _allowed_open_files() // 2
-        # Connections without a complete request so far, and what will close them.
-        self._deadlines: dict[web.RequestHandler, asyncio.TimerHandle] = {}
-        self._protected: set[web.RequestHandler] = set()
+        self._connections = _Connections(_allowed_open_files() // 2)
 
     async def start(self, host: str, port: int) -> int:
         """Listen; return the port, which the system chooses where ``port`` is 0.
@@ -77,7 +80,6 @@ class LimitedServer:
         """Accept no more connections, and finish the requests that are being answered."""
         if self._listener is not None:
             self._listener.close()
-        self._clear_deadlines(self._deadlines)
         await self._runner.cleanup()
 
     async def read_body(self, request: web.Request, max_bytes: int) -> bytes:
@@ -105,52 +107,190 @@ class LimitedServer:
     @contextlib.contextmanager
     def protect(self, request: web.Request) -> Iterator[None]:
         """Do not close the request's connection to make room for others."""
-        self._protected.add(request.protocol)
-        try:
+        with self._connections.protect(_connection_of(request)):
             yield
-        finally:
-            self._protected.discard(request.protocol)
 
     @web.middleware
     async def _on_request(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        self._clear_deadlines([request.protocol])
-        try:
-            response = await handler(request)
-        except web.HTTPException as error:
-            error.force_close()
-            raise
-        if response.status >= HTTPStatus.BAD_REQUEST:
-            response.force_close()
-        return response
+        with _connection_of(request).answering():
+            try:
+                response = await handler(request)
+            except web.HTTPException as error:
+                error.force_close()
+                raise
+            # What is left of a body would be read for nothing.
+            if response.status >= HTTPStatus.BAD_REQUEST or not request.content.is_eof():
+                response.force_close()
+            return response
 
     def _connect(self) -> web.RequestHandler:
-        """Return the protocol of a new connection, after making room for it."""
+        """Return the protocol of a new connection."""
         server = self._runner.server
         assert server is not None  # noqa: S101 - start() sets it up
-        # aiohttp lists closed connections too, until their handlers have ended.
-        open_ones = [each for each in server.connections if each.transport is not None]
-        if (excess := len(open_ones) - self._max_connections + 1) > 0:
-            unprotected = [each for each in open_ones if each not in self._protected]
-            for each in unprotected[:excess]:
-                self._close(each)
-        if len(self._deadlines) > 2 * self._max_connections:
-            self._clear_deadlines(self._deadlines.keys() - set(open_ones))
-        connection = server()
-        self._deadlines[connection] = asyncio.get_running_loop().call_later(
-            self._receive_timeout_s, self._close, connection
+        return _Connection(server, self._connections, self._receive_timeout_s)
+
+
+class _Connections:
+    """The open connections: their number, and the bytes of their unverified requests."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        # The oldest first, each with what it has sent since its last request was answered.
+        self._received: dict[_Connection, int] = {}
+        self._total = 0
+        self._protected: set[_Connection] = set()
+
+    def add(self, connection: "_Connection") -> None:
+        """Add a connection, and close the oldest if there are too many."""
+        self._received[connection] = 0
+        excess = len(self._received) - self._limit
+        if excess > 0:
+            for each in self._closable()[:excess]:
+                each.force_close()
+
+    def discard(self, connection: "_Connection") -> None:
+        """Forget a connection that is closed."""
+        self._total -= self._received.pop(connection, 0)
+
+    def count(self, connection: "_Connection", size: int) -> None:
+        """Count bytes that were received, and close the largest connections if it is too much."""
+        if connection not in self._received or connection in self._protected:
+            return
+        self._received[connection] += size
+        self._total += size
+        while self._total > _MAX_UNVERIFIED_BYTES and (closable := self._closable()):
+            max(closable, key=self._received.__getitem__).force_close()
+
+    def reset(self, connection: "_Connection") -> None:
+        """Start to count anew: the request was verified or answered."""
+        if connection in self._received:
+            self._total -= self._received[connection]
+            self._received[connection] = 0
+
+    @contextlib.contextmanager
+    def protect(self, connection: "_Connection") -> Iterator[None]:
+        """Do not close this connection to make room for others."""
+        self.reset(connection)
+        self._protected.add(connection)
+        try:
+            yield
+        finally:
+            self._protected.discard(connection)
+
+    def _closable(self) -> "list[_Connection]":
+        return [each for each in self._received if each not in self._protected]
+
+
+class _Connection(web.RequestHandler):
+    """A connection that is closed where a request does not arrive in time or cannot be read."""
+
+    def __init__(
+        self, server: web.Server, connections: _Connections, receive_timeout_s: float
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(
+            server,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type]
+            # Slack signs the bytes as sent, and nothing unsigned is decompressed.
+            auto_decompress=False,
+            keepalive_timeout=_KEEP_ALIVE_S,
+            max_headers=_MAX_HEADERS,
+            # After the answer, the rest of a body is read and dropped for this long.
+            lingering_time=receive_timeout_s,
         )
-        return connection
+        self._loop = loop
+        self._connections = connections
+        self._receive_timeout_s = receive_timeout_s
+        self._is_answering = False
+        # What closes the connection unless a request's head is complete by then.
+        self._deadline: asyncio.TimerHandle | None = None
 
-    def _close(self, connection: web.RequestHandler) -> None:
-        self._clear_deadlines([connection])
-        connection.force_close()
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._connections.add(self)
+        self._start_deadline()
 
-    def _clear_deadlines(self, connections: Iterable[web.RequestHandler]) -> None:
-        for connection in tuple(connections):
-            if (timer := self._deadlines.pop(connection, None)) is not None:
-                timer.cancel()
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._clear_deadline()
+        self._connections.discard(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if data and not self._is_answering:
+            self._start_deadline()
+        try:
+            super().data_received(data)
+        except Exception as error:  # noqa: BLE001 - whatever was sent, it is no request
+            self._hang_up(error)
+        self._connections.count(self, len(data))
+
+    async def start(self) -> None:
+        """Answer requests until the connection is closed.
+
+        aiohttp lets through what goes wrong while it makes a request of what it has parsed, such
+        as a host that is not valid in punycode, and then leaves the connection open.
+        """
+        try:
+            await super().start()
+        except Exception as error:  # noqa: BLE001 - whatever was sent, it is no request
+            self._hang_up(error)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = HTTPStatus.INTERNAL_SERVER_ERROR,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Return the answer to a request that cannot be parsed, or whose handler failed."""
+        response = super().handle_error(request, status, exc, message)
+        # aiohttp would name its version and Python's; these answers skip the signal below.
+        response.headers["Server"] = ""
+        return response
+
+    def force_close(self) -> None:
+        """Close the connection at once."""
+        self._clear_deadline()
+        self._connections.discard(self)
+        super().force_close()
+
+    @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        """Answer a request whose head is complete."""
+        self._clear_deadline()
+        self._is_answering = True
+        try:
+            yield
+        finally:
+            self._is_answering = False
+            self._connections.reset(self)
+
+    def _start_deadline(self) -> None:
+        if self._deadline is None and self.transport is not None:
+            self._deadline = self._loop.call_later(self._receive_timeout_s, self.force_close)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _hang_up(self, error: Exception) -> None:
+        _LOG.debug("a request cannot be read", extra={"error": type(error).__name__})
+        self.force_close()
+
+
+def _connection_of(request: web.Request) -> _Connection:
+    connection = request.protocol
+    assert isinstance(connection, _Connection)  # noqa: S101 - it answers no others
+    return connection
+
+
+async def _drop_server_header(_: web.Request, response: web.StreamResponse) -> None:
+    """Drop the header in which aiohttp names its version and Python's."""
+    response.headers.pop("Server", None)
 
 
 def _allowed_open_files() -> int:

@@ -88,7 +88,14 @@ class BotUnderTest:
         drip: bytes = b"",
         disconnects: bool = False,
     ) -> bytes:
-        """Open a connection, send, and return all that is received until the bot closes it."""
+        """Open a connection, send, and return all that is received until the bot closes it.
+
+        Args:
+            content: what is sent first.
+            later: what is sent after a moment.
+            drip: what is sent then, again and again.
+            disconnects: close the connection when all is sent.
+        """
         reader, writer = await self.connect()
         received = bytearray()
 

@@ -5,6 +5,7 @@ Anybody on the internet can open connections and send what they like.
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -52,18 +53,17 @@ IMPLAUSIBLE: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 async def test_a_stale_timestamp_or_a_malformed_signature_is_refused_before_the_body_is_read(
-    bot: BotUnderTest, subtests: pytest.Subtests
+    bot: BotUnderTest,
 ) -> None:
     heads = {name: slack_head(bot.world, headers=each) for name, each in IMPLAUSIBLE.items()}
     heads |= {f"{late_s} s late": slack_head(bot.world, late_s=late_s) for late_s in (-301, 301)}
     async with asyncio.timeout(5):
         for name, head in heads.items():
-            with subtests.test(name):
-                reader, writer = await bot.connect()
-                writer.write(head)
-                # The body never comes.
-                assert parse_response(await reader.readuntil(b"\r\n\r\n")).status == 401
-                writer.close()
+            reader, writer = await bot.connect()
+            writer.write(head)
+            # The body never comes.
+            assert parse_response(await reader.readuntil(b"\r\n\r\n")).status == 401, name
+            writer.close()
 
 
 async def test_a_body_of_more_than_256_kib_is_refused_before_it_is_read(bot: BotUnderTest) -> None:
@@ -72,6 +72,120 @@ async def test_a_body_of_more_than_256_kib_is_refused_before_it_is_read(bot: Bot
     async with asyncio.timeout(5):
         assert parse_response(await reader.readuntil(b"\r\n\r\n")).status == 413
     writer.close()
+
+
+# ── Requests that cannot be read ──────────────────────────────────────────────────────────────
+
+ODD_TARGETS: Final = (
+    *("http://xn--a/", "http://xn--/", "//xn--a/", "http://xn--a:80/healthz", "xn--a:443"),
+    *("http://[::1/", "http://[::1]/", "http://[v1.x]/", "http://[fe80::1%25eth0]/", "http://]/"),
+    *("http://a:b@c:d@e/", "http://a:99999/", "http://a:-1/", "http://:80/", "http:///", "http:"),
+    *("http://%zz/", "http://a%00b/", "http://a%2fb/", "http://\u00ad/", "http://" + "a." * 200),
+    *("http://1.2.3.4.5/", "http://0x7f.1/", "http://..../", "http://-/", "http://_/", "ftp://x/"),
+    *("javascript:alert(1)", "mailto:a@b", "data:,", "a:b:c", ":80", "://", "?", "#", "?#", "*"),
+    *("/%", "/%zz", "/%00", "/%ff%fe", "/%2e%2e/%2e%2e", "/..", "/./", "//", "///", "/\\", "/;"),
+    *("/callbacks/%", "/callbacks/%zz", "/callbacks/%ff", "/callbacks/%2f", "/callbacks/a%2fb"),
+    *("/callbacks/%ed%a0%80", "/callbacks/..", "/callbacks/?%", "/callbacks/x?%ff=%ff&&=;"),
+)
+
+
+async def test_an_odd_request_target_is_refused_and_leaves_no_connection_open(
+    impatient_bot: BotUnderTest,
+) -> None:
+    bot = impatient_bot
+
+    async def sent(target: str, before: bytes) -> bytes:
+        method = "CONNECT" if target == "xn--a:443" else "GET"
+        request = f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        received = await bot.exchange(before + request.encode("latin-1"))
+        gc.collect()  # so that asyncio logs exceptions that nobody looked at
+        bot.check_log(target)
+        return received
+
+    for target in ODD_TARGETS:
+        for before in (b"", HEALTH):
+            assert b"HTTP/1.1 50" not in await sent(target, before), target
+    await bot.check_works()
+
+
+async def test_a_request_that_cannot_be_read_is_hung_up_on_at_once(bot: BotUnderTest) -> None:
+    for before in (b"", HEALTH):
+        request = b"GET http://xn--a/ HTTP/1.1\r\nHost: x\r\n\r\n"
+        async with asyncio.timeout(5):
+            received = await bot.exchange(before + request)
+        assert received.count(b"HTTP/1.1 200 OK") == bool(before)
+    await bot.check_works()
+
+
+async def test_no_answer_names_the_versions_of_the_server(bot: BotUnderTest) -> None:
+    requests = (b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", HEALTH + b"x\r\n\r\n")
+    for request in requests:
+        received = (await bot.exchange(request)).lower()
+        assert b"python" not in received
+        assert b"aiohttp" not in received
+
+
+# ── Slow requests ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_head_of_a_second_request_has_as_long_as_that_of_the_first(
+    impatient_bot: BotUnderTest,
+) -> None:
+    start = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: "
+    async with asyncio.timeout(5):
+        for before in (b"", HEALTH):
+            # The first line comes in a packet of its own, when the answer before is out.
+            received = await impatient_bot.exchange(before, later=start, drip=b"a")
+            assert received.count(b"HTTP/1.1 200 OK") == bool(before)
+
+
+async def test_a_connection_may_be_idle_for_longer_than_a_request_may_take(
+    impatient_bot: BotUnderTest,
+) -> None:
+    reader, writer = await impatient_bot.connect()
+    slow, other = await impatient_bot.connect()
+    for _ in range(3):
+        writer.write(HEALTH)
+        assert b"200 OK" in await reader.readuntil(b"\r\n\r\nok")
+    # Another one is closed meanwhile, as nothing comes.
+    assert await slow.read() == b""
+    writer.write(HEALTH)
+    assert b"200 OK" in await reader.readuntil(b"\r\n\r\nok")
+    for each in (writer, other):
+        each.close()
+
+
+# ── Memory ────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("part", ["a body", "a callback", "headers"])
+async def test_the_largest_unfinished_requests_are_closed_when_all_are_too_large(
+    part: str, bot: BotUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.connections._MAX_UNVERIFIED_BYTES", 1024 * KIB)
+    head = {
+        "a body": slack_head(bot.world, length=200 * KIB),
+        "a callback": b"POST /callbacks/x HTTP/1.1\r\nHost: x\r\nContent-Length: 204800\r\n\r\n",
+        "headers": b"GET / HTTP/1.1\r\nHost: x\r\n" + (b"X: " + b"a" * 8000 + b"\r\n") * 12,
+    }[part]
+    async with contextlib.AsyncExitStack() as stack:
+        small, writer = await bot.connect()
+        stack.callback(writer.close)
+        writer.write(slack_head(bot.world) + b"x" * 999)
+        ends: set[asyncio.Task[bytes]] = set()
+        for _ in range(20):
+            reader, writer = await bot.connect()
+            stack.callback(writer.close)
+            writer.write(head + b"x" * (100 * KIB if part != "headers" else 10))
+            await writer.drain()
+            end = asyncio.create_task(reader.read())  # noqa: TID251 - cancelled at the end
+            stack.callback(end.cancel)
+            ends.add(end)
+        async with asyncio.timeout(5):
+            while len(ends) > 10:
+                _, ends = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        await bot.check_works()
+        assert not small.at_eof()
 
 
 # ── Many connections ──────────────────────────────────────────────────────────────────────────
