@@ -9,12 +9,23 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import idna
 
-# In characters. Not every server and browser takes longer links.
-_MAX_LINK: Final = 2000
+# In characters, as the forms' fields have it. Signed links are long.
+_MAX_LINK: Final = 3000
 _MAX_HOST: Final = 253
 _MAX_SHOWN: Final = 60
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_PORTS: Final = {80, 443, 8080, 8443}
+# Ports below belong to other protocols (RFC 6335), as do these above: those that browsers do not
+# open (https://fetch.spec.whatwg.org/#port-blocking), databases and remote desktops.
+_FIRST_FREE_PORT: Final = 1024
+_MAX_PORT: Final = 65535
+_OTHER_PORTS: Final = {
+    *(1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, 6679, 6697, 10080),
+    *range(6665, 6670),
+    *(1433, 1521, 3306, 3389, 5432, 5900, 6379, 11211, 27017),
+}
+
+# What a link that is copied from a text may have around it.
+_QUOTES: Final = {"<>", '""', "''", "``", "“”", "„“", "«»", "\u2018\u2019", "\u2039\u203a"}
 
 # re.ASCII: to re.IGNORECASE alone, "http" with a long s (U+017F) is https.
 _LINK: Final = re.compile(
@@ -26,8 +37,10 @@ _HOST: Final = re.compile(r"[\w.-]+", re.ASCII)
 _LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 # A name whose last label reads as a number is an IPv4 address to browsers (WHATWG URL, 3.5).
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")
-# Characters that RFC 3986 does not allow in a link, and a percent sign that encodes nothing.
-_UNENCODED: Final = re.compile(r"[^!#-;=?-Z\[\]_a-z~%]|%(?![0-9A-Fa-f]{2})")
+# Characters that RFC 3986 does not allow after a host, and a percent sign that encodes nothing.
+_UNENCODED: Final = re.compile(r"[^!#-;=?-Z_a-z~%]|%(?![0-9A-Fa-f]{2})")
+# The same for the service's links: an encoded bracket could invalidate a signature.
+_UNENCODED_BY_SERVICE: Final = re.compile(r"[^!#-;=?-Z\[\]_a-z~%]|%(?![0-9A-Fa-f]{2})")
 # Control characters, and halves of characters, which cannot be encoded.
 _NEVER: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
@@ -39,14 +52,22 @@ _QUERY: Final = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _CALLBACK: Final = re.compile(r"(/callbacks\\?/|%2Fcallbacks%2F)[^\s\"'<>]+", re.IGNORECASE)
+# A link in a text, plain, with slashes that JSON escapes, or as part of another link.
+_HOST_OF_LINK: Final = re.compile(
+    r"""https?(?::\\?/\\?/|%3A%2F%2F)(?:[^\s/?#"<>@\\%]*@)?([^\s/?#"<>@\\%]+)[^\s"<>]*+""",
+    re.IGNORECASE,
+)
+_PUNCTUATION: Final = ".,:;!?')]}”"
 # Seconds since 1970, for a day since 2001; a smaller number means something else.
 _EPOCH: Final = 1_000_000_000
 
-# Last labels that mean nothing, or something else, outside one network: first those reserved by
-# RFC 6761, 6762, 7686, 8375 and 9476, then those that routers and offices use.
+# Ends of names that mean nothing, or something else, outside one network: first those reserved by
+# RFC 6761, 6762, 7686, 8375 and 9476, then those that routers, offices and clusters use.
 _PRIVATE_NAMES: Final = {
     *("alt", "arpa", "example", "invalid", "local", "localhost", "onion", "test"),
-    *("corp", "home", "internal", "intranet", "lan", "localdomain", "private"),
+    *("corp", "home", "internal", "intranet", "lan", "localdomain", "private", "wlan", "workgroup"),
+    *("consul", "docker", "k8s", "svc"),
+    "fritz.box",
 }
 # What ipaddress calls global, in some version of Python, and what is not the address of one host.
 _NOT_PUBLIC: Final[tuple[IPv4Network | IPv6Network, ...]] = (
@@ -77,15 +98,16 @@ class BadLink(ValueError):
 def check_link(text: str) -> str:
     """Return ``text`` as a plain ASCII link to a public host, without opening it.
 
-    Spaces around are dropped, scheme and host are lower-case, international host names are in
-    punycode, a default port is left out, and characters that are not allowed in a link are
-    percent-encoded. Checking the result again does not change it.
+    Spaces, invisible characters and quotation marks around it are dropped, scheme and host are
+    lower-case, international host names are in punycode, a default port is left out, and
+    characters that are not allowed in a link are percent-encoded. Checking the result
+    again does not change it.
 
     Raises:
-        BadLink: if it is not an http or https link to a public name or address on port 80, 443,
-            8080 or 8443, or if it has more than 2,000 characters.
+        BadLink: if it is not an http or https link to a public name or address on a port that web
+            servers use, or if it has more than 3,000 characters.
     """
-    text = text.strip()
+    text = _unwrapped(text)
     if not text:
         raise BadLink("There is no link here. Paste one that starts with https://.")
     if " " in text or "\\" in text or not text.isprintable():
@@ -107,7 +129,7 @@ def check_link(text: str) -> str:
     scheme = parts["scheme"].lower()
     host = _host(authority["host"])
     port = _port(authority["port"], scheme)
-    link = f"{scheme}://{host}{port}{_rest(parts['rest'])}"
+    link = f"{scheme}://{host}{port}{_rest(parts['rest'], _UNENCODED)}"
     if len(link) > _MAX_LINK:
         raise BadLink(f"The link has more than {_MAX_LINK:,} characters. Use a shorter one.")
     return link
@@ -132,20 +154,28 @@ def plain_link(text: str) -> str | None:
     if not _HOST.fullmatch(host):
         return None
     port = f":{authority['port']}" if authority["port"] else ""
-    return f"{parts['scheme'].lower()}://{host}{port}{_rest(parts['rest'])}"
+    rest = _rest(parts["rest"], _UNENCODED_BY_SERVICE)
+    return f"{parts['scheme'].lower()}://{host}{port}{rest}"
 
 
 def show_link(link: str) -> str:
-    """Return the host and path of ``link`` for people to read, at most 60 characters.
+    """Return the host of ``link`` for people to read, at most 60 characters.
 
-    Query, fragment, user name and password are left out: they may grant access.
+    All else is left out: whoever knows the path of a shared link can often open it.
     """
-    place = re.sub(r"[?#].*", "", link, flags=re.DOTALL)
-    place = re.sub(r"^[^/]*://([^/]*@)?", "", place).rstrip("/")
-    if len(place) <= _MAX_SHOWN:
-        return place
-    # Both ends matter: the host, and the name of the file.
-    return place[: _MAX_SHOWN // 2 - 1] + "…" + place[-(_MAX_SHOWN // 2) :]
+    host = re.split(r"[/?#]", link.partition("://")[2], maxsplit=1)[0].rpartition("@")[2]
+    # The end of a name says whose it is.
+    return host if len(host) <= _MAX_SHOWN else "…" + host[1 - _MAX_SHOWN :]
+
+
+def only_hosts(text: str) -> str:
+    """Return a text by the service, which may quote links, with their hosts alone."""
+
+    def host(found: re.Match[str]) -> str:
+        link = found[0]
+        return found[1].rstrip(_PUNCTUATION) + link[len(link.rstrip(_PUNCTUATION)) :]
+
+    return _HOST_OF_LINK.sub(host, text)
 
 
 def without_keys(text: str) -> str:
@@ -180,10 +210,30 @@ def expiry_of(link: str) -> datetime | None:
     return None
 
 
-def _rest(text: str) -> str:
-    """Return path, query and fragment with characters that are not allowed percent-encoded."""
+def _unwrapped(text: str) -> str:
+    """Return ``text`` without what copying may have left around it."""
+    start, end = 0, len(text)
+    while start < end:
+        if _is_blank(text[start]):
+            start += 1
+        elif _is_blank(text[end - 1]):
+            end -= 1
+        elif end - start > 1 and text[start] + text[end - 1] in _QUOTES:
+            start, end = start + 1, end - 1
+        else:
+            break
+    return text[start:end]
+
+
+def _is_blank(letter: str) -> bool:
+    """Return whether a character is white space, or invisible, such as a byte order mark."""
+    return letter.isspace() or unicodedata.category(letter) == "Cf"
+
+
+def _rest(text: str, unencoded: re.Pattern[str]) -> str:
+    """Return path, query and fragment with the characters ``unencoded`` percent-encoded."""
     rest = text if text.startswith("/") else "/" + text
-    return _UNENCODED.sub(lambda found: quote(found[0], safe=""), rest)
+    return unencoded.sub(lambda found: quote(found[0], safe=""), rest)
 
 
 def _host(text: str) -> str:
@@ -198,7 +248,7 @@ def _host(text: str) -> str:
         return _address(IPv4Address, host)
     if len(host) > _MAX_HOST or not all(map(_LABEL.fullmatch, labels)):
         raise BadLink(_NOT_A_HOST)
-    if len(labels) == 1 or labels[-1] in _PRIVATE_NAMES:
+    if len(labels) == 1 or {labels[-1], ".".join(labels[-2:])} & _PRIVATE_NAMES:
         raise BadLink("That link isn't reachable from the internet. Use one that anybody can open.")
     return host
 
@@ -234,8 +284,11 @@ def _address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> str:
 def _port(text: str | None, scheme: str) -> str:
     if not text or int(text) == _DEFAULT_PORTS[scheme]:
         return ""
-    if int(text) not in _PORTS:
+    port = int(text)
+    if (port < _FIRST_FREE_PORT and port not in _DEFAULT_PORTS.values()) or (
+        port > _MAX_PORT or port in _OTHER_PORTS
+    ):
         raise BadLink(
-            "The port in the link must be 80, 443, 8080 or 8443. It is best to leave it out."
+            f"Port {port} in the link isn't one that web servers use. It is best to leave it out."
         )
-    return f":{int(text)}"
+    return f":{port}"

@@ -276,7 +276,7 @@ def test_a_training_shows_a_bar_figures_and_its_start() -> None:
     text = card(in_training("1/4"), REPLICA_PRESENTER).text
     assert text.startswith(f"Replica for <@{ANA}>: :hourglass_flowing_sand: Training. ")
     assert "`███░░░░░░░░░` 1 of 4 steps done." in text
-    assert "footage storage.example.com/kim.mp4 · consent storage.example.com/yes.mp4" in text
+    assert "footage storage.example.com · consent storage.example.com" in text
     assert "started <!date^1772442000^{ago}|2026-03-02 09:00 UTC>" in text
     assert "secret" not in text
 

@@ -3,6 +3,7 @@
 import re
 from typing import Final
 
+from bot.links import only_hosts
 from bot.model import Delivery, Failure, Job, Role, State
 from bot.slack.blocks import (
     MAX_QUOTE,
@@ -211,7 +212,7 @@ def _service_status(job: Job) -> list[str]:
 
 def _service_reason(job: Job) -> str:
     """Return what the service said about a failure, in its own words."""
-    return cut(job.reason.strip(), _MAX_REASON) if job.state is State.FAILED else ""
+    return cut(only_hosts(job.reason.strip()), _MAX_REASON) if job.state is State.FAILED else ""
 
 
 def _orphaned(job: Job, presenter: Presenter) -> str:

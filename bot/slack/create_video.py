@@ -1,6 +1,5 @@
 """The /video command and the create form: opening, type-ahead, background, submission, retry."""
 
-import json
 import logging
 from collections.abc import Mapping
 from functools import lru_cache, partial
@@ -21,6 +20,7 @@ from bot.slack.forms import (
     JobRequest,
     Metadata,
     ack_errors,
+    fits_in_metadata,
     form,
     link_field,
     metadata_of,
@@ -32,7 +32,7 @@ from bot.slack.forms import (
 )
 from bot.slack.job_actions import find_job
 from bot.slack.job_status import list_jobs, show_status
-from bot.slack.payloads import BlockAction, OptionsRequest, SlashCommand, ViewSubmission, read
+from bot.slack.payloads import BlockAction, OptionsRequest, SlashCommand, View, ViewSubmission, read
 from bot.slack.replica_picker import check_used, replica_label
 from bot.slack.video_presenter import VideoPresenter
 from bot.store import KnownReplica
@@ -45,8 +45,6 @@ _BACKGROUND: Final = "video_background"
 _KIND: Final = "video"
 _MAX_CACHED_OPTIONS: Final = 10_000
 _MAX_OPTIONS: Final = 100
-# Two of them fit into a form's private metadata.
-_MAX_KEPT_LINK: Final = 1000
 
 _CHOICES: Final = {
     "none": "No background",
@@ -170,16 +168,7 @@ async def suggest_replicas(ctx: HandlerContext, ack: AsyncAck, body: Json) -> No
 async def switch_background(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Show the link field of the chosen background."""
     if (view := read(BlockAction, body).view) is not None:
-        fields, metadata = view.fields(), metadata_of(view)
-        # Slack drops the value of a field that is removed: keep it for when the field returns.
-        links = {
-            **metadata.get("links", {}),
-            **{at: fields[at] for at in BACKGROUNDS if at in fields},
-        }
-        metadata["links"] = {
-            at: url for at, url in links.items() if len(json.dumps(url)) <= _MAX_KEPT_LINK
-        }
-        changed = await _form(ctx, {**metadata["links"], **fields}, metadata, note=note_of(view))
+        changed = await _redrawn(ctx, view)
         try:
             async with translated(ctx.timings.view_timeout):
                 await ctx.client.views_update(view_id=view.id, hash=view.hash, view=changed)
@@ -197,14 +186,13 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if background in _LINK_FIELDS and not any(
         block.get("block_id") == background for block in view.blocks
     ):
-        redrawn = await _form(ctx, fields, metadata, note=note_of(view))
-        await ack(response_action="update", view=redrawn)
+        await ack(response_action="update", view=await _redrawn(ctx, view))
         return
-    fields = {
+    used = {
         name: text for name, text in fields.items() if name not in BACKGROUNDS or name == background
     }
     try:
-        params = parse(fields, ctx.max_script)
+        params = parse(used, ctx.max_script)
     except Invalid as error:
         await ack_errors(ack, error.errors)
         return
@@ -217,6 +205,23 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     await submit_job(
         ctx, ack, submission, request, lambda note: _form(ctx, fields, metadata, note=note)
     )
+
+
+async def _redrawn(ctx: HandlerContext, view: View) -> Json:
+    """Return a form as it is filled in, with the link field of the chosen background.
+
+    Slack drops the value of a field that is removed: the metadata keep it until the field returns.
+    A link that does not fit there keeps its field.
+    """
+    fields, metadata = view.fields(), metadata_of(view)
+    typed = {at: fields[at] for at in BACKGROUNDS if at in fields}
+    links = {**metadata.get("links", {}), **typed}
+    metadata["links"] = {}
+    for at in sorted(links.keys() - {fields.get("background")}, key=lambda at: len(links[at])):
+        more = {**metadata, "links": {**metadata["links"], at: links[at]}}
+        if fits_in_metadata(more):
+            metadata = more
+    return await _form(ctx, {**links, **fields}, metadata, note=note_of(view))
 
 
 async def _form(
@@ -239,9 +244,13 @@ async def _form(
         ),
         _background_field(background),
     ]
-    if background in _LINK_FIELDS:
-        label, hint = _LINK_FIELDS[background]
-        blocks.append(link_field(background, label, hint, fields.get(background)))
+    for at, (label, hint) in _LINK_FIELDS.items():
+        link = fields.get(at)
+        if at == background:
+            blocks.append(link_field(at, label, hint, link))
+        elif link and at not in metadata.get("links", {}):
+            unused = f"Not used unless you choose “{_CHOICES[at]}”."
+            blocks.append(link_field(at, label, unused, link, optional=True))
     blocks.append(where_field(ctx, fields.get("where")))
     return form(
         CALLBACK_ID, "Create a video", submit="Create", metadata=metadata, blocks=blocks, note=note

@@ -25,6 +25,7 @@ Metadata = Mapping[str, Any]
 
 _LOG: Final = logging.getLogger(__name__)
 _NOTE: Final = "note"
+_MAX_METADATA: Final = 3000  # characters
 # With a user's id, it would be posted to that user as a direct message.
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 _REFUSALS: Final = {
@@ -68,6 +69,11 @@ def metadata_of(view: View) -> dict[str, Any]:
         InvalidPayload: it is not that of one of our forms.
     """
     return view.metadata(_Metadata).model_dump(exclude_unset=True)
+
+
+def fits_in_metadata(metadata: Metadata) -> bool:
+    """Return whether Slack takes ``metadata``: https://docs.slack.dev/reference/views/modal-views."""
+    return len(json.dumps(dict(metadata))) <= _MAX_METADATA
 
 
 def note_of(view: View) -> str:

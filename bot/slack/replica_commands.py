@@ -8,6 +8,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind
 from bot.kinds.video import is_replica_id
+from bot.links import only_hosts
 from bot.model import Snapshot, Verdict
 from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import (
@@ -125,4 +126,4 @@ def _failure(snapshot: Snapshot) -> str:
     label = escape(replica_label(known_from(snapshot)))
     if not snapshot.reason:
         return f"{label}: {escape(unexplained_failure(snapshot.status))}."
-    return f"{label}. The video service says: “{escaped(snapshot.reason, 300)}”"
+    return f"{label}. The video service says: “{escaped(only_hosts(snapshot.reason), 300)}”"

@@ -7,6 +7,7 @@ from typing import Final
 
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.kinds import Kind, Unreadable
+from bot.links import only_hosts
 from bot.model import Snapshot, Verdict
 from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import cut, one_line
@@ -134,4 +135,4 @@ def _unusable(replica: KnownReplica | Snapshot) -> str | None:
 
 
 def _one_sentence(reason: str) -> str:
-    return cut(one_line(reason), 200)
+    return cut(one_line(only_hosts(reason)), 200)

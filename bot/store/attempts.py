@@ -86,7 +86,7 @@ def add_attempt(tx: Transaction, job: Job, token_hash: str, now: int) -> int:
 
 
 def get_attempt(tx: Transaction, attempt_id: int) -> Row:
-    """Return the row of an attempt; attempts are never deleted."""
+    """Return the row of an attempt: it is there as long as its job."""
     row = tx.one(_GET, id=attempt_id)
     assert row is not None  # noqa: S101 - see above
     return row

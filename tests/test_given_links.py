@@ -1,0 +1,119 @@
+"""Links that people give: long ones are never lost, and others see no more than their host."""
+
+import pytest
+
+from sandbox.modal import Modal
+from sandbox.scenarios import Scenario
+from tests.world import REPLICA, World
+
+PATH = "t-S3CRETpath"
+SHARED = f"https://we.tl/{PATH}"
+LINKS = {
+    name: f"https://storage.example.com/{name}.mp4?X-Amz-Signature=".ljust(3000, "a")
+    for name in ("background_url", "background_source_url")
+}
+SHORT = {
+    "background_url": "https://www.example.com/page",
+    "background_source_url": "https://storage.example.com/clip.mp4",
+}
+
+
+def _fill(form: Modal, field: str, link: str) -> None:
+    form.type({field: {field: link}}, finished=True)
+
+
+def _shown(world: World) -> str:
+    """Return all that the bot sent to Slack but forms, which only their user sees."""
+    calls = [call for call in world.slack.calls if not call.method.startswith("views.")]
+    assert calls
+    return str([call.arguments for call in calls])
+
+
+@pytest.mark.parametrize("reason", ["", f"Could not fetch {SHARED}: 403."])
+async def test_the_path_of_a_background_is_never_shown(world: World, reason: str) -> None:
+    world.service.next_video(Scenario(end="error", reason=reason) if reason else Scenario())
+    form = await world.open_form(world.ana)
+    await form.choose("background", "background_source_url")
+    typed = {"replica_id": REPLICA, "script": "Hello.", "background_source_url": SHARED}
+    await form.submit(typed)
+    await world.advance(minutes=10)
+
+    [create] = world.requests_for("create_video")
+    assert isinstance(create.body, dict)
+    assert create.body["background_source_url"] == SHARED
+    [card, reply] = world.posts()
+    assert "background we.tl" in card.text
+    assert PATH not in _shown(world)
+    if reason:
+        assert "Could not fetch we.tl: 403." in card.text
+        assert "Could not fetch we.tl: 403." in reply.text
+
+
+async def test_the_path_of_footage_is_never_shown_even_if_the_service_quotes_it(
+    world: World,
+) -> None:
+    world.service.next_replica(Scenario(end="error", reason=f"{SHARED} is not public"))
+    card = await world.request_replica(world.ana, {"train_video_url": SHARED})
+    await world.advance(hours=8)
+
+    assert "footage we.tl" in card.text
+    assert "we.tl is not public" in world.now(card).text
+    replica_id = world.last_replica_id()
+    await world.ben.command("/replica", f"status {replica_id}")
+    await world.ben.command("/replica", f"add {replica_id}")
+    form = await world.open_form(world.ben, "Hello.")
+    await form.submit({"replica_id": replica_id})
+    assert "we.tl is not public" in form.errors["replica_id"]
+    assert PATH not in _shown(world) + str(form.errors) + str(world.ephemerals(world.ben))
+
+
+@pytest.mark.parametrize("links", [SHORT, LINKS], ids=["short", "long"])
+async def test_links_survive_any_change_of_the_background(
+    world: World, links: dict[str, str]
+) -> None:
+    form = await world.open_form(world.ana, "Hello.")
+    await form.submit({"replica_id": REPLICA, "script": " "})
+    choices = (*links, "none", "background_url", "none", "background_source_url")
+    typed: set[str] = set()
+    for choice in choices:
+        await form.choose("background", choice)
+        if choice in links and choice not in typed:
+            _fill(form, choice, links[choice])
+            typed.add(choice)
+        if choice in links:
+            assert form.values[choice] == links[choice]
+    await form.submit({"script": "Hello."})
+    assert not form.is_open, form.errors
+    await world.settle()
+
+    [create] = world.requests_for("create_video")
+    assert isinstance(create.body, dict)
+    assert create.body["background_source_url"] == links["background_source_url"]
+    assert "background_url" not in create.body
+
+
+async def test_a_link_that_fits_nowhere_else_keeps_its_field_and_says_that_it_is_not_used(
+    world: World,
+) -> None:
+    form = await world.open_form(world.ana, "Hello.")
+    await form.choose("background", "background_url")
+    _fill(form, "background_url", LINKS["background_url"])
+    await form.choose("background", "none")
+
+    assert form.values["background_url"] == LINKS["background_url"]
+    assert "Not used unless you choose “A web page”." in str(form.view.body["blocks"])
+    await form.submit({"replica_id": REPLICA, "background_url": ""})
+    assert not form.is_open, form.errors
+
+
+async def test_a_link_that_was_emptied_does_not_come_back(world: World) -> None:
+    form = await world.open_form(world.ana, "Hello.")
+    await form.choose("background", "background_url")
+    _fill(form, "background_url", SHORT["background_url"])
+    await form.choose("background", "none")
+    await form.choose("background", "background_url")
+    assert form.values["background_url"] == SHORT["background_url"]
+    _fill(form, "background_url", "")
+    await form.choose("background", "none")
+    await form.choose("background", "background_url")
+    assert form.values["background_url"] is None
