@@ -873,6 +873,16 @@ async def test_the_service_can_be_down_out_of_credit_and_full(browser: Browser) 
     assert not off["panel"]["service"]["down"]
 
 
+async def test_the_service_can_quote_its_key(browser: Browser) -> None:
+    on = await browser.post("/api/panel/service", {"quotes_key": "in capitals"})
+    assert on["panel"]["service"]["quotes_key"] == "in capitals"
+    card = await browser.asks()
+    await browser.world.advance(minutes=5)
+    assert "?key=***" in browser.world.replies(card)[-1].text
+    off = await browser.post("/api/panel/service", {"quotes_key": None})
+    assert off["panel"]["service"]["quotes_key"] is None
+
+
 async def test_the_pace_is_that_of_the_coming_jobs(browser: Browser) -> None:
     pace = {"queued": 1, "generating": 2.5, "training_steps": 7}
     shown = await browser.post("/api/panel/service", {"pace": pace})

@@ -50,6 +50,7 @@ def _service_json(service: SandboxVideoService, now: datetime) -> Json:
         "down": service.down,
         "key_revoked": service.key_revoked,
         "out_of_credit": service.out_of_credit,
+        "quotes_key": service.quotes_key,
         "rate_limited_until": limit.until.timestamp() if limit and limit.until > now else None,
         "callbacks": next((name for name, each in TIMES.items() if each == times), None),
         "pace": {

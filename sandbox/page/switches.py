@@ -8,6 +8,7 @@ from pydantic import Field
 
 from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse, Fault, Hang, Reset
+from sandbox.key_quotes import KeyQuote
 from sandbox.page.actions import PageRequest, failed
 from sandbox.scenarios import Scenario
 from sandbox.slack import RESPONSE_URL, SandboxSlack
@@ -87,6 +88,7 @@ class ServiceSettings(PageRequest):
     down: bool = False
     key_revoked: bool = False
     out_of_credit: bool = False
+    quotes_key: KeyQuote | None = Field(None, strict=False)
     callbacks: Literal["none", "once", "twice"] = "once"
     rate_limit: RateLimitSettings | None = None
     pace: PaceSettings = PaceSettings()
@@ -140,7 +142,7 @@ class Switches:
     def switch_service(self, request: ServiceSettings) -> None:
         """Set the switches of the service that were sent."""
         service, sent = self._service, request.model_fields_set
-        for name in sent & {"down", "key_revoked", "out_of_credit"}:
+        for name in sent & {"down", "key_revoked", "out_of_credit", "quotes_key"}:
             setattr(service, name, getattr(request, name))
         if "callbacks" in sent:
             service.set_callback_times(TIMES[request.callbacks])
@@ -215,6 +217,7 @@ class Switches:
                 down=False,
                 key_revoked=False,
                 out_of_credit=False,
+                quotes_key=None,
                 callbacks="once",
                 rate_limit=None,
             )

@@ -158,6 +158,20 @@ export function serviceSwitches(turn) {
   );
   const credit = toggle("Out of credit", "Create requests get 402", set("out_of_credit"));
   const revoked = toggle("API key revoked", "Every request gets 401", set("key_revoked"));
+  const quotes = picker(
+    "API key in responses",
+    [
+      ["", "left out"],
+      ["plain", "quoted"],
+      ["percent-encoded", "percent-encoded"],
+      ["percent-encoded twice", "percent-encoded twice"],
+      ["escaped as in HTML", "escaped as in HTML"],
+      ["escaped as in JSON", "escaped as in JSON"],
+      ["in capitals", "in capitals"],
+      ["without its end", "quoted without its end"],
+    ],
+    (how) => turn("service", { quotes_key: how || null }),
+  );
   const callbacks = picker(
     "Callbacks",
     [
@@ -189,6 +203,7 @@ export function serviceSwitches(turn) {
         limited.node,
         credit.node,
         revoked.node,
+        quotes.node,
         callbacks.node,
         make(
           "fieldset.pace",
@@ -214,6 +229,7 @@ export function serviceSwitches(turn) {
       limited.update(service.rate_limited_until !== null);
       credit.update(service.out_of_credit);
       revoked.update(service.key_revoked);
+      quotes.menu.value = service.quotes_key ?? "";
       callbacks.menu.value = service.callbacks;
       for (const [name, each] of pace) each.update(service.pace[name]);
       faults.update(service.next, offers.service.operations, offers.faults);
