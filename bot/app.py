@@ -130,6 +130,8 @@ async def running(
             clients=clients,
             clock=clock,
             timings=timings,
+            # The engine is made below; no call is made before.
+            on_recovery=lambda: background.spawn(engine.hasten()),
         )
         client = _slack_client(settings, session, timings)
         installation = InstallationSource(client, store, background, timings)

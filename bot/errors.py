@@ -16,11 +16,13 @@ class OutsideError(Exception):
 
     ``reason`` is the other side's own words, cut to a length that fits a message, or a sentence of
     ours if it said nothing. It has not been escaped for Slack, and it never holds a secret.
+    ``cause`` is a word of ``bot.causes`` for the log, empty where the other side refused.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, cause: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+        self.cause = cause
 
 
 class Refused(OutsideError):
@@ -37,8 +39,10 @@ class Refused(OutsideError):
 class Unavailable(OutsideError):
     """Nothing was done; ``retry_after`` is how long the other side asked us to wait, if it did."""
 
-    def __init__(self, reason: str, *, retry_after: timedelta | None = None) -> None:
-        super().__init__(reason)
+    def __init__(
+        self, reason: str, *, retry_after: timedelta | None = None, cause: str = ""
+    ) -> None:
+        super().__init__(reason, cause=cause)
         self.retry_after = retry_after
 
 

@@ -154,6 +154,11 @@ class Job:
     """How often the person was asked, without an answer."""
     orphaned_ids: tuple[str, ...] = ()
     """Ids of what its earlier attempts turned out to have made."""
+    held_by: Failure | None = None
+    """Why its create call is held back while it is queued: it fails with this if that does not end.
+    None if there is no reason, or only for a moment."""
+    held_until: datetime | None = None
+    """When the first try since then was due."""
     waits_for: str | None = None
     """The remote id of what the service has to finish before it begins."""
     ended_at: datetime | None = None
@@ -185,6 +190,8 @@ class Job:
             self.remote_id,
             self.unreachable,
             self.waits_for,
+            self.held_by,
+            self.held_until,
             shown,
         )
 

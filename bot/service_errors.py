@@ -14,13 +14,16 @@ from typing import Final
 import aiohttp
 import httpx
 
+from bot.causes import cause_of, http_cause
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.links import without_keys
 from bot.masking import Mask
 from bot.model import Failure
 
 FAILURES: Final = {"401": Failure.KEY_REJECTED, "402": Failure.OUT_OF_CREDIT}
-"""The HTTP statuses that say that no create call of any kind is accepted."""
+"""The HTTP statuses that may be about our key or our account, and not about one request."""
+TOO_MANY_CALLS: Final = http_cause(HTTPStatus.TOO_MANY_REQUESTS)
+"""The cause of a call that the service asks to send later."""
 KEY_NOT_ACCEPTED: Final = frozenset({"401", "403"})
 """The HTTP statuses of a read that do not show that our key is accepted. A 403 may be about the key
 or about what is read: it does not stop create calls either."""
@@ -104,7 +107,7 @@ def translated() -> Iterator[None]:
         cause = error.__cause__
         found = type(cause if isinstance(cause, aiohttp.ClientError) else error)
         outcome, reason = next(OUTCOMES[each] for each in found.__mro__ if each in OUTCOMES)
-        raise outcome(reason) from error
+        raise outcome(reason, cause=cause_of(error)) from error
 
 
 def from_answer(
@@ -123,10 +126,10 @@ def from_answer(
     reason = said or f"The video service answered {status} without saying why."
     if status in _NOTHING_DONE:
         retry_after = _retry_after(response.headers.get("retry-after", ""), now)
-        return Unavailable(reason, retry_after=retry_after)
+        return Unavailable(reason, retry_after=retry_after, cause=http_cause(status))
     if HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return Refused(reason, code=str(status))
-    return Uncertain(reason)
+    return Uncertain(reason, cause=http_cause(status))
 
 
 def _reason(body: bytes, mask: Mask) -> str:

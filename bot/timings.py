@@ -105,6 +105,8 @@ class CallbackTimings:
 class StoreTimings(WorkTimings, CallbackTimings):
     """For the database."""
 
+    hasten_within: timedelta = timedelta(seconds=5)
+    """After an outage, the jobs that wait are tried again within this time."""
     lock_timeout: timedelta = timedelta(seconds=10)
     """How long a start waits for another process to close the database."""
 
@@ -136,6 +138,16 @@ class ServiceTimings(CallTimings):
     """Between two checks whether a refused service key works again."""
     recheck_credit: timedelta = timedelta(minutes=10)
     """From "out of credit" to the one create call that tries again."""
+    first_hold: timedelta = timedelta(seconds=2)
+    """From the first refusal for too many calls to the next try, if the service names no time; it
+    doubles with each refusal in a row."""
+    max_hold: timedelta = timedelta(minutes=5)
+    turn_timeout: timedelta = timedelta(seconds=2)
+    """For a call to wait until others are done, where not all may be made at the same time."""
+
+    def gate_back_off(self, refusals: int) -> timedelta:
+        """Return the wait after ``refusals`` in a row for too many calls."""
+        return min(self.first_hold * float(2 ** min(refusals - 1, 16)), self.max_hold)
 
 
 @dataclass(frozen=True, kw_only=True)

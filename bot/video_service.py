@@ -9,7 +9,7 @@ import json
 import logging
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,7 +25,15 @@ from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
 from bot.model import Failure
-from bot.service_errors import FAILURES, KEY_NOT_ACCEPTED, from_answer, translated
+from bot.outages import Outages
+from bot.service_errors import (
+    FAILURES,
+    KEY_NOT_ACCEPTED,
+    TOO_MANY_CALLS,
+    from_answer,
+    translated,
+)
+from bot.service_gate import AccountRefused, Gate, Held, RateGate
 from bot.timings import ServiceTimings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -38,8 +46,10 @@ _MAX_CONNECTIONS: Final = 64  # for reads, and again for creates
 class VideoService:
     """Creates and reads what the service makes.
 
-    A key or an account that was refused stops new create calls: ``admission`` raises
-    ``Refused`` until a cheap read passes (401) or, after a while, one create call succeeds (402).
+    What the service would refuse is held back, each by a gate of its own: calls after a rate limit,
+    creates and reads apart; all creates after our key was refused; the creates of one path after
+    the account's credit for them was used up. ``on_recovery`` is called when a gate that was closed
+    for the key or the credit opens, and at the end of an outage.
     """
 
     def __init__(
@@ -51,6 +61,7 @@ class VideoService:
         clients: "Clients",
         clock: Clock,
         timings: ServiceTimings,
+        on_recovery: Callable[[], None] = lambda: None,
     ) -> None:
         self._base_url = base_url
         self._api_key = api_key
@@ -64,25 +75,38 @@ class VideoService:
         self._clients = clients
         self._clock = clock
         self._timings = timings
-        self._refused: Refused | None = None
-        self._recheck_at = clock.now()
-        # Held by the one that finds out whether a refusal still holds: the others wait for it.
-        self._checking = asyncio.Lock()
+        self._on_recovery = on_recovery
+        self._outages = Outages("the video service", clock)
+        self._creates = RateGate(clock, timings)
+        self._reads = RateGate(clock, timings)
+        self._key = Gate(Failure.KEY_REJECTED, clock, timings)
+        self._credits: dict[str, Gate] = {}
+        self._confirming = asyncio.Lock()
 
     async def create(self, path: str, body: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON
-        """POST ``body`` to ``path`` and return the JSON of the answer.
+        """POST ``body`` to ``path`` and return the JSON of the answer; only within ``admission``.
 
         Raises:
             Refused: it was not created, and would not be the next time.
-            Unavailable: it was not created.
+            Unavailable: it was not created. ``Held`` says when to try again.
             Uncertain: it may have been created.
         """
+        credit = self._credit(path)
         try:
             answer = await self._call("POST", path, dict(body))
-        except Refused as error:
-            self._stop_creates(error)
+        except Uncertain as error:
+            if credit.refusal is not None:
+                credit.close(error, self._timings.recheck_credit)
             raise
-        self._allow_creates()
+        except Refused as error:
+            failure = FAILURES.get(error.code)
+            if failure is Failure.OUT_OF_CREDIT:
+                raise self._close(credit, failure, error, self._timings.recheck_credit) from error
+            if failure is Failure.KEY_REJECTED and await self._confirmed():
+                raise self._close(self._key, failure, error, self._timings.recheck_key) from error
+            raise
+        self._open(credit)
+        self._open(self._key)
         return answer
 
     async def read(self, path: str, remote_id: str) -> Any:  # noqa: ANN401 - any JSON
@@ -92,20 +116,16 @@ class VideoService:
             Refused: the service does not know the id, or refuses our key.
             Unavailable: ask again later. A read changes nothing, so it is never uncertain.
         """
-        if remote_id in {".", ".."}:
-            raise Refused("There is nothing with this id.", code="404")
         try:
-            answer = await self._call("GET", f"{path}/{quote(remote_id, safe='')}")
-        except Uncertain as error:
-            raise Unavailable(error.reason) from error
+            return await self._get(path, remote_id)
         except Refused as error:
-            if FAILURES.get(error.code) is Failure.KEY_REJECTED:
-                self._stop_creates(error)
-            elif error.code not in KEY_NOT_ACCEPTED:
-                self._accept_key()
+            if FAILURES.get(error.code) is Failure.KEY_REJECTED and self._key.refusal is None:
+                with suppress(Unavailable):
+                    if await self._confirmed():
+                        self._close(
+                            self._key, Failure.KEY_REJECTED, error, self._timings.recheck_key
+                        )
             raise
-        self._accept_key()
-        return answer
 
     async def check(self) -> None:
         """Read something that does not exist, to see whether the service accepts our key.
@@ -115,94 +135,143 @@ class VideoService:
             Unavailable: it cannot be reached or does not work.
         """
         try:
-            await self.read("/v2/videos", "is-anyone-there")
+            await self._get("/v2/videos", "is-anyone-there")
         except Refused as error:
             if error.code in KEY_NOT_ACCEPTED:
                 raise
 
-    # ── Refused keys and accounts ─────────────────────────────────────────────────────────────
-
-    async def refusal(self) -> Refused | None:
-        """Return why a create call would be refused now; None if one may be made.
-
-        It may read from the service, or wait for another caller who does or tries a create call:
-        it can take as long as a call, and the caller sets a deadline.
-        """
-        if self._refused is None:
-            return None
-        async with self._checking:
-            return await self._checked_refusal()
-
-    async def _checked_refusal(self) -> Refused | None:
-        if self._refused is None or not self._recheck_due():
-            return self._refused
-        if FAILURES[self._refused.code] is Failure.OUT_OF_CREDIT:
-            return None
-        self._recheck_at = self._clock.now() + self._timings.recheck_key
-        with suppress(OutsideError):
-            await self.check()
-        return self._refused
-
-    @property
-    def known_refusal(self) -> Refused | None:
-        """Why create calls are refused, as far as is known without asking the service."""
-        return self._refused
+    # ── Gates ─────────────────────────────────────────────────────────────────────────────────
 
     @asynccontextmanager
-    async def admission(self) -> AsyncIterator[None]:
-        """Let the caller make one create call; enter this before recording an attempt.
-
-        Without credit, one caller is admitted after a while, to see whether there is credit again.
-        The others wait until its call has ended. A call that certainly did nothing shows nothing:
-        then the next caller is admitted.
+    async def admission(self, path: str) -> AsyncIterator[None]:
+        """Let the caller make one create call to ``path``; enter this before recording an attempt.
 
         Raises:
-            Refused: the key or the account is refused, and no call was made.
+            Held: no call may be made now.
         """
-        if self.known_refusal is None:
+        await self._check_key()
+        async with self._credit(path).admit(), self._creates.admit():
             yield
-            return
-        async with self._checking:
-            if (refusal := await self._checked_refusal()) is not None:
-                raise refusal
-            if self._refused is not None:
-                try:
-                    yield
-                except Uncertain:
-                    self._recheck_at = self._clock.now() + self._timings.recheck_credit
-                    raise
+
+    async def key_refusal(self) -> Refused | None:
+        """Return what the service says if it refuses our key; None if it accepts it.
+
+        It may read from the service, or wait for another caller who does.
+        """
+        with suppress(Unavailable):
+            await self._check_key()
+        return self.known_key_refusal
+
+    @property
+    def known_key_refusal(self) -> Refused | None:
+        """What the service said when it refused our key, as far as is known without asking it."""
+        refusal = self._key.refusal
+        return refusal if isinstance(refusal, Refused) else None
+
+    def try_again(self, path: str) -> None:
+        """Let the next create call to ``path`` find out whether there is credit again."""
+        self._credit(path).try_now()
+
+    def _credit(self, path: str) -> Gate:
+        if path not in self._credits:
+            self._credits[path] = Gate(Failure.OUT_OF_CREDIT, self._clock, self._timings)
+        return self._credits[path]
+
+    async def _check_key(self) -> None:
+        """Find out whether the service accepts our key again, if it is time to.
+
+        Raises:
+            Held: it refuses it.
+        """
+        async with self._key.admit():
+            refusal = self._key.refusal
+            if refusal is None:
                 return
-        yield
+            held: Held | None = None
+            try:
+                with suppress(OutsideError):
+                    await self.check()
+            finally:  # also where the caller has run out of time
+                if self._key.refusal is not None:
+                    held = self._key.close(refusal, self._timings.recheck_key)
+            if held is not None:
+                raise held
 
-    def _recheck_due(self) -> bool:
-        wait = self._recheck_at - self._clock.now()
-        # No refusal lasts longer because the clock was set back.
-        return not timedelta(0) < wait <= self._timings.recheck_credit
+    async def _confirmed(self) -> bool:
+        """Return whether our key is refused, and not only one request.
 
-    def _stop_creates(self, error: Refused) -> None:
-        failure = FAILURES.get(error.code)
-        if failure is None:
-            return
-        key = failure is Failure.KEY_REJECTED
-        wait = self._timings.recheck_key if key else self._timings.recheck_credit
-        self._recheck_at = self._clock.now() + wait
-        if self._refused is None:
-            _LOG.error("the video service refuses new work", extra={"code": error.code})
-        self._refused = error
+        Raises:
+            Unavailable: it cannot be found out now.
+        """
+        async with self._confirming:
+            if self._key.refusal is not None:
+                return True
+            try:
+                await self.check()
+            except Refused as error:
+                return FAILURES.get(error.code) is Failure.KEY_REJECTED
+            return False
 
-    def _accept_key(self) -> None:
-        """Note that the service accepted our key."""
-        if self._refused and FAILURES[self._refused.code] is Failure.KEY_REJECTED:
-            self._allow_creates()
+    def _close(self, gate: Gate, failure: Failure, error: Refused, wait: timedelta) -> OutsideError:
+        """Close a gate, and return what to raise: only the first one counts as refused."""
+        if gate.refusal is not None:
+            return gate.close(error, wait)
+        _LOG.error("the video service refuses new work", extra={"code": error.code})
+        gate.close(error, wait)
+        return AccountRefused(error, failure)
 
-    def _allow_creates(self) -> None:
-        if self._refused is not None:
+    def _open(self, gate: Gate) -> None:
+        if gate.passed():
             _LOG.info("the video service accepts new work again")
-        self._refused = None
+            self._on_recovery()
+
+    async def _get(self, path: str, remote_id: str) -> Any:  # noqa: ANN401
+        if remote_id in {".", ".."}:
+            raise Refused("There is nothing with this id.", code="404")
+        async with self._reads.admit():
+            try:
+                answer = await self._call("GET", f"{path}/{quote(remote_id, safe='')}")
+            except Uncertain as error:
+                raise Unavailable(error.reason, cause=error.cause) from error
+            except Refused as error:
+                if error.code not in KEY_NOT_ACCEPTED:
+                    self._open(self._key)
+                raise
+        self._open(self._key)
+        return answer
 
     # ── Calls ─────────────────────────────────────────────────────────────────────────────────
 
     async def _call(self, method: str, path: str, body: dict[str, str] | None = None) -> Any:  # noqa: ANN401
+        """Make one call, and note what it shows about the rate limit and about outages."""
+        gate = self._reads if body is None else self._creates
+        try:
+            answer = await self._send(method, path, body)
+        except Refused:
+            self._note_answer(gate)
+            raise
+        except OutsideError as error:
+            _LOG.debug("a call failed", extra={"method": method, "cause": error.cause})
+            if isinstance(error, Unavailable) and error.cause == TOO_MANY_CALLS:
+                raise self._limit(gate, error) from error
+            self._outages.failed(error.cause)
+            raise
+        self._note_answer(gate)
+        return answer
+
+    def _note_answer(self, gate: RateGate) -> None:
+        gate.passed()
+        if self._outages.answered():
+            self._on_recovery()
+
+    def _limit(self, gate: RateGate, error: Unavailable) -> Held:
+        if not gate.limited:
+            wait = error.retry_after
+            extra = {"asked_s": None if wait is None else round(wait.total_seconds())}
+            _LOG.warning("the video service limits calls", extra=extra)
+        return gate.close(error, error.retry_after)
+
+    async def _send(self, method: str, path: str, body: dict[str, str] | None) -> Any:  # noqa: ANN401
         client = self._clients.reading if body is None else self._clients.creating
         with translated():
             async with (

@@ -22,6 +22,7 @@ from sandbox.key_quotes import KeyQuote, quoting
 from sandbox.scenarios import AS_SEEN, CallbackPlan, Ending, Pace, Scenario
 from sandbox.scheduler import Scheduler
 from sandbox.service_jobs import Replica, Video
+from sandbox.service_limits import Limits
 from sandbox.wire import Wire
 
 Operation = Literal["create_video", "read_video", "create_replica", "read_replica"]
@@ -80,6 +81,7 @@ class SandboxVideoService:
         down: whether everything is answered 503, in HTML.
         rate_limited: until when everything is answered 429.
         quotes_key: how it writes the key into its answers; None for not at all.
+        limits: whom it turns away otherwise: for one id, one replica, or too many calls a second.
         unknown_id_status: the answer to a read of an unknown id; 400 has been seen, not 404.
         wire: the log of requests and callbacks.
     """
@@ -114,6 +116,7 @@ class SandboxVideoService:
         self.down = False
         self.rate_limited: RateLimit | None = None
         self.quotes_key: KeyQuote | None = None
+        self.limits = Limits()
         self.unknown_id_status = 400
         self.wire = Wire(clock)
         self.wire.secrets.add(api_key)
@@ -295,7 +298,9 @@ class SandboxVideoService:
         async def work() -> web.Response:
             if self.on_request is not None:
                 await self.on_request("before", operation, request.path)
-            response = self._refusal(operation, request)
+            response = self._refusal(operation, request) or self.limits.refusal(
+                operation, request, body
+            )
             if response is None:
                 response = await operate(request, body)
             record.done = response.status == HTTPStatus.OK

@@ -369,15 +369,14 @@ async def test_an_id_that_a_form_refused_is_not_offered_until_it_is_accepted(
     world: World,
 ) -> None:
     world.service.add_replica("r-9", "Nine lives")
-    world.service.out_of_credit = True
-    await world.request_video(world.ben)
+    world.service.key_revoked = True
     form = await _sends_off(world, world.ana, "r-9")
-    assert "out of credit" in form.errors["replica_id"]
+    assert "doesn't accept this bot's key" in form.errors["replica_id"]
 
     assert "r-9" not in await offered_ids(form)
     assert await _texts(form, "nine l") == []
 
-    world.service.out_of_credit = False
+    world.service.key_revoked = False
     await world.advance(minutes=11)
     await form.submit()
     assert not form.is_open, form.errors

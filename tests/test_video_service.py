@@ -21,8 +21,8 @@ from httpx_aiohttp import AiohttpTransport
 
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
-from bot.model import Failure
-from bot.service_errors import FAILURES, OUTCOMES, translated
+from bot.service_errors import OUTCOMES, translated
+from bot.service_gate import Held
 from bot.timings import ServiceTimings
 from bot.video_service import Clients, VideoService, connect
 from sandbox.clock import ManualClock
@@ -68,7 +68,7 @@ def client_of(url: str, clients: Clients, clock: ManualClock) -> VideoService:
 
 async def create(service: VideoService) -> Any:  # noqa: ANN401 - any JSON
     """Create a video as the engine does."""
-    async with service.admission():
+    async with service.admission(VIDEOS):
         return await service.create(VIDEOS, BODY)
 
 
@@ -76,11 +76,6 @@ async def failed_create(service: VideoService) -> OutsideError:
     with pytest.raises(OutsideError) as caught:
         await create(service)
     return caught.value
-
-
-async def refusal(service: VideoService) -> Failure | None:
-    refused = await service.refusal()
-    return None if refused is None else FAILURES[refused.code]
 
 
 async def failed_read(service: VideoService) -> OutsideError:
@@ -172,7 +167,7 @@ async def test_a_4xx_answer_is_refused_with_its_status(
 
 @pytest.mark.parametrize("status", [408, 425, 429])
 async def test_408_425_and_429_mean_that_nothing_was_done(
-    service: VideoService, sandbox: SandboxVideoService, status: int
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock, status: int
 ) -> None:
     sandbox.faults.next(
         "create_video", CannedResponse(status), CannedResponse(status, headers={"Retry-After": "7"})
@@ -182,6 +177,7 @@ async def test_408_425_and_429_mean_that_nothing_was_done(
         assert isinstance(error, Unavailable)
         assert error.retry_after is None
         assert error.reason == f"The video service answered {status} without saying why."
+    await clock.advance(timedelta(seconds=2))
     error = await failed_create(service)
     assert isinstance(error, Unavailable)
     assert error.retry_after == timedelta(seconds=7)
@@ -436,7 +432,9 @@ async def test_the_status_counts_even_if_the_body_breaks_off(
         with pytest.raises(Refused) as refused:
             await service.read(VIDEOS, "v1")
         assert refused.value.code == "402"
-        assert [type(await failed_create(service)) for _ in range(2)] == [Unavailable, Uncertain]
+        assert type(await failed_create(service)) is Held
+        await clock.advance(timedelta(seconds=2))
+        assert type(await failed_create(service)) is Uncertain
 
 
 async def test_a_read_may_be_repeated_where_the_connection_breaks_and_a_create_is_not(
@@ -653,209 +651,6 @@ async def test_the_key_shows_nowhere(
     texts += ["".join(traceback.format_exception(error)) for error in errors]
     assert not [text for text in texts if KEY in text]
     assert "Invalid API key ***" in [error.reason for error in errors]
-
-
-async def test_a_refused_key_stops_creates_without_a_call(
-    service: VideoService, sandbox: SandboxVideoService
-) -> None:
-    sandbox.key_revoked = True
-    assert await refusal(service) is None
-    await failed_create(service)
-    for _ in range(3):
-        error = await failed_create(service)
-        assert isinstance(error, Refused)
-        assert (error.code, error.reason) == ("401", "Invalid API key")
-        assert await refusal(service) is Failure.KEY_REJECTED
-    assert len(sandbox.requests) == 1
-
-
-async def test_a_read_that_meets_a_refused_key_stops_creates_too(
-    service: VideoService, sandbox: SandboxVideoService
-) -> None:
-    sandbox.key_revoked = True
-    await failed_read(service)
-    await failed_create(service)
-    assert [each.operation for each in sandbox.requests] == ["read_replica"]
-
-
-async def test_a_refused_key_is_checked_by_a_read_at_most_twice_a_minute(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.key_revoked = True
-    await failed_create(service)
-    await clock.advance(timedelta(seconds=30))
-    for _ in range(3):
-        assert await refusal(service) is Failure.KEY_REJECTED
-    assert [each.operation for each in sandbox.requests] == ["create_video", "read_video"]
-    sandbox.key_revoked = False
-    await clock.advance(timedelta(seconds=30))
-    assert await refusal(service) is None
-    assert (await create(service))["video_id"] in sandbox.videos
-
-
-async def test_any_read_that_passes_shows_that_the_key_works_again(
-    service: VideoService, sandbox: SandboxVideoService
-) -> None:
-    sandbox.key_revoked = True
-    await failed_create(service)
-    sandbox.key_revoked = False
-    with pytest.raises(Refused):  # the id is unknown, but the key is not
-        await service.read(VIDEOS, "nobody")
-    assert await refusal(service) is None
-
-
-async def test_a_403_does_not_show_that_the_key_works_again(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.key_revoked = True
-    await failed_create(service)
-    sandbox.key_revoked = False
-    await clock.advance(timedelta(seconds=30))
-    sandbox.faults.next("read_video", *[CannedResponse(403, "Forbidden")] * 3)
-    assert await refusal(service) is Failure.KEY_REJECTED
-    with pytest.raises(Refused):
-        await service.read(VIDEOS, "nobody")
-    with pytest.raises(Refused, match="Forbidden"):
-        await service.check()
-    assert await refusal(service) is Failure.KEY_REJECTED
-
-
-async def test_a_caller_that_times_out_during_the_key_check_still_learns_what_is_known(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.key_revoked = True
-    await failed_create(service)
-    await clock.advance(timedelta(seconds=30))
-    sandbox.faults.next("read_video", Hang())
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.1):
-            await service.refusal()
-    known = service.known_refusal
-    assert known is not None
-    assert FAILURES[known.code] is Failure.KEY_REJECTED
-    assert await refusal(service) is Failure.KEY_REJECTED
-    assert len(sandbox.requests) == 2
-
-
-async def test_without_credit_one_trial_call_is_made_after_ten_minutes(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.out_of_credit = True
-    await failed_create(service)
-    await clock.advance(timedelta(minutes=9))
-    assert await refusal(service) is Failure.OUT_OF_CREDIT
-    assert isinstance(await failed_create(service), Refused)
-    assert len(sandbox.requests) == 1
-
-    await clock.advance(timedelta(minutes=1))
-    assert await refusal(service) is None
-    errors = await asyncio.gather(failed_create(service), failed_create(service))
-    assert {type(error) for error in errors} == {Refused}
-    assert len(sandbox.requests) == 2
-    assert await refusal(service) is Failure.OUT_OF_CREDIT
-
-    sandbox.out_of_credit = False
-    await clock.advance(timedelta(minutes=10))
-    await create(service)
-    await create(service)
-    assert len(sandbox.videos) == 2
-
-
-async def test_refusal_does_not_use_up_the_trial_call(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.out_of_credit = True
-    await failed_create(service)
-    await clock.advance(timedelta(minutes=10))
-    for _ in range(3):
-        assert await service.refusal() is None
-    async with service.admission():
-        assert len(sandbox.requests) == 1
-    assert isinstance(await failed_create(service), Refused)
-    assert len(sandbox.requests) == 2
-    with pytest.raises(Refused, match="out of credit"):
-        await create(service)
-    assert len(sandbox.requests) == 2
-
-
-async def test_an_admitted_caller_that_makes_no_call_does_not_use_up_the_trial_call(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.out_of_credit = True
-    await failed_create(service)
-    sandbox.out_of_credit = False
-    await clock.advance(timedelta(minutes=10))
-    async with service.admission():
-        pass
-    await create(service)
-    assert len(sandbox.videos) == 1
-
-
-async def test_callers_wait_for_the_trial_call_that_is_under_way(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.out_of_credit = True
-    await failed_create(service)
-    await clock.advance(timedelta(minutes=10))
-    async with service.admission():
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05), service.admission():
-                pass
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await service.refusal()
-    assert len(sandbox.requests) == 1
-    sandbox.out_of_credit = False
-    await asyncio.gather(*(create(service) for _ in range(5)))
-    assert len(sandbox.videos) == 5
-
-
-async def test_callers_wait_for_the_key_check_that_is_under_way(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.key_revoked = True
-    await failed_create(service)
-    sandbox.key_revoked = False
-    await clock.advance(timedelta(seconds=30))
-    assert await asyncio.gather(*(refusal(service) for _ in range(5))) == [None] * 5
-    assert len(sandbox.requests) == 2
-
-
-async def test_a_trial_call_that_is_not_answered_does_not_mean_that_there_is_credit(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.out_of_credit = True
-    await failed_create(service)
-    await clock.advance(timedelta(minutes=10))
-    sandbox.faults.next("create_video", CannedResponse(429))
-    assert isinstance(await failed_create(service), Unavailable)
-    known = service.known_refusal
-    assert known is not None
-    assert FAILURES[known.code] is Failure.OUT_OF_CREDIT
-    assert isinstance(await failed_create(service), Refused), "the next call is the trial"
-    assert await refusal(service) is Failure.OUT_OF_CREDIT
-
-
-async def test_after_a_trial_call_with_an_unclear_outcome_the_next_one_comes_later(
-    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
-) -> None:
-    sandbox.out_of_credit = True
-    await failed_create(service)
-    await clock.advance(timedelta(minutes=10))
-    sandbox.faults.next("create_video", Reset())
-    assert isinstance(await failed_create(service), Uncertain)
-    assert await refusal(service) is Failure.OUT_OF_CREDIT
-    assert isinstance(await failed_create(service), Refused)
-    assert len(sandbox.requests) == 2
-
-
-async def test_reads_work_without_credit_and_do_not_end_the_refusal(
-    service: VideoService, sandbox: SandboxVideoService
-) -> None:
-    sandbox.out_of_credit = True
-    await failed_create(service)
-    assert (await service.read(REPLICAS, "r-anna"))["status"] == "completed"
-    assert await refusal(service) is Failure.OUT_OF_CREDIT
 
 
 async def test_check_passes_with_an_accepted_key_and_raises_what_is_wrong_otherwise(

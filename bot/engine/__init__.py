@@ -77,6 +77,12 @@ class Engine:
             case State.SUCCEEDED | State.FAILED:
                 await reconcile_ended(self._runtime, job)
 
+    async def hasten(self) -> None:
+        """Try the jobs again soon that wait because the service failed or refused their calls."""
+        runtime = self._runtime
+        while hastened := await runtime.store.jobs.hasten(runtime.clock.now()):
+            _LOG.info("jobs are tried again", extra={"jobs": hastened})
+
     async def _postpone_unknown(self, job: Job) -> None:
         """Postpone a job of a kind that is not registered; log the kind once."""
         if job.kind not in self._reported_kinds:

@@ -3,6 +3,7 @@
 import logging
 import secrets
 from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from bot.engine.reconcile import check_candidates, mark_unconfirmed
@@ -10,9 +11,11 @@ from bot.engine.runtime import Runtime, log_fields, uncancelled
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.kinds import Unreadable
 from bot.model import Failure, Job, Snapshot, State, token_hash
-from bot.service_errors import FAILURES
+from bot.service_gate import AccountRefused, Held
 
 _LOG: Final = logging.getLogger(__name__)
+# A card does not change for a shorter wait.
+_SHOWN_FROM: Final = timedelta(seconds=10)
 
 
 async def create_job(runtime: Runtime, job: Job) -> None:
@@ -32,8 +35,9 @@ async def create_job(runtime: Runtime, job: Job) -> None:
     body = kind.body(job.params)
     if runtime.public_url is not None:
         body["callback_url"] = f"{runtime.public_url}/callbacks/{token}"
+    attempt: int | None = None
     try:
-        async with runtime.service.admission():
+        async with runtime.service.admission(kind.path):
             attempt = await runtime.store.jobs.begin_attempt(
                 job, token_hash(token), runtime.clock.now()
             )
@@ -43,6 +47,8 @@ async def create_job(runtime: Runtime, job: Job) -> None:
         snapshot = kind.created(answer)
     except Refused as error:
         await _finish_refused(runtime, job, error)
+    except Held as held:
+        await _wait_at_gate(runtime, job, held, attempted=attempt is not None)
     except Unavailable as error:
         await _retry_later(runtime, job, error, attempted=True)
     except (Uncertain, Unreadable) as error:
@@ -83,7 +89,7 @@ async def _finish_refused(runtime: Runtime, job: Job, error: Refused) -> None:
         replace(
             job,
             state=State.FAILED,
-            failure=FAILURES.get(error.code, Failure.REFUSED),
+            failure=error.failure if isinstance(error, AccountRefused) else Failure.REFUSED,
             reason=error.reason,
         )
     )
@@ -100,8 +106,48 @@ async def _retry_later(runtime: Runtime, job: Job, error: OutsideError, *, attem
             replace(job, state=State.FAILED, failure=Failure.UNREACHABLE, reason=error.reason)
         )
         return
-    queued = replace(job, state=State.QUEUED, failures=job.failures + 1)
+    queued = replace(runtime.failed(job, error), state=State.QUEUED)
     due_at = now + runtime.retry_delay(queued, error)
+    await _queue_again(runtime, queued, due_at, attempted=attempted)
+
+
+async def _wait_at_gate(runtime: Runtime, job: Job, held: Held, *, attempted: bool) -> None:
+    """Queue a job again that was held back, or end it when that has gone on for too long.
+
+    ``attempted`` says whether its own call was refused. For credit that may be the job's own fault,
+    and others try before it.
+    """
+    now = runtime.clock.now()
+    if now - (job.asked_at or job.created_at) >= runtime.timings.create_within:
+        await runtime.finish(
+            replace(job, state=State.FAILED, failure=held.failure, reason=held.reason)
+        )
+        return
+    queued = replace(job, state=State.QUEUED)
+    if _is_news(job, held, now):
+        queued = replace(queued, held_by=held.failure, held_until=held.until)
+    wait = runtime.retry_delay(job, held)
+    if attempted and held.failure is Failure.OUT_OF_CREDIT:
+        wait += (held.until - now) * runtime.timings.jitter + runtime.timings.retry_interval
+    due_at = now + min(wait, runtime.timings.max_wait)
+    await _queue_again(runtime, queued, due_at, attempted=attempted)
+
+
+def _is_news(job: Job, held: Held, now: datetime) -> bool:
+    """Return whether the card has to say what the job waits for: not for moments.
+
+    For a key and for credit it has said how often there is a try; a rate limit has one end.
+    """
+    if held.until - now < _SHOWN_FROM:
+        return False
+    if held.failure is not job.held_by or job.held_until is None:
+        return True
+    return held.failure is Failure.UNREACHABLE and job.held_until <= now
+
+
+async def _queue_again(runtime: Runtime, queued: Job, due_at: datetime, *, attempted: bool) -> None:
+    """Release a queued job; ``attempted`` says whether an attempt was begun, which is closed."""
+    now = runtime.clock.now()
     if attempted:
         await runtime.store.jobs.record_not_created(
             queued, outcome="unavailable", now=now, due_at=due_at

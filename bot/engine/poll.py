@@ -119,7 +119,7 @@ async def _postpone_unread(runtime: Runtime, job: Job, error: OutsideError | Unr
         else:
             await _plan_poll(runtime, job)
         return
-    waiting = replace(job, failures=job.failures + 1)
+    waiting = runtime.failed(job, error)
     await _plan_poll(runtime, waiting, at_least=runtime.retry_delay(waiting, error))
 
 

@@ -37,7 +37,7 @@ async def reconcile_job(runtime: Runtime, job: Job) -> None:
         if await check_candidates(runtime, job):
             return
     except OutsideError as error:
-        job = replace(job, failures=job.failures + 1)
+        job = runtime.failed(job, error)
         recheck = runtime.retry_delay(job, error)
     asked_at = job.asked_at or now
     if job.asked > 1 and now >= asked_at + timings.close_after:
@@ -64,7 +64,7 @@ async def reconcile_ended(runtime: Runtime, job: Job) -> None:
         if not await check_candidates(runtime, job):
             await runtime.store.jobs.release(job, now, None)
     except OutsideError as error:
-        waiting = replace(job, failures=job.failures + 1)
+        waiting = runtime.failed(job, error)
         wait = max(
             runtime.retry_delay(waiting, error),
             runtime.jittered(since_end * runtime.schedule(job).growth),

@@ -5,7 +5,7 @@ import logging
 import random
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -13,6 +13,7 @@ from bot.clock import Clock
 from bot.errors import Unavailable
 from bot.kinds import Kind
 from bot.model import Job, Snapshot, Verdict
+from bot.service_gate import Held
 from bot.store import Store
 from bot.timings import EngineTimings, PollSchedule
 from bot.video_service import VideoService
@@ -77,10 +78,16 @@ class Runtime:
         """Return ``wait`` and a random share more, so that jobs do not poll in step."""
         return self.timings.jittered(wait, self.rng)
 
+    def failed(self, job: Job, error: Exception) -> Job:
+        """Return a job after a failed call: one that was held back is no failure of the job."""
+        return job if isinstance(error, Held) else replace(job, failures=job.failures + 1)
+
     def retry_delay(self, job: Job, error: Exception) -> timedelta:
         """Return how long to wait after a failed call; ``job.failures`` counts it already."""
+        if isinstance(error, Held):
+            return self.jittered(max(error.until - self.clock.now(), timedelta(0)))
         asked_for = error.retry_after if isinstance(error, Unavailable) else None
-        return self.jittered(asked_for or self.timings.back_off(job.failures))
+        return self.jittered(asked_for or self.timings.back_off(max(1, job.failures)))
 
 
 async def uncancelled(write: Coroutine[Any, Any, _T]) -> _T:

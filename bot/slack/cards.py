@@ -100,6 +100,8 @@ def _emoji_and_sentence(job: Job, presenter: Presenter) -> tuple[str, str]:
     """Return an emoji for the state of a job, and a sentence about it in mrkdwn."""
     noun, running = presenter.noun, ":hourglass_flowing_sand:"
     match job.state:
+        case State.QUEUED | State.CREATING if job.held_by is not None:
+            return ":hourglass:", _held(job)
         case State.QUEUED | State.CREATING if job.unreachable:
             return ":hourglass:", (
                 "I can't send this right now. I'll keep trying; there is nothing for you to do."
@@ -138,6 +140,22 @@ def _emoji_and_sentence(job: Job, presenter: Presenter) -> tuple[str, str]:
             return ":white_check_mark:", presenter.ready(job) or "See my reply in the thread."
         case State.FAILED:
             return ":x:", _explanation(job, presenter)
+
+
+def _held(job: Job) -> str:
+    """Return what a queued job waits for. It holds however often it is tried without success."""
+    match job.held_by:
+        case Failure.KEY_REJECTED:
+            why = "The video service doesn't accept this bot's key. Please tell whoever runs it."
+        case Failure.OUT_OF_CREDIT:
+            why = (
+                "The video service's account is out of credit. Please tell whoever manages that "
+                "account."
+            )
+        case _:
+            why = "The video service asks me to wait."
+    when = f"Next try: {date(job.held_until)}. " if job.held_until is not None else ""
+    return f"{why} {when}I'll keep trying for a day, so there is no need to ask again."
 
 
 def _buttons(job: Job, presenter: Presenter) -> list[Json]:

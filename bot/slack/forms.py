@@ -11,9 +11,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 from slack_bolt.context.ack.async_ack import AsyncAck
 
-from bot.errors import Refused
-from bot.model import Failure, Job, Request, Snapshot
-from bot.service_errors import FAILURES
+from bot.model import Job, Request, Snapshot
 from bot.slack.blocks import Json, element, field, modal, section
 from bot.slack.context import HandlerContext
 from bot.slack.limits import limit_sentence
@@ -28,16 +26,10 @@ _NOTE: Final = "note"
 _MAX_METADATA: Final = 3000  # characters
 # With a user's id, it would be posted to that user as a direct message.
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
-_REFUSALS: Final = {
-    Failure.KEY_REJECTED: (
-        "The video service doesn't accept this bot's key at the moment, so nothing can be created. "
-        "Please tell whoever runs the bot. What you entered stays here."
-    ),
-    Failure.OUT_OF_CREDIT: (
-        "The video service's account is out of credit, so nothing can be created. Please tell "
-        "whoever manages it. What you entered stays here."
-    ),
-}
+_KEY_REFUSED: Final = (
+    "The video service doesn't accept this bot's key at the moment, so nothing can be created. "
+    "Please tell whoever runs the bot. What you entered stays here."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +172,14 @@ async def submit_job(
         else:
             await ack_errors(ack, {"where": str(not_there)})
         return
-    refusal = await _refusal(ctx, request.deadline)
-    if refusal is not None and await ctx.store.jobs.fetch_by_request(view.id) is None:
-        await _ack_general_error(ack, view, _REFUSALS[FAILURES[refusal.code]])
+    if (
+        await _is_key_refused(ctx, request.deadline)
+        and await ctx.store.jobs.fetch_by_request(view.id) is None
+    ):
+        await _ack_general_error(ack, view, _KEY_REFUSED)
         return
+    # Without credit, this request finds out whether there is some again.
+    ctx.service.try_again(ctx.kinds[request.kind].path)
     now = ctx.clock.now()
     asked = Request(
         key=view.id,
@@ -218,10 +214,10 @@ async def submit_job(
         await ack()
 
 
-async def _refusal(ctx: HandlerContext, deadline: float) -> Refused | None:
-    """Return why the service would refuse a create call; at the deadline, what is known of it."""
+async def _is_key_refused(ctx: HandlerContext, deadline: float) -> bool:
+    """Return whether the service refuses our key; at the deadline, what is known of it."""
     try:
         async with asyncio.timeout_at(deadline):
-            return await ctx.service.refusal()
+            return await ctx.service.key_refusal() is not None
     except TimeoutError:
-        return ctx.service.known_refusal
+        return ctx.service.known_key_refusal is not None

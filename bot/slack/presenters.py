@@ -58,7 +58,7 @@ def state_word(job: Job, presenter: Presenter) -> str:
     """Return the state of a job in a few words, for its card, the list and the status alike."""
     match job.state:
         case State.QUEUED | State.CREATING:
-            return "Waiting" if job.unreachable else "Starting"
+            return "Waiting" if job.unreachable or job.held_by else "Starting"
         case State.UNCONFIRMED:
             return "Your answer is needed" if job.asked else "Checking"
         case State.RUNNING if job.waits_for is not None:

@@ -13,6 +13,7 @@ from bot.store.sql import Query
 from bot.store.transitions import save
 
 _MAX_WOKEN: Final = 500
+_HASTEN_STEPS: Final = 10
 
 # ``read_at`` is set now, not when the answer is there: a callback that comes meanwhile waits too.
 _CLAIM: Final = Query(
@@ -44,6 +45,15 @@ _WAKE_FAR_FUTURE: Final = Query(
     WHERE id IN (SELECT id FROM far) RETURNING id
     """
 )
+_DELAYED: Final = Query(
+    """
+    SELECT id FROM jobs
+    WHERE due_at > :latest AND claimed = 0 AND ended_at IS NULL
+        AND (failures > 0 OR held_by IS NOT NULL)
+    ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
+    """
+)
+_HASTEN: Final = Query("UPDATE jobs SET due_at = :due_at WHERE id IN (EACH :ids)")
 _VOID_LEASES: Final = Query("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
 
 
@@ -112,6 +122,26 @@ class JobClaims(JobReads):
             if found:
                 tx.notify(Topic.JOBS)
             return len(found)
+
+        return await self._database.run(work, durable=False)
+
+    async def hasten(self, now: datetime) -> int:
+        """Make jobs due whose call failed or was held back: the service answers again.
+
+        They are due one after the other within ``hasten_within``, so that the calls do not all come
+        at once. Returns the number of jobs; more may be left for the next call.
+        """
+        latest = now + self._timings.hasten_within
+
+        def work(tx: Transaction) -> int:
+            ids = [row["id"] for row in tx.all(_DELAYED, latest=to_ms(latest), limit=_MAX_WOKEN)]
+            for step in range(_HASTEN_STEPS):
+                if some := ids[step::_HASTEN_STEPS]:
+                    due_at = now + self._timings.hasten_within * (step / _HASTEN_STEPS)
+                    tx.all(_HASTEN, ids=some, due_at=to_ms(due_at))
+            if ids:
+                tx.notify(Topic.JOBS)
+            return len(ids)
 
         return await self._database.run(work, durable=False)
 

@@ -53,6 +53,8 @@ def job_from(row: Row) -> Job:
         asked_at=optional_moment(row["asked_at"]),
         asked=row["asked"],
         orphaned_ids=tuple(json.loads(row["orphaned_ids"])),
+        held_by=Failure(row["held_by"]) if row["held_by"] else None,
+        held_until=optional_moment(row["held_until"]),
         waits_for=row["waits_for"],
         ended_at=optional_moment(row["ended_at"]),
         erased=bool(row["erased"]),
@@ -72,6 +74,9 @@ def changing_columns(job: Job) -> dict[str, Value]:
         "asked_at": optional_ms(job.asked_at),
         "asked": job.asked,
         "orphaned_ids": json.dumps(job.orphaned_ids),
+        # Only a queued job is held back.
+        "held_by": job.held_by.value if job.held_by and job.state is State.QUEUED else None,
+        "held_until": optional_ms(job.held_until) if job.state is State.QUEUED else None,
         "waits_for": job.waits_for,
     }
 

@@ -22,6 +22,7 @@ _SAVE: Final = Query(
     UPDATE jobs SET state = :state, failures = :failures, remote_id = :remote_id,
         snapshot = :snapshot, late = :late, started_at = :started_at, read_at = :read_at,
         asked_at = :asked_at, asked = :asked, orphaned_ids = :orphaned_ids,
+        held_by = :held_by, held_until = :held_until,
         waits_for = :waits_for, due_at = :due_at, claimed = 0
     WHERE id = :id AND claim = :claim AND (ended_at IS NULL OR :ended = 1) RETURNING id
     """

@@ -1,0 +1,42 @@
+"""Outages of the other side: one log line when it goes, and one when it is back."""
+
+import logging
+from datetime import datetime
+from typing import Final
+
+from bot.clock import Clock
+
+_LOG: Final = logging.getLogger(__name__)
+# Failed calls in a row that make an outage: one alone is no news.
+_MIN_FAILURES: Final = 2
+
+
+class Outages:
+    """Knows whether one side answers, from the calls that are made anyway.
+
+    Args:
+        side: its name in the log, such as "Slack".
+    """
+
+    def __init__(self, side: str, clock: Clock) -> None:
+        self._side = side
+        self._clock = clock
+        self._failures = 0
+        self._since: datetime | None = None
+
+    def failed(self, cause: str) -> None:
+        """Note a call without an answer; ``cause`` is a word of ``bot.causes``."""
+        self._since = self._since or self._clock.now()
+        self._failures += 1
+        if self._failures == _MIN_FAILURES:
+            _LOG.warning(f"{self._side} is down", extra={"cause": cause})
+
+    def answered(self) -> bool:
+        """Note a call with an answer; return whether that is the end of an outage."""
+        was_down, since = self._failures >= _MIN_FAILURES, self._since
+        self._failures, self._since = 0, None
+        if not was_down or since is None:
+            return False
+        seconds = round((self._clock.now() - since).total_seconds())
+        _LOG.warning(f"{self._side} is back", extra={"down_s": seconds})
+        return True

@@ -1,0 +1,423 @@
+"""The gates of the video service's client: when a call is held back, and who finds out."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any, Literal
+
+import pytest
+
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.masking import Mask
+from bot.model import Failure
+from bot.service_gate import AccountRefused, Held
+from bot.timings import ServiceTimings
+from bot.video_service import VideoService, connect
+from sandbox.clock import ManualClock
+from sandbox.faults import CannedResponse, Hang, Reset
+from sandbox.service_limits import CallRate
+from sandbox.video_service import RateLimit, SandboxVideoService
+
+VIDEOS, REPLICAS = "/v2/videos", "/v2/replicas"
+BODY = {"replica_id": "r-anna", "script": "Hello."}
+TIMINGS = ServiceTimings(call_timeout=timedelta(seconds=1), turn_timeout=timedelta(seconds=0.2))
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def sandbox(clock: ManualClock) -> AsyncIterator[SandboxVideoService]:
+    sandbox = SandboxVideoService(clock)
+    sandbox.add_replica("r-anna", "Anna")
+    await sandbox.start()
+    yield sandbox
+    await sandbox.stop()
+
+
+@pytest.fixture
+def recoveries() -> list[str]:
+    """What was called at each recovery."""
+    return []
+
+
+@pytest.fixture
+async def service(
+    sandbox: SandboxVideoService, clock: ManualClock, recoveries: list[str]
+) -> AsyncIterator[VideoService]:
+    async with connect() as clients:
+        yield VideoService(
+            sandbox.url,
+            sandbox.api_key,
+            mask=Mask([sandbox.api_key]),
+            clients=clients,
+            clock=clock,
+            timings=TIMINGS,
+            on_recovery=lambda: recoveries.append("recovered"),
+        )
+
+
+async def create(service: VideoService, path: str = VIDEOS) -> Any:  # noqa: ANN401 - any JSON
+    """Create a video or a replica as the engine does."""
+    body = BODY if path == VIDEOS else {"train_video_url": "https://example.com/anna.mp4"}
+    async with service.admission(path):
+        return await service.create(path, body)
+
+
+async def failed_create(service: VideoService) -> OutsideError:
+    with pytest.raises(OutsideError) as caught:
+        await create(service)
+    return caught.value
+
+
+async def outcomes(service: VideoService, count: int) -> list[Any]:
+    """Return the results of calls that are made at once."""
+    return await asyncio.gather(*(create(service) for _ in range(count)), return_exceptions=True)
+
+
+def operations(sandbox: SandboxVideoService) -> list[str]:
+    return [each.operation for each in sandbox.requests]
+
+
+# Too many calls
+
+
+async def test_a_rate_limit_is_found_with_few_refused_calls(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.limits.rates["POST"] = CallRate(clock, 4)
+    made, seconds = 0, 0
+    while made < 60:
+        results = await outcomes(service, 60 - made)
+        made += sum(isinstance(each, dict) for each in results)
+        assert {type(each) for each in results} <= {dict, Held}
+        seconds += 1
+        await clock.advance(timedelta(seconds=1))
+    assert seconds == 15
+    assert len(sandbox.requests) <= 60 + seconds + 8
+
+
+async def test_after_a_rate_limit_one_call_finds_out_and_the_others_wait_for_it(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    wait = timedelta(seconds=7)
+    sandbox.rate_limited = RateLimit(clock.now() + wait, retry_after=wait)
+    assert isinstance(await failed_create(service), Held)
+    await clock.advance(wait - timedelta(seconds=1))
+    assert {type(each) for each in await outcomes(service, 5)} == {Held}
+    assert len(sandbox.requests) == 1
+
+    await clock.advance(timedelta(seconds=1))
+    seen: list[int] = []
+
+    async def note(phase: Literal["before", "after"], _operation: str, _path: str) -> None:
+        if phase == "before":
+            await asyncio.sleep(0.02)
+            seen.append(len(sandbox.requests))
+
+    sandbox.on_request = note
+    assert not [each for each in await outcomes(service, 5) if isinstance(each, Exception)]
+    assert seen[0] == 2, "while the first one had no answer, there was no other"
+
+
+async def test_a_probe_that_is_refused_again_is_the_only_call(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.faults.always("create_video", CannedResponse(429, headers={"Retry-After": "60"}))
+    await failed_create(service)
+    for number in range(2, 5):
+        await clock.advance(timedelta(minutes=1))
+        assert {type(each) for each in await outcomes(service, 20)} == {Held}
+        assert len(sandbox.requests) == number
+
+
+async def test_a_rate_limit_without_a_time_backs_off_for_all_calls_together(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.faults.always("create_video", CannedResponse(429))
+    for _ in range(60):
+        await outcomes(service, 3)
+        await clock.advance(timedelta(seconds=1))
+    assert len(sandbox.requests) <= 7
+
+
+async def test_who_waits_for_a_turn_for_too_long_is_held_back(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    wait = timedelta(seconds=7)
+    sandbox.rate_limited = RateLimit(clock.now() + wait, retry_after=wait)
+    await failed_create(service)
+    await clock.advance(wait)
+    sandbox.faults.next("create_video", Hang())
+    results = await outcomes(service, 3)
+    assert sorted(type(each).__name__ for each in results) == ["Held", "Held", "Uncertain"]
+
+
+async def test_reads_and_creates_have_rate_limits_of_their_own(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.faults.next("read_replica", CannedResponse(429, headers={"Retry-After": "60"}))
+    with pytest.raises(Held):
+        await service.read(REPLICAS, "r-anna")
+    with pytest.raises(Held):
+        await service.read(REPLICAS, "r-anna")
+    await create(service)
+    assert operations(sandbox) == ["read_replica", "create_video"]
+
+
+async def test_a_gate_does_not_stay_closed_because_the_clock_was_set_back(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.faults.next("create_video", CannedResponse(429, headers={"Retry-After": "3600"}))
+    await failed_create(service)
+    clock.set(clock.now() - timedelta(hours=2))
+    await create(service)
+
+
+# A refused key
+
+
+async def test_a_401_is_believed_only_if_a_neutral_read_confirms_it(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.faults.next("create_video", CannedResponse(401, {"message": "Not yours"}))
+    error = await failed_create(service)
+    assert isinstance(error, Refused)
+    assert not isinstance(error, AccountRefused)
+    await create(service)
+    assert operations(sandbox) == ["create_video", "read_video", "create_video"]
+
+
+async def test_a_401_that_cannot_be_confirmed_now_is_tried_again(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.faults.next("create_video", CannedResponse(401, {"message": "Not yours"}))
+    sandbox.faults.next("read_video", CannedResponse(503))
+    assert type(await failed_create(service)) is Unavailable
+
+
+async def test_a_refused_key_stops_creates_of_all_kinds_without_a_call(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.key_revoked = True
+    assert await service.key_refusal() is None
+    error = await failed_create(service)
+    assert isinstance(error, AccountRefused)
+    assert (error.code, error.reason) == ("401", "Invalid API key")
+    for path in (VIDEOS, REPLICAS):
+        with pytest.raises(Held) as held:
+            await create(service, path)
+        assert held.value.failure is Failure.KEY_REJECTED
+    assert await service.key_refusal() is not None
+    assert operations(sandbox) == ["create_video", "read_video"]
+
+
+async def test_of_calls_that_find_a_refused_key_at_once_one_counts_as_refused(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.key_revoked = True
+    results = await outcomes(service, 4)
+    assert sorted(type(each).__name__ for each in results) == ["AccountRefused", *["Held"] * 3]
+    assert operations(sandbox).count("read_video") == 1
+
+
+async def test_a_read_that_meets_a_refused_key_stops_creates_too(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.key_revoked = True
+    with pytest.raises(Refused):
+        await service.read(REPLICAS, "r-anna")
+    assert isinstance(await failed_create(service), Held)
+    assert operations(sandbox) == ["read_replica", "read_video"]
+
+
+async def test_a_401_for_one_read_stops_nothing(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.limits.unauthorized.add("r-theirs")
+    with pytest.raises(Refused):
+        await service.read(REPLICAS, "r-theirs")
+    await create(service)
+
+
+async def test_a_refused_key_is_checked_by_a_read_at_most_twice_a_minute(
+    service: VideoService,
+    sandbox: SandboxVideoService,
+    clock: ManualClock,
+    recoveries: list[str],
+) -> None:
+    sandbox.key_revoked = True
+    await failed_create(service)
+    await clock.advance(timedelta(seconds=30))
+    for _ in range(3):
+        assert await service.key_refusal() is not None
+    assert operations(sandbox) == ["create_video", "read_video", "read_video"]
+    assert recoveries == []
+    sandbox.key_revoked = False
+    await clock.advance(timedelta(seconds=30))
+    assert [await service.key_refusal() for _ in range(3)] == [None] * 3
+    assert recoveries == ["recovered"]
+    assert (await create(service))["video_id"] in sandbox.videos
+
+
+async def test_any_read_that_passes_shows_that_the_key_works_again(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.key_revoked = True
+    await failed_create(service)
+    sandbox.key_revoked = False
+    with pytest.raises(Refused):  # the id is unknown, but the key is not
+        await service.read(VIDEOS, "nobody")
+    assert service.known_key_refusal is None
+
+
+async def test_a_403_does_not_show_that_the_key_works_again(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.key_revoked = True
+    await failed_create(service)
+    sandbox.key_revoked = False
+    await clock.advance(timedelta(seconds=30))
+    sandbox.faults.next("read_video", *[CannedResponse(403, "Forbidden")] * 3)
+    assert await service.key_refusal() is not None
+    with pytest.raises(Refused):
+        await service.read(VIDEOS, "nobody")
+    with pytest.raises(Refused, match="Forbidden"):
+        await service.check()
+    assert service.known_key_refusal is not None
+
+
+async def test_a_caller_that_times_out_during_the_key_check_still_learns_what_is_known(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.key_revoked = True
+    await failed_create(service)
+    await clock.advance(timedelta(seconds=30))
+    sandbox.faults.next("read_video", Hang())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await service.key_refusal()
+    assert service.known_key_refusal is not None
+    assert await service.key_refusal() is not None
+    assert len(sandbox.requests) == 3
+
+
+async def test_callers_wait_for_the_key_check_that_is_under_way(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.key_revoked = True
+    await failed_create(service)
+    sandbox.key_revoked = False
+    await clock.advance(timedelta(seconds=30))
+    assert await asyncio.gather(*(service.key_refusal() for _ in range(5))) == [None] * 5
+    assert len(sandbox.requests) == 3
+
+
+# An account without credit
+
+
+async def test_without_credit_one_trial_call_is_made_after_ten_minutes(
+    service: VideoService,
+    sandbox: SandboxVideoService,
+    clock: ManualClock,
+    recoveries: list[str],
+) -> None:
+    sandbox.out_of_credit = True
+    error = await failed_create(service)
+    assert isinstance(error, AccountRefused)
+    assert error.failure is Failure.OUT_OF_CREDIT
+    await clock.advance(timedelta(minutes=9))
+    assert isinstance(await failed_create(service), Held)
+    assert len(sandbox.requests) == 1
+
+    await clock.advance(timedelta(minutes=1))
+    assert {type(each) for each in await outcomes(service, 2)} == {Held}
+    assert len(sandbox.requests) == 2
+
+    sandbox.out_of_credit = False
+    await clock.advance(timedelta(minutes=10))
+    assert len([each for each in await outcomes(service, 5) if isinstance(each, dict)]) == 5
+    assert recoveries == ["recovered"]
+
+
+async def test_a_402_closes_only_its_own_kind(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.limits.unpaid.add("create_video")
+    await failed_create(service)
+    await create(service, REPLICAS)
+    assert isinstance(await failed_create(service), Held)
+
+
+async def test_the_next_form_lets_one_call_try_before_its_time(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    service.try_again(VIDEOS)
+    assert {type(each) for each in await outcomes(service, 3)} == {Held}
+    assert len(sandbox.requests) == 2
+
+
+async def test_an_admitted_caller_that_makes_no_call_does_not_use_up_the_trial_call(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    sandbox.out_of_credit = False
+    await clock.advance(timedelta(minutes=10))
+    async with service.admission(VIDEOS):
+        pass
+    await create(service)
+    assert len(sandbox.videos) == 1
+
+
+async def test_a_trial_call_that_is_not_answered_does_not_mean_that_there_is_credit(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    await clock.advance(timedelta(minutes=10))
+    sandbox.faults.next("create_video", CannedResponse(408))
+    assert type(await failed_create(service)) is Unavailable
+    assert isinstance(await failed_create(service), Held), "the next call is the trial"
+    assert len(sandbox.requests) == 3
+
+
+async def test_after_a_trial_call_with_an_unclear_outcome_the_next_one_comes_later(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    await clock.advance(timedelta(minutes=10))
+    sandbox.faults.next("create_video", Reset())
+    assert isinstance(await failed_create(service), Uncertain)
+    assert isinstance(await failed_create(service), Held)
+    assert len(sandbox.requests) == 2
+
+
+async def test_reads_work_without_credit_and_do_not_end_the_refusal(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    assert (await service.read(REPLICAS, "r-anna"))["status"] == "completed"
+    assert isinstance(await failed_create(service), Held)
+
+
+async def test_who_gives_up_while_waiting_for_a_turn_passes_it_on(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.out_of_credit = True
+    await failed_create(service)
+    sandbox.out_of_credit = False
+    await clock.advance(timedelta(minutes=10))
+    async with service.admission(VIDEOS):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await create(service)
+        waiting = asyncio.create_task(create(service))  # noqa: TID251 - awaited below
+        await asyncio.sleep(0)
+    assert (await waiting)["video_id"] in sandbox.videos

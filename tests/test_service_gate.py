@@ -1,0 +1,312 @@
+"""Calls that the video service would refuse are held back, and the jobs wait without failing."""
+
+import asyncio
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from sandbox.driver import Person
+from sandbox.faults import CannedResponse
+from sandbox.service_limits import CallRate
+from sandbox.slack_objects import Message
+from sandbox.video_service import RateLimit
+from tests.world import REPLICA, World
+
+NOT_OURS = "r-of-others"
+UNPAID = "r-premium"
+
+
+async def ask(world: World, person: Person, replica_id: str = REPLICA, **typed: Any) -> None:  # noqa: ANN401
+    """Submit the video form, without waiting for what becomes of it."""
+    form = await world.open_form(person)
+    await form.submit({"replica_id": replica_id, "script": "Hello, world.", **typed})
+    assert not form.is_open, form.errors
+
+
+def cards(world: World) -> list[Message]:
+    """Return the cards in the channel, oldest first."""
+    return world.slack.messages("studio")
+
+
+def endings(world: World) -> list[str]:
+    """Return the closing replies of the cards, oldest card first; "" where there is none."""
+    return ["".join(reply.text for reply in world.replies(card)) for card in cards(world)]
+
+
+# ── Too many calls ────────────────────────────────────────────────────────────────────────────
+
+
+async def test_sixty_requests_at_four_a_second_cost_one_refused_call_a_second(
+    world: World,
+) -> None:
+    world.service.limits.rates["POST"] = CallRate(world.clock, 4)
+    names = [f"person-{number}" for number in range(60)]
+    for name in names:
+        world.slack.add_user(name)
+        world.slack.channel("studio").members.add(world.slack.user(name).id)
+    await asyncio.gather(*(ask(world, Person(world.slack, name)) for name in names))
+    await world.settle()
+
+    await world.advance(seconds=25)
+
+    assert world.created_count() == 60
+    calls = len(world.requests_for("create_video"))
+    assert calls <= 60 + 16 + 6, f"{calls} create calls"
+    assert not any("can't send" in card.text for card in cards(world))
+
+
+async def test_all_creates_wait_as_long_as_one_of_them_is_asked_to(world: World) -> None:
+    began = world.clock.now()
+    wait = timedelta(minutes=3)
+    world.service.rate_limited = RateLimit(began + wait, retry_after=wait)
+    await world.request_video(world.ana)
+    await world.request_video(world.ben)
+    await world.request_replica(world.ben)
+    assert len(world.requests_for("create_video")) == 1
+    assert not world.requests_for("create_replica")
+    assert all("asks me to wait" in card.text for card in cards(world))
+
+    await world.advance(minutes=10)
+
+    assert [each.at - began for each in world.requests_for("create_video")[:2]] == [
+        timedelta(0),
+        wait,
+    ]
+    assert world.created_count() == 2
+    assert len(world.requests_for("create_replica")) == 1
+
+
+async def test_a_wait_of_more_than_an_hour_is_kept(world: World) -> None:
+    began = world.clock.now()
+    wait = timedelta(hours=5)
+    world.service.rate_limited = RateLimit(began + wait, retry_after=wait)
+    await world.request_video(world.ana)
+
+    await world.advance(hours=6)
+
+    assert [each.at - began for each in world.requests_for("create_video")] == [timedelta(0), wait]
+    assert "is ready" in endings(world)[0]
+
+
+async def test_reads_wait_as_long_as_one_of_them_is_asked_to(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(callbacks=False):
+        for person in (world.ana, world.ben):
+            await world.request_video(person)
+        wait = timedelta(minutes=3)
+        world.service.rate_limited = RateLimit(world.clock.now() + wait, retry_after=wait)
+        await world.advance(minutes=2)
+        assert len(world.requests_for("read_video")) <= 2, "both were under way"
+        await world.request_video(world.ana)
+        assert len(world.requests_for("create_video")) == 3, "creates have a gate of their own"
+
+        await world.advance(minutes=10)
+
+    assert all("is ready" in ending for ending in endings(world))
+
+
+# ── A key that is refused ─────────────────────────────────────────────────────────────────────
+
+
+async def test_a_401_for_one_request_stops_nobody_elses(world: World) -> None:
+    world.service.add_replica(NOT_OURS, "Theirs")
+    world.service.limits.unauthorized.add(NOT_OURS)
+    await ask(world, world.ana, NOT_OURS)
+    await world.settle()
+
+    await world.request_video(world.ben)
+    await world.advance(minutes=5)
+
+    refused, made = endings(world)
+    assert "refused the request" in refused
+    assert "You do not own this" in refused
+    assert "is ready" in made
+
+
+async def test_a_401_for_one_read_stops_no_creates(world: World) -> None:
+    world.service.limits.unauthorized.add("v-of-others")
+    await world.ana.command("/video", "status v-of-others")
+    await world.settle()
+
+    await world.request_video(world.ben)
+
+    assert world.created_count() == 1
+
+
+async def test_queued_requests_wait_while_the_key_is_refused(world: World) -> None:
+    world.service.rate_limited = RateLimit(
+        world.clock.now() + timedelta(minutes=1), retry_after=timedelta(minutes=1)
+    )
+    for person in (world.ana, world.ben, world.ana):
+        await ask(world, person)
+    await world.settle()
+    world.service.key_revoked = True
+
+    await world.advance(minutes=10)
+
+    refused = [ending for ending in endings(world) if ending]
+    assert len(refused) == 1, "only the one whose own call was refused"
+    assert "doesn't accept this bot's key" in refused[0]
+    waiting = [card for card in cards(world) if not world.replies(card)]
+    assert len(waiting) == 2
+    for card in waiting:
+        assert "Waiting" in card.text
+        assert "doesn't accept this bot's key" in card.text
+        assert re.search(r"Next try: <!date\^", card.text)
+    calls = len(world.requests_for("create_video"))
+    edits = len(world.calls("chat.update"))
+    await world.advance(minutes=10)
+    assert len(world.calls("chat.update")) == edits, "no edit for each try"
+    assert len(world.requests_for("create_video")) == calls, "reads find out, not creates"
+
+    world.service.key_revoked = False
+    await world.advance(minutes=5)
+
+    assert world.created_count() == 2
+    assert len([ending for ending in endings(world) if "is ready" in ending]) == 2
+
+
+# ── An account without credit ─────────────────────────────────────────────────────────────────
+
+
+async def test_a_402_stops_only_its_own_kind(world: World) -> None:
+    world.service.limits.unpaid.add("create_video")
+    await world.request_video(world.ana)
+
+    await world.request_replica(world.ben)
+
+    assert "out of credit" in endings(world)[0]
+    assert len(world.requests_for("create_replica")) == 1
+    assert len(world.service.replicas) == 2
+
+
+async def test_a_402_for_one_replica_refuses_no_form_and_the_next_request_is_the_try(
+    world: World,
+) -> None:
+    world.service.add_replica(UNPAID, "Premium")
+    world.service.limits.unpaid.add(UNPAID)
+    await ask(world, world.ana, UNPAID)
+    await world.settle()
+    assert "out of credit" in endings(world)[0]
+
+    await world.request_video(world.ben)
+    await world.advance(minutes=5)
+
+    assert "is ready" in endings(world)[1]
+
+
+async def test_a_request_that_only_tried_whether_there_is_credit_waits_with_the_others(
+    world: World,
+) -> None:
+    world.service.out_of_credit = True
+    await world.request_video(world.ana)
+    for person in (world.ana, world.ben):
+        await ask(world, person)
+    await world.settle()
+    assert [bool(ending) for ending in endings(world)] == [True, False, False]
+    for card in cards(world)[1:]:
+        assert "out of credit" in card.text
+        assert re.search(r"Next try: <!date\^", card.text)
+    calls = len(world.requests_for("create_video"))
+    await world.advance(minutes=9)
+    assert len(world.requests_for("create_video")) == calls
+
+    world.service.out_of_credit = False
+    await world.advance(minutes=10)
+
+    assert [("is ready" in ending) for ending in endings(world)] == [False, True, True]
+    assert len(world.requests_for("create_video")) == calls + 2
+
+
+async def test_an_odd_request_does_not_keep_its_kind_closed(world: World) -> None:
+    world.service.add_replica(UNPAID, "Premium")
+    world.service.out_of_credit = True
+    await world.request_video(world.ana)
+    world.service.limits.unpaid.add(UNPAID)
+    await ask(world, world.ana, UNPAID)
+    await ask(world, world.ben)
+    await world.settle()
+    world.service.out_of_credit = False
+
+    await world.advance(minutes=45)
+
+    assert "is ready" in endings(world)[2]
+    assert "out of credit" in endings(world)[1]
+
+
+async def test_a_request_that_waits_for_credit_for_a_day_ends_with_an_answer(
+    world: World,
+) -> None:
+    world.service.out_of_credit = True
+    await world.request_video(world.ana)
+    await world.request_video(world.ben)
+    await world.advance(hours=23)
+    assert not endings(world)[1]
+
+    await world.advance(hours=2)
+
+    assert "out of credit; nothing was created" in endings(world)[1]
+
+
+# ── After an outage ───────────────────────────────────────────────────────────────────────────
+
+
+async def test_after_an_outage_all_jobs_go_on_as_soon_as_one_call_succeeds(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(callbacks=False):
+        await world.request_video(world.ana)
+        await world.advance(seconds=30)
+        world.service.down = True
+        await world.advance(minutes=30)
+        world.service.down = False
+        await world.advance(seconds=1)
+        reads = len(world.requests_for("read_video"))
+
+        await world.request_video(world.ben)
+        await world.advance(seconds=6)
+
+        assert len(world.requests_for("read_video")) > reads
+        assert "is ready" in endings(world)[0]
+
+
+async def test_jobs_are_woken_once_for_each_outage(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = quiet_world
+    async with world.running_bot(callbacks=False):
+        await world.request_video(world.ana)
+        for _ in range(2):
+            world.service.down = True
+            await world.advance(minutes=10)
+            world.service.down = False
+            await world.advance(minutes=10)
+            await world.request_video(world.ben)
+    assert [each.message for each in caplog.records if "service is" in each.message] == [
+        "the video service is down",
+        "the video service is back",
+    ] * 2
+
+
+@pytest.mark.parametrize("status", [500, 503])
+async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
+    quiet_world: World, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    world = quiet_world
+    async with world.running_bot(callbacks=False):
+        await world.request_video(world.ana)
+        world.service.faults.always("read_video", CannedResponse(status, "<html>Oops</html>"))
+        await world.advance(minutes=20)
+        world.service.faults.clear()
+        await world.advance(minutes=20)
+
+    lines = [each for each in caplog.records if "video service is" in each.message]
+    assert [each.message for each in lines] == [
+        "the video service is down",
+        "the video service is back",
+    ]
+    assert vars(lines[0])["cause"] == f"http {status}"
+    assert 600 < vars(lines[1])["down_s"] < 1800
