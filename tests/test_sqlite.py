@@ -17,7 +17,8 @@ from bot.settings import Settings
 from bot.store import DatabaseError, DatabaseInUse, DatabaseUnavailable, Store
 from bot.store.database import Transaction
 from bot.store.sql import Query
-from bot.store.sqlite import Connection, SQLiteDatabase
+from bot.store.sqlite import SQLiteDatabase
+from bot.store.sqlite_connection import Connection
 from bot.timings import Timings
 from tests.test_store import NOW, claim, submit
 from tests.world import World

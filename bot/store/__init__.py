@@ -12,6 +12,7 @@ from bot.store.database import (
     DatabaseError,
     DatabaseInUse,
     DatabaseUnavailable,
+    DatabaseUncertain,
 )
 from bot.store.deliveries import Deliveries
 from bot.store.delivery_claims import Limited, Outgoing
@@ -29,6 +30,7 @@ __all__ = [
     "DatabaseError",
     "DatabaseInUse",
     "DatabaseUnavailable",
+    "DatabaseUncertain",
     "KnownReplica",
     "Limit",
     "LimitReached",

@@ -19,11 +19,15 @@ Value: TypeAlias = str | int | Sequence[str] | Sequence[int] | None
 
 
 class DatabaseError(Exception):
-    """The database failed, and nothing was stored."""
+    """The database failed, and nothing was stored, unless it is ``DatabaseUncertain``."""
 
 
 class DatabaseUnavailable(DatabaseError):
     """The database cannot be used at the moment. This was logged; try again later."""
+
+
+class DatabaseUncertain(DatabaseUnavailable):
+    """A commit failed in its last step: the next start may find that it was stored after all."""
 
 
 class DatabaseCorrupt(DatabaseError):
@@ -88,13 +92,14 @@ class Database(Protocol):
 
         Raises:
             DatabaseUnavailable: nothing was stored; a later try may succeed.
+            DatabaseUncertain: likewise, but the next start may find it stored.
             DatabaseCorrupt: nothing was stored, and nothing will be.
             DatabaseError: nothing was stored: the statement is wrong, or the database is closed.
             Exception: what ``work`` raised; nothing was stored.
         """
 
     async def check(self) -> None:
-        """Return if the database works; after a failure, find out whether it works again.
+        """Return if what is stored now reaches the disk: this writes to find out.
 
         Raises:
             DatabaseError: it does not.

@@ -6,20 +6,18 @@ import json
 import logging
 import sqlite3
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
-import aiosqlite
-
 from bot.store.database import (
     DatabaseCorrupt,
     DatabaseError,
-    DatabaseInUse,
     DatabaseUnavailable,
+    DatabaseUncertain,
     Row,
     Topic,
     Transaction,
@@ -27,15 +25,8 @@ from bot.store.database import (
 )
 from bot.store.migrate import migrate_sqlite
 from bot.store.sql import Query
-from bot.store.sqlite_file import (
-    FileLock,
-    OpenFiles,
-    check_file,
-    connect,
-    describe,
-    is_about_file,
-    is_corrupt,
-)
+from bot.store.sqlite_connection import Connection, opened, to_its_end
+from bot.store.sqlite_file import OpenFiles, describe, is_about_file, is_corrupt, is_unwritten
 from bot.timings import StoreTimings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -43,24 +34,8 @@ _T = TypeVar("_T")
 
 # Works that are committed together at most: each waits for the others.
 _MAX_GROUP: Final = 64
-# Between two tries to get a file that another process has, in seconds.
-_LOCK_INTERVAL_S: Final = 0.1
 _LOCK_TIMEOUT: Final = StoreTimings().lock_timeout
-_READ: Final = Query("SELECT name FROM migrations")
 _WRITE: Final = Query("UPDATE migrations SET name = name")
-
-
-class Connection(aiosqlite.Connection):
-    """aiosqlite's connection, which also runs a function of ours in its thread, in one hop.
-
-    A hop for each statement costs four times as much under load. ``_execute`` is aiosqlite's own,
-    and not public: therefore its minor version is pinned, and ``tests/test_sqlite.py`` tests this.
-    """
-
-    async def run(self, function: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Run ``function`` with SQLite's own connection, after all functions submitted before."""
-        result: _T = await self._execute(function, self._conn)  # type: ignore[no-untyped-call]
-        return result
 
 
 @dataclass(slots=True, eq=False)
@@ -73,20 +48,30 @@ class _Call:
 
 
 class _FileError(Exception):
-    """The file or its disk failed, not the statement: ``__cause__`` says how."""
+    """The file or its disk failed, not the statement: ``__cause__`` says how.
+
+    ``uncertain``: the next start may find what was committed.
+    """
+
+    def __init__(self, *, uncertain: bool) -> None:
+        super().__init__()
+        self.uncertain = uncertain
 
 
 # The outcome of a call: its result, or the error, after which nothing of it was stored.
 _Outcome: TypeAlias = tuple[Any, Exception | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Done:
-    """The outcomes of a group, in its order."""
+    """What became of a group."""
 
     outcomes: list[_Outcome]
-    topics: set[Topic]
-    wrote: bool
+    """In the order of the group."""
+    topics: set[Topic] = field(default_factory=set)
+    wrote: bool = False
+    synced: bool = False
+    """A change reached the disk."""
 
 
 class SQLiteDatabase:
@@ -95,8 +80,9 @@ class SQLiteDatabase:
     Works wait in one queue and are committed in groups, in one transaction in the connection's
     thread. If one of a group fails, each runs once more, in a transaction of its own.
 
-    A disk that accepts no writes is logged once, and tried again with the next work. A file that
-    is damaged is not used any more: even its record of paid calls may be wrong.
+    A disk that accepts no writes is logged once, and tried again with the next work. It works again
+    once a change has reached it: one that a power cut may undo proves nothing. A file that is
+    damaged is not used any more: even its record of paid calls may be wrong.
     """
 
     def __init__(self, connection: Connection, path: Path, files: OpenFiles) -> None:
@@ -128,13 +114,13 @@ class SQLiteDatabase:
             DatabaseCorrupt: it is damaged.
             DatabaseError: it cannot be opened or written, or is another program's.
         """
-        async with _opened(path, lock_timeout) as connection:
+        async with opened(path, lock_timeout) as connection:
             await connection.run(partial(migrate_sqlite, path=path))
             database = cls(connection, path, OpenFiles(path))
             try:
                 yield database
             finally:
-                await _to_its_end(database.close())
+                await to_its_end(database.close())
 
     @property
     def is_sole_process(self) -> bool:
@@ -157,9 +143,8 @@ class SQLiteDatabase:
         return await answer
 
     async def check(self) -> None:
-        """Return if the database works; if it did not, find out by writing to it."""
-        query = _READ if self._problem is None else _WRITE
-        await self.run(lambda tx: tx.all(query), durable=self._problem is not None)
+        """Return if a change reaches the disk, which others may not need for a while."""
+        await self.run(lambda tx: tx.all(_WRITE))
 
     async def watch(self) -> None:
         """Wait until the database cannot be used any more, and raise why."""
@@ -206,12 +191,12 @@ class SQLiteDatabase:
     async def _commit(self, group: Sequence[_Call]) -> None:
         """Run the works of a group and answer their callers."""
         if self._unusable.is_set():
-            done = _Done([(None, self._problem)] * len(group), set(), wrote=False)  # it is damaged
+            done = _Done([(None, self._problem)] * len(group))  # it is damaged
         else:
             done = await self._connection.run(partial(self._run_group, group))
         answers = [(result, error and self._for_caller(error)) for result, error in done.outcomes]
         failed = any(isinstance(error, _FileError) for _, error in done.outcomes)
-        if done.wrote and self._problem is not None and not failed:
+        if done.synced and self._problem is not None and not failed:
             _LOG.info("the database works again")
             self._problem = None
         for topic in done.topics:
@@ -227,7 +212,7 @@ class SQLiteDatabase:
     def _for_caller(self, error: Exception) -> Exception:
         """Return the error for a caller; what is wrong with the file is logged the first time."""
         if isinstance(error, _FileError) and isinstance(error.__cause__, Exception):
-            return self._note(error.__cause__)
+            return self._note(error.__cause__, uncertain=error.uncertain)
         if isinstance(error, sqlite3.Error):
             refused = DatabaseError(f"the database says: {error}")
             refused.__cause__ = error
@@ -239,8 +224,10 @@ class SQLiteDatabase:
             return stopped
         return error
 
-    def _note(self, error: Exception) -> DatabaseError:
-        kind = DatabaseCorrupt if is_corrupt(error) else DatabaseUnavailable
+    def _note(self, error: Exception, *, uncertain: bool) -> DatabaseError:
+        kind = DatabaseUncertain if uncertain else DatabaseUnavailable
+        if is_corrupt(error):
+            kind = DatabaseCorrupt
         problem = kind(describe(self._path, error))
         problem.__cause__ = error
         if str(problem) != str(self._problem):
@@ -254,58 +241,57 @@ class SQLiteDatabase:
 
     def _run_group(self, group: Sequence[_Call], db: sqlite3.Connection) -> _Done:
         """Run works in one transaction; if one fails, each in a transaction of its own."""
-        before = db.total_changes
-        topics: set[Topic] = set()
+        done = _Done([])
         try:
-            self._check_files(db)
+            self._check_files(db, done)
             try:
-                outcomes = self._run_transaction(db, group, topics)
+                self._run_transaction(db, group, done)
             except _FileError:
                 raise
             except Exception:  # noqa: BLE001 - each then runs alone, and its caller gets it
-                outcomes = self._run_each_alone(db, group, topics)
-            self._check_files(db)
+                self._run_each_alone(db, group, done)
+            self._check_files(db, done)
         except _FileError as error:
-            return _Done([(None, error)] * len(group), set(), wrote=False)
-        return _Done(outcomes, topics, wrote=db.total_changes > before)
+            return _Done([(None, error)] * len(group))
+        return done
 
-    def _run_each_alone(
-        self, db: sqlite3.Connection, group: Sequence[_Call], topics: set[Topic]
-    ) -> list[_Outcome]:
-        outcomes: list[_Outcome] = []
+    def _run_each_alone(self, db: sqlite3.Connection, group: Sequence[_Call], done: _Done) -> None:
         for call in group:
             try:
-                outcomes += self._run_transaction(db, [call], topics)
+                self._run_transaction(db, [call], done)
             except _FileError as error:
                 # Those before it are committed: only the others get the error.
-                return outcomes + [(None, error)] * (len(group) - len(outcomes))
+                done.outcomes += [(None, error)] * (len(group) - len(done.outcomes))
+                return
             except Exception as error:  # noqa: BLE001 - its caller gets it
-                outcomes.append((None, error))
-        return outcomes
+                done.outcomes.append((None, error))
 
-    def _run_transaction(
-        self, db: sqlite3.Connection, group: Sequence[_Call], topics: set[Topic]
-    ) -> list[_Outcome]:
-        tx = _Transaction(db)
+    def _run_transaction(self, db: sqlite3.Connection, group: Sequence[_Call], done: _Done) -> None:
+        tx, before = _Transaction(db), db.total_changes
+        durable, wrote = any(call.durable for call in group), False  # until it is committed
         try:
-            self._wait_for_disk(db, wanted=any(call.durable for call in group))
+            self._wait_for_disk(db, wanted=durable)
             db.execute("BEGIN IMMEDIATE")
             outcomes: list[_Outcome] = [(call.work(tx), None) for call in group]
+            wrote = db.total_changes > before
             db.execute("COMMIT")
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
                 db.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error) and is_about_file(error):
-                raise _FileError from error
+                uncertain = wrote and not is_unwritten(error)
+                raise _FileError(uncertain=uncertain) from error
             raise
-        topics |= tx.topics
-        return outcomes
+        done.outcomes += outcomes
+        done.topics |= tx.topics
+        done.wrote |= wrote
+        done.synced |= wrote and durable
 
-    def _check_files(self, db: sqlite3.Connection) -> None:
+    def _check_files(self, db: sqlite3.Connection, done: _Done) -> None:
         try:
             self._files.check(db)
         except (sqlite3.Error, OSError) as error:
-            raise _FileError from error
+            raise _FileError(uncertain=done.wrote) from error
 
     def _wait_for_disk(self, db: sqlite3.Connection, *, wanted: bool) -> None:
         """Have commits wait for the disk from now on, or not.
@@ -347,54 +333,5 @@ async def migrate(path: Path, lock_timeout: timedelta = _LOCK_TIMEOUT) -> list[s
     Raises:
         DatabaseError: it cannot be opened or written, it is damaged, or another process has it.
     """
-    async with _opened(path, lock_timeout) as connection:
+    async with opened(path, lock_timeout) as connection:
         return await connection.run(partial(migrate_sqlite, path=path))
-
-
-@contextlib.asynccontextmanager
-async def _opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connection]:
-    """Open a database for this process alone; wait for another process until the timeout."""
-    loop = asyncio.get_running_loop()
-    begun = loop.time()
-    while True:
-        try:
-            lock = await asyncio.to_thread(FileLock, path)
-            try:
-                await asyncio.to_thread(check_file, path)
-                connection = Connection(partial(connect, path), iter_chunk_size=64)
-                await connection
-            except BaseException:
-                lock.release()
-                raise
-            break
-        except DatabaseInUse:
-            if loop.time() - begun >= lock_timeout.total_seconds():
-                raise
-        await asyncio.sleep(_LOCK_INTERVAL_S)
-    if (waited := loop.time() - begun) > 1:
-        _LOG.info("waited for another process to close the database", extra={"s": int(waited)})
-    try:
-        yield connection
-    finally:
-        try:
-            await _to_its_end(connection.close())
-        finally:
-            lock.release()
-
-
-async def _to_its_end(closing: Coroutine[Any, Any, None]) -> None:
-    """Await ``closing`` to its end, however often the caller is cancelled meanwhile.
-
-    Raises:
-        CancelledError: the caller was cancelled, and ``closing`` has ended.
-    """
-    task = asyncio.create_task(closing)  # noqa: TID251 - it ends here
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled

@@ -41,6 +41,7 @@ _REMEDIES: Final = {
     sqlite3.SQLITE_CORRUPT: "is damaged",
     sqlite3.SQLITE_NOTADB: "is not a database, or its beginning is damaged",
 }
+_UNWRITTEN: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE})
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 # How a write-ahead log begins, in either order of bytes
@@ -68,6 +69,15 @@ def beside(path: Path, ending: str) -> Path:
 def is_about_file(error: Exception) -> bool:
     """Return whether an error of SQLite's is about the file or its disk, not about a statement."""
     return _code(error) in _REMEDIES
+
+
+def is_unwritten(error: Exception) -> bool:
+    """Return whether an error of a commit says that its record was not written completely.
+
+    After any other, such as a disk that does not confirm what was written, the record may be in
+    the log, and the next start may find it there.
+    """
+    return getattr(error, "sqlite_errorcode", None) in _UNWRITTEN
 
 
 def is_corrupt(error: Exception) -> bool:

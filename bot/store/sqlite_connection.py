@@ -1,0 +1,84 @@
+"""The connection to a SQLite file: aiosqlite's, opened by one process at a time."""
+
+import asyncio
+import contextlib
+import logging
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import aiosqlite
+
+from bot.store.database import DatabaseInUse
+from bot.store.sqlite_file import FileLock, check_file, connect
+
+_LOG: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+# Between two tries to get a file that another process has, in seconds.
+_LOCK_INTERVAL_S: Final = 0.1
+
+
+class Connection(aiosqlite.Connection):
+    """aiosqlite's connection, which also runs a function of ours in its thread, in one hop.
+
+    A hop for each statement costs four times as much under load. ``_execute`` is aiosqlite's own,
+    and not public: therefore its minor version is pinned, and ``tests/test_sqlite.py`` tests this.
+    """
+
+    async def run(self, function: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run ``function`` with SQLite's own connection, after all functions submitted before."""
+        result: _T = await self._execute(function, self._conn)  # type: ignore[no-untyped-call]
+        return result
+
+
+@contextlib.asynccontextmanager
+async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connection]:
+    """Open a database for this process alone; wait for another process until the timeout."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    while True:
+        try:
+            lock = await asyncio.to_thread(FileLock, path)
+            try:
+                await asyncio.to_thread(check_file, path)
+                connection = Connection(partial(connect, path), iter_chunk_size=64)
+                await connection
+            except BaseException:
+                lock.release()
+                raise
+            break
+        except DatabaseInUse:
+            if loop.time() - begun >= lock_timeout.total_seconds():
+                raise
+        await asyncio.sleep(_LOCK_INTERVAL_S)
+    if (waited := loop.time() - begun) > 1:
+        _LOG.info("waited for another process to close the database", extra={"s": int(waited)})
+    try:
+        yield connection
+    finally:
+        try:
+            await to_its_end(connection.close())
+        finally:
+            lock.release()
+
+
+async def to_its_end(closing: Coroutine[Any, Any, None]) -> None:
+    """Await ``closing`` to its end, however often the caller is cancelled meanwhile.
+
+    Raises:
+        CancelledError: the caller was cancelled, and ``closing`` has ended.
+    """
+    task = asyncio.create_task(closing)  # noqa: TID251 - it ends here
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
