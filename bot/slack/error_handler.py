@@ -23,7 +23,7 @@ from bot.slack.payloads import (
     ViewSubmission,
     read,
 )
-from bot.store import DatabaseError
+from bot.store import DatabaseError, DatabaseUncertain
 
 _LOG: Final = logging.getLogger(__name__)
 # An unknown id is cut to this length in the log: it can be any text.
@@ -106,6 +106,13 @@ def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltRespo
     """
     code, title = reference(), "Nothing was started"
     match error:
+        case DatabaseUncertain():
+            _LOG.error("not stored for certain", extra={"reference": code, "reason": str(error)})
+            title = "Something went wrong"
+            text = (
+                "I don't know whether this was saved. "
+                "Please try again in a moment: nothing is started twice."
+            )
         case DatabaseError():
             _LOG.error("not stored", extra={"reference": code, "reason": str(error)})
             text = "This couldn't be saved, so nothing was started. Please try again in a moment."

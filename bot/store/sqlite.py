@@ -225,7 +225,7 @@ class SQLiteDatabase:
         return error
 
     def _note(self, error: Exception, *, uncertain: bool) -> DatabaseError:
-        kind = DatabaseUncertain if uncertain else DatabaseUnavailable
+        kind: type[DatabaseError] = DatabaseUncertain if uncertain else DatabaseUnavailable
         if is_corrupt(error):
             kind = DatabaseCorrupt
         problem = kind(describe(self._path, error))
