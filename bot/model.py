@@ -126,8 +126,8 @@ class Job:
     due_at: datetime | None = None
     """When a worker claims it next; None for never again."""
     claim: int = 0
-    """How often it was claimed or woken. It is written only under the number it was claimed with.
-    """
+    """How often it was claimed, or woken while nobody had it. It is written only under the number
+    that it was claimed with."""
     attempts: int = 0
     """How many create calls were begun."""
     failures: int = 0

@@ -18,6 +18,7 @@ from bot.timings import Timings
 from sandbox.clock import ManualClock
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse, Reset
+from sandbox.scenarios import Scenario
 from sandbox.slack_objects import Message
 from sandbox.video_service import RateLimit
 from tests.world import REPLICA, World
@@ -229,6 +230,85 @@ async def test_an_unconfirmed_job_is_not_created_again_when_the_clock_jumps(
     assert len(world.requests_for("create_video")) == 1
 
 
+# ── A clock that is put right and stays so ────────────────────────────────────────────────────
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize("by", [-HOUR, timedelta(minutes=-6)], ids=["an hour", "six minutes"])
+async def test_running_jobs_do_not_wait_until_a_clock_that_was_set_back_catches_up(
+    by: timedelta, quiet: JumpyWorld
+) -> None:
+    world = quiet
+    async with world.running_bot(callbacks=False):
+        await world.is_asked(world.ana, ANA)
+        await world.advance(seconds=30)
+        world.wrong.off = by
+        await world.advance(minutes=5)
+
+    world.expect_one_reply_to(ANA)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["while it runs", "while it is stopped"])
+@pytest.mark.parametrize("jump", [DAY, -DAY, 20 * DAY], ids=["ahead", "back", "weeks ahead"])
+async def test_the_age_of_a_running_job_does_not_change_when_the_clock_is_set(
+    jump: timedelta, quiet: JumpyWorld, *, restarts: bool
+) -> None:
+    world = quiet
+    world.service.next_video(Scenario(end="never"))
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(world.running_bot(callbacks=False))
+        await world.is_asked(world.ana, ANA)
+        await world.advance(minutes=5)
+        if restarts:
+            await stack.aclose()
+        world.wrong.off = jump
+        if restarts:
+            await stack.enter_async_context(world.running_bot(callbacks=False))
+        await world.advance(minutes=5)
+        assert "Overdue" not in world.card(ANA).text
+        assert "longer than usual" not in world.card(ANA).text
+        before = len(world.requests_for("read_video"))
+        await world.advance(minutes=10)
+        assert len(world.requests_for("read_video")) - before >= 5, "it is not read hourly"
+        assert "longer than usual" in world.card(ANA).text
+        world.service.finish(world.video(ANA))
+        await world.advance(minutes=5)
+
+    world.expect_one_reply_to(ANA)
+
+
+@pytest.mark.parametrize("jump", [DAY, -DAY], ids=["ahead", "back"])
+async def test_the_age_of_a_running_job_does_not_change_when_the_clock_is_set_during_a_read(
+    jump: timedelta, quiet: JumpyWorld
+) -> None:
+    world = quiet
+
+    async def set_the_clock(phase: str, name: str, _: object) -> None:
+        if (phase, name) == ("after", "read_video"):
+            world.wrong.off = jump
+
+    async with world.running_bot(callbacks=False):
+        await world.is_asked(world.ana, ANA)
+        await world.advance(seconds=30)
+        world.service.on_request = set_the_clock
+        await world.advance(minutes=6)
+
+    world.expect_one_reply_to(ANA)
+
+
+async def test_a_card_does_not_wait_until_a_clock_that_was_set_back_catches_up(
+    quiet: JumpyWorld,
+) -> None:
+    world = quiet
+    async with world.running_bot(callbacks=False):
+        await card_in_doubt(world)
+        world.wrong.off = -HOUR
+        await world.advance(minutes=5)
+
+    world.expect_one_reply_to(ANA)
+
+
 # ── The sweep ─────────────────────────────────────────────────────────────────────────────────
 
 
@@ -323,6 +403,20 @@ async def test_a_row_with_the_longest_possible_wait_is_left_alone(
         await clock.advance(timedelta(minutes=59))
 
     assert await store.jobs.next_due() == latest
+
+
+async def test_a_clock_that_is_set_back_by_less_than_a_lease_wakes_nothing(
+    sweeping: Sweeping,
+) -> None:
+    clock, store = sweeping.clock, sweeping.store
+    job = await sweeping.claimed()
+    soon = clock.now() + timedelta(minutes=1)
+    await store.jobs.release(job, clock.now(), soon)
+    clock.set(clock.now() - Timings().lease)
+    async with sweeping.runs():
+        await clock.advance(timedelta(minutes=2))
+
+    assert await store.jobs.next_due() == soon
 
 
 async def test_a_claimed_job_can_be_released_after_the_sweep_has_woken_it(

@@ -273,15 +273,15 @@ async def test_a_clock_that_was_set_back_postpones_nothing(store: Store) -> None
     assert await store.jobs.release(await running(store), NOW, LATER)
     [card] = await store.deliveries.claim(NOW, 1)
     assert await store.deliveries.release(card.delivery, NOW, LATER)
-    # Half an hour ahead is a wait like any other; a day is none that anybody chose.
-    assert await store.jobs.claim(NOW - timedelta(minutes=20), 1) == []
-    assert await store.deliveries.claim(NOW - timedelta(minutes=20), 1) == []
+    slightly, earlier = NOW - TIMINGS.lease, NOW - timedelta(minutes=20)
+    assert await store.jobs.claim(earlier, 1) == []
+    assert await store.deliveries.claim(earlier, 1) == []
     for table in (store.jobs, store.deliveries):
-        assert await table.wake_far_future(NOW - timedelta(minutes=20)) == 0
-        assert await table.wake_far_future(NOW - DAY) == 1
-        assert await table.wake_far_future(NOW - DAY) == 0
-    assert len(await store.jobs.claim(NOW - DAY, 1)) == 1
-    assert len(await store.deliveries.claim(NOW - DAY, 1)) == 1
+        assert await table.wake_far_future(slightly) == 0
+        assert await table.wake_far_future(earlier) == 1
+        assert await table.wake_far_future(earlier) == 0
+    assert len(await store.jobs.claim(earlier, 1)) == 1
+    assert len(await store.deliveries.claim(earlier, 1)) == 1
 
 
 async def test_a_clock_that_was_set_back_leaves_a_lease_for_its_own_length(store: Store) -> None:
@@ -301,12 +301,43 @@ async def test_a_clock_that_was_set_back_leaves_a_lease_for_its_own_length(store
 # ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_callback_during_a_read_is_not_overwritten_by_it(store: Store) -> None:
+async def test_a_callback_during_a_read_leads_to_another_one_and_does_not_undo_it(
+    store: Store,
+) -> None:
     job = await running(store)
     await store.jobs.record_callback(token_hash("token"), {}, NOW)
-    assert not await store.jobs.release(job, NOW, LATER)
+    await store.jobs.record_callback(token_hash("token"), {}, NOW)
+    assert await store.jobs.claim(NOW + TIMINGS.callback_spacing, 1) == [], "it is being read"
+    assert await store.jobs.release(replace(job, late=True), NOW, LATER)
     [again] = await store.jobs.claim(NOW + TIMINGS.callback_spacing, 1)
     assert again.woken_at == NOW
+    assert again.late
+    assert await store.jobs.release(again, NOW, LATER)
+    assert (await now_is(store, job)).due_at == LATER, "it counts once"
+
+
+async def test_a_callback_during_the_read_of_a_candidate_leads_to_another_one(
+    store: Store,
+) -> None:
+    job = await unconfirmed(store)
+    await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
+    assert not await store.jobs.expire(job, NOW)
+    job = await claim(store)
+    await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
+    assert not await store.jobs.release(job, NOW, LATER, unless_woken=True), "nothing is asked"
+    [again] = await store.jobs.claim(NOW + TIMINGS.callback_spacing, 1)
+    assert again.state is State.UNCONFIRMED
+
+
+async def test_a_callback_before_a_second_create_call_prevents_it(store: Store) -> None:
+    job = await unconfirmed(store)
+    assert await store.jobs.create_again(job.id, job.attempts, NOW)
+    job = await claim(store)
+    await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
+    assert await store.jobs.begin_attempt(job, token_hash("second"), NOW) is None
+    again = await claim(store)
+    assert again.state is State.QUEUED
+    assert await store.jobs.begin_attempt(job, token_hash("second"), NOW) is None
 
 
 async def test_a_callback_during_a_read_causes_no_immediate_second_read(store: Store) -> None:
@@ -481,6 +512,8 @@ class Claims(RuleBasedStateMachine):
         self.due: dict[str, datetime | None] = {}
         self.number: dict[str, int] = {}
         self.read: dict[str, datetime | None] = {}
+        self.claimed: set[str] = set()
+        self.woken: dict[str, datetime] = {}
         self.claims: list[Job] = []
 
     @initialize()
@@ -517,6 +550,8 @@ class Claims(RuleBasedStateMachine):
             self.number[job.id] += 1
             assert job.claim == self.number[job.id]
             self.due[job.id] = self.now + TIMINGS.lease
+            self.claimed.add(job.id)
+            self.woken.pop(job.id, None)
             if job.state is State.RUNNING:
                 self.read[job.id] = self.now
             self.claims.append(job)
@@ -530,7 +565,8 @@ class Claims(RuleBasedStateMachine):
         done = self.runner.run(self.store.jobs.release(read, self.now, until))
         assert done == (self.number[job.id] == job.claim and self.due[job.id] is not None)
         if done:
-            self.due[job.id] = until
+            self.due[job.id] = min(until, self.woken.pop(job.id, until))
+            self.claimed.discard(job.id)
             self.read[job.id] = job.read_at
 
     @precondition(lambda self: self.claims)
@@ -541,10 +577,13 @@ class Claims(RuleBasedStateMachine):
         assert job is not None
         self.runner.run(self.store.jobs.wake(job, self.now))
         if job.state is State.RUNNING:
-            self.number[job.id] += 1
             read, spacing = self.read[job.id], TIMINGS.callback_spacing
-            again = self.now if read is None else read + spacing
-            self.due[job.id] = max(self.now, again)
+            again = max(self.now, self.now if read is None else read + spacing)
+            if job.id in self.claimed:
+                self.woken[job.id] = again
+            else:
+                self.number[job.id] += 1
+                self.due[job.id] = again
 
     @precondition(lambda self: self.claims)
     @rule(data=st.data())
@@ -552,10 +591,12 @@ class Claims(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(self.claims))
         ended = replace(job, state=State.SUCCEEDED)
         won = self.runner.run(self.store.jobs.finish(ended, self.now))
-        assert won == (self.number[job.id] == job.claim and self.due[job.id] is not None)
-        if won:
+        current = self.number[job.id] == job.claim and self.due[job.id] is not None
+        assert won == (current and job.id not in self.woken), "it has no remote id"
+        if current:
             self.number[job.id] += 1
-            self.due[job.id] = None
+            self.due[job.id] = None if won else self.woken.pop(job.id)
+            self.claimed.discard(job.id)
 
     @rule(minutes=st.sampled_from([1, 2, 30, 90]))
     def time_passes(self, minutes: int) -> None:

@@ -126,6 +126,7 @@ async def _postpone_unread(runtime: Runtime, job: Job, error: OutsideError | Unr
 async def _plan_poll(runtime: Runtime, job: Job, at_least: timedelta = timedelta(0)) -> None:
     """Release a job until its next poll, late or overdue by its age; give up in the end."""
     now, schedule = runtime.clock.now(), runtime.schedule(job)
+    job = replace(job, started_at=_started_at(job, runtime.timings, now))
     age = now - (job.started_at or job.created_at)
     if age >= schedule.give_up_after:
         await runtime.finish(replace(job, state=State.FAILED, failure=Failure.TIMED_OUT))
@@ -138,6 +139,13 @@ async def _plan_poll(runtime: Runtime, job: Job, at_least: timedelta = timedelta
     )
     wait = max(poll_interval(going, runtime.timings, schedule, now), at_least)
     await runtime.store.jobs.release(going, now, now + runtime.jittered(wait))
+
+
+def _started_at(job: Job, timings: EngineTimings, now: datetime) -> datetime | None:
+    """Return when a claimed job was started, by a clock that may have been set since its claim."""
+    step = now - (job.read_at or now)
+    set_meanwhile = not timedelta(0) <= step <= timings.lease
+    return job.started_at + step if job.started_at and set_meanwhile else job.started_at
 
 
 def poll_interval(

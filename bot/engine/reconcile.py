@@ -49,7 +49,7 @@ async def reconcile_job(runtime: Runtime, job: Job) -> None:
         job, asked_at = replace(job, asked=job.asked + 1, asked_at=now), now
     wait = timings.ask_again_after if job.asked == 1 else timings.close_after
     due_at = min(asked_at + wait, now + recheck)
-    if await runtime.store.jobs.release(job, now, due_at) and asks:
+    if await runtime.store.jobs.release(job, now, due_at, unless_woken=asks) and asks:
         await runtime.ask_person(job)
 
 
@@ -106,7 +106,7 @@ async def check_candidates(runtime: Runtime, job: Job) -> bool:
                 return True
             current = await runtime.store.jobs.fetch(job.id)
             if current is None or current.claim != job.claim:
-                return True  # it was claimed or woken since, and its candidates with it
+                return True  # it was claimed again since, and its candidates with it
         _LOG.warning("a candidate id is not what was asked for", extra=log_fields(job))
         await runtime.store.jobs.drop_candidate(attempt)
     if unread is not None:

@@ -154,6 +154,11 @@ def optional_moment(ms: int | None) -> datetime | None:
     return None if ms is None else from_ms(ms)
 
 
+def wait_ms(now: int, due_at: datetime | None) -> int:
+    """Return how long a row is to wait that is due at ``due_at``, as it is stored."""
+    return 0 if due_at is None else max(0, to_ms(due_at) - now)
+
+
 def span_ms(duration: timedelta) -> int:
     """Return a duration as it is stored: milliseconds."""
     return round(duration.total_seconds() * 1000)

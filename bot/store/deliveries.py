@@ -10,6 +10,7 @@ from bot.store.database import (
     optional_ms,
     run_until_stored,
     to_ms,
+    wait_ms,
 )
 from bot.store.delivery_claims import CARDS, DeliveryClaims, delivery_from
 from bot.store.job_rows import lock_job
@@ -27,7 +28,8 @@ _RELEASE: Final = Query(
     UPDATE deliveries SET state = :state, channel = :channel, thread_ts = :thread_ts, ts = :ts,
         shown_version = :shown_version, failures = :failures, refusals = :refusals,
         direct = :direct, text_only = :text_only, claimed = 0,
-        due_at = CASE WHEN version > :shown_version THEN :due_with_news ELSE :due_at END
+        due_at = CASE WHEN version > :shown_version THEN :due_with_news ELSE :due_at END,
+        wait_ms = :wait_ms
     WHERE id = :id AND claim = :claim RETURNING id
     """
 )
@@ -122,6 +124,7 @@ class Deliveries(DeliveryClaims):
                 direct=int(delivery.direct),
                 text_only=int(delivery.text_only),
                 due_at=at,
+                wait_ms=wait_ms(to_ms(now), due_at),
                 due_with_news=to_ms(now) if posted and at is None else at,
             )
             if released is not None and delivery.role is Role.CARD and delivery.state.settled:

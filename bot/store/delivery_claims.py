@@ -43,7 +43,8 @@ _CLAIM: Final = Query(
         WHERE deliveries.id IN (SELECT id FROM candidates) AND deliveries.due_at <= :now
         FOR UPDATE OF jobs, deliveries SKIP LOCKED
     )
-    UPDATE deliveries SET claim = claim + 1, claimed = 1, due_at = :lease_end
+    UPDATE deliveries SET claim = claim + 1, claimed = 1,
+        due_at = :lease_end, wait_ms = :lease_end - :now
     WHERE id IN (SELECT id FROM due) RETURNING *
     """
 )
@@ -56,7 +57,8 @@ _CLAIM_LIMITED: Final = Query(
             AND deliveries.channel = coalesce(:channel, deliveries.channel)
         ORDER BY deliveries.id LIMIT 1 FOR UPDATE OF jobs, deliveries SKIP LOCKED
     )
-    UPDATE deliveries SET claim = claim + 1, claimed = 1, due_at = :lease_end
+    UPDATE deliveries SET claim = claim + 1, claimed = 1,
+        due_at = :lease_end, wait_ms = :lease_end - :now
     WHERE id IN (SELECT id FROM due) RETURNING *
     """
 )
@@ -80,7 +82,9 @@ _WAKE_FAR_FUTURE: Final = Query(
     """
     WITH far AS (
         SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
-        WHERE deliveries.due_at > :far LIMIT :limit FOR UPDATE OF jobs, deliveries SKIP LOCKED
+        WHERE deliveries.due_at > :far
+            OR deliveries.due_at > :latest AND deliveries.due_at - deliveries.wait_ms > :latest
+        LIMIT :limit FOR UPDATE OF jobs, deliveries SKIP LOCKED
     )
     UPDATE deliveries SET due_at = CASE WHEN claimed = 1 THEN :lease_end ELSE :now END
     WHERE id IN (SELECT id FROM far) RETURNING id
@@ -214,10 +218,10 @@ class DeliveryClaims:
         return await self._database.run(work, durable=False)
 
     async def wake_far_future(self, now: datetime) -> int:
-        """Make rows due that are due later than any wait lasts: the clock was set back since.
+        """Make rows due that have longer to wait than they were to, or than any wait lasts.
 
-        A claimed row keeps a lease, counted from now. Returns the number of rows; more may be left
-        for the next call.
+        The clock was set back since, by more than a lease. A claimed row keeps a lease, counted
+        from now. Returns the number of rows; more may be left for the next call.
         """
 
         def work(tx: Transaction) -> int:
@@ -225,6 +229,7 @@ class DeliveryClaims:
                 _WAKE_FAR_FUTURE,
                 now=to_ms(now),
                 lease_end=to_ms(now + self._timings.lease),
+                latest=to_ms(now + self._timings.lease),
                 far=to_ms(now + self._timings.max_wait + self._timings.lease),
                 limit=_MAX_WOKEN,
             )

@@ -10,19 +10,24 @@ from bot.store.database import Topic, Transaction, optional_moment, to_ms
 from bot.store.job_reads import JobReads
 from bot.store.job_rows import job_from, lock_job
 from bot.store.sql import Query
-from bot.store.transitions import save
+from bot.store.transitions import release_woken, save
 
 _MAX_WOKEN: Final = 500
 _HASTEN_STEPS: Final = 10
 
 # ``read_at`` is set now, not when the answer is there: a callback that comes meanwhile waits too.
+# A row that is claimed long after it was due was not watched meanwhile, or the clock was set ahead:
+# that time does not count for the job's age.
 _CLAIM: Final = Query(
     """
     WITH due AS (
         SELECT id FROM jobs WHERE due_at <= :now AND id NOT IN (EACH :held)
         ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
     )
-    UPDATE jobs SET claim = claim + 1, claimed = 1, due_at = :lease_end,
+    UPDATE jobs SET claim = claim + 1, claimed = 1, wake_at = NULL,
+        due_at = :lease_end, wait_ms = :lease_end - :now,
+        started_at = CASE WHEN due_at > 0 AND due_at < :late THEN started_at + :now - due_at
+                     ELSE started_at END,
         read_at = CASE WHEN state IN ('running', 'overdue') OR EXISTS (
             SELECT 1 FROM attempts
             WHERE job_id = jobs.id AND remote_id IS NULL AND candidate_id IS NOT NULL
@@ -39,9 +44,12 @@ _NEXT_DUE: Final = Query(
 _WAKE_FAR_FUTURE: Final = Query(
     """
     WITH far AS (
-        SELECT id FROM jobs WHERE due_at > :far LIMIT :limit FOR UPDATE SKIP LOCKED
+        SELECT id FROM jobs
+        WHERE due_at > :far OR due_at > :latest AND due_at - wait_ms > :latest
+        LIMIT :limit FOR UPDATE SKIP LOCKED
     )
-    UPDATE jobs SET due_at = CASE WHEN claimed = 1 THEN :lease_end ELSE :now END
+    UPDATE jobs SET due_at = CASE WHEN claimed = 1 THEN :lease_end ELSE :now END,
+        started_at = started_at - (due_at - wait_ms - :now)
     WHERE id IN (SELECT id FROM far) RETURNING id
     """
 )
@@ -76,6 +84,7 @@ class JobClaims(JobReads):
                 _CLAIM,
                 now=to_ms(now),
                 lease_end=to_ms(now + self._timings.lease),
+                late=to_ms(now - self._timings.lease),
                 limit=limit,
                 held=list(held),
             )
@@ -92,23 +101,31 @@ class JobClaims(JobReads):
 
         return await self._database.run(work, durable=False)
 
-    async def release(self, job: Job, now: datetime, due_at: datetime | None) -> bool:
+    async def release(
+        self, job: Job, now: datetime, due_at: datetime | None, *, unless_woken: bool = False
+    ) -> bool:
         """Store a claimed job as it now is, and leave it alone until ``due_at``.
 
+        If it was woken since it was claimed, it is due for that soon; with ``unless_woken``,
+        nothing else is stored then.
+
         Returns:
-            Whether it was stored: False if it was claimed or woken meanwhile, or has ended.
+            Whether it was stored: False also if it was claimed again meanwhile, or has ended.
         """
 
         def work(tx: Transaction) -> bool:
-            return save(tx, lock_job(tx, job.id), job, due_at, to_ms(now))
+            before = lock_job(tx, job.id)
+            if unless_woken and release_woken(tx, job):
+                return False
+            return save(tx, before, job, due_at, to_ms(now))
 
         return await self._database.run(work, durable=False)
 
     async def wake_far_future(self, now: datetime) -> int:
-        """Make rows due that are due later than any wait lasts: the clock was set back since.
+        """Make rows due that have longer to wait than they were to, or than any wait lasts.
 
-        A claimed row keeps a lease, counted from now. Returns the number of rows; more may be left
-        for the next call.
+        The clock was set back since, by more than a lease. A claimed row keeps a lease, counted
+        from now. Returns the number of rows; more may be left for the next call.
         """
 
         def work(tx: Transaction) -> int:
@@ -116,6 +133,7 @@ class JobClaims(JobReads):
                 _WAKE_FAR_FUTURE,
                 now=to_ms(now),
                 lease_end=to_ms(now + self._timings.lease),
+                latest=to_ms(now + self._timings.lease),
                 far=to_ms(now + self._timings.max_wait + self._timings.lease),
                 limit=_MAX_WOKEN,
             )

@@ -30,7 +30,7 @@ from bot.store.job_retention import JobRetention
 from bot.store.job_rows import job_from, lock_job, lock_jobs
 from bot.store.sql import Query
 from bot.store.submissions import Submissions
-from bot.store.transitions import POLLED, end, save, wake
+from bot.store.transitions import POLLED, end, release_woken, save, wake
 
 _BEGIN_CREATING: Final = Query(
     """
@@ -55,12 +55,13 @@ class Jobs(Submissions, JobRetention):
     async def begin_attempt(self, job: Job, token_hash: str, now: datetime) -> int | None:
         """Store that a create call may cost money from now on; return the attempt's id.
 
-        None means that the lease was lost: the job must not be created.
+        None means that the job must not be created: the lease was lost, or it was woken meanwhile.
         """
 
         def work(tx: Transaction) -> int | None:
             lock_job(tx, job.id)
-            if tx.one(_BEGIN_CREATING, id=job.id, claim=job.claim) is None:
+            # A callback may have named what an earlier attempt made.
+            if release_woken(tx, job) or not tx.one(_BEGIN_CREATING, id=job.id, claim=job.claim):
                 return None
             return add_attempt(tx, job, token_hash, to_ms(now))
 
@@ -223,6 +224,8 @@ class Jobs(Submissions, JobRetention):
 
         def work(tx: Transaction) -> bool:
             lock_job(tx, job.id)
+            if job.remote_id is None and release_woken(tx, job):
+                return False
             ended = end(tx, job, to_ms(now))
             if ended and job.failure is not None:
                 close_attempts(tx, job.id, job.failure.value)
@@ -255,6 +258,8 @@ class Jobs(Submissions, JobRetention):
         def work(tx: Transaction) -> bool:
             row = lock_job(tx, job.id)
             if row is None or (row["state"], row["claim"]) != (State.UNCONFIRMED, job.claim):
+                return False
+            if release_woken(tx, job):
                 return False
             return end(tx, expired, to_ms(now))
 

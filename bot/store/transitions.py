@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from bot.model import Job, State
-from bot.store.database import Row, Topic, Transaction, optional_ms, span_ms, to_ms
+from bot.store.database import Row, Topic, Transaction, optional_ms, span_ms, to_ms, wait_ms
 from bot.store.deliveries import add_reply, edit_card
 from bot.store.job_rows import changing_columns, job_from, snapshot_text
 from bot.store.sql import Query
@@ -23,7 +23,8 @@ _SAVE: Final = Query(
         snapshot = :snapshot, late = :late, started_at = :started_at, read_at = :read_at,
         asked_at = :asked_at, asked = :asked, orphaned_ids = :orphaned_ids,
         held_by = :held_by, held_until = :held_until,
-        waits_for = :waits_for, due_at = :due_at, claimed = 0
+        waits_for = :waits_for, claimed = 0, wake_at = NULL, wait_ms = :wait_ms,
+        due_at = CASE WHEN wake_at < coalesce(:due_at, wake_at + 1) THEN wake_at ELSE :due_at END
     WHERE id = :id AND claim = :claim AND (ended_at IS NULL OR :ended = 1) RETURNING id
     """
 )
@@ -40,13 +41,25 @@ _END: Final = Query(
     WHERE id = :id AND ended_at IS NULL AND (claim = :claim OR remote_id = :remote_id) RETURNING id
     """
 )
-# The new claim number keeps a worker that reads it now from releasing it to a later time.
+# While a worker has the job, it may have been read too early to show what it was woken for: it is
+# due again as soon as the worker has stored what was read, however often it is woken meanwhile.
 _WAKE: Final = Query(
     """
-    UPDATE jobs SET woken_at = :now, claim = claim + 1, claimed = 0,
-        due_at = CASE WHEN read_at > :spaced AND read_at <= :now THEN read_at + :spacing
-                 ELSE :now END
+    UPDATE jobs SET woken_at = :now,
+        wake_at = CASE WHEN claimed = 1 THEN
+            CASE WHEN read_at > :spaced AND read_at <= :now THEN read_at + :spacing ELSE :now END
+        END,
+        due_at = CASE WHEN claimed = 1 THEN due_at
+                 WHEN read_at > :spaced AND read_at <= :now THEN read_at + :spacing
+                 ELSE :now END,
+        claim = CASE WHEN claimed = 1 THEN claim ELSE claim + 1 END
     WHERE id IN (EACH :ids)
+    """
+)
+_RELEASE_WOKEN: Final = Query(
+    """
+    UPDATE jobs SET claim = claim + 1, claimed = 0, due_at = wake_at, wake_at = NULL
+    WHERE id = :id AND claim = :claim AND wake_at IS NOT NULL AND ended_at IS NULL RETURNING id
     """
 )
 
@@ -54,8 +67,10 @@ _WAKE: Final = Query(
 def save(tx: Transaction, before: Row | None, job: Job, due_at: datetime | None, now: int) -> bool:
     """Store a claimed job as it now is, due at ``due_at``; ``before`` is its locked row.
 
+    If it was woken since it was claimed, it is due for that soon.
+
     Returns:
-        Whether it was stored: False if it was claimed or woken meanwhile, or has ended.
+        Whether it was stored: False if it was claimed again meanwhile, or has ended.
     """
     if before is None:
         return False
@@ -65,6 +80,7 @@ def save(tx: Transaction, before: Row | None, job: Job, due_at: datetime | None,
         claim=job.claim,
         ended=int(job.state.ended),
         due_at=optional_ms(due_at),
+        wait_ms=wait_ms(now, due_at),
         **changing_columns(job),
     )
     if saved is None:
@@ -75,12 +91,20 @@ def save(tx: Transaction, before: Row | None, job: Job, due_at: datetime | None,
     return True
 
 
+def release_woken(tx: Transaction, job: Job) -> bool:
+    """Make a claimed job due again, with nothing stored, if it was woken since it was claimed."""
+    released = tx.one(_RELEASE_WOKEN, id=job.id, claim=job.claim) is not None
+    if released:
+        tx.notify(Topic.JOBS)
+    return released
+
+
 def end(tx: Transaction, job: Job, now: int) -> bool:
     """End a job as ``job`` says, and owe its closing reply.
 
     Returns:
-        Whether it was ended: False if it had ended before, or if it was claimed or woken meanwhile
-        and what is known of it may be out of date.
+        Whether it was ended: False if it had ended before, or if it was claimed again meanwhile and
+        what is known of it may be out of date.
     """
     ended = tx.one(
         _END,
