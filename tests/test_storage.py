@@ -36,7 +36,7 @@ from sandbox.modal import Modal
 from tests.processes import QUICK, BotProcess, LiveWorld
 from tests.world import REPLICA, World
 
-NOT_SAVED: Final = "This couldn't be saved, so nothing was started. Please try again"
+NOT_SAVED: Final = "This couldn't be saved. Please try again in a moment."
 NOBODY: Final = 65534
 CONTEXT: Final = multiprocessing.get_context("forkserver")
 
@@ -872,7 +872,7 @@ async def test_a_database_that_becomes_damaged_ends_the_bot_with_a_sentence(
         overwrite(path, 4096, rubbish(path.stat().st_size - 4096))
         answer = await live.ana.command("/video", "status j7")
         assert answer.message is not None
-        assert "This couldn't be saved, so nothing was started." in answer.message.text
+        assert "This couldn't be saved." in answer.message.text
         said = await live.bot.startup_error()
         assert await live.bot.wait() == 1
         assert "is damaged" in said

@@ -448,7 +448,7 @@ async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(
 
     answer = await world.ana.click(asking, AGAIN)
     assert answer.dialog is not None
-    assert "both are charged" in answer.dialog
+    assert "it is charged too" in answer.dialog
     await world.advance(minutes=5)
 
     [reply] = world.replies(asking)

@@ -508,6 +508,6 @@ async def test_a_form_whose_job_cannot_be_stored_stays_open_and_starts_nothing(
     await world.advance(minutes=5)
 
     assert form.is_open
-    assert "nothing was started" in " ".join(form.errors.values())
+    assert "couldn't be saved" in " ".join(form.errors.values())
     assert world.posts() == []
     assert world.created_count() == 0

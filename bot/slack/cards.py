@@ -109,9 +109,10 @@ def _emoji_and_sentence(job: Job, presenter: Presenter) -> tuple[str, str]:
         case State.QUEUED | State.CREATING:
             return ":hourglass:", "Sending your request…"
         case State.UNCONFIRMED if not job.asked:
+            why = ", so that nobody pays twice" if job.asked_at is None else ""
             return ":question:", (
                 "The video service gave no clear answer. I'm waiting for it to confirm before "
-                "anything is sent again, so that nobody pays twice."
+                f"anything is sent again{why}."
             )
         case State.UNCONFIRMED:
             again = "Asking again: " if job.asked > 1 else ""
@@ -164,9 +165,11 @@ def _buttons(job: Job, presenter: Presenter) -> list[Json]:
         case State.OVERDUE:
             return [button("Check again", CHECK_AGAIN, value=job.id)]
         case State.UNCONFIRMED if job.asked:
+            # A late click is not taken for an answer about the next attempt.
+            pressed = f"{job.id}:{job.attempts}"
             again = confirm(
                 f"Create the {noun} again?",
-                f"If the first {noun} was created after all, both are charged.",
+                f"If an earlier {noun} was created after all, it is charged too.",
                 yes="Create again",
                 no="Keep waiting",
             )
@@ -177,14 +180,14 @@ def _buttons(job: Job, presenter: Presenter) -> list[Json]:
                 no="Keep waiting",
             )
             return [
-                button("I found it", HAVE_ID, value=job.id, style="primary"),
+                button("I found it", HAVE_ID, value=pressed, style="primary"),
                 button(
                     "Create again (may be charged twice)",
                     CREATE_AGAIN,
-                    value=f"{job.id}:{job.attempts}",
+                    value=pressed,
                     confirm=again,
                 ),
-                button("Cancel request", GIVE_UP, value=job.id, style="danger", confirm=give_up),
+                button("Cancel request", GIVE_UP, value=pressed, style="danger", confirm=give_up),
             ]
         case State.SUCCEEDED:
             next_steps = list(presenter.next_steps(job))
@@ -200,7 +203,7 @@ def _buttons(job: Job, presenter: Presenter) -> list[Json]:
 
 
 def attempt_of(value: str) -> tuple[str, int]:
-    """Return the job id and the attempt count in the value of a *Create again* button.
+    """Return the job id and the attempt count in the value of a button that answers the question.
 
     A button of an earlier version of the bot has only the job id, and means attempt 1.
     """
@@ -265,12 +268,7 @@ def reply(job: Job, presenter: Presenter) -> Message:
         transcript = presenter.transcript(job).strip()
     else:
         again = " again" if job.asked_at is not None and job.remote_id is None else ""
-        if job.failure in CANCELLED:
-            ending = "was cancelled."
-        elif job.deleted:
-            ending = "was deleted."
-        else:
-            ending = f"couldn't be created{again}."
+        ending = "was cancelled." if job.failure in CANCELLED else f"couldn't be created{again}."
         body = _explanation(job, presenter)
     # In blocks the name is shown letter for letter; in text it can only be escaped. Where it is
     # the beginning of the text below anyway, it is not repeated.
@@ -308,8 +306,7 @@ def redirected(message: Message, job: Job) -> Message:
 def _explanation(job: Job, presenter: Presenter) -> str:
     """Return what a failure means and what to do next. The service's reason follows below."""
     parts = [_failure_sentence(job, presenter)]
-    explained = _service_reason(job) or job.deleted
-    if job.failure in {Failure.SERVICE_FAILED, Failure.REFUSED} and not explained:
+    if job.failure in {Failure.SERVICE_FAILED, Failure.REFUSED} and not _service_reason(job):
         parts.append("It didn't say why.")
     if not job.erased:
         fixed = (
@@ -325,8 +322,6 @@ def _explanation(job: Job, presenter: Presenter) -> str:
 def _failure_sentence(job: Job, presenter: Presenter) -> str:
     noun, created = presenter.noun, _created_nothing(job)
     match job.failure:
-        case Failure.SERVICE_FAILED if job.deleted:
-            return f"This {noun} was deleted at the video service."
         case Failure.SERVICE_FAILED | None:
             return f"The video service couldn't create this {noun}."
         case Failure.REFUSED:

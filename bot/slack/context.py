@@ -29,7 +29,7 @@ from bot.video_service import VideoService
 _LOG: Final = logging.getLogger(__name__)
 UNKNOWN_JOB: Final = "I can't find this any more."
 UNKNOWN_KIND: Final = "I no longer support this kind of request."
-_CONTACT_OPERATOR: Final = "Nothing was started. Please tell whoever runs this bot."
+_CONTACT_OPERATOR: Final = "Please tell whoever runs this bot."
 
 
 async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:

@@ -104,29 +104,29 @@ def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltRespo
 
     None for requests that take no answer.
     """
-    code, title = reference(), "Nothing was started"
+    code, title = reference(), "Something went wrong"
     match error:
         case DatabaseUncertain():
             _LOG.error("not stored for certain", extra={"reference": code, "reason": str(error)})
-            title = "Something went wrong"
             text = (
                 "I don't know whether this was saved. "
                 "Please try again in a moment: nothing is started twice."
             )
         case DatabaseError():
             _LOG.error("not stored", extra={"reference": code, "reason": str(error)})
-            text = "This couldn't be saved, so nothing was started. Please try again in a moment."
+            title = "Not saved"
+            # Not that nothing was started: an earlier copy of this request may have been saved.
+            text = "This couldn't be saved. Please try again in a moment."
         case UnknownAction():
             _LOG.error("unknown action", extra={"reference": code, "id": str(error)[:_MAX_LOGGED]})
-            text = "I don't recognize this, so nothing was started. Please start again."
+            text = "I don't recognize this. Please start again."
         case InvalidPayload():
             _LOG.error(
                 "invalid payload", extra={"reference": code, "where": str(error)[:_MAX_LOGGED]}
             )
-            text = "I can't read this, so nothing was started. Please start again."
+            text = "I can't read this. Please start again."
         case _:
             _LOG.error("a Slack request failed", exc_info=error, extra={"reference": code})
-            title = "Something went wrong"
             text = f"{title}. Please try again."
             if body.get("type") == "view_submission":  # it may have been stored already
                 text = (

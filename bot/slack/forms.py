@@ -203,7 +203,7 @@ async def submit_job(
         await ack(response_action="push", view=await redraw(note))
         return
     if request.used is not None:
-        # The job is stored: an error now would say that nothing was started.
+        # The job is stored: an error now would say that it is not.
         try:
             await ctx.store.replicas.learn(request.used, now)
         except DatabaseError as error:
