@@ -178,7 +178,7 @@ async def test_every_open_job_is_claimed_when_it_is_due(store: Store) -> None:
     ("state", "go_on"),
     [
         (State.RUNNING, lambda store, job: store.jobs.finish(job, NOW)),
-        (State.UNCONFIRMED, lambda store, job: store.jobs.cancel(job.id, NOW)),
+        (State.UNCONFIRMED, lambda store, job: store.jobs.cancel(job.id, job.attempts, NOW)),
         (State.UNCONFIRMED, lambda store, job: store.jobs.create_again(job.id, job.attempts, NOW)),
         (State.QUEUED, lambda store, job: store.jobs.begin_attempt(job, token_hash("new"), NOW)),
     ],

@@ -632,13 +632,13 @@ async def test_a_user_supplied_id_changes_no_settled_job(
 ) -> None:
     job = await unconfirmed(store)
     assert await store.jobs.create_again(job.id, job.attempts, NOW)
-    assert await store.jobs.add_candidate(job.id, "v-1", NOW) is AddedCandidate.SETTLED
+    assert await store.jobs.add_candidate(job.id, 1, "v-1", NOW) is AddedCandidate.SETTLED
     assert (await now_is(store, job)).state is State.QUEUED
 
 
 async def test_a_user_supplied_id_creates_nothing(store: Store) -> None:
     job = await unconfirmed(store)
-    assert await store.jobs.add_candidate(job.id, "v-1", NOW) is AddedCandidate.STORED
+    assert await store.jobs.add_candidate(job.id, 1, "v-1", NOW) is AddedCandidate.STORED
     assert (await now_is(store, job)).state is State.UNCONFIRMED
     [candidate] = await store.jobs.candidates(job)
     assert (candidate.candidate_id, candidate.user_supplied) == ("v-1", True)
@@ -655,7 +655,7 @@ async def test_an_unverified_candidate_id_is_checked_after_the_end(store: Store)
     job = await unconfirmed(store)
     await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
     store.jobs.due.clear()
-    assert await store.jobs.cancel(job.id, NOW)
+    assert await store.jobs.cancel(job.id, job.attempts, NOW)
     assert store.jobs.due.is_set()
     assert (await claim(store)).state is State.FAILED
 

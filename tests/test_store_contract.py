@@ -465,7 +465,7 @@ async def test_of_two_people_who_decide_only_one_succeeds(
         succeeded.append(await here.jobs.create_again(job.id, job.attempts, NOW))
 
     async def cancel() -> None:
-        succeeded.append(await there.jobs.cancel(job.id, NOW))
+        succeeded.append(await there.jobs.cancel(job.id, job.attempts, NOW))
 
     await in_order(order, create_again, cancel)
     assert succeeded == [True, False]
@@ -503,7 +503,9 @@ async def test_a_button_of_an_earlier_attempt_creates_nothing(here: Store) -> No
 async def test_cancelling_twice_is_cancelling_once(here: Store, there: Store) -> None:
     job = await unconfirmed(here)
     cancelled = await asyncio.gather(
-        here.jobs.cancel(job.id, NOW), there.jobs.cancel(job.id, NOW), here.jobs.cancel("none", NOW)
+        here.jobs.cancel(job.id, job.attempts, NOW),
+        there.jobs.cancel(job.id, job.attempts, NOW),
+        here.jobs.cancel("none", 1, NOW),
     )
     assert list(cancelled) == [True, False, False]
 
@@ -631,7 +633,7 @@ async def _whole_life(store: Store) -> None:
     await store.jobs.record_callback(token_hash("second"), {"video": "v-2"}, NOW)
     [candidate] = await store.jobs.candidates(other)
     await store.jobs.drop_candidate(candidate)
-    assert await store.jobs.add_candidate(other.id, "v-3", NOW) is AddedCandidate.STORED
+    assert await store.jobs.add_candidate(other.id, 1, "v-3", NOW) is AddedCandidate.STORED
     [candidate] = await store.jobs.candidates(other)
     other = await claim(store)
     found = replace(other, state=State.RUNNING, remote_id="v-3", started_at=NOW)
@@ -645,7 +647,7 @@ async def _whole_life(store: Store) -> None:
     assert await store.jobs.expire(await claim(store), NOW)
     await submit(store, "V4")
     fourth = await _unconfirmed_again(store, "fourth")
-    assert await store.jobs.cancel(fourth.id, NOW)
+    assert await store.jobs.cancel(fourth.id, fourth.attempts, NOW)
 
 
 async def _unconfirmed_again(store: Store, token: str) -> Job:

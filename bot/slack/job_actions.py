@@ -62,10 +62,11 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 
 
 async def give_up(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """End an unconfirmed job."""
+    """End an unconfirmed job, unless the button belongs to an earlier attempt."""
     action = read(BlockAction, body)
-    job = await find_job(ctx, action)
-    if job is not None and not await ctx.store.jobs.cancel(job.id, ctx.clock.now()):
+    job_id, attempts = attempt_of(action.value)
+    job = await find_job(ctx, action, job_id)
+    if job is not None and not await ctx.store.jobs.cancel(job.id, attempts, ctx.clock.now()):
         ctx.respond_ephemeral(action.response_url, SETTLED)
     await ack()
 

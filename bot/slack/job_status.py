@@ -202,10 +202,7 @@ def status_message(
     if known is not None:
         facts.append((f"{presenter.noun.capitalize()} ID", known.remote_id))
         facts.append(("Video service status", known.status))
-        details = (known.facts.get("status_details") or known.reason) if own else ""
-        if known.deleted and not details:
-            details = f"This {presenter.noun} was deleted at the video service."
-        if details:
+        if own and (details := known.facts.get("status_details") or known.reason):
             facts.append(("Details", details))
         facts += [
             (label, known.facts[field]) for field, label in _MORE.items() if field in known.facts

@@ -70,6 +70,4 @@ def state_word(job: Job, presenter: Presenter) -> str:
         case State.SUCCEEDED:
             return "Ready"
         case State.FAILED:
-            if job.failure in CANCELLED:
-                return "Cancelled"
-            return "Deleted" if job.deleted else "Failed"
+            return "Cancelled" if job.failure in CANCELLED else "Failed"

@@ -14,7 +14,7 @@ from bot.kinds import Comparison, Unreadable
 from bot.model import Job, State
 from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import Json, cut, element, field, modal, section
-from bot.slack.cards import HAVE_ID
+from bot.slack.cards import HAVE_ID, attempt_of
 from bot.slack.context import UNKNOWN_KIND, HandlerContext
 from bot.slack.job_actions import SETTLED, find_job, not_theirs
 from bot.slack.payloads import BlockAction, ViewSubmission, read
@@ -32,6 +32,8 @@ class _Metadata(BaseModel):
 
     job: str
     """The job that it is about."""
+    attempts: int = 1
+    """How many create calls were begun for it when the form was opened."""
     warned: str = ""
     """The id of which the user was told that it cannot be verified."""
 
@@ -45,8 +47,9 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 async def open_form(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Open the form."""
     action = read(BlockAction, body)
-    if (job := await find_job(ctx, action)) is not None:
-        if job.state is not State.UNCONFIRMED:
+    job_id, attempts = attempt_of(action.value)
+    if (job := await find_job(ctx, action, job_id)) is not None:
+        if (job.state, job.attempts) != (State.UNCONFIRMED, attempts):
             ctx.respond_ephemeral(action.response_url, SETTLED)
         elif error := await ctx.open_view(action.trigger_id, _form(ctx, job)):
             ctx.respond_ephemeral(action.response_url, error)
@@ -65,6 +68,8 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         error = UNKNOWN_KIND
     elif not typed or len(typed) > _MAX_ID or not typed.isprintable() or " " in typed:
         error = "An ID is one word, as the video service shows it."
+    elif (job.state, job.attempts) != (State.UNCONFIRMED, metadata.attempts):
+        error = SETTLED
     else:
         comparison, error = await _compare(ctx, job, typed)
         if comparison is Comparison.UNKNOWN and typed != metadata.warned:
@@ -98,7 +103,7 @@ async def _compare(ctx: HandlerContext, job: Job, remote_id: str) -> tuple[Compa
 
 async def _add_candidate(ctx: HandlerContext, job: Job, remote_id: str) -> str | None:
     """Add an id as a candidate; return why that cannot be done, if so."""
-    match await ctx.store.jobs.add_candidate(job.id, remote_id, ctx.clock.now()):
+    match await ctx.store.jobs.add_candidate(job.id, job.attempts, remote_id, ctx.clock.now()):
         case AddedCandidate.STORED:
             return None
         case AddedCandidate.OTHER_UNCHECKED:
@@ -124,6 +129,8 @@ def _form(ctx: HandlerContext, job: Job, unverified: str = "") -> Json:
         f"{noun.capitalize()} ID",
         submit="Use it anyway" if unverified else f"Use this {noun}",
         close="Cancel",
-        private_metadata=json.dumps({"job": job.id, "warned": unverified}),
+        private_metadata=json.dumps(
+            {"job": job.id, "attempts": job.attempts, "warned": unverified}
+        ),
         blocks=[section(warning), remote_id] if unverified else [remote_id],
     )

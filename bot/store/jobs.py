@@ -41,7 +41,7 @@ _BEGIN_CREATING: Final = Query(
 _CHECK_NOW: Final = Query(
     """
     UPDATE jobs SET due_at = :now, claim = claim + 1, claimed = 0
-    WHERE id = :id AND state = 'unconfirmed' RETURNING id
+    WHERE id = :id AND state = 'unconfirmed' AND attempts = :attempts RETURNING id
     """
 )
 _WAITING: Final = Query("SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL")
@@ -167,12 +167,17 @@ class Jobs(Submissions, JobRetention):
 
         return await self._database.run(work)
 
-    async def add_candidate(self, job_id: str, remote_id: str, now: datetime) -> AddedCandidate:
-        """Have an id verified that a person gave, unless a callback named another one."""
+    async def add_candidate(
+        self, job_id: str, attempts: int, remote_id: str, now: datetime
+    ) -> AddedCandidate:
+        """Have an id verified that a person gave, unless a callback named another one.
+
+        It is about an unconfirmed job for which ``attempts`` create calls were begun.
+        """
 
         def work(tx: Transaction) -> AddedCandidate:
             lock_job(tx, job_id)
-            if tx.one(_CHECK_NOW, id=job_id, now=to_ms(now)) is None:
+            if tx.one(_CHECK_NOW, id=job_id, attempts=attempts, now=to_ms(now)) is None:
                 return AddedCandidate.SETTLED
             tx.notify(Topic.JOBS)
             stored = set_candidate_of_person(tx, job_id, remote_id)
@@ -235,12 +240,17 @@ class Jobs(Submissions, JobRetention):
             self._database, work, retry_interval=self._timings.retry_interval
         )
 
-    async def cancel(self, job_id: str, now: datetime) -> bool:
-        """End an unconfirmed job as cancelled; return False if it no longer is one."""
+    async def cancel(self, job_id: str, attempts: int, now: datetime) -> bool:
+        """End an unconfirmed job as cancelled, for which ``attempts`` create calls were begun.
+
+        Returns:
+            Whether it was ended: False if it no longer is unconfirmed, or another attempt was begun
+            since.
+        """
 
         def work(tx: Transaction) -> bool:
             row = lock_job(tx, job_id)
-            if row is None or row["state"] != State.UNCONFIRMED:
+            if row is None or (row["state"], row["attempts"]) != (State.UNCONFIRMED, attempts):
                 return False
             cancelled = replace(job_from(row), state=State.FAILED, failure=Failure.CANCELLED)
             return end(tx, cancelled, to_ms(now))
