@@ -22,6 +22,7 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from bot.clock import Clock
+from bot.compression import CODINGS, decompress
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
 from bot.model import Failure
@@ -38,7 +39,6 @@ from bot.timings import ServiceTimings
 
 _LOG: Final = logging.getLogger(__name__)
 _MAX_BODY_BYTES: Final = 1024 * 1024
-_COMPRESSED: Final = frozenset({"gzip", "x-gzip", "deflate"})
 _TOO_LONG: Final = "The video service's answer is too long."
 _MAX_CONNECTIONS: Final = 64  # for reads, and again for creates
 
@@ -304,7 +304,7 @@ async def _content(response: httpx.Response) -> bytes:
         body += chunk
         if len(body) > _MAX_BODY_BYTES:
             raise Uncertain(_TOO_LONG)
-    if response.headers.get("content-encoding", "").strip().lower() in _COMPRESSED:
+    if response.headers.get("content-encoding", "").strip().lower() in CODINGS:
         return _decompressed(body)
     return bytes(body)
 
@@ -312,16 +312,15 @@ async def _content(response: httpx.Response) -> bytes:
 def _decompressed(body: bytes | bytearray) -> bytes:
     """Decompress a body up to the limit: a gateway may compress although we ask for identity.
 
-    httpx would decompress a chunk whole, and a few bytes can become a thousand times as many.
+    httpx would decompress a chunk whole.
     """
-    decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)  # detects gzip and zlib
     try:
-        content = decompressor.decompress(body, _MAX_BODY_BYTES + 1)
+        content, complete = decompress(body, _MAX_BODY_BYTES + 1)
     except zlib.error as error:
         raise Uncertain("The video service's answer could not be read.") from error
     if len(content) > _MAX_BODY_BYTES:
         raise Uncertain(_TOO_LONG)
-    if not decompressor.eof:
+    if not complete:
         raise Uncertain("The video service's answer broke off.")
     return content
 

@@ -9,20 +9,20 @@ import hmac
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.request.async_request import AsyncBoltRequest
 from yarl import URL
 
+from bot.callback_body import MAX_BYTES, IdFinder
 from bot.clock import Clock
 from bot.connections import LimitedServer
 from bot.kinds import Kind
-from bot.kinds.wire import text_of
 from bot.masking import Mask
 from bot.model import token_hash
 from bot.priority import RequestPriority
@@ -33,8 +33,6 @@ _LOG: Final = logging.getLogger(__name__)
 # A form comes back as the bot made it, with what was typed: at most 30 kB. The largest that Slack
 # opens has 250 kB (view_too_large, https://docs.slack.dev/reference/methods/views.open).
 _MAX_REQUEST_BYTES: Final = 256 * 1024
-_MAX_CALLBACK_BYTES: Final = 256 * 1024
-_MAX_ID: Final = 200  # characters
 _READY_TIMEOUT_S: Final = 2.0
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 _SIGNATURE: Final = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
@@ -67,7 +65,7 @@ class WebServer:
         self._bolt = bolt
         self._signing_secret = signing_secret.encode()
         self._store = store
-        self._id_fields = {kind.name: kind.id_field for kind in kinds}
+        self._ids = IdFinder(kinds)
         self._mask = mask
         self._clock = clock
         self._priority = priority
@@ -157,12 +155,13 @@ class WebServer:
         has 256 bits of randomness and cannot be guessed.
         """
         try:
-            body = await self._server.read_body(request, _MAX_CALLBACK_BYTES)
+            body = await self._server.read_body(request, MAX_BYTES)
         except web.HTTPException:
             body = b""
+        encoding = request.headers.get(hdrs.CONTENT_ENCODING, "")
         named = {
             kind: remote_id
-            for kind, remote_id in self._named_ids(body, request.query).items()
+            for kind, remote_id in self._ids.find(body, encoding, request.query).items()
             if self._mask(remote_id) == remote_id  # what holds a secret is no id
         }
         with self._server.protect(request):
@@ -174,25 +173,6 @@ class WebServer:
                 _LOG.error("a callback could not be stored", extra={"reason": str(error)})
                 return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE)
         return web.Response(text="ok")
-
-    def _named_ids(self, body: bytes, query: Mapping[str, str]) -> dict[str, str]:
-        """Return the remote id that a callback names for each kind, one level down at most."""
-        try:
-            content = json.loads(body)
-        except (ValueError, RecursionError):
-            content = None
-        places: list[Mapping[str, Any]] = [query]
-        if isinstance(content, dict):
-            places.insert(0, content)
-            places += [part for part in content.values() if isinstance(part, dict)]
-        named = {}
-        for kind, field in self._id_fields.items():
-            for place in places:
-                remote_id = text_of(place.get(field))
-                if remote_id and len(remote_id) <= _MAX_ID:
-                    named[kind] = remote_id
-                    break
-        return named
 
     # ── Health ────────────────────────────────────────────────────────────────────────────────
 

@@ -1,7 +1,6 @@
 """The callbacks that the video service sends when a job ends."""
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -12,7 +11,8 @@ from aiohttp import hdrs
 
 from bot.clock import Clock
 from sandbox import service_bodies
-from sandbox.scenarios import AS_SEEN
+from sandbox.callback_shapes import encoded
+from sandbox.scenarios import AS_SEEN, CallbackPlan
 from sandbox.scheduler import Scheduler
 from sandbox.service_jobs import Replica, Video
 from sandbox.wire import NO_ANSWER, Wire
@@ -97,27 +97,31 @@ class CallbackSender:
         """Send the job's callback once, now, even if the job goes on."""
         plan = job.callback_plan if body is AS_SEEN else replace(job.callback_plan, body=body)
         content = service_bodies.callback(job, plan, self._clock.now(), self._base_url())
-        await self._send(url, plan.method, content)
+        await self._send(url, plan, content)
 
     async def _send_as_planned(self, job: Video | Replica, url: str) -> None:
         for _ in range(job.callback_plan.times):
             await self.send(job, url)
 
-    async def _send(self, url: str, method: str, body: object) -> None:
+    async def _send(self, url: str, plan: CallbackPlan, body: object) -> None:
         if self._session is None:
             raise RuntimeError("the service is stopped")
+        method = plan.method
         callback = Callback(url, method, body, self._clock.now())
         self.sent.append(callback)
-        data = body if isinstance(body, str) else json.dumps(body)
-        content_type = "text/plain" if isinstance(body, str) else "application/json"
+        headers: Mapping[str, str] = {hdrs.CONTENT_TYPE: "text/plain"}
+        if isinstance(body, str):
+            data = body.encode()
+        else:
+            data, headers = encoded(body, plan.shape)
         path = urlsplit(url).path
-        with self._wire().exchange("service", "bot", method, path, data.encode()) as exchange:
+        with self._wire().exchange("service", "bot", method, path, data) as exchange:
             try:
                 async with self._session.request(
                     method,
                     url,
                     data=data,
-                    headers={hdrs.CONTENT_TYPE: content_type},
+                    headers=headers,
                     allow_redirects=False,
                 ) as response:
                     callback.status = response.status

@@ -62,7 +62,8 @@ class CallbackPlan:
         after: the delay from the end of the job.
         early: send it before the create request is answered, as if the job had ended.
         method: the HTTP method.
-        body: text is sent unchanged, any other value as JSON.
+        body: text is sent unchanged, any other value in the form of ``shape``.
+        shape: one of ``callback_shapes.SHAPES``.
     """
 
     times: int = 1
@@ -70,6 +71,7 @@ class CallbackPlan:
     early: bool = False
     method: Literal["GET", "POST", "PUT"] = "POST"
     body: object = AS_SEEN
+    shape: str = "json"
 
 
 @dataclass(frozen=True)

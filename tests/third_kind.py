@@ -52,6 +52,7 @@ class Trailer:
     name: Final = "trailer"
     path: Final = "/v2/videos"
     id_field: Final = "video_id"
+    id_aliases: Final = ()
     schedule: Literal["minutes", "hours"] = "minutes"
     in_progress = frozenset({"queued", "generating"})
     kept_params = frozenset({"video_name"})

@@ -49,6 +49,10 @@ class Kind(Protocol):
         """The field with its id in answers and callbacks: "video_id"."""
 
     @property
+    def id_aliases(self) -> tuple[str, ...]:
+        """Other fields under which a service has been seen to send its id."""
+
+    @property
     def schedule(self) -> Literal["minutes", "hours"]:
         """The poll schedule: by how long such work usually takes."""
 

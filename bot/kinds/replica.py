@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from bot.kinds import Comparison, Invalid, Unreadable
-from bot.kinds.wire import Answer, Id, Text, same_words
+from bot.kinds.wire import Answer, Id, Text, report_alias, same_words
 from bot.links import BadLink, check_link, without_keys
 from bot.model import Snapshot, Verdict
 
@@ -27,6 +27,7 @@ class _Replica(Answer):
     """The service's answer to a create call or a read: the interface's replica table."""
 
     replica_id: Id = ""
+    face_id: Id = ""
     replica_name: Text = ""
     status: Text = ""
     thumbnail_video_url: Text = ""
@@ -34,6 +35,13 @@ class _Replica(Answer):
     created_at: Text = ""
     updated_at: Text = ""
     error_message: Text = ""
+
+    @property
+    def id(self) -> str:
+        """Its id: some services call replicas faces."""
+        if not self.replica_id and self.face_id:
+            report_alias("face_id")
+        return self.replica_id or self.face_id
 
 
 def parse(fields: Mapping[str, str]) -> dict[str, str]:
@@ -76,6 +84,7 @@ class Replica:
     name: Final = "replica"
     path: Final = "/v2/replicas"
     id_field: Final = "replica_id"
+    id_aliases: Final = ("face_id",)
     schedule: Literal["minutes", "hours"] = "hours"
     in_progress = frozenset({"training", "started", "queued"})
     kept_params = frozenset({"replica_name"})
@@ -88,16 +97,16 @@ class Replica:
     def created(self, answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
         """Return the snapshot of a new replica. Its status is not final, whatever it is."""
         replica = _Replica.of(answer)
-        if not replica.replica_id:
+        if not replica.id:
             raise Unreadable("the answer names no replica_id")
-        return Snapshot(replica.replica_id, replica.status, Verdict.GOING)
+        return Snapshot(replica.id, replica.status, Verdict.GOING)
 
     def read(self, answer: Any, remote_id: str) -> Snapshot:  # noqa: ANN401 - any JSON
         """Return the snapshot of a read. An unknown status means that it is unfinished."""
         replica = _Replica.of(answer)
         if not replica.status:
             raise Unreadable("the answer has no status")
-        if replica.replica_id.casefold() not in {"", remote_id.casefold()}:
+        if replica.id.casefold() not in {"", remote_id.casefold()}:
             raise Unreadable("the answer is about another replica")
         word = replica.status.casefold()
         verdict, reason = Verdict.GOING, ""

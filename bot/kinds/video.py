@@ -122,6 +122,7 @@ class Video:
     name: Final = "video"
     path: Final = "/v2/videos"
     id_field: Final = "video_id"
+    id_aliases: Final = ()
     schedule: Literal["minutes", "hours"] = "minutes"
     in_progress = frozenset({"queued", "generating", "processing", "started"})
     kept_params = frozenset({"replica_id"})

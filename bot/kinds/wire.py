@@ -1,10 +1,12 @@
 """What the service's answers have in common: lenient models, and times in several formats."""
 
 import html
+import logging
 import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -12,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from bot.kinds import Unreadable
 from bot.masking import MASKED
 
+_LOG: Final = logging.getLogger(__name__)
 # In characters. Longer texts are cut; longer ids are ignored.
 _MAX_TEXT: Final = 10_000
 _MAX_ID: Final = 200
@@ -31,15 +34,22 @@ Text = Annotated[str, BeforeValidator(text_of)]
 """A field that may be null, missing, empty or of another type: then it is ""."""
 
 
-def _id(value: Any) -> str:  # noqa: ANN401 - any JSON
+def id_of(value: Any) -> str:  # noqa: ANN401 - any JSON
+    """Return an id; a number becomes its digits, and what cannot be one, or held a secret, ""."""
     number = isinstance(value, int) and not isinstance(value, bool)
     found = str(value) if number else text_of(value)
     fits = len(found) <= _MAX_ID and found.isprintable() and MASKED not in found
     return found if fits else ""
 
 
-Id = Annotated[str, BeforeValidator(_id)]
-"""An id. A number becomes its digits; what cannot be one, or held a secret, becomes ""."""
+Id = Annotated[str, BeforeValidator(id_of)]
+"""An id, as ``id_of`` reads it."""
+
+
+@cache
+def report_alias(field: str) -> None:
+    """Log once that the service has renamed a field."""
+    _LOG.warning("the service has renamed a field", extra={"field": field})
 
 
 def letters(text: str) -> str:

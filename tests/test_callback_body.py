@@ -1,0 +1,178 @@
+"""Callbacks in whatever form name the same id, and get the same answer."""
+
+import gzip
+import json
+import time
+import zlib
+from collections.abc import Callable
+
+import aiohttp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.callback_body import MAX_BYTES, IdFinder
+from bot.kinds.replica import Replica
+from bot.kinds.video import Video
+from bot.kinds.wire import report_alias
+from sandbox.callback_shapes import SHAPES, encoded
+from sandbox.faults import Reset
+from sandbox.scenarios import CallbackPlan
+from tests.world import World
+
+FINDER = IdFinder([Video(), Replica()])
+BODY = {"video_id": "v-1", "status": "ready", "replica_id": "r-1", "data": {"script": "Hello."}}
+
+
+def found(body: bytes, encoding: str = "") -> str | None:
+    return FINDER.find(body, encoding, {}).get("video")
+
+
+@pytest.mark.parametrize("shape", sorted(SHAPES))
+async def test_a_lost_video_is_found_whatever_form_its_callback_has(
+    shape: str, world: World
+) -> None:
+    world.service.callback_plan = CallbackPlan(shape=shape)
+    world.service.faults.next("create_video", Reset(done=True))
+    card = await world.request_video(world.ana)
+
+    await world.advance(minutes=5)
+
+    assert "is ready" in world.replies(card)[0].text
+    assert {callback.status for callback in world.service.callbacks} == {200}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"video_id": "v-1", "status": "ready",}',
+        b"{'video_id': 'v-1', 'status': 'ready'}",
+        b'{\n  "video_id": "v-1",\n  "status": "ready", // done\n}',
+        b'callback: {"status": "ready", "video_id": "v-1"} -- end',
+        b'{"a": {"b": {"c": [{"video_id": "v-1"}]}}}',
+        b'[{"status": "ready"}, {"video_id": "v-1"}, {"video_id": "v-2"}]',
+        b'{"inner": {"video_id": "v-2"}, "video_id": "v-1"}',
+        b'{"payload": "{\\"video_id\\": \\"v-1\\"}"}',
+        b'"{\\"video_id\\": \\"v-1\\"}"',
+        b"video_id=v%2D1&status=ready",
+        b"payload=%7B%22video_id%22%3A%22v-1%22%7D",
+        b"<video><video_id>v-1</video_id></video>",
+        b'--x\r\nContent-Disposition: form-data; name="video_id"\r\n\r\nv-1\r\n--x--',
+        b'{"video_id": "v-1", "script": "' + b"x" * MAX_BYTES,
+        b'\xef\xbb\xbf{"video_id": "v-1"}',
+        json.dumps(BODY).encode("utf-16"),
+        json.dumps(BODY).encode("utf-32-be"),
+        '{"video_id": "v-1", "name": "é"}'.encode("latin-1"),
+        gzip.compress(json.dumps(BODY).encode()),
+        gzip.compress(json.dumps(BODY).encode() + b" " * 10_000_000),
+    ],
+    ids=lambda body: repr(body[:30]),
+)
+def test_an_id_is_found_wherever_it_stands(body: bytes) -> None:
+    assert found(body) == "v-1"
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zlib.compress], ids=["gzip", "zlib"])
+def test_a_compressed_body_is_read_up_to_a_limit(compress: Callable[[bytes], bytes]) -> None:
+    assert found(compress(json.dumps(BODY).encode()), "deflate") == "v-1"
+    bomb = compress(b'{"video_id": "v-1", "x": "' + b"x" * 50_000_000)
+    began = time.process_time()
+    assert found(bomb, "gzip") == "v-1"
+    assert time.process_time() - began < 1
+    assert found(b'{"video_id": "v-1"}', "gzip") == "v-1", "it is not compressed after all"
+
+
+def test_an_id_may_be_a_number() -> None:
+    assert found(b'{"video_id": 50172}') == "50172"
+    assert found(b'{"video_id": 50172,}') == "50172"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'{"video_id": null}',
+        b'{"video_id": true}',
+        b'{"video_id": ""}',
+        b'{"video_id": {"video_id": []}}',
+        b'{"video_id": "' + b"v" * 201 + b'"}',
+        b'{"my_video_id": "v-1"',
+        b"The video_id is missing",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"1" * 100_000,
+        b"\xff\xfe\x00",
+        b"\x1f\x8b not gzip",
+        b'{"x": ' + b"[0]," * 20_000,
+        b"video_id" * 30_000,
+        b'video_id"' + b" " * 200_000,
+    ],
+    ids=lambda body: repr(body[:30]),
+)
+def test_a_body_without_an_id_names_none_and_takes_no_long_time(body: bytes) -> None:
+    began = time.process_time()
+    assert found(body) is None
+    assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b'video_id"', b"video_id: ", b"video_id='", b'{"video_id":', b"a=b&", b"\\", b'"{'],
+    ids=repr,
+)
+def test_the_time_for_a_body_grows_with_its_length_alone(piece: bytes) -> None:
+    body = piece * (MAX_BYTES // len(piece))
+    began = time.process_time()
+    found(body)
+    assert time.process_time() - began < 0.5
+
+
+@given(st.binary(max_size=2_000) | st.text(max_size=500).map(str.encode), st.text(max_size=10))
+def test_any_body_is_read_without_an_error(body: bytes, encoding: str) -> None:
+    for remote_id in FINDER.find(body, encoding, {}).values():
+        assert 0 < len(remote_id) <= 200
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.lists(JSON_VALUES, max_size=3), JSON_VALUES, st.sampled_from(sorted(SHAPES)))
+def test_an_id_is_found_beside_anything_else(
+    before: list[object], after: object, shape: str
+) -> None:
+    body = {"before": before, "video_id": "v-1", "after": after}
+    content, headers = encoded(body, shape)
+    assert found(content, headers.get("Content-Encoding", "")) == "v-1"
+
+
+def test_a_renamed_id_is_accepted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    report_alias.cache_clear()
+    for _ in range(3):
+        assert FINDER.find(b'{"face_id": "r-1"}', "", {}) == {"replica": "r-1"}
+    replica = Replica()
+    assert replica.created({"face_id": "r-1", "status": "started"}).remote_id == "r-1"
+    assert replica.read({"face_id": "r-1", "status": "ready"}, "r-1").status == "ready"
+    assert caplog.messages == ["the service has renamed a field"]
+
+
+async def test_every_body_gets_the_same_answer(world: World) -> None:
+    await world.request_video(world.ana)
+    [video] = world.service.videos.values()
+    assert video.callback_url is not None
+    unknown = video.callback_url[:-3] + "abc"
+    answers = set()
+    async with aiohttp.ClientSession() as client:
+        for url in (video.callback_url, unknown):
+            for shape in SHAPES:
+                content, headers = encoded(BODY, shape)
+                async with client.post(url, data=content, headers=headers) as answer:
+                    answers.add((answer.status, await answer.text()))
+    assert answers == {(200, "ok")}
