@@ -22,6 +22,11 @@ from bot.timings import EngineTimings
 from bot.video_service import VideoService
 
 _LOG: Final = logging.getLogger(__name__)
+# Create calls under way at a time, and other steps. The worker has more slots than either, so that
+# neither waits for the other: not a new request for the polls of many jobs, or these for a service
+# that is slow to create.
+_MAX_OF_ONE_SORT: Final = 48
+_TO_CREATE: Final = frozenset({State.QUEUED, State.CREATING})
 
 
 class Engine:
@@ -52,13 +57,18 @@ class Engine:
 
     async def claim(self, limit: int, held: Collection[Job] = ()) -> Sequence[Job]:
         """Lease up to ``limit`` due jobs that are not ``held`` by this process."""
+        creates, others = _free(held)
         runtime = self._runtime
         ids = [job.id for job in held]
-        return await runtime.store.jobs.claim(runtime.clock.now(), limit, ids)
+        return await runtime.store.jobs.claim(
+            runtime.clock.now(), limit, ids, creates=creates, others=others
+        )
 
     async def next_due(self, held: Collection[Job] = ()) -> datetime | None:
-        """Return when the next job is due that is not ``held``; None without any."""
-        return await self._runtime.store.jobs.next_due([job.id for job in held])
+        """Return when the next job is due that is not ``held`` and has a slot; None without any."""
+        creates, others = _free(held)
+        ids = [job.id for job in held]
+        return await self._runtime.store.jobs.next_due(ids, creates=creates > 0, others=others > 0)
 
     async def step(self, job: Job) -> None:
         """Take a claimed job one step further."""
@@ -93,3 +103,9 @@ class Engine:
             )
         now = self._runtime.clock.now()
         await self._runtime.store.jobs.release(job, now, now + self._runtime.timings.max_wait)
+
+
+def _free(held: Collection[Job]) -> tuple[int, int]:
+    """Return how many more jobs to be created may be claimed, and how many others."""
+    creates = sum(job.state in _TO_CREATE for job in held)
+    return _MAX_OF_ONE_SORT - creates, _MAX_OF_ONE_SORT - (len(held) - creates)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from bot.model import Job
-from bot.store.database import Topic, Transaction, optional_moment, to_ms
+from bot.store.database import Topic, Transaction, Value, optional_moment, to_ms
 from bot.store.job_reads import JobReads
 from bot.store.job_rows import job_from, lock_job
 from bot.store.sql import Query
@@ -15,15 +15,26 @@ from bot.store.transitions import release_woken, save
 _MAX_WOKEN: Final = 500
 _HASTEN_STEPS: Final = 10
 
+# In the order of their turns, so that nobody waits behind all the jobs of somebody else.
+_DUE_TO_CREATE: Final = Query(
+    """
+    SELECT id FROM jobs
+    WHERE due_at <= :now AND state IN ('queued', 'creating') AND id NOT IN (EACH :held)
+    ORDER BY turn_at, due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    """
+)
+_DUE_OTHERWISE: Final = Query(
+    """
+    SELECT id FROM jobs
+    WHERE due_at <= :now AND state NOT IN ('queued', 'creating') AND id NOT IN (EACH :held)
+    ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    """
+)
 # ``read_at`` is set now, not when the answer is there: a callback that comes meanwhile waits too.
 # A row that is claimed long after it was due was not watched meanwhile, or the clock was set ahead:
 # that time does not count for the job's age.
 _CLAIM: Final = Query(
     """
-    WITH due AS (
-        SELECT id FROM jobs WHERE due_at <= :now AND id NOT IN (EACH :held)
-        ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
-    )
     UPDATE jobs SET claim = claim + 1, claimed = 1, wake_at = NULL,
         due_at = :lease_end, wait_ms = :lease_end - :now,
         started_at = CASE WHEN due_at > 0 AND due_at < :late THEN started_at + :now - due_at
@@ -32,13 +43,16 @@ _CLAIM: Final = Query(
             SELECT 1 FROM attempts
             WHERE job_id = jobs.id AND remote_id IS NULL AND candidate_id IS NOT NULL
         ) THEN :now ELSE read_at END
-    WHERE id IN (SELECT id FROM due) RETURNING *
+    WHERE id IN (EACH :ids) RETURNING *
     """
 )
 _NEXT_DUE: Final = Query(
     """
-    SELECT min(due_at) AS due_at FROM jobs
+    SELECT due_at FROM jobs
     WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
+        AND (state IN ('queued', 'creating') AND :creates = 1
+            OR state NOT IN ('queued', 'creating') AND :others = 1)
+    ORDER BY due_at LIMIT 1
     """
 )
 _WAKE_FAR_FUTURE: Final = Query(
@@ -73,30 +87,56 @@ class JobClaims(JobReads):
         """Set when a job may have become due."""
         return self._database.event(Topic.JOBS)
 
-    async def claim(self, now: datetime, limit: int, held: Collection[str] = ()) -> list[Job]:
-        """Lease up to ``limit`` jobs that are due, the longest waiting first.
+    async def claim(
+        self,
+        now: datetime,
+        limit: int,
+        held: Collection[str] = (),
+        *,
+        creates: int | None = None,
+        others: int | None = None,
+    ) -> list[Job]:
+        """Lease jobs that are due: first those to be created, in turn, then the longest waiting.
 
-        ``held`` are those that this process still works on: a clock jump may end leases early.
+        Args:
+            now: the time.
+            limit: the highest number of jobs.
+            held: those that this process still works on: a clock jump may end leases early.
+            creates: the highest number of jobs to be created, if that is lower.
+            others: the highest number of others, if that is lower.
         """
+        creates = limit if creates is None else min(creates, limit)
+        others = limit if others is None else others
 
         def work(tx: Transaction) -> list[Job]:
+            due: dict[str, Value] = {"now": to_ms(now), "held": list(held)}
+            ids = [row["id"] for row in tx.all(_DUE_TO_CREATE, limit=creates, **due)]
+            rest = min(others, limit - len(ids))
+            ids += [row["id"] for row in tx.all(_DUE_OTHERWISE, limit=rest, **due)]
+            if not ids:
+                return []
             claimed = tx.all(
                 _CLAIM,
+                ids=ids,
                 now=to_ms(now),
                 lease_end=to_ms(now + self._timings.lease),
                 late=to_ms(now - self._timings.lease),
-                limit=limit,
-                held=list(held),
             )
-            return [job_from(row) for row in claimed]
+            jobs = {row["id"]: job_from(row) for row in claimed}
+            return [jobs[id_] for id_ in ids]
 
         return await self._database.run(work, durable=False)
 
-    async def next_due(self, held: Collection[str] = ()) -> datetime | None:
-        """Return when the next job is due that is not held; None while there is none."""
+    async def next_due(
+        self, held: Collection[str] = (), *, creates: bool = True, others: bool = True
+    ) -> datetime | None:
+        """Return when the next job is due that is not held; None while there is none.
+
+        ``creates`` and ``others`` say whether jobs to be created and others count.
+        """
 
         def work(tx: Transaction) -> datetime | None:
-            row = tx.one(_NEXT_DUE, held=list(held))
+            row = tx.one(_NEXT_DUE, held=list(held), creates=int(creates), others=int(others))
             return optional_moment(row["due_at"]) if row else None
 
         return await self._database.run(work, durable=False)

@@ -1,0 +1,171 @@
+"""Whose turn it is: people take turns, and creates do not wait behind polls."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from bot.model import Job, Request
+from bot.store import Store
+from sandbox.driver import Person
+from sandbox.video_service import Operation
+from tests.test_store import NOW, store
+from tests.world import REPLICA, World
+
+__all__ = ["store"]  # a fixture
+
+_TIMEOUT_S = 5.0
+_MANY = 70
+
+
+class Gate:
+    """Holds back the video service's answers to one operation."""
+
+    def __init__(self, world: World, operation: Operation) -> None:
+        self.arrived: Counter[Operation] = Counter()
+        self._operation = operation
+        self._passes = asyncio.Semaphore(0)
+        self._arrival = asyncio.Condition()
+        world.service.on_request = self._on_request
+
+    async def _on_request(self, phase: str, operation: Operation, _path: str) -> None:
+        if phase == "before":
+            async with self._arrival:
+                self.arrived[operation] += 1
+                self._arrival.notify_all()
+            if operation == self._operation:
+                await self._passes.acquire()
+
+    async def until(self, operation: Operation, count: int) -> None:
+        """Wait until so many requests of an operation have arrived."""
+        async with asyncio.timeout(_TIMEOUT_S), self._arrival:
+            await self._arrival.wait_for(lambda: self.arrived[operation] >= count)
+
+    def release(self, count: int) -> None:
+        """Answer so many requests."""
+        for _ in range(count):
+            self._passes.release()
+
+
+@contextmanager
+def held_back(world: World, operation: Operation) -> Iterator[Gate]:
+    gate = Gate(world, operation)
+    try:
+        yield gate
+    finally:
+        gate.release(1000)
+
+
+async def send(world: World, person: Person, script: str) -> None:
+    """Submit a form, and do not wait for what becomes of it."""
+    form = await world.open_form(person)
+    await form.submit({"replica_id": REPLICA, "script": script})
+    assert not form.is_open, form.errors
+
+
+async def send_many(world: World, person: Person) -> None:
+    """Have many forms submitted: more than the worker has slots."""
+    channel = world.slack.channel("studio").id
+    requests = [
+        Request(f"V{n}", "video", {"replica_id": REPLICA, "script": "Me"}, person.user.id, channel)
+        for n in range(_MANY)
+    ]
+    now = world.clock.now()
+    await asyncio.gather(*(world.bot.store.jobs.submit(each, now) for each in requests))
+
+
+@pytest.fixture
+async def slow(quiet_world: World) -> AsyncIterator[World]:
+    """A world in which calls to the service may wait for others for as long as a test lasts."""
+    quiet_world.timings = replace(quiet_world.timings, turn_timeout=timedelta(minutes=1))
+    async with quiet_world.running_bot(callbacks=False):
+        yield quiet_world
+
+
+# ── From outside ──────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_single_request_does_not_wait_behind_many_of_somebody_else(slow: World) -> None:
+    world = slow
+    with held_back(world, "create_video") as gate:
+        await send_many(world, world.ana)
+        await gate.until("create_video", 1)
+        world.clock.set(world.clock.now() + timedelta(seconds=1))
+        await send(world, world.ben, "Ben")
+        while (arrived := gate.arrived["create_video"]) <= _MANY:
+            gate.release(1)
+            await gate.until("create_video", arrived + 1)
+        bodies = [each.body for each in world.requests_for("create_video")]
+        scripts = [body["script"] for body in bodies if isinstance(body, dict)]
+        # It goes behind those that had a slot, which may overtake each other on their way.
+        assert scripts.index("Ben") < _MANY - 10
+
+
+async def test_a_new_request_is_created_at_once_although_polls_fill_their_slots(
+    slow: World,
+) -> None:
+    world = slow
+    await send_many(world, world.ana)
+    await world.settle()
+    with held_back(world, "read_video") as gate:
+        world.clock.set(world.clock.now() + timedelta(minutes=1))
+        await gate.until("read_video", 1)
+        await send(world, world.ben, "Ben")
+        await gate.until("create_video", 1)
+
+
+async def test_polls_go_on_although_creates_fill_their_slots(slow: World) -> None:
+    world = slow
+    await send(world, world.ben, "Ben")
+    await world.settle()
+    with held_back(world, "create_video") as gate:
+        await send_many(world, world.ana)
+        await gate.until("create_video", 1)
+        world.clock.set(world.clock.now() + timedelta(minutes=1))
+        await gate.until("read_video", 1)
+
+
+# ── Claims ────────────────────────────────────────────────────────────────────────────────────
+
+
+async def queue(store: Store, user: str, count: int, *, after: float = 0) -> None:
+    """Queue jobs of a person at one moment."""
+    now = NOW + timedelta(seconds=after)
+    for number in range(count):
+        key = f"{user}-{after}-{number}"
+        await store.jobs.submit(Request(key, "video", {"script": key}, user, "C1"), now)
+
+
+async def claimed_one_by_one(store: Store, count: int) -> list[Job]:
+    """Claim jobs as a worker does that has one free slot at a time."""
+    later = NOW + timedelta(minutes=1)
+    return [job for _ in range(count) for job in await store.jobs.claim(later, 1)]
+
+
+async def test_people_take_turns_whenever_a_slot_is_free(store: Store) -> None:
+    await queue(store, "ana", 30)
+    await queue(store, "ben", 2, after=1)
+    await queue(store, "cyd", 1, after=2)
+    jobs = await claimed_one_by_one(store, 8)
+    assert [job.user for job in jobs] == ["ana", "ben", "cyd", "ana", "ben", "ana", "ana", "ana"]
+
+
+async def test_nobody_waits_for_ever_behind_people_who_come_first(store: Store) -> None:
+    for user in ("ana", "ben"):
+        await queue(store, user, 20)
+    await queue(store, "cyd", 3, after=1)
+    jobs = await claimed_one_by_one(store, 9)
+    assert [job.user for job in jobs].count("cyd") == 3
+
+
+async def test_a_persons_own_requests_are_created_in_the_order_in_which_they_came(
+    store: Store,
+) -> None:
+    for second in range(5):
+        await queue(store, "ana", 1, after=second)
+    jobs = await claimed_one_by_one(store, 5)
+    assert [job.created_at for job in jobs] == sorted(job.created_at for job in jobs)
