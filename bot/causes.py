@@ -1,4 +1,4 @@
-"""Why a call to the outside failed, in one word for the log and in a sentence for a person."""
+"""Why a call to the outside failed: a word for the log, and a clause for a person."""
 
 import ssl
 from collections.abc import Iterator, Mapping
@@ -20,11 +20,11 @@ _CAUSES: Final[Mapping[type[BaseException], str]] = {
     TimeoutError: "timeout",
     httpx.PoolTimeout: "timeout",
 }
-_SENTENCES: Final = {
-    "dns": "Its name cannot be resolved (DNS).",
-    "tls": "Its TLS certificate is not accepted, or it does not speak TLS.",
-    "refused": "The connection was refused.",
-    "broken": "The connection broke or the answer could not be read.",
+_CLAUSES: Final = {
+    "dns": "its name cannot be resolved (DNS)",
+    "tls": "its TLS certificate is not accepted, or it does not speak TLS",
+    "refused": "the connection was refused",
+    "broken": "the connection broke, or the answer could not be read",
 }
 
 
@@ -43,12 +43,12 @@ def cause_of(error: BaseException) -> str:
 
 
 def describe(cause: str, timeout: timedelta) -> str:
-    """Return a cause as a sentence, for calls that are limited to ``timeout``."""
+    """Return a cause as a clause, for calls that are limited to ``timeout``; "" if it is empty."""
     if cause.startswith(HTTP):
-        return f"It answered {cause.removeprefix(HTTP)}."
+        return f"it answered {cause.removeprefix(HTTP)}"
     if cause == "timeout":
-        return f"There was no answer within {timeout.total_seconds():g} s."
-    return _SENTENCES.get(cause, "")
+        return f"no answer within {timeout.total_seconds():g} s"
+    return _CLAUSES.get(cause, "")
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 from unicodedata import category
@@ -13,6 +14,7 @@ import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot import video_service
+from bot.causes import describe
 from bot.clock import SystemClock
 from bot.errors import OutsideError, Refused
 from bot.masking import Mask
@@ -41,6 +43,10 @@ OPTIONAL_SCOPES: Final = frozenset[str]().union(*_WITHOUT)
 # What a terminal obeys, such as "\x1b[31m" (ECMA-48, 5.4).
 _TERMINAL: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
 _MAX_MESSAGE: Final = 600  # characters
+
+
+# A person waits for the answers.
+_CALL_TIMEOUT: Final = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,7 @@ def _printable(text: str) -> str:
 async def _check_all(settings: Settings) -> AsyncIterator[Finding]:
     yield Finding("settings", ok=True, message="complete")
     yield await asyncio.to_thread(_check_database, settings.database)
-    timings = Timings()
+    timings = Timings(call_timeout=_CALL_TIMEOUT)
     async for finding in _check_slack(settings, timings):
         yield finding
     yield await _check_service(settings, timings)
@@ -132,7 +138,7 @@ async def _check_slack(settings: Settings, timings: Timings) -> AsyncIterator[Fi
             yield Finding("Slack", ok=False, message=message)
             return
         except OutsideError as error:
-            message = f"{error.reason} Is {settings.slack_api_url} reachable from here?"
+            message = f"{_cause(error, timings)}. Is {settings.slack_api_url} reachable from here?"
             yield Finding("Slack", ok=False, message=message)
             return
     yield Finding("Slack", ok=True, message=f"{answer.get('user')} in {answer.get('team')}")
@@ -170,9 +176,13 @@ async def _check_service(settings: Settings, timings: Timings) -> Finding:
         except Refused:
             return finding("it rejects VIDEO_API_KEY: copy the key again", ok=False)
         except OutsideError as error:
-            message = f"{error.reason} Is VIDEO_API_URL right, and reachable from here?"
+            message = f"{_cause(error, timings)}. Is VIDEO_API_URL right, and reachable from here?"
             return finding(message, ok=False)
     return finding("it answers and accepts the key", ok=True)
+
+
+def _cause(error: OutsideError, timings: Timings) -> str:
+    return describe(error.cause, timings.call_timeout) or error.reason.rstrip(".")
 
 
 def _callbacks(public_url: str | None) -> str:

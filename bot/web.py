@@ -26,6 +26,7 @@ from bot.kinds import Kind
 from bot.masking import Mask
 from bot.model import token_hash
 from bot.priority import RequestPriority
+from bot.rejections import Rejections
 from bot.store import DatabaseError, Store
 from bot.timings import WebTimings
 
@@ -70,6 +71,12 @@ class WebServer:
         self._clock = clock
         self._priority = priority
         self._is_ready = is_ready
+        self._wrong_signatures = Rejections(
+            "requests with a wrong signature: is SLACK_SIGNING_SECRET right?", clock
+        )
+        self._stale_timestamps = Rejections(
+            "requests with a stale timestamp: is this machine's clock right?", clock
+        )
         app = web.Application()
         app.router.add_post("/slack/events", self._on_slack)
         app.router.add_route("*", "/callbacks/{token}", self._on_callback)
@@ -101,6 +108,8 @@ class WebServer:
         timestamp = _single_header(request, "X-Slack-Request-Timestamp")
         signature = _single_header(request, "X-Slack-Signature")
         if not (self._is_recent(timestamp) and _SIGNATURE.fullmatch(signature)):
+            if _TIMESTAMP.fullmatch(timestamp) and _SIGNATURE.fullmatch(signature):
+                self._stale_timestamps.add()
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
         if (request.content_length or 0) > _MAX_REQUEST_BYTES:
             return web.Response(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
@@ -109,6 +118,7 @@ class WebServer:
             return web.Response(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         # Bolt parses a body before it looks at the signature: nothing unsigned may get there.
         if not self._is_signed(body, timestamp, signature):
+            self._wrong_signatures.add()
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
         # The signature does not cover headers, and some of them choose what Bolt runs.
         headers: dict[str, str | Sequence[str]] = {

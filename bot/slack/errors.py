@@ -17,7 +17,9 @@ from typing import Final
 import aiohttp
 from slack_sdk.errors import SlackApiError, SlackClientError
 
+from bot.causes import cause_of, http_cause
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.outages import Outages
 
 
 class ErrorAction(StrEnum):
@@ -102,8 +104,10 @@ _POINTER: Final = re.compile(r"json-pointer:(?:/(?:[a-z_]{1,40}|[0-9]{1,3})\b)+"
 
 
 @asynccontextmanager
-async def translated(time_limit: timedelta) -> AsyncIterator[None]:
+async def translated(time_limit: timedelta, outages: Outages | None = None) -> AsyncIterator[None]:
     """Limit a call to Slack to ``time_limit``, and turn what it raises into an ``OutsideError``.
+
+    ``outages`` notes whether Slack answered.
 
     Raises:
         Refused: with Slack's code; ``ERROR_ACTIONS`` says what to do.
@@ -111,23 +115,40 @@ async def translated(time_limit: timedelta) -> AsyncIterator[None]:
         Uncertain: it may have been done.
     """
     try:
+        async with _translated(time_limit):
+            yield
+    except OutsideError as error:
+        if outages is not None and error.cause:
+            outages.failed(error.cause)
+        elif outages is not None and isinstance(error, Refused):
+            outages.answered()
+        raise
+    if outages is not None:
+        outages.answered()
+
+
+@asynccontextmanager
+async def _translated(time_limit: timedelta) -> AsyncIterator[None]:
+    try:
         async with asyncio.timeout(time_limit.total_seconds()):
             yield
     except SlackApiError as error:
         # Its text may quote what people wrote, which must not get into a traceback.
         raise _failure(error) from None
     except aiohttp.ClientConnectorError as error:
-        raise Unavailable("Slack cannot be reached.") from error
+        raise Unavailable("Slack cannot be reached.", cause=cause_of(error)) from error
     except (TimeoutError, aiohttp.ClientError, SlackClientError, OSError, ValueError) as error:
-        raise Uncertain("Slack's answer was lost.") from error
+        raise Uncertain("Slack's answer was lost.", cause=cause_of(error)) from error
     except (AttributeError, RecursionError) as error:  # not an object, or nested too deeply
-        raise Uncertain("Slack's answer could not be read.") from error
+        raise Uncertain("Slack's answer could not be read.", cause="broken") from error
 
 
 def _failure(error: SlackApiError) -> OutsideError:
     response = error.response
     # An error page of Slack's edge has an HTTP status and no code.
-    status = getattr(response, "status_code", None) or getattr(response, "status", HTTPStatus.OK)
+    status: int = (
+        getattr(response, "status_code", None) or getattr(response, "status", None) or HTTPStatus.OK
+    )
     code = details = ""
     if isinstance(data := getattr(response, "data", None), dict):
         said = data.get("error")
@@ -138,7 +159,8 @@ def _failure(error: SlackApiError) -> OutsideError:
     if status == HTTPStatus.TOO_MANY_REQUESTS or action is ErrorAction.RETRY:
         return Unavailable(f"Slack asks to wait ({code})", retry_after=_retry_after(response))
     if status != HTTPStatus.OK or not code or action is ErrorAction.RECONCILE:
-        return Uncertain(f"Slack failed ({code or status})")
+        cause = http_cause(status) if status != HTTPStatus.OK else ""
+        return Uncertain(f"Slack failed ({code or status})", cause=cause)
     return Refused(f"Slack refused ({code}) {details}".strip(), code=code)
 
 

@@ -18,6 +18,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Delivery, DeliveryState, Job, Role
+from bot.outages import Outages
 from bot.slack.blocks import Message
 from bot.slack.cards import compose, redirected
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
@@ -70,6 +71,7 @@ class Messenger:
         self._timings = timings
         self._rng = rng
         self._limits = RateLimits(clock, timings)
+        self._outages = Outages("Slack", clock)
         self._unregistered: set[str] = set()
 
     async def hold_interrupted_edits(self) -> None:
@@ -140,7 +142,7 @@ class Messenger:
             f"please see its card here (No. {job.id})."
         )
         try:
-            async with translated(self._timings.call_timeout):
+            async with translated(self._timings.call_timeout, self._outages):
                 await self._client.chat_postEphemeral(
                     channel=card.channel, user=job.user, text=text
                 )
@@ -170,7 +172,7 @@ class Messenger:
             return
         message = self._message(outgoing.job, delivery)
         try:
-            async with translated(self._timings.call_timeout):
+            async with translated(self._timings.call_timeout, self._outages):
                 answer = await self._client.chat_postMessage(
                     channel=delivery.channel,
                     thread_ts=delivery.thread_ts,
@@ -211,7 +213,7 @@ class Messenger:
             Unavailable, Uncertain: Slack did not answer; asking again does no harm.
         """
         try:
-            async with translated(self._timings.call_timeout):
+            async with translated(self._timings.call_timeout, self._outages):
                 answer = await self._client.conversations_open(users=delivery.channel)
                 opened = answer["channel"]["id"]
         except Refused as error:
@@ -263,7 +265,7 @@ class Messenger:
         delivery = outgoing.delivery
         message = self._message(outgoing.job, delivery)
         try:
-            async with translated(self._timings.call_timeout):
+            async with translated(self._timings.call_timeout, self._outages):
                 await self._client.chat_update(
                     channel=delivery.channel,
                     ts=delivery.ts or "",

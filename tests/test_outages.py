@@ -1,0 +1,190 @@
+"""What the log and the doctor say about a side that does not answer, and about wrong requests."""
+
+import ssl
+from datetime import timedelta
+
+import aiohttp
+import httpx
+import pytest
+from aiohttp.client_reqrep import ConnectionKey
+
+from bot import doctor
+from bot.causes import cause_of, describe
+from sandbox.delivery import deliver
+from sandbox.faults import CannedResponse, Hang, Reset
+from sandbox.http import free_port
+from tests.world import World
+
+
+def lines(caplog: pytest.LogCaptureFixture, side: str) -> list[tuple[str, object]]:
+    """Return the lines about outages of a side, each with its cause."""
+    return [
+        (record.message.removeprefix(f"{side} is "), vars(record).get("cause"))
+        for record in caplog.records
+        if record.message.startswith(f"{side} is ")
+    ]
+
+
+# ── The log ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_service_that_is_gone_is_one_line_with_the_cause_and_one_when_it_is_back(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = int(world.service.url.rpartition(":")[2])
+    await world.service.stop()
+    await world.request_video(world.ana)
+    await world.advance(minutes=10)
+    assert lines(caplog, "the video service") == [("down", "refused")]
+
+    await world.service.start(port)
+    await world.advance(minutes=10)
+
+    assert lines(caplog, "the video service") == [("down", "refused"), ("back", None)]
+    [back] = [each for each in caplog.records if "service is back" in each.message]
+    assert 600 <= vars(back)["down_s"] <= 900
+
+
+async def test_a_single_failed_call_is_no_outage(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="bot")
+    world.service.faults.next("create_video", CannedResponse(503, "<html>Secret words</html>"))
+    await world.request_video(world.ana)
+    await world.advance(minutes=2)
+
+    assert lines(caplog, "the video service") == []
+    [failed] = [each for each in caplog.records if each.message == "a call failed"]
+    assert vars(failed)["cause"] == "http 503"
+    assert "Secret words" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [(CannedResponse(503, "<html>down</html>"), "http 503"), (Reset(), "broken")],
+)
+async def test_an_outage_of_slack_is_one_line_with_the_cause_and_one_when_it_is_back(
+    world: World,
+    caplog: pytest.LogCaptureFixture,
+    fault: CannedResponse | Reset,
+    cause: str,
+) -> None:
+    card = await world.request_video(world.ana)
+    for method in ("chat.postMessage", "chat.update"):
+        world.slack.faults.always(method, fault)
+    await world.advance(minutes=20)
+    assert lines(caplog, "Slack") == [("down", cause)]
+
+    world.slack.faults.clear()
+    await world.advance(minutes=20)
+
+    assert lines(caplog, "Slack") == [("down", cause), ("back", None)]
+    assert len(world.replies(card)) == 1
+
+
+KEY = ConnectionKey("example.com", 443, True, True, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (aiohttp.ClientConnectorDNSError(KEY, OSError(-2, "Name not known")), "dns"),
+        (aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "wrong version")), "tls"),
+        (
+            aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerificationError("expired")),
+            "tls",
+        ),
+        (aiohttp.ConnectionTimeoutError("late"), "timeout"),
+        (httpx.PoolTimeout("busy"), "timeout"),
+        (TimeoutError(), "timeout"),
+        (aiohttp.ServerDisconnectedError(), "broken"),
+        (ConnectionResetError(), "broken"),
+        (ValueError("no JSON"), "broken"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else type(each).__name__,
+)
+def test_the_cause_of_an_error_is_one_word(error: Exception, cause: str) -> None:
+    wrapped = httpx.ConnectError("as the transport raises it")
+    wrapped.__cause__ = error
+    assert cause_of(error) == cause_of(wrapped) == cause
+
+
+# ── Requests that are turned away ─────────────────────────────────────────────────────────────
+
+
+async def test_a_wrong_signing_secret_is_one_counted_line_a_minute(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.slack.signing_secret = "0" * 32
+    for _ in range(5):
+        await deliver(world.slack, b"payload=x")
+    await world.advance(minutes=1)
+    await deliver(world.slack, b"payload=x")
+
+    found = [each for each in caplog.records if "wrong signature" in each.message]
+    assert [vars(each)["count"] for each in found] == [1, 5]
+
+
+async def test_a_clock_that_is_off_is_one_counted_line_a_minute(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    stale = str(int((world.clock.now() - timedelta(minutes=6)).timestamp()))
+    for _ in range(3):
+        await deliver(world.slack, b"payload=x", timestamp=stale)
+
+    found = [each for each in caplog.records if "stale timestamp" in each.message]
+    assert [vars(each)["count"] for each in found] == [1]
+
+
+async def test_what_slack_never_sends_is_no_sign_of_a_wrong_secret(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with (
+        aiohttp.ClientSession() as client,
+        client.post(world.slack.request_url, data=b"hello") as answer,
+    ):
+        assert answer.status == 401
+    assert not [each for each in caplog.records if "requests with" in each.message]
+
+
+# ── The doctor ────────────────────────────────────────────────────────────────────────────────
+
+
+async def told(world: World, name: str, **changed: str) -> str:
+    """Return what the doctor says about one side, with other settings."""
+    environ = world.environment("0") | changed
+    [finding] = [each async for each in doctor.examine(environ) if each.name == name]
+    assert not finding.ok
+    return finding.message
+
+
+async def test_the_doctor_names_the_cause_of_a_service_that_cannot_be_reached(
+    quiet_world: World,
+) -> None:
+    gone = f"http://127.0.0.1:{free_port()}"
+    assert "connection was refused" in await told(quiet_world, "video service", VIDEO_API_URL=gone)
+    unnamed = "https://video.invalid"
+    shown = await told(quiet_world, "video service", VIDEO_API_URL=unnamed)
+    assert "its name cannot be resolved (DNS)" in shown
+    no_tls = quiet_world.service.url.replace("http:", "https:")
+    assert "TLS" in await told(quiet_world, "video service", VIDEO_API_URL=no_tls)
+    quiet_world.service.down = True
+    assert "it answered 503" in await told(quiet_world, "video service")
+
+
+async def test_the_doctor_names_the_cause_of_a_silent_service(
+    quiet_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "_CALL_TIMEOUT", timedelta(seconds=0.2))
+    quiet_world.service.faults.next("read_video", Hang())
+    assert "no answer within 0.2 s" in await told(quiet_world, "video service")
+    assert describe("timeout", timedelta(seconds=10)) == "no answer within 10 s"
+
+
+async def test_the_doctor_names_the_cause_of_a_slack_that_cannot_be_reached(
+    quiet_world: World,
+) -> None:
+    gone = f"http://127.0.0.1:{free_port()}/api/"
+    assert "connection was refused" in await told(quiet_world, "Slack", SLACK_API_URL=gone)
+    quiet_world.slack.faults.next("auth.test", CannedResponse(503, "<html>down</html>"))
+    assert "it answered 503" in await told(quiet_world, "Slack")
