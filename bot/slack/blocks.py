@@ -24,6 +24,9 @@ MAX_TEXT: Final = 3800
 MAX_QUOTE: Final = 3000
 # Escaped: one link always fits into a section and into the text.
 _MAX_LINK: Final = 2000
+# Marks, embeddings, overrides and isolates of Unicode's bidirectional algorithm (UAX 9): in a name
+# they turn the words around it too. Letters written from right to left need none of them.
+_BIDI: Final = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _HALF_ENTITY: Final = re.compile(r"&[a-z]*\Z")
 _MAX_TITLE: Final = 60
 _WORDS_A_MINUTE: Final = 150
@@ -42,6 +45,14 @@ class Message:
 
     text: str
     blocks: Sequence[Json]
+
+
+def in_order(text: str) -> str:
+    """Return text without the control characters that change its direction.
+
+    Each text of people or the service passes through here where it becomes one of Slack's.
+    """
+    return _BIDI.sub("", text)
 
 
 def cut(text: str, limit: int) -> str:
@@ -66,7 +77,7 @@ def escape(text: str) -> str:
 
     https://docs.slack.dev/messaging/formatting-message-text#escaping
     """
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return in_order(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def escaped(text: str, limit: int) -> str:
@@ -79,7 +90,8 @@ def escaped(text: str, limit: int) -> str:
 
 def one_line(text: str) -> str:
     """Return the first line that is not blank, its white space folded."""
-    return next((" ".join(line.split()) for line in text.splitlines() if line.strip()), "")
+    lines = in_order(text).splitlines()
+    return next((" ".join(line.split()) for line in lines if line.strip()), "")
 
 
 def title(text: str) -> str:
@@ -92,7 +104,7 @@ def title(text: str) -> str:
 
 def plain(text: str, limit: int) -> Json:
     """Return a text that is shown letter for letter."""
-    return {"type": "plain_text", "text": cut(text, limit), "emoji": False}
+    return {"type": "plain_text", "text": cut(in_order(text), limit), "emoji": False}
 
 
 def mrkdwn(text: str) -> Json:
@@ -102,7 +114,8 @@ def mrkdwn(text: str) -> Json:
 
 def words(text: str, *, bold: bool = False) -> Json:
     """Return people's words for a rich text: shown letter for letter."""
-    return _given(type="text", text=text, style={"bold": True} if bold else None)
+    # Slack refuses an empty text.
+    return _given(type="text", text=in_order(text) or "…", style={"bold": True} if bold else None)
 
 
 def linked(url: str, label: str) -> Json:
