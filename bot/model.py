@@ -86,6 +86,11 @@ class Snapshot:
     """The other text fields of the answer, under the names of the interface document. The card of
     a job that has not ended shows none of them but those whose names end in "progress"."""
 
+    @property
+    def deleted(self) -> bool:
+        """Whether it was deleted at the service."""
+        return self.verdict is Verdict.FAILED and self.status.casefold() == "deleted"
+
 
 @dataclass(frozen=True, slots=True)
 class Installation:
@@ -169,6 +174,12 @@ class Job:
     def unreachable(self) -> bool:
         """Whether the service has been out of reach for more than a moment."""
         return self.failures >= _UNREACHABLE_AFTER
+
+    @property
+    def deleted(self) -> bool:
+        """Whether it failed because what it made was deleted at the service."""
+        by_service = self.failure is Failure.SERVICE_FAILED
+        return by_service and self.snapshot is not None and self.snapshot.deleted
 
     @property
     def visible(self) -> tuple[object, ...]:

@@ -19,6 +19,7 @@ from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.links import without_keys
 from bot.masking import Mask
 from bot.model import Failure
+from bot.reasons import reason_in
 
 FAILURES: Final = {"401": Failure.KEY_REJECTED, "402": Failure.OUT_OF_CREDIT}
 """The HTTP statuses that may be about our key or our account, and not about one request."""
@@ -133,18 +134,13 @@ def from_answer(
 
 
 def _reason(body: bytes, mask: Mask) -> str:
-    """Return what an error's body says: its ``error``, its ``message``, or itself if it is text."""
+    """Return the sentence in an error's body, or the body itself if it is text."""
     text = body.decode(errors="replace").strip()
     try:
         answer = mask.json(json.loads(text))
     except (ValueError, RecursionError):
         return "" if text.startswith("<") else _cut(mask(text))
-    if isinstance(answer, dict):
-        for name in ("error", "message"):
-            if isinstance(said := answer.get(name), str) and said.strip():
-                return _cut(said)
-        return ""
-    return _cut(answer) if isinstance(answer, str) else ""
+    return _cut(reason_in(answer))
 
 
 def _cut(text: str) -> str:

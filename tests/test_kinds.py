@@ -272,8 +272,30 @@ def test_the_reason_of_a_failure_is_the_services_sentence(kind: Kind, field: str
     said = "The consent statement was not found"
     assert kind.read({"status": "error", field: said}, "x1").reason == said
     assert kind.read({"status": "ready", field: said}, "x1").reason == ""
-    for no_text in (None, "", 7, ["x"]):
+    for no_text in (None, "", 7, [7], {"code": 7}):
         assert kind.read({"status": "error", field: no_text}, "x1").reason == ""
+
+
+@each_kind
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"error_message": "Too dark", "error_details": "Frame 7"}, "Too dark"),
+        ({"error_message": None, "error_details": "Frame 7 is dark"}, "Frame 7 is dark"),
+        ({"error_details": {"code": 7, "message": "Too dark"}}, "Too dark"),
+        ({"error": {"message": "Too dark"}}, "Too dark"),
+        ({"errors": [{"msg": "Too dark"}, "Too loud"]}, "Too dark; Too loud"),
+        ({"failure_reason": "Too dark"}, "Too dark"),
+        ({"status_details": "", "error_message": "Too dark"}, "Too dark"),
+        ({"error_details": "See https://a.example/b?sig=SECRET"}, "See https://a.example/b"),
+        ({"tags": ["one two"], "title": "A name"}, ""),
+    ],
+)
+def test_the_reason_of_a_failure_is_found_under_other_names(
+    kind: Kind, fields: dict[str, object], reason: str
+) -> None:
+    assert kind.read({"status": "error", **fields}, "x1").reason == reason
+    assert kind.read({"status": "ready", **fields}, "x1").reason == ""
 
 
 def test_a_recorded_video_answer_is_read_in_full() -> None:

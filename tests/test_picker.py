@@ -354,7 +354,7 @@ async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_
     await form.submit()
 
     assert form.errors.keys() == {"replica_id"}
-    why = "calls it “deleted”" if leaves_a_trace else "can't find this replica"
+    why = "it was deleted at the video service" if leaves_a_trace else "can't find this replica"
     assert why in form.errors["replica_id"]
     assert await offered_ids(form) == ["r-2"]
     await form.submit({"replica_id": "r-2"})

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 import socket
 import traceback
 import tracemalloc
@@ -224,6 +225,32 @@ async def test_retry_after_is_read_as_seconds_or_a_date_and_never_beyond_a_day(
         ({"error": "first", "message": "second"}, "first"),
         ({"error": None, "message": "second"}, "second"),
         ({"error": {"code": 7}, "message": " "}, None),
+        ({"error": {"code": 7, "message": "Too long"}}, "Too long"),
+        ({"error": "Bad Request", "message": "The script is too long"}, "The script is too long"),
+        ({"error": "invalid_script", "error_description": "It is empty"}, "It is empty"),
+        ({"errors": ["No replica", "No script", "No script"]}, "No replica; No script"),
+        (
+            {"errors": [{"code": 1, "detail": "Too long"}, {"msg": "Too loud"}]},
+            "Too long; Too loud",
+        ),
+        ({"message": "Invalid data", "errors": {"script": ["Too long"]}}, "script: Too long"),
+        ({"script": ["This field may not be blank."]}, "script: This field may not be blank."),
+        ({"type": "about:blank", "title": "Not enough", "detail": "Buy more"}, "Buy more"),
+        ({"type": "about:blank", "title": "Not enough credit", "status": 402}, "Not enough credit"),
+        ({"detail": "Not found"}, "Not found"),
+        (
+            {"detail": [{"type": "x", "loc": ["body", "script"], "msg": "Field required"}]},
+            "script: Field required",
+        ),
+        ({"detail": [{"loc": ["body", 3], "msg": "Not JSON", "input": "echo"}]}, "Not JSON"),
+        ({"code": "E12", "request": {"script": "A secret."}}, None),
+        ([{"message": "No such id"}], "No such id"),
+        ({"error": {"error": {"error": {"message": "Deep down"}}}}, "Deep down"),
+        (json.loads('{"error":' * 50 + '"lost"' + "}" * 50), None),
+        (
+            {"errors": ["long"] + [f"more {n}" for n in range(1000)]},
+            "long; more 0; more 1; more 2; more 3",
+        ),
         ({}, None),
         ([], None),
         (None, None),

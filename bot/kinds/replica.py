@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from bot.kinds import Comparison, Invalid, Unreadable
-from bot.kinds.wire import Answer, Id, Text, report_alias, same_words
+from bot.kinds.wire import Answer, Id, Text, reason_of, report_alias, same_words
 from bot.links import BadLink, check_link, without_keys
 from bot.model import Snapshot, Verdict
 
@@ -114,7 +114,7 @@ class Replica:
             verdict = Verdict.SUCCEEDED
         elif word in _BROKEN:
             verdict = Verdict.FAILED
-            reason = without_keys(replica.error_message)
+            reason = without_keys(replica.error_message or reason_of(answer))
         return Snapshot(remote_id, replica.status, verdict, reason, replica.facts(*_FACTS))
 
     def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:

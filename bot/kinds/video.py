@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, field_validator
 
 from bot.kinds import Comparison, Invalid, Unreadable
-from bot.kinds.wire import Answer, Id, Text, letters, same_words, text_of
+from bot.kinds.wire import Answer, Id, Text, letters, reason_of, same_words, text_of
 from bot.links import BadLink, check_link, without_keys
 from bot.model import Snapshot, Verdict
 
@@ -152,7 +152,7 @@ class Video:
             verdict = Verdict.SUCCEEDED
         elif word in _BROKEN:
             verdict = Verdict.FAILED
-            reason = without_keys(video.status_details)
+            reason = without_keys(video.status_details or reason_of(answer))
         facts = dict(video.facts(*_FACTS))
         if "status_details" in facts:
             facts["status_details"] = without_keys(facts["status_details"])

@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from bot.kinds import Unreadable
 from bot.masking import MASKED
+from bot.reasons import reason_in
 
 _LOG: Final = logging.getLogger(__name__)
 # In characters. Longer texts are cut; longer ids are ignored.
@@ -65,6 +66,18 @@ def same_words(one: str, other: str) -> bool:
     """Return whether two texts have the same letters and digits, and any at all."""
     found = letters(one)
     return bool(found) and found == letters(other)
+
+
+_REASONS: Final = (
+    *("status_details", "error_message", "error_details", "errors", "error"),
+    *("failure_reason", "reason", "message"),
+)
+
+
+def reason_of(answer: Mapping[str, Any]) -> str:
+    """Return why something failed, from a field that is not the one of the interface document."""
+    found = (text_of(reason_in(answer.get(name))) for name in _REASONS)
+    return next(filter(None, found), "")
 
 
 class Answer(BaseModel):

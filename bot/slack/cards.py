@@ -268,7 +268,12 @@ def reply(job: Job, presenter: Presenter) -> Message:
         transcript = presenter.transcript(job).strip()
     else:
         again = " again" if job.asked_at is not None and job.remote_id is None else ""
-        ending = "was cancelled." if job.failure in CANCELLED else f"couldn't be created{again}."
+        if job.failure in CANCELLED:
+            ending = "was cancelled."
+        elif job.deleted:
+            ending = "was deleted."
+        else:
+            ending = f"couldn't be created{again}."
         body = _explanation(job, presenter)
     # In blocks the name is shown letter for letter; in text it can only be escaped. Where it is
     # the beginning of the text below anyway, it is not repeated.
@@ -306,7 +311,8 @@ def redirected(message: Message, job: Job) -> Message:
 def _explanation(job: Job, presenter: Presenter) -> str:
     """Return what a failure means and what to do next. The service's reason follows below."""
     parts = [_failure_sentence(job, presenter)]
-    if job.failure in {Failure.SERVICE_FAILED, Failure.REFUSED} and not _service_reason(job):
+    explained = _service_reason(job) or job.deleted
+    if job.failure in {Failure.SERVICE_FAILED, Failure.REFUSED} and not explained:
         parts.append("It didn't say why.")
     if not job.erased:
         fixed = (
@@ -322,6 +328,8 @@ def _explanation(job: Job, presenter: Presenter) -> str:
 def _failure_sentence(job: Job, presenter: Presenter) -> str:
     noun, created = presenter.noun, _created_nothing(job)
     match job.failure:
+        case Failure.SERVICE_FAILED if job.deleted:
+            return f"This {noun} was deleted at the video service."
         case Failure.SERVICE_FAILED | None:
             return f"The video service couldn't create this {noun}."
         case Failure.REFUSED:

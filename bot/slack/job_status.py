@@ -202,7 +202,10 @@ def status_message(
     if known is not None:
         facts.append((f"{presenter.noun.capitalize()} ID", known.remote_id))
         facts.append(("Video service status", known.status))
-        if own and (details := known.facts.get("status_details") or known.reason):
+        details = (known.facts.get("status_details") or known.reason) if own else ""
+        if known.deleted and not details:
+            details = f"This {presenter.noun} was deleted at the video service."
+        if details:
             facts.append(("Details", details))
         facts += [
             (label, known.facts[field]) for field, label in _MORE.items() if field in known.facts

@@ -70,4 +70,6 @@ def state_word(job: Job, presenter: Presenter) -> str:
         case State.SUCCEEDED:
             return "Ready"
         case State.FAILED:
-            return "Cancelled" if job.failure in CANCELLED else "Failed"
+            if job.failure in CANCELLED:
+                return "Cancelled"
+            return "Deleted" if job.deleted else "Failed"

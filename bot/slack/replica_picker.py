@@ -34,6 +34,8 @@ def replica_label(replica: KnownReplica) -> str:
 
 def unexplained_failure(status: str) -> str:
     """Return why a replica cannot be used if the service gives no reason."""
+    if status.casefold() == "deleted":
+        return "it was deleted at the video service"
     return f"the video service calls it “{cut(one_line(status), _MAX_ID)}” and doesn't say why"
 
 
