@@ -135,7 +135,7 @@ async def running(
         )
         client = _slack_client(settings, session, timings)
         installation = InstallationSource(client, store, background, timings)
-        await installation.start()
+        await installation.load()
         handler_context = HandlerContext(
             store=store,
             service=service,
@@ -190,6 +190,7 @@ async def running(
         sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)
         await messenger.hold_interrupted_edits()
         port = await server.start(settings.host, settings.port)
+        installation.learn()
         work = [
             _start_part(workers[0].run, "engine"),
             _start_part(workers[1].run, "messenger"),

@@ -18,10 +18,12 @@ from bot.causes import describe
 from bot.clock import SystemClock
 from bot.errors import OutsideError, Refused
 from bot.masking import Mask
+from bot.model import Installation
 from bot.settings import Settings, SettingsError
 from bot.slack.errors import translated
+from bot.slack.installation import fetch_installation
 from bot.store import DatabaseError, DatabaseInUse
-from bot.store.sqlite_file import check_file, is_in_use
+from bot.store.sqlite_file import check_file, is_in_use, stored_installation
 from bot.timings import Timings
 from bot.video_service import VideoService
 
@@ -130,6 +132,7 @@ async def _check_slack(settings: Settings, timings: Timings) -> AsyncIterator[Fi
         try:
             async with translated(timings.call_timeout):
                 answer = await client.auth_test()
+            found = await fetch_installation(client, timings)
         except Refused as error:
             message = (
                 f"Slack rejects SLACK_BOT_TOKEN ({error.code}): install the app again and copy "
@@ -142,6 +145,8 @@ async def _check_slack(settings: Settings, timings: Timings) -> AsyncIterator[Fi
             yield Finding("Slack", ok=False, message=message)
             return
     yield Finding("Slack", ok=True, message=f"{answer.get('user')} in {answer.get('team')}")
+    if finding := _compare(found, stored_installation(settings.database)):
+        yield finding
     headers = {name.lower(): value for name, value in answer.headers.items()}
     if (granted := headers.get("x-oauth-scopes")) is None:
         return
@@ -156,6 +161,25 @@ async def _check_slack(settings: Settings, timings: Timings) -> AsyncIterator[Fi
             yield Finding("Slack scopes", ok=True, message=message)
     if scopes >= OPTIONAL_SCOPES:
         yield Finding("Slack scopes", ok=True, message="all that the bot can use")
+
+
+def _compare(found: Installation, stored: Installation | None) -> Finding | None:
+    """Return what is wrong if the database belongs to another workspace or app than the token."""
+    if stored is None:
+        return None
+    if stored.team_id != found.team_id:
+        message = (
+            "SLACK_BOT_TOKEN belongs to another workspace than the database, so nobody is served: "
+            "use that workspace's token, or another database"
+        )
+        return Finding("Slack", ok=False, message=message)
+    if stored.app_id and found.app_id not in {None, stored.app_id}:
+        message = (
+            "SLACK_BOT_TOKEN belongs to another app than before, which can't edit the earlier "
+            "app's messages"
+        )
+        return Finding("Slack", ok=False, message=message)
+    return None
 
 
 async def _check_service(settings: Settings, timings: Timings) -> Finding:

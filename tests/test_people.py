@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from bot import doctor
 from sandbox.delivery import Response
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Reset
@@ -220,6 +221,20 @@ async def test_a_token_of_another_workspace_serves_nobody_and_is_logged(
     assert answer.message is not None
     assert "another workspace" in answer.message.text
     assert "another workspace" in caplog.text
+
+
+async def test_the_doctor_reports_a_token_of_another_workspace_or_app(
+    quiet_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await world.settle()
+    monkeypatch.setattr("sandbox.web_api.APP", "A0OTHER")
+    report = [each async for each in doctor.examine(world.environment("0"))]
+    assert any("another app" in each.message for each in report if not each.ok)
+    monkeypatch.setattr("sandbox.web_api.TEAM", ELSEWHERE)
+    report = [each async for each in doctor.examine(world.environment("0"))]
+    assert any("another workspace" in each.message for each in report if not each.ok)
 
 
 # ── Guests, and listed people ─────────────────────────────────────────────────────────────────

@@ -75,19 +75,18 @@ class InstallationSource:
         self.is_of_other_team = False
         """Whether the token belongs to another team than the database."""
 
-    async def start(self) -> None:
-        """Read what is stored, and learn in the background.
+    async def load(self) -> None:
+        """Read what is stored.
 
         Raises:
             DatabaseError: it cannot be read.
         """
         self._current = await self._store.installation.fetch()
-        self._start_learning()
 
     async def get(self) -> Installation | None:
         """Return the installation; wait for Slack for a moment if it is not known yet."""
         if not self._learned:
-            self._start_learning()
+            self.learn()
         if self._current is None and self._learning is not None:
             try:
                 async with asyncio.timeout(self._timings.installation_timeout.total_seconds()):
@@ -96,7 +95,8 @@ class InstallationSource:
                 pass
         return self._current
 
-    def _start_learning(self) -> None:
+    def learn(self) -> None:
+        """Ask Slack in the background, unless that is under way."""
         if self._learning is None:
             self._learning = asyncio.Event()
             self._background.spawn(self._learn(self._learning))

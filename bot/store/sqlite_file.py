@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
+from bot.model import Installation
 from bot.store.database import DatabaseCorrupt, DatabaseError, DatabaseInUse
 
 if sys.platform == "win32":
@@ -204,14 +205,9 @@ def check_file(path: Path, *, every_page: bool = False) -> None:
                 "the file back that belongs to it; or move it away, to begin with an empty one."
             )
         return
-    # With no files beside it, no process has it open, and reading it need not create any.
-    alone = not wal.exists() and not beside(path, "-journal").exists()
-    mode = "mode=ro&immutable=1" if alone else "mode=ro"
     found = "ok"
     try:
-        with contextlib.closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=0)
-        ) as db:
+        with _read_only(path) as db:
             _refuse_foreign(path, [name for (name,) in db.execute(_TABLES)])
             if every_page:
                 [found] = db.execute("PRAGMA integrity_check(1)").fetchone()
@@ -227,6 +223,29 @@ def check_file(path: Path, *, every_page: bool = False) -> None:
             f"{wal} is damaged, and with it what was accepted last. {_restore(path)} Or move only "
             f"{wal.name} away, to go on without that: then something may be made twice."
         )
+
+
+def stored_installation(path: Path) -> Installation | None:
+    """Return the workspace that a database belongs to, without changing anything.
+
+    None if that is not stored, or cannot be read.
+    """
+    try:
+        with _read_only(path) as db:
+            sql = "SELECT team_id, enterprise_id, app_id FROM installation"
+            row = db.execute(sql).fetchone()
+    except sqlite3.Error:
+        return None
+    return None if row is None else Installation(*row)
+
+
+def _read_only(path: Path) -> contextlib.closing[sqlite3.Connection]:
+    # With no files beside it, no process has it open, and reading it need not create any.
+    alone = not beside(path, "-wal").exists() and not beside(path, "-journal").exists()
+    mode = "mode=ro&immutable=1" if alone else "mode=ro"
+    return contextlib.closing(
+        sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=0)
+    )
 
 
 def _is_log(wal: Path) -> bool:
