@@ -73,9 +73,11 @@ async def _run(
     users = Users(env, rng, jobs=jobs)
     async with env.running(), asyncio.TaskGroup() as group:
         answering = group.create_task(users.answer_questions())
+        turning_away = group.create_task(env.turn_away())
         async with asyncio.TaskGroup() as killing:
             killing.create_task(env.kill())
             killing.create_task(users.submit_all())
+        turning_away.cancel()
         env.stop_faults()
         deadline = time.monotonic() + _FINISH_TIMEOUT_S
         while not all_replied(env, users.requests) and time.monotonic() < deadline:

@@ -19,7 +19,7 @@ from sandbox.http import Server
 from sandbox.scenarios import Pace
 from sandbox.slack import DEFAULT_SCOPES, SandboxSlack
 from sandbox.slack_objects import Event, Message
-from sandbox.video_service import Operation, SandboxVideoService
+from sandbox.video_service import Operation, RateLimit, SandboxVideoService
 from tests.chaos.plan import Kill, Plan, PlannedFaults
 from tests.processes import BotProcess, Phase
 from tests.world import NO_LIMITS, REPLICA
@@ -47,6 +47,10 @@ TIMINGS: Final = Timings(
     callback_spacing=timedelta(milliseconds=100),
     recheck_key=timedelta(milliseconds=200),
     recheck_credit=timedelta(milliseconds=500),
+    first_hold=timedelta(milliseconds=100),
+    max_hold=timedelta(milliseconds=800),
+    turn_timeout=timedelta(milliseconds=200),
+    hasten_within=timedelta(milliseconds=300),
     post_hold=timedelta(milliseconds=800),
     pause=timedelta(milliseconds=500),
     replica_max_age=timedelta(seconds=2),
@@ -87,6 +91,7 @@ class Environment:
         self.posted: list[Message] = []
         self.kills_by_moment: Counter[str] = Counter()
         self._kills = plan.kills
+        self._spells = plan.spells
         self._quotes = itertools.cycle(plan.quotes)
         self._bot: BotProcess | None = None
         self._port = 0
@@ -141,6 +146,22 @@ class Environment:
                 await self._kill("during the start")
             await self._start()
             self._kills_done += 1
+
+    async def turn_away(self) -> None:
+        """Let the service turn everybody away for a while, again and again, until cancelled."""
+        service = self.service
+        try:
+            for spell in self._spells:
+                await asyncio.sleep(spell.after.total_seconds())
+                service.key_revoked = spell.why == "key"
+                service.out_of_credit = spell.why == "credit"
+                if spell.why == "rate":
+                    until = self.slack.clock.now() + spell.duration
+                    service.rate_limited = RateLimit(until, timedelta(seconds=1))
+                await asyncio.sleep(spell.duration.total_seconds())
+                service.key_revoked = service.out_of_credit = False
+        finally:
+            service.key_revoked = service.out_of_credit = False
 
     def stop_faults(self) -> None:
         """Inject no faults from here on."""

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Final, Literal
 
 from sandbox.faults import (
     CannedResponse,
@@ -139,6 +139,15 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class Spell:
+    """A time in which the service turns everybody away, ``after`` the one before it."""
+
+    why: Literal["key", "credit", "rate"]
+    after: timedelta
+    duration: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that a run draws from its seed."""
 
@@ -146,6 +155,7 @@ class Plan:
     """By operation and number of the request."""
     kills: Sequence[Kill]
     scenarios: Sequence[Scenario]
+    spells: Sequence[Spell]
     quotes: Sequence[KeyQuote | None]
     """How the service quotes its key in one answer after the other, over and over."""
 
@@ -190,7 +200,16 @@ def draw_plan(rng: random.Random, *, jobs: int, kills: int, faults: int) -> Plan
         faults=planned,
         kills=[_kill(rng) for _ in range(kills)],
         scenarios=[_scenario(rng) for _ in range(2 * jobs)],
+        spells=[_spell(rng) for _ in range(max(3, kills))],
         quotes=rng.choices((None, *KeyQuote), k=jobs),
+    )
+
+
+def _spell(rng: random.Random) -> Spell:
+    return Spell(
+        why=rng.choice(("key", "credit", "rate")),
+        after=timedelta(seconds=rng.uniform(0.5, 2.5)),
+        duration=timedelta(seconds=rng.uniform(0.2, 0.8)),
     )
 
 

@@ -58,6 +58,11 @@ def results_of(
                 twice.append(f"{tag} in {' and '.join(place.name for place in places)}")
         return twice
 
+    refused = {
+        tag_in(str(each.body))
+        for each in env.service.requests
+        if each.status in {400, 401, 402} and each.operation.startswith("create")
+    }
     kills, at_random = env.kills_by_moment.total(), env.kills_by_moment["at random"]
     return [
         Result("forms submitted", len(requests)),
@@ -112,6 +117,10 @@ def results_of(
                 for m, those in cards.items()
                 if replies[m] and not _shows_outcome(env, those, replies[m])
             ],
+        ),
+        promise(
+            "jobs that failed because another was refused",
+            [m for m, those in replies.items() if m not in refused and _says_refused(those)],
         ),
         promise("unexpected posts", unexpected),
         promise("database integrity errors", _integrity_errors(env)),
@@ -179,6 +188,11 @@ def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
         return None not in ends.values()
     # Anything else is wrong, "can't find this" too: the sandbox forgets nothing.
     return "Nobody could say whether" not in reply.text
+
+
+def _says_refused(replies: Sequence[Message]) -> bool:
+    words = ("accept this bot's key", "out of credit", "refused the request")
+    return any(word in reply.text for reply in replies for word in words)
 
 
 def _is_misplaced(env: Environment, request: UserRequest, message: Message) -> bool:
