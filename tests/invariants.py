@@ -28,7 +28,10 @@ _SEARCHES: Final = frozenset(
     {"conversations.history", "conversations.replies", "conversations.open"}
 )
 # Methods that post no message.
-_NOT_POSTS: Final = _SEARCHES | {"chat.update", "chat.postEphemeral", "views.open", "response_url"}
+_READS: Final = frozenset({"auth.test", "users.info", "bots.info", "conversations.info"})
+_NOT_POSTS: Final = (
+    _SEARCHES | _READS | {"chat.update", "chat.postEphemeral", "views.open", "response_url"}
+)
 _UNDER_WAY: Final = frozenset({"running", "overdue"})
 _ENDED: Final = frozenset({"succeeded", "failed"})
 # The words of card and reply for each outcome.
