@@ -23,6 +23,7 @@ from bot.settings import Settings, SettingsError
 from bot.slack.errors import translated
 from bot.slack.installation import fetch_installation
 from bot.store import DatabaseError, DatabaseInUse
+from bot.store.inspection import unreadable_rows
 from bot.store.sqlite_file import check_file, is_in_use, stored_installation
 from bot.timings import Timings
 from bot.video_service import VideoService
@@ -45,6 +46,8 @@ OPTIONAL_SCOPES: Final = frozenset[str]().union(*_WITHOUT)
 # What a terminal obeys, such as "\x1b[31m" (ECMA-48, 5.4).
 _TERMINAL: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
 _MAX_MESSAGE: Final = 600  # characters
+
+_MAX_LISTED: Final = 10
 
 
 # A person waits for the answers.
@@ -111,11 +114,21 @@ def _check_database(path: Path) -> Finding:
         )
     try:
         check_file(path, every_page=True)
+        unreadable = unreadable_rows(path)
         in_use = is_in_use(path)
     except DatabaseInUse:
-        in_use = True
+        unreadable, in_use = [], True
     except DatabaseError as error:
         return Finding("database", ok=False, message=str(error))
+    if unreadable:
+        rows = ", ".join(f"row {each.row} of {each.table}" for each in unreadable[:_MAX_LISTED])
+        more = len(unreadable) - _MAX_LISTED
+        return finding(
+            f"has rows that the bot cannot read, and leaves as they are: {rows}"
+            f"{f', and {more} more' if more > 0 else ''}. Repair them or restore a backup, and "
+            "start the bot again: it tries them once more",
+            ok=False,
+        )
     if in_use:
         return finding("is in use: a bot is running on it", ok=True)
     return finding("can be read and written", ok=True)

@@ -23,7 +23,7 @@ from bot.slack.payloads import (
     ViewSubmission,
     read,
 )
-from bot.store import DatabaseError, DatabaseUncertain
+from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable
 
 _LOG: Final = logging.getLogger(__name__)
 # An unknown id is cut to this length in the log: it can be any text.
@@ -106,6 +106,12 @@ def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltRespo
     """
     code, title = reference(), "Something went wrong"
     match error:
+        case RowUnreadable():
+            _LOG.error("a row cannot be read", extra={"reference": code, "reason": str(error)})
+            text = (
+                "What I stored about this request is damaged, so nothing was changed. "
+                "Please tell the person who runs me."
+            )
         case DatabaseUncertain():
             _LOG.error("not stored for certain", extra={"reference": code, "reason": str(error)})
             text = (

@@ -13,6 +13,7 @@ from bot.store.database import (
     DatabaseInUse,
     DatabaseUnavailable,
     DatabaseUncertain,
+    RowUnreadable,
 )
 from bot.store.deliveries import Deliveries
 from bot.store.delivery_claims import Limited, Outgoing
@@ -22,6 +23,7 @@ from bot.store.limits import Limit, LimitReached, Limits
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.sqlite import SQLiteDatabase
 from bot.store.submissions import Submitted
+from bot.store.unreadable import UnreadableRows
 from bot.timings import StoreTimings
 
 __all__ = [
@@ -37,6 +39,7 @@ __all__ = [
     "Limited",
     "Limits",
     "Outgoing",
+    "RowUnreadable",
     "Store",
     "Submitted",
 ]
@@ -59,9 +62,10 @@ class Store:
         self, database: Database, timings: StoreTimings, limits: Limits = _NO_LIMITS
     ) -> None:
         self.database = database
-        self.jobs = Jobs(database, timings, limits)
-        self.deliveries = Deliveries(database, timings)
-        self.replicas = Replicas(database)
+        unreadable = UnreadableRows()
+        self.jobs = Jobs(database, timings, limits, unreadable)
+        self.deliveries = Deliveries(database, timings, unreadable)
+        self.replicas = Replicas(database, unreadable)
         self.installation = Installations(database)
 
     @classmethod

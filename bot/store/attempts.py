@@ -4,8 +4,9 @@ from enum import Enum
 from typing import Final
 
 from bot.model import Attempt, Job
-from bot.store.database import Row, Transaction, from_ms
+from bot.store.database import Row, RowUnreadable, Transaction, from_ms
 from bot.store.sql import Query
+from bot.store.unreadable import number, optional_text, read_each, reading, text
 
 _ADD: Final = Query(
     """
@@ -127,19 +128,9 @@ def close_attempts(tx: Transaction, job_id: str, outcome: str) -> None:
     tx.all(_CLOSE, job_id=job_id, outcome=outcome)
 
 
-def list_candidates(tx: Transaction, job_id: str) -> list[Attempt]:
-    """Return the job's attempts that have a candidate id."""
-    return [
-        Attempt(
-            id=row["id"],
-            job_id=row["job_id"],
-            remote_id=row["remote_id"],
-            made_at=from_ms(row["made_at"]),
-            candidate_id=row["candidate_id"],
-            user_supplied=bool(row["user_supplied"]),
-        )
-        for row in tx.all(_CANDIDATES, job_id=job_id)
-    ]
+def list_candidates(tx: Transaction, job_id: str) -> tuple[list[Attempt], list[RowUnreadable]]:
+    """Return the job's attempts that have a candidate id, and those that cannot be read."""
+    return read_each(attempt_from, tx.all(_CANDIDATES, job_id=job_id))
 
 
 def set_candidate(tx: Transaction, attempt_id: int, remote_id: str) -> None:
@@ -164,3 +155,20 @@ def set_candidate_of_person(tx: Transaction, job_id: str, remote_id: str) -> boo
 def drop_candidate(tx: Transaction, attempt: Attempt) -> None:
     """Remove a candidate, unless another one has taken its place."""
     tx.all(_DROP_CANDIDATE, id=attempt.id, remote_id=attempt.candidate_id)
+
+
+def attempt_from(row: Row) -> Attempt:
+    """Return the attempt of a row.
+
+    Raises:
+        RowUnreadable: its content is damaged.
+    """
+    with reading("attempts", row):
+        return Attempt(
+            id=number(row["id"]),
+            job_id=text(row["job_id"]),
+            remote_id=optional_text(row["remote_id"]),
+            made_at=from_ms(row["made_at"]),
+            candidate_id=optional_text(row["candidate_id"]),
+            user_supplied=bool(row["user_supplied"]),
+        )

@@ -38,6 +38,22 @@ class DatabaseInUse(DatabaseError):
     """Another process has the database, and this engine allows one only."""
 
 
+class RowUnreadable(DatabaseError):
+    """A row cannot be read: it was damaged, or a newer version wrote it. Nothing was stored.
+
+    Attributes:
+        table: its table.
+        row: its id, or "?" if that is damaged too.
+        key: its id as it is stored.
+    """
+
+    def __init__(self, table: str, row: str, key: Any) -> None:  # noqa: ANN401 - it may be garbled
+        super().__init__(f"row {row} of {table} cannot be read")
+        self.table = table
+        self.row = row
+        self.key = key
+
+
 class Topic(Enum):
     """What a process may wait for."""
 

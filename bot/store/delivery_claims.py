@@ -2,15 +2,16 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from bot.model import Delivery, DeliveryState, Job, Role
 from bot.store.database import (
     Database,
     Row,
+    RowUnreadable,
     Topic,
     Transaction,
     Value,
@@ -19,6 +20,16 @@ from bot.store.database import (
 )
 from bot.store.job_rows import job_from, lock_jobs
 from bot.store.sql import Query
+from bot.store.unreadable import (
+    UnreadableRows,
+    due_at_of,
+    number,
+    optional_text,
+    read_each,
+    reading,
+    set_aside,
+    text,
+)
 from bot.timings import StoreTimings
 
 # Of the posts into one channel, only the first few: if Slack refuses them, the others wait.
@@ -91,6 +102,8 @@ _WAKE_FAR_FUTURE: Final = Query(
     """
 )
 _VOID_LEASES: Final = Query("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
+# What was set aside may have been repaired.
+_TRY_AGAIN: Final = Query("UPDATE deliveries SET due_at = 0, set_aside = 0 WHERE set_aside = 1")
 _HOLD_EDITS: Final = Query(
     """
     UPDATE deliveries SET due_at = :until
@@ -127,12 +140,18 @@ class Outgoing:
     card: Delivery
 
 
+_Claimed: TypeAlias = tuple[list[Outgoing], list[RowUnreadable]]
+
+
 class DeliveryClaims:
     """The part of ``Deliveries`` that the worker's loop and the sweep use."""
 
-    def __init__(self, database: Database, timings: StoreTimings) -> None:
+    def __init__(
+        self, database: Database, timings: StoreTimings, unreadable: UnreadableRows
+    ) -> None:
         self._database = database
         self._timings = timings
+        self._unreadable = unreadable
 
     @property
     def due(self) -> asyncio.Event:
@@ -155,7 +174,7 @@ class DeliveryClaims:
             limited: what is left to ``claim_limited``.
         """
 
-        def work(tx: Transaction) -> list[Outgoing]:
+        def work(tx: Transaction) -> _Claimed:
             claimed = tx.all(
                 _CLAIM,
                 now=to_ms(now),
@@ -165,16 +184,16 @@ class DeliveryClaims:
                 posts_at_once=_POSTS_AT_ONCE,
                 **_left_out(held, limited),
             )
-            return _with_jobs_and_cards(tx, [delivery_from(row) for row in claimed])
+            return _with_jobs_and_cards(tx, claimed)
 
-        return await self._database.run(work, durable=False)
+        return self._reported(await self._database.run(work, durable=False))
 
     async def claim_limited(
         self, now: datetime, limited: Limited, held: Collection[Delivery] = ()
     ) -> list[Outgoing]:
         """Lease the first delivery under a rate limit that is due, in the order they were owed."""
 
-        def work(tx: Transaction) -> list[Outgoing]:
+        def work(tx: Transaction) -> _Claimed:
             claimed = tx.all(
                 _CLAIM_LIMITED,
                 now=to_ms(now),
@@ -183,9 +202,9 @@ class DeliveryClaims:
                 channel=limited.channel,
                 held=[each.id for each in held],
             )
-            return _with_jobs_and_cards(tx, [delivery_from(row) for row in claimed])
+            return _with_jobs_and_cards(tx, claimed)
 
-        return await self._database.run(work, durable=False)
+        return self._reported(await self._database.run(work, durable=False))
 
     async def next_due(
         self, held: Collection[Delivery] = (), limited: Collection[Limited] = ()
@@ -197,7 +216,7 @@ class DeliveryClaims:
 
         def work(tx: Transaction) -> datetime | None:
             row = tx.one(_NEXT_DUE, **_left_out(held, limited))
-            return optional_moment(row["due_at"]) if row else None
+            return due_at_of(row)
 
         return await self._database.run(work, durable=False)
 
@@ -213,7 +232,7 @@ class DeliveryClaims:
                 state=limited.state.value,
                 channel=limited.channel,
             )
-            return optional_moment(row["due_at"]) if row else None
+            return due_at_of(row)
 
         return await self._database.run(work, durable=False)
 
@@ -244,8 +263,15 @@ class DeliveryClaims:
 
         def work(tx: Transaction) -> None:
             tx.all(_VOID_LEASES)
+            tx.all(_TRY_AGAIN)
 
         await self._database.run(work, durable=False)
+
+    def _reported(self, claimed: _Claimed) -> list[Outgoing]:
+        """Log what could not be read, and return what could."""
+        outgoing, unreadable = claimed
+        self._unreadable.report(unreadable)
+        return outgoing
 
     async def hold_edits(self, until: datetime) -> None:
         """Leave the messages that are to be edited alone until then.
@@ -270,34 +296,54 @@ def _left_out(held: Collection[Delivery], limited: Collection[Limited]) -> dict[
     }
 
 
-def _with_jobs_and_cards(tx: Transaction, claimed: list[Delivery]) -> list[Outgoing]:
-    if not claimed:
-        return []
-    jobs = {row["id"]: job_from(row) for row in lock_jobs(tx, {each.job_id for each in claimed})}
+def _with_jobs_and_cards(tx: Transaction, rows: Sequence[Row]) -> _Claimed:
+    """Return the deliveries of claimed rows; set those aside that cannot be written."""
+    claimed, unreadable = read_each(delivery_from, rows)
+    set_aside(tx, unreadable)
+    found, errors = read_each(job_from, lock_jobs(tx, {each.job_id for each in claimed}))
+    unreadable += errors
+    jobs = {job.id: job for job in found}
     cards = {each.job_id: each for each in claimed if each.role is Role.CARD}
     if missing := jobs.keys() - cards.keys():
-        cards |= {row["job_id"]: delivery_from(row) for row in tx.all(CARDS, job_ids=[*missing])}
+        read, errors = read_each(delivery_from, tx.all(CARDS, job_ids=[*missing]))
+        unreadable += errors
+        cards |= {card.job_id: card for card in read}
+    outgoing = []
+    for each in claimed:
+        if each.job_id in jobs and each.job_id in cards:
+            outgoing.append(Outgoing(each, jobs[each.job_id], cards[each.job_id]))
+        else:
+            set_aside(tx, [RowUnreadable("deliveries", str(each.id), each.id)])
     # A post notifies a person, so it goes before the edits of cards.
-    claimed.sort(key=lambda each: each.state is DeliveryState.POSTED)
-    return [Outgoing(each, jobs[each.job_id], cards[each.job_id]) for each in claimed]
+    outgoing.sort(key=lambda each: each.delivery.state is DeliveryState.POSTED)
+    return outgoing, unreadable
 
 
 def delivery_from(row: Row) -> Delivery:
-    """Return a row of the table of deliveries as a value."""
+    """Return a row of the table of deliveries as a value.
+
+    Raises:
+        RowUnreadable: its content is damaged.
+    """
+    with reading("deliveries", row):
+        return _delivery_from(row)
+
+
+def _delivery_from(row: Row) -> Delivery:
     return Delivery(
         id=row["id"],
-        job_id=row["job_id"],
+        job_id=text(row["job_id"]),
         role=Role(row["role"]),
         state=DeliveryState(row["state"]),
-        channel=row["channel"],
-        thread_ts=row["thread_ts"],
-        ts=row["ts"],
-        version=row["version"],
-        shown_version=row["shown_version"],
+        channel=text(row["channel"]),
+        thread_ts=optional_text(row["thread_ts"]),
+        ts=optional_text(row["ts"]),
+        version=number(row["version"]),
+        shown_version=number(row["shown_version"]),
         due_at=optional_moment(row["due_at"]),
-        claim=row["claim"],
-        failures=row["failures"],
-        refusals=row["refusals"],
+        claim=number(row["claim"]),
+        failures=number(row["failures"]),
+        refusals=number(row["refusals"]),
         direct=bool(row["direct"]),
         text_only=bool(row["text_only"]),
         sent_at=optional_moment(row["sent_at"]),

@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Final
 
 from bot.model import Job
-from bot.store.database import Topic, Transaction, Value, optional_moment, to_ms
+from bot.store.database import RowUnreadable, Topic, Transaction, Value, to_ms
 from bot.store.job_reads import JobReads
 from bot.store.job_rows import job_from, lock_job
 from bot.store.sql import Query
 from bot.store.transitions import release_woken, save
+from bot.store.unreadable import due_at_of, read_each, set_aside
 
 _MAX_WOKEN: Final = 500
 _HASTEN_STEPS: Final = 10
@@ -77,6 +78,8 @@ _DELAYED: Final = Query(
 )
 _HASTEN: Final = Query("UPDATE jobs SET due_at = :due_at WHERE id IN (EACH :ids)")
 _VOID_LEASES: Final = Query("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
+# What was set aside may have been repaired.
+_TRY_AGAIN: Final = Query("UPDATE jobs SET due_at = 0, set_aside = 0 WHERE set_aside = 1")
 
 
 class JobClaims(JobReads):
@@ -108,13 +111,17 @@ class JobClaims(JobReads):
         creates = limit if creates is None else min(creates, limit)
         others = limit if others is None else others
 
-        def work(tx: Transaction) -> list[Job]:
+        def work(tx: Transaction) -> tuple[list[Job], list[RowUnreadable]]:
             due: dict[str, Value] = {"now": to_ms(now), "held": list(held)}
             ids = [row["id"] for row in tx.all(_DUE_TO_CREATE, limit=creates, **due)]
             rest = min(others, limit - len(ids))
             ids += [row["id"] for row in tx.all(_DUE_OTHERWISE, limit=rest, **due)]
+            # Such a row cannot even be claimed.
+            unreadable = [RowUnreadable("jobs", "?", id_) for id_ in ids if type(id_) is not str]
+            set_aside(tx, unreadable)
+            ids = [id_ for id_ in ids if type(id_) is str]
             if not ids:
-                return []
+                return [], unreadable
             claimed = tx.all(
                 _CLAIM,
                 ids=ids,
@@ -122,10 +129,14 @@ class JobClaims(JobReads):
                 lease_end=to_ms(now + self._timings.lease),
                 late=to_ms(now - self._timings.lease),
             )
-            jobs = {row["id"]: job_from(row) for row in claimed}
-            return [jobs[id_] for id_ in ids]
+            found, errors = read_each(job_from, claimed)
+            set_aside(tx, errors)
+            jobs_by_id = {job.id: job for job in found}
+            return [jobs_by_id[id_] for id_ in ids if id_ in jobs_by_id], unreadable + errors
 
-        return await self._database.run(work, durable=False)
+        jobs, unreadable = await self._database.run(work, durable=False)
+        self._unreadable.report(unreadable)
+        return jobs
 
     async def next_due(
         self, held: Collection[str] = (), *, creates: bool = True, others: bool = True
@@ -137,7 +148,7 @@ class JobClaims(JobReads):
 
         def work(tx: Transaction) -> datetime | None:
             row = tx.one(_NEXT_DUE, held=list(held), creates=int(creates), others=int(others))
-            return optional_moment(row["due_at"]) if row else None
+            return due_at_of(row)
 
         return await self._database.run(work, durable=False)
 
@@ -208,5 +219,6 @@ class JobClaims(JobReads):
 
         def work(tx: Transaction) -> None:
             tx.all(_VOID_LEASES)
+            tx.all(_TRY_AGAIN)
 
         await self._database.run(work, durable=False)

@@ -4,10 +4,11 @@ from typing import Final
 
 from bot.model import Attempt, Job
 from bot.store.attempts import list_candidates
-from bot.store.database import Database, Transaction, Value
+from bot.store.database import Database, RowUnreadable, Transaction, Value
 from bot.store.job_rows import job_from
 from bot.store.limits import Limits
 from bot.store.sql import Query
+from bot.store.unreadable import UnreadableRows, read_each
 from bot.timings import StoreTimings
 
 _BY_ID: Final = Query("SELECT * FROM jobs WHERE id = :id")
@@ -30,10 +31,17 @@ _OF_USER: Final = Query(
 class JobReads:
     """The part of ``Jobs`` that changes nothing."""
 
-    def __init__(self, database: Database, timings: StoreTimings, limits: Limits) -> None:
+    def __init__(
+        self,
+        database: Database,
+        timings: StoreTimings,
+        limits: Limits,
+        unreadable: UnreadableRows,
+    ) -> None:
         self._database = database
         self._timings = timings
         self._limits = limits
+        self._unreadable = unreadable
 
     async def fetch(self, job_id: str) -> Job | None:
         """Return the job with this id."""
@@ -50,18 +58,22 @@ class JobReads:
     async def list_for_user(self, user: str, kind: str, limit: int) -> list[Job]:
         """Return a person's jobs of one kind, newest first."""
 
-        def work(tx: Transaction) -> list[Job]:
-            return [job_from(row) for row in tx.all(_OF_USER, user=user, kind=kind, limit=limit)]
+        def work(tx: Transaction) -> tuple[list[Job], list[RowUnreadable]]:
+            return read_each(job_from, tx.all(_OF_USER, user=user, kind=kind, limit=limit))
 
-        return await self._database.run(work, durable=False)
+        jobs, unreadable = await self._database.run(work, durable=False)
+        self._unreadable.report(unreadable)
+        return jobs
 
     async def candidates(self, job: Job) -> list[Attempt]:
         """Return the job's attempts that have a candidate id."""
 
-        def work(tx: Transaction) -> list[Attempt]:
+        def work(tx: Transaction) -> tuple[list[Attempt], list[RowUnreadable]]:
             return list_candidates(tx, job.id)
 
-        return await self._database.run(work, durable=False)
+        attempts, unreadable = await self._database.run(work, durable=False)
+        self._unreadable.report(unreadable)
+        return attempts
 
     async def _find(self, query: Query, **values: Value) -> Job | None:
         def work(tx: Transaction) -> Job | None:

@@ -10,6 +10,7 @@ from bot.store.database import Transaction, to_ms
 from bot.store.job_reads import JobReads
 from bot.store.job_rows import job_from, snapshot_text
 from bot.store.sql import Query
+from bot.store.unreadable import read_each
 
 _MAX_JOBS: Final = 200
 """Jobs that are erased or deleted in one transaction, for which others wait."""
@@ -25,7 +26,7 @@ _ERASE: Final = Query(
     """
     UPDATE jobs SET params = :params, snapshot = :snapshot, reason = '', erased = 1,
         claim = claim + 1
-    WHERE id = :id
+    WHERE id = CAST(:id AS TEXT)
     """
 )
 # A row with a time is worked on: an id to look up, a message that is owed.
@@ -51,12 +52,16 @@ class JobRetention(JobReads):
     async def erase(self, before: datetime, kept: Mapping[str, frozenset[str]]) -> int:
         """Erase what people wrote and the links of jobs that ended ``before``; return how many.
 
-        ``kept`` names, by kind, the parameters that stay. Some may be left for the next call.
+        ``kept`` names, by kind, the parameters that stay. Of a job that cannot be read, none do.
+        Some may be left for the next call.
         """
 
         def work(tx: Transaction) -> int:
             rows = tx.all(_TO_ERASE, before=to_ms(before), limit=_MAX_JOBS)
-            for job in map(job_from, rows):
+            jobs, unreadable = read_each(job_from, rows)
+            for error in unreadable:
+                tx.all(_ERASE, id=error.key, params="{}", snapshot=None)
+            for job in jobs:
                 keep = kept.get(job.kind, frozenset())
                 params = {name: value for name, value in job.params.items() if name in keep}
                 snapshot = snapshot_text(job.snapshot and _without_words(job.snapshot))

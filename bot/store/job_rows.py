@@ -8,6 +8,7 @@ from typing import Final
 from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.store.database import Row, Transaction, Value, from_ms, optional_moment, optional_ms
 from bot.store.sql import Query
+from bot.store.unreadable import number, optional_text, reading, text, texts
 
 _LOCK: Final = Query("SELECT * FROM jobs WHERE id = :id FOR UPDATE")
 _LOCK_SEVERAL: Final = Query("SELECT * FROM jobs WHERE id IN (EACH :ids) ORDER BY id FOR UPDATE")
@@ -27,35 +28,44 @@ def lock_jobs(tx: Transaction, job_ids: Iterable[str]) -> Sequence[Row]:
 
 
 def job_from(row: Row) -> Job:
-    """Return the job of a row."""
+    """Return the job of a row.
+
+    Raises:
+        RowUnreadable: its content is damaged.
+    """
+    with reading("jobs", row):
+        return _job_from(row)
+
+
+def _job_from(row: Row) -> Job:
     return Job(
-        id=row["id"],
-        kind=row["kind"],
-        params=json.loads(row["params"]),
-        user=row["user_id"],
-        channel=row["channel"],
-        thread_ts=row["thread_ts"],
+        id=text(row["id"]),
+        kind=text(row["kind"]),
+        params=texts(json.loads(row["params"])),
+        user=text(row["user_id"]),
+        channel=text(row["channel"]),
+        thread_ts=optional_text(row["thread_ts"]),
         created_at=from_ms(row["created_at"]),
         state=State(row["state"]),
         due_at=optional_moment(row["due_at"]),
-        claim=row["claim"],
-        attempts=row["attempts"],
-        failures=row["failures"],
-        remote_id=row["remote_id"],
-        snapshot=row["snapshot"] and _snapshot_from(row["snapshot"]),
+        claim=number(row["claim"]),
+        attempts=number(row["attempts"]),
+        failures=number(row["failures"]),
+        remote_id=optional_text(row["remote_id"]),
+        snapshot=_snapshot_from(row["snapshot"]) if row["snapshot"] else None,
         failure=Failure(row["failure"]) if row["failure"] else None,
-        reason=row["reason"],
+        reason=text(row["reason"]),
         late=bool(row["late"]),
         typical_duration=_duration_from(row["typical_ms"]),
         started_at=optional_moment(row["started_at"]),
         read_at=optional_moment(row["read_at"]),
         woken_at=optional_moment(row["woken_at"]),
         asked_at=optional_moment(row["asked_at"]),
-        asked=row["asked"],
-        orphaned_ids=tuple(json.loads(row["orphaned_ids"])),
+        asked=number(row["asked"]),
+        orphaned_ids=tuple(map(text, json.loads(row["orphaned_ids"]))),
         held_by=Failure(row["held_by"]) if row["held_by"] else None,
         held_until=optional_moment(row["held_until"]),
-        waits_for=row["waits_for"],
+        waits_for=optional_text(row["waits_for"]),
         ended_at=optional_moment(row["ended_at"]),
         erased=bool(row["erased"]),
     )
@@ -96,9 +106,15 @@ def snapshot_text(snapshot: Snapshot | None) -> str | None:
     )
 
 
-def _snapshot_from(text: str) -> Snapshot:
-    values = json.loads(text)
-    return Snapshot(**{**values, "verdict": Verdict(values["verdict"])})
+def _snapshot_from(stored: str) -> Snapshot:
+    values = json.loads(stored)
+    return Snapshot(
+        remote_id=text(values["remote_id"]),
+        status=text(values["status"]),
+        verdict=Verdict(values["verdict"]),
+        reason=text(values["reason"]),
+        facts=texts(values["facts"]),
+    )
 
 
 def _duration_from(ms: int | None) -> timedelta | None:

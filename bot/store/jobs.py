@@ -111,7 +111,7 @@ class Jobs(Submissions, JobRetention):
 
         def work(tx: Transaction) -> None:
             before = lock_job(tx, job.id)
-            at = now if list_candidates(tx, job.id) else due_at
+            at = now if any(list_candidates(tx, job.id)) else due_at
             if save(tx, before, job, at, to_ms(now)):
                 close_attempts(tx, job.id, outcome)
 

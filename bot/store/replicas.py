@@ -10,6 +10,7 @@ from typing import Final
 from bot.model import Snapshot, Verdict
 from bot.store.database import Database, Row, Transaction, optional_moment, to_ms
 from bot.store.sql import Query
+from bot.store.unreadable import UnreadableRows, number, read_each, reading, text
 
 _NEVER: Final = -1
 """Before the first revision."""
@@ -97,8 +98,9 @@ class Replicas:
     number of the last one, and reads again only what changed since, whichever process changed it.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, unreadable: UnreadableRows) -> None:
         self._database = database
+        self._unreadable = unreadable
         self._cache = _Cache(_NEVER, {}, {})
 
     async def find(self, query: str, channel: str, limit: int) -> list[KnownReplica]:
@@ -115,7 +117,7 @@ class Replicas:
 
         def work(tx: Transaction) -> KnownReplica | None:
             row = tx.one(_GET, id=replica_id)
-            return _replica_from(row) if row else None
+            return replica_from(row) if row else None
 
         return await self._database.run(work, durable=False)
 
@@ -172,14 +174,20 @@ class Replicas:
         changes = await self._changes_since(cache.revision)
         if changes is None:
             return cache
-        known = cache.known | {row["id"]: _replica_from(row) for row in changes.replicas}
+        known = cache.known | self._read(changes.replicas)
         if len(known) != changes.number:  # some were deleted
             changes = await self._changes_since(_NEVER) or changes
-            known = {row["id"]: _replica_from(row) for row in changes.replicas}
+            known = self._read(changes.replicas)
         fresh = cache.updated(changes.revision, known, changes.defaults)
         if fresh.revision > self._cache.revision:
             self._cache = fresh
         return fresh
+
+    def _read(self, rows: Sequence[Row]) -> dict[str, KnownReplica]:
+        """Return those that can be read, by id."""
+        replicas, unreadable = read_each(replica_from, rows)
+        self._unreadable.report(unreadable)
+        return {replica.id: replica for replica in replicas}
 
     async def _changes_since(self, revision: int) -> _Changes | None:
         def work(tx: Transaction) -> _Changes | None:
@@ -277,14 +285,20 @@ def _text_of(replica: KnownReplica) -> str:
     return f"{replica.search_name}\n{replica.id.casefold()}\n"
 
 
-def _replica_from(row: Row) -> KnownReplica:
-    return KnownReplica(
-        id=row["id"],
-        name=row["name"],
-        status=row["status"],
-        verdict=Verdict(row["verdict"]) if row["verdict"] else None,
-        reason=row["reason"],
-        read_at=optional_moment(row["read_at"]),
-        search_name=row["search_name"],
-        used_at=row["used_at"],
-    )
+def replica_from(row: Row) -> KnownReplica:
+    """Return the replica of a row.
+
+    Raises:
+        RowUnreadable: its content is damaged.
+    """
+    with reading("replicas", row):
+        return KnownReplica(
+            id=text(row["id"]),
+            name=text(row["name"]),
+            status=text(row["status"]),
+            verdict=Verdict(row["verdict"]) if row["verdict"] else None,
+            reason=text(row["reason"]),
+            read_at=optional_moment(row["read_at"]),
+            search_name=text(row["search_name"]),
+            used_at=number(row["used_at"]),
+        )

@@ -207,8 +207,8 @@ def check_file(path: Path, *, every_page: bool = False) -> None:
         return
     found = "ok"
     try:
-        with _read_only(path) as db:
-            _refuse_foreign(path, [name for (name,) in db.execute(_TABLES)])
+        with read_only(path) as db:
+            _refuse_foreign(path, [row["name"] for row in db.execute(_TABLES)])
             if every_page:
                 [found] = db.execute("PRAGMA integrity_check(1)").fetchone()
     except sqlite3.Error as error:
@@ -231,7 +231,7 @@ def stored_installation(path: Path) -> Installation | None:
     None if that is not stored, or cannot be read.
     """
     try:
-        with _read_only(path) as db:
+        with read_only(path) as db:
             sql = "SELECT team_id, enterprise_id, app_id FROM installation"
             row = db.execute(sql).fetchone()
     except sqlite3.Error:
@@ -239,13 +239,17 @@ def stored_installation(path: Path) -> Installation | None:
     return None if row is None else Installation(*row)
 
 
-def _read_only(path: Path) -> contextlib.closing[sqlite3.Connection]:
+@contextlib.contextmanager
+def read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database without changing anything, or creating files beside it."""
     # With no files beside it, no process has it open, and reading it need not create any.
     alone = not beside(path, "-wal").exists() and not beside(path, "-journal").exists()
     mode = "mode=ro&immutable=1" if alone else "mode=ro"
-    return contextlib.closing(
-        sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=0)
-    )
+    address = f"{path.absolute().as_uri()}?{mode}"
+    with contextlib.closing(sqlite3.connect(address, uri=True, timeout=0)) as db:
+        db.row_factory = sqlite3.Row
+        db.text_factory = text_or_bytes
+        yield db
 
 
 def _is_log(wal: Path) -> bool:
@@ -278,6 +282,7 @@ def connect(path: Path) -> sqlite3.Connection:
         try:
             os.chmod(path, 0o600)  # noqa: PTH101 - people's words are in it
             db.row_factory = sqlite3.Row
+            db.text_factory = text_or_bytes
             _refuse_foreign(path, [row["name"] for row in db.execute(_TABLES)])
             for pragma in (
                 "synchronous = FULL",
@@ -293,6 +298,14 @@ def connect(path: Path) -> sqlite3.Connection:
             db.close()
             raise
     return db
+
+
+def text_or_bytes(stored: bytes) -> str | bytes:
+    """Return a text of the database; one that is not UTF-8 must not make a whole query fail."""
+    try:
+        return stored.decode()
+    except UnicodeDecodeError:
+        return stored
 
 
 class OpenFiles:
