@@ -225,7 +225,7 @@ def _secrets(world: Inspected) -> Iterator[Mark]:
 
 
 def _params_of(stored: str) -> Mapping[str, str]:
-    """Return the parameters of a job, none if a test has garbled them."""
+    """Return the parameters of a job, none if a test has damaged them."""
     with contextlib.suppress(ValueError):
         if isinstance(params := json.loads(stored), dict):
             return params

@@ -15,7 +15,7 @@ SECRET = "A secret script."
 NOT_UTF8 = (
     """params = CAST(CAST('{"script": "A secret script.' AS BLOB) || X'FF' || '"}' AS TEXT)"""
 )
-GARBLED_JOBS = [
+DAMAGED_JOBS = [
     NOT_UTF8,
     """params = '{"script": "A secret script.'""",
     """params = '["A secret script."]'""",
@@ -27,7 +27,7 @@ GARBLED_JOBS = [
     "snapshot = 'A secret script.'",
     "channel = X'FF'",
 ]
-GARBLED_DELIVERIES = ["state = 'A secret script.'", "channel = CAST(X'FF' AS TEXT)", "ts = X'FF'"]
+DAMAGED_DELIVERIES = ["state = 'A secret script.'", "channel = CAST(X'FF' AS TEXT)", "ts = X'FF'"]
 
 
 def change(world: World, sql: str, *values: object) -> None:
@@ -47,15 +47,15 @@ def logged(caplog: pytest.LogCaptureFixture) -> int:
     return caplog.text.count("it is left as it is")
 
 
-@pytest.mark.parametrize("garbled", GARBLED_JOBS)
+@pytest.mark.parametrize("damaged", DAMAGED_JOBS)
 async def test_a_job_that_cannot_be_read_is_set_aside_and_the_others_go_on(
-    garbled: str, quiet_world: World, caplog: pytest.LogCaptureFixture
+    damaged: str, quiet_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = quiet_world
     caplog.set_level(logging.INFO)
     async with world.running_bot():
         bad, good = await request_two(world)
-    change(world, f"UPDATE jobs SET {garbled} WHERE id = ?", number_of(bad))  # noqa: S608
+    change(world, f"UPDATE jobs SET {damaged} WHERE id = ?", number_of(bad))  # noqa: S608
 
     async with world.running_bot():
         await world.advance(minutes=5)
@@ -75,14 +75,14 @@ async def test_a_job_that_cannot_be_read_is_set_aside_and_the_others_go_on(
     change(world, restore, number_of(bad))
 
 
-@pytest.mark.parametrize("garbled", GARBLED_DELIVERIES)
+@pytest.mark.parametrize("damaged", DAMAGED_DELIVERIES)
 async def test_a_message_that_cannot_be_read_is_set_aside_and_the_others_go_on(
-    garbled: str, quiet_world: World, caplog: pytest.LogCaptureFixture
+    damaged: str, quiet_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = quiet_world
     async with world.running_bot():
         bad, good = await request_two(world)
-    change(world, f"UPDATE deliveries SET {garbled} WHERE job_id = ?", number_of(bad))  # noqa: S608
+    change(world, f"UPDATE deliveries SET {damaged} WHERE job_id = ?", number_of(bad))  # noqa: S608
 
     async with world.running_bot():
         await world.advance(minutes=5)

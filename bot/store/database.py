@@ -47,7 +47,7 @@ class RowUnreadable(DatabaseError):
         key: its id as it is stored.
     """
 
-    def __init__(self, table: str, row: str, key: Any) -> None:  # noqa: ANN401 - it may be garbled
+    def __init__(self, table: str, row: str, key: Any) -> None:  # noqa: ANN401 - it may be damaged
         super().__init__(f"row {row} of {table} cannot be read")
         self.table = table
         self.row = row

@@ -62,7 +62,7 @@ def set_aside(tx: Transaction, errors: Iterable[RowUnreadable]) -> None:
 
 @contextlib.contextmanager
 def reading(table: str, row: Row) -> Iterator[None]:
-    """Turn what a garbled row leads to into an error without its content.
+    """Turn what a damaged row leads to into an error without its content.
 
     Raises:
         RowUnreadable: the row cannot be read.
@@ -78,7 +78,7 @@ def reading(table: str, row: Row) -> Iterator[None]:
 def due_at_of(row: Row | None) -> datetime | None:
     """Return the moment in a column ``due_at``.
 
-    None if there is none, or if it is garbled: then the sweep finds that it is too late.
+    None if there is none, or if it is damaged: then the sweep finds that it is too late.
     """
     try:
         return optional_moment(row["due_at"]) if row else None
