@@ -199,7 +199,6 @@ async def test_the_doctor_prints_no_control_characters_and_no_lines_that_it_was_
 
     assert len(report.splitlines()) == 5
     assert "Acme ok settings gnp in xxx" in report
-    assert "Acme ok settings gnp" in report.partition("video service")[2]
     assert all(line.isprintable() for line in report.splitlines())
     assert max(map(len, report.splitlines())) < 700
 
@@ -214,6 +213,5 @@ async def test_the_doctor_prints_no_secret_that_it_was_answered(quiet_world: Wor
     report = await _report(world)
 
     assert "*** in ***" in report
-    assert "overloaded by ***" in report
     for secret in (world.slack.bot_token, world.slack.signing_secret, world.service.api_key):
         assert secret not in report
