@@ -15,9 +15,7 @@ from bot.errors import OutsideError, Refused, Unavailable
 from bot.model import Failure
 from bot.timings import ServiceTimings
 
-# Calls at the same time, after a time without any: each success allows one more.
-_FIRST_CALLS: Final = 4
-_MAX_CALLS: Final = 64
+_MAX_CALLS: Final = 64  # at the same time
 # After a rate limit calls are made one by one. So many successes allow one more.
 _SUCCESSES_PER_CALL: Final = 10
 # After this time without a new refusal, a rate limit is forgotten.
@@ -164,11 +162,18 @@ class RateGate(Gate):
     """The gate for a rate limit: it also limits how many calls are made at the same time.
 
     A service that takes a few calls a second refuses one call in each second, not all that wait.
+
+    Args:
+        first_calls: how many calls are made at the same time after a time without any. Each success
+            allows one more.
     """
 
-    def __init__(self, clock: Clock, timings: ServiceTimings) -> None:
+    def __init__(
+        self, clock: Clock, timings: ServiceTimings, *, first_calls: int = _MAX_CALLS
+    ) -> None:
         super().__init__(Failure.UNREACHABLE, clock, timings)
-        self._allowed = float(_FIRST_CALLS)
+        self._first_calls = first_calls
+        self._allowed = float(first_calls)
         self._refused_at: datetime | None = None
 
     @property
@@ -193,7 +198,5 @@ class RateGate(Gate):
 
     def _limit(self) -> int:
         if not self._calls and not self._waiting and not self.limited:
-            self._allowed = float(
-                _FIRST_CALLS
-            )  # what was learned in an earlier rush is out of date
+            self._allowed = float(self._first_calls)  # an earlier rush is no guide
         return min(int(self._allowed), super()._limit())

@@ -41,6 +41,7 @@ _LOG: Final = logging.getLogger(__name__)
 _MAX_BODY_BYTES: Final = 1024 * 1024
 _TOO_LONG: Final = "The video service's answer is too long."
 _MAX_CONNECTIONS: Final = 64  # for reads, and again for creates
+_FIRST_CREATES: Final = 4  # at the same time, before any shows that the service takes more
 
 
 class VideoService:
@@ -77,7 +78,7 @@ class VideoService:
         self._timings = timings
         self._on_recovery = on_recovery
         self._outages = Outages("the video service", clock)
-        self._creates = RateGate(clock, timings)
+        self._creates = RateGate(clock, timings, first_calls=_FIRST_CREATES)
         self._reads = RateGate(clock, timings)
         self._key = Gate(Failure.KEY_REJECTED, clock, timings)
         self._credits: dict[str, Gate] = {}
