@@ -398,6 +398,46 @@ async def test_the_bot_can_read_its_own_identity_and_users(
     assert await refusal(client.users_info(user="U404")) == "user_not_found"
 
 
+async def test_slack_says_who_is_a_guest_and_who_is_of_another_organisation(
+    slack: SandboxSlack, client: AsyncWebClient
+) -> None:
+    gus = slack.add_user("gus", guest="single-channel")
+    sam = slack.add_user("sam", team="T0ELSEWHERE")
+
+    ana = (await client.users_info(user=slack.user("ana").id))["user"]
+    guest = (await client.users_info(user=gus.id))["user"]
+    stranger = (await client.users_info(user=sam.id))["user"]
+
+    assert (ana["is_restricted"], ana["is_ultra_restricted"]) == (False, False)
+    assert "is_stranger" not in ana
+    assert (guest["is_restricted"], guest["is_ultra_restricted"]) == (True, True)
+    assert (stranger["is_stranger"], stranger["team_id"]) == (True, "T0ELSEWHERE")
+    slack.scopes.discard("users:read")
+    assert await refusal(client.users_info(user=gus.id)) == "missing_scope"
+
+
+async def test_the_id_of_the_app_comes_with_its_bot_and_needs_a_scope(
+    slack: SandboxSlack, client: AsyncWebClient
+) -> None:
+    me = await client.auth_test()
+    assert "app_id" not in me.data
+    assert (await client.bots_info(bot=me["bot_id"]))["bot"]["app_id"] == slack.app_id
+    assert await refusal(client.bots_info(bot="B404")) == "bot_not_found"
+    slack.scopes.discard("users:read")
+    assert await refusal(client.bots_info(bot=me["bot_id"])) == "missing_scope"
+
+
+async def test_slack_says_which_channels_are_shared_with_other_organisations(
+    slack: SandboxSlack, client: AsyncWebClient
+) -> None:
+    studio = slack.channel("studio").id
+    assert not (await client.conversations_info(channel=studio))["channel"]["is_ext_shared"]
+    slack.change_channel("studio", is_ext_shared=True)
+    assert (await client.conversations_info(channel=studio))["channel"]["is_ext_shared"]
+    slack.scopes.discard("channels:read")
+    assert await refusal(client.conversations_info(channel=studio)) == "missing_scope"
+
+
 async def test_a_permalink_leads_to_a_reply_too(
     slack: SandboxSlack, client: AsyncWebClient
 ) -> None:

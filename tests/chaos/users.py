@@ -59,7 +59,10 @@ class UserRequest:
 
 
 class Users:
-    """All users of the workspace, and an attacker who forges callbacks."""
+    """All users of the workspace, an attacker who forges callbacks, and an outsider.
+
+    The outsider is of another organisation, and presses the buttons of others.
+    """
 
     def __init__(self, env: Environment, rng: random.Random, *, jobs: int) -> None:
         self._env = env
@@ -67,6 +70,8 @@ class Users:
         names = [f"person-{number}" for number in range(max(4, min(24, jobs // 5)))]
         for name in names:
             env.slack.add_user(name)
+        env.slack.add_user("outsider", team="T0ELSEWHERE")
+        self._outsider = Person(env.slack, "outsider")
         for channel in env.slack.channels.values():
             channel.members |= set(env.slack.users)
             if channel.name in {"lobby", "vault"}:
@@ -104,6 +109,7 @@ class Users:
                     with contextlib.suppress(ClientRefusal):
                         await self._answer(request, card)
             await self._forge_callback()
+            await self._intrude([card for card in cards.values() if _has_question(card)])
 
     async def _submit_requests(self, requests: Sequence[UserRequest]) -> None:
         for request in requests:
@@ -185,6 +191,16 @@ class Users:
         slack = self._env.slack
         tops = [m for channel in slack.channels for m in slack.messages(channel) if m.is_from_bot]
         return {tag: card for card in tops if (tag := tag_in(card.text))}
+
+    async def _intrude(self, questions: Sequence[Message]) -> None:
+        """Answer a question as the outsider, and ask for a video; neither has any effect."""
+        if questions:
+            card = self._rng.choice(questions)
+            with contextlib.suppress(ClientRefusal):
+                await self._outsider.click(card, self._rng.choice((CREATE_AGAIN, GIVE_UP)))
+        await self._outsider.command("/video", "An outsider's script.")
+        if self._outsider.modal is not None:
+            raise AssertionError("a form opened for a person of another organisation")
 
     async def _forge_callback(self) -> None:
         """Send a false callback with an unknown token or a leaked one."""
