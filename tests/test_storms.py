@@ -1,11 +1,11 @@
-"""Callbacks that come while a job is being read: what was read is kept, and nothing is missed."""
+"""Callbacks that come while a job is being read, and answers that ask to come again."""
 
 import json
 from datetime import datetime, timedelta
 
 import pytest
 
-from sandbox.faults import Reset
+from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Echo, Scenario
 from sandbox.video_service import Operation
 from tests.world import World
@@ -89,3 +89,17 @@ async def test_a_callback_after_a_read_has_begun_leads_to_another_read(world: Wo
     assert ended_at is not None
     assert "is ready" in world.replies(card)[0].text
     assert world.requests_for("read_video")[-1].at - ended_at <= timedelta(seconds=2)
+
+
+@pytest.mark.parametrize("status", [408, 425])
+@pytest.mark.parametrize("operation", ["create_video", "read_video"])
+async def test_an_answer_that_asks_to_come_again_ends_no_job(
+    world: World, operation: str, status: int
+) -> None:
+    world.service.callback_plan = SILENT
+    world.service.faults.next(operation, *[CannedResponse(status, {"error": "Not now"})] * 3)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=15)
+
+    assert "is ready" in world.replies(card)[0].text
+    assert world.created_count() == 1

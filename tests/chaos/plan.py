@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Literal
 
+from sandbox.callback_shapes import SHAPES
 from sandbox.faults import (
     CannedResponse,
     Drip,
@@ -18,13 +19,15 @@ from sandbox.faults import (
     Truncated,
 )
 from sandbox.key_quotes import KeyQuote
-from sandbox.scenarios import CallbackPlan, Ending, Scenario
+from sandbox.scenarios import CallbackPlan, Echo, Ending, Scenario
 
 _HTML: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
 _HUGE: Final = '{"x": "' + "x" * 3_000_000 + '"}'
 _LATE: Final = timedelta(milliseconds=150)
 # Longer than a restart takes, and shorter than ``post_hold``.
 _VERY_LATE: Final = timedelta(milliseconds=500)
+_STORM: Final = 40  # callbacks of one job
+_SHAPES: Final = tuple(SHAPES)
 _SOON: Final = {"Retry-After": "1"}
 
 _LOST: Final = (
@@ -228,10 +231,13 @@ def _scenario(rng: random.Random) -> Scenario:
         end=end,
         reason=rng.choice(("The face is hidden", "<!channel> & <b>", None)),
         statuses=rng.choice(((), (), ("generating", "polishing"))),
+        echo=rng.choice(tuple(Echo)),
+        id_case="upper" if rng.random() < 0.1 else "same",
         callback_plan=CallbackPlan(
-            times=rng.choice((0, 1, 1, 1, 2)),
+            times=rng.choice((0, 1, 1, 1, 2)) if rng.random() < 0.95 else _STORM,
             after=timedelta(seconds=rng.choice((0.0, 0.0, 0.5))),
             early=rng.random() < 0.1,
             method=rng.choice(("POST", "POST", "PUT", "GET")),
+            shape=rng.choice(_SHAPES),
         ),
     )
