@@ -248,6 +248,25 @@ async def _lost_of_ben(world: World) -> Lost:
     return Lost(world.now(card), body["callback_url"])
 
 
+@pytest.mark.parametrize("by", ["callback", "person"])
+async def test_what_is_days_older_than_the_request_is_not_what_it_made(
+    world: World, by: str
+) -> None:
+    older = await _made_by_hand(world, SCRIPT, RENAMED)
+    await world.advance(days=3)
+    lost = await _lost(world, None)
+
+    if by == "callback":
+        await _calls_back(world, lost, older)
+    else:
+        form = await _types(world, lost, older)
+        assert "isn't the one that was requested" in form.errors["remote_id"]
+    await world.advance(minutes=5)
+
+    assert not world.replies(lost.card)
+    assert "Your answer is needed" in world.now(lost.card).text
+
+
 # ── Ids in another case ───────────────────────────────────────────────────────────────────────
 
 

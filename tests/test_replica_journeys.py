@@ -455,13 +455,14 @@ async def test_the_person_is_asked_about_an_unconfirmed_replica_and_gives_its_id
     hourly_world: World,
 ) -> None:
     world = hourly_world
+    await world.advance(days=3)
     asking = await _is_asked(world, made=True)
     assert len(world.requests_for("create_replica")) == 1
 
     form = await _gives_id(world, asking, REPLICA)
-    assert "isn't the one that was requested" in form.errors["remote_id"]
+    assert "isn't the one that was requested" in form.errors["remote_id"], "it is too old"
     await form.submit({"remote_id": world.last_replica_id()})
-    assert not form.is_open
+    assert not form.is_open, form.errors
     await world.advance(hours=5)
 
     [reply] = world.replies(asking)
@@ -473,6 +474,7 @@ async def test_a_callback_that_names_another_replica_is_ignored(
     hourly_world: World,
 ) -> None:
     world = hourly_world
+    await world.advance(days=3)
     asking = await _is_asked(world, made=False)
     [lost] = world.requests_for("create_replica")
     assert isinstance(lost.body, dict)

@@ -7,6 +7,7 @@ from typing import Final
 from bot.engine.runtime import Runtime, log_fields
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.kinds import Comparison, Unreadable
+from bot.kinds.wire import compare_with_job
 from bot.model import Attempt, Job, Snapshot, State
 from bot.service_errors import UNKNOWN_ID
 
@@ -99,7 +100,7 @@ async def check_candidates(runtime: Runtime, job: Job) -> bool:
                 unread = error
             continue
         now = runtime.clock.now()
-        if kind.compare(job.params, snapshot) is not Comparison.DIFFERENT:
+        if compare_with_job(kind, job, snapshot) is not Comparison.DIFFERENT:
             if await runtime.store.jobs.adopt(_adopting(job, attempt, snapshot), attempt, now):
                 await runtime.catalogue(kind, snapshot)
                 _LOG.info("found what a create call made", extra=log_fields(job))

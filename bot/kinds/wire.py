@@ -4,21 +4,24 @@ import html
 import logging
 import unicodedata
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
-from bot.kinds import Unreadable
+from bot.kinds import Comparison, Kind, Unreadable
 from bot.masking import MASKED
+from bot.model import Job, Snapshot
 from bot.reasons import reason_in
 
 _LOG: Final = logging.getLogger(__name__)
 # In characters. Longer texts are cut; longer ids are ignored.
 _MAX_TEXT: Final = 10_000
 _MAX_ID: Final = 200
+# Our clock may be wrong, and the service's times may have no zone.
+_CLOCKS_DIFFER: Final = timedelta(days=2)
 
 
 def text_of(value: Any) -> str:  # noqa: ANN401 - any JSON
@@ -78,6 +81,14 @@ def reason_of(answer: Mapping[str, Any]) -> str:
     """Return why something failed, from a field that is not the one of the interface document."""
     found = (text_of(reason_in(answer.get(name))) for name in _REASONS)
     return next(filter(None, found), "")
+
+
+def compare_with_job(kind: Kind, job: Job, snapshot: Snapshot) -> Comparison:
+    """Compare what the service has with a job: what is older than the job is something else."""
+    created_at = moment(snapshot.facts.get("created_at", ""))
+    if created_at is not None and created_at < job.created_at - _CLOCKS_DIFFER:
+        return Comparison.DIFFERENT
+    return kind.compare(job.params, snapshot)
 
 
 class Answer(BaseModel):

@@ -11,6 +11,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused
 from bot.kinds import Comparison, Unreadable
+from bot.kinds.wire import compare_with_job
 from bot.model import Job, State
 from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import Json, cut, element, field, modal, section
@@ -96,7 +97,7 @@ async def _compare(ctx: HandlerContext, job: Job, remote_id: str) -> tuple[Compa
             reason = f"The video service can't find it. It says: {cut(error.reason, 200)}"
             return Comparison.DIFFERENT, reason
         return Comparison.UNKNOWN, ""  # it is read again before it is adopted
-    comparison = kind.compare(job.params, snapshot)
+    comparison = compare_with_job(kind, job, snapshot)
     different = comparison is Comparison.DIFFERENT
     return comparison, f"That {noun} isn't the one that was requested here." if different else ""
 
