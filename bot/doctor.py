@@ -24,7 +24,7 @@ from bot.slack.errors import translated
 from bot.slack.installation import fetch_installation
 from bot.store import DatabaseError, DatabaseInUse
 from bot.store.inspection import unreadable_rows
-from bot.store.sqlite_file import check_file, is_in_use, stored_installation
+from bot.store.sqlite_file import beside, check_file, is_in_use, stored_installation
 from bot.timings import Timings
 from bot.video_service import VideoService
 
@@ -104,11 +104,12 @@ def _check_database(path: Path) -> Finding:
         return Finding("database", ok=ok, message=f"{path} {message}")
 
     folder = path.absolute().parent
-    if not path.exists():
+    # A log without its database has what was accepted last: check_file says what to do.
+    if not path.exists() and not beside(path, "-wal").exists():
         if folder.is_dir() and os.access(folder, os.W_OK):
             return finding("does not exist yet: the bot creates it when it starts", ok=True)
         return finding("cannot be created: its folder is missing or not writable", ok=False)
-    if not os.access(path, os.W_OK) or not os.access(folder, os.W_OK):
+    if path.exists() and not (os.access(path, os.W_OK) and os.access(folder, os.W_OK)):
         return finding(
             "cannot be written: make the bot's user the owner of the file and its folder", ok=False
         )

@@ -1,39 +1,98 @@
 """Brings the tables of a database up to date with numbered files of SQL."""
 
 import contextlib
+import hashlib
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from bot.store.database import DatabaseError
-from bot.store.sqlite_file import translated
+from bot.store.sqlite_file import in_memory, translated
 
 SQLITE_MIGRATIONS: Final = Path(__file__).parent / "migrations" / "sqlite"
+
+_COLUMNS: Final = """
+    SELECT tables.name || '.' || columns.name, columns.type, columns."notnull",
+        columns.dflt_value, columns.pk
+    FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
+    WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite%' AND tables.name <> 'migrations'
+"""
+_INDEXES: Final = """
+    SELECT indexes.name, tables.name, indexes."unique", columns.name
+    FROM sqlite_schema AS tables, pragma_index_list(tables.name) AS indexes,
+        pragma_index_info(indexes.name) AS columns
+    WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite%' AND tables.name <> 'migrations'
+"""
+_MAX_NAMED: Final = 3
 
 
 def migrate_sqlite(db: sqlite3.Connection, path: Path) -> list[str]:
     """Apply what is missing, each file in a transaction; return the names of what was applied.
 
     Raises:
-        DatabaseError: a migration failed, or the database is from a newer version.
+        DatabaseError: a migration failed, or the database was made by a newer version, or by one
+            that had other migrations.
     """
     with translated(path, doing="the tables could not be brought up to date: "):
-        db.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY)")
-        done = {row["name"] for row in db.execute("SELECT name FROM migrations").fetchall()}
-        files = {file.stem: file for file in sorted(SQLITE_MIGRATIONS.glob("*.sql"))}
-        if unknown := done - files.keys():
+        db.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, checksum TEXT)")
+        columns = [row["name"] for row in db.execute("PRAGMA table_info(migrations)").fetchall()]
+        if "checksum" not in columns:  # an older version made it
+            db.execute("ALTER TABLE migrations ADD COLUMN checksum TEXT")
+        rows = db.execute("SELECT name, checksum FROM migrations ORDER BY name").fetchall()
+        done = {row["name"]: row["checksum"] for row in rows}
+        files = {file.stem: file.read_text() for file in sorted(SQLITE_MIGRATIONS.glob("*.sql"))}
+        if unknown := done.keys() - files.keys():
             raise DatabaseError(
                 f"the database was made by a newer version (it has {max(unknown)}): "
                 "install that version again"
             )
+        _refuse_other_tables(db, path, done, files)
         new = [name for name in files if name not in done]
         for name in new:
-            sql = files[name].read_text()
-            mark = f"INSERT INTO migrations VALUES ('{name}')"  # noqa: S608 - a file's name of ours
+            mark = f"INSERT INTO migrations VALUES ('{name}', '{checksum(files[name])}')"  # noqa: S608 - ours
             try:
-                db.executescript(f"BEGIN IMMEDIATE;\n{sql};\n{mark};\nCOMMIT;")
+                db.executescript(f"BEGIN IMMEDIATE;\n{files[name]};\n{mark};\nCOMMIT;")
             except sqlite3.Error:
                 with contextlib.suppress(sqlite3.Error):
                     db.execute("ROLLBACK")
                 raise
     return new
+
+
+def checksum(sql: str) -> str:
+    """Return what is stored of a migration's text, which never changes once it is released."""
+    return hashlib.sha256(sql.encode()).hexdigest()
+
+
+def _refuse_other_tables(
+    db: sqlite3.Connection, path: Path, done: Mapping[str, str | None], files: Mapping[str, str]
+) -> None:
+    """Require that the migrations that are done made what they would make now.
+
+    Raises:
+        DatabaseError: they did not.
+    """
+    if not done:
+        return
+    changed = [name for name, stored in done.items() if stored not in {None, checksum(files[name])}]
+    with contextlib.closing(in_memory()) as expected:
+        for name in done:
+            expected.executescript(files[name])
+        columns = _schema(db, _COLUMNS) ^ _schema(expected, _COLUMNS)
+        indexes = _schema(expected, _INDEXES) - _schema(db, _INDEXES)
+    if different := changed + sorted({str(each[0]) for each in columns | indexes}):
+        named = ", ".join(different[:_MAX_NAMED])
+        raise DatabaseError(
+            f"the tables of {path} are not those that this version makes ({named}): a version that "
+            "was never released made them. Install that version again, or move the file away to "
+            "begin with an empty one: then all that people asked for is forgotten."
+        )
+    for name, stored in done.items():
+        if stored is None:
+            sql = "UPDATE migrations SET checksum = ? WHERE name = ?"
+            db.execute(sql, (checksum(files[name]), name))
+
+
+def _schema(db: sqlite3.Connection, sql: str) -> set[tuple[object, ...]]:
+    return {tuple(row) for row in db.execute(sql).fetchall()}

@@ -116,7 +116,8 @@ class SQLiteDatabase:
         """
         async with opened(path, lock_timeout) as connection:
             await connection.run(partial(migrate_sqlite, path=path))
-            database = cls(connection, path, OpenFiles(path))
+            files = await connection.run(partial(OpenFiles, path))
+            database = cls(connection, path, files)
             try:
                 yield database
             finally:

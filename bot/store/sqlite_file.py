@@ -58,6 +58,10 @@ class FileMoved(OSError):
     """The database is no longer at its path."""
 
 
+class FileTruncated(OSError):
+    """The database or its log is shorter than it was: a part of it is missing."""
+
+
 def beside(path: Path, ending: str) -> Path:
     """Return a file that belongs to a database: ``-wal``, ``-shm``, or ``-lock``, our own.
 
@@ -83,7 +87,7 @@ def is_unwritten(error: Exception) -> bool:
 
 def is_corrupt(error: Exception) -> bool:
     """Return whether an error of SQLite's says that the file is damaged."""
-    return _code(error) in _CORRUPT
+    return isinstance(error, FileTruncated) or _code(error) in _CORRUPT
 
 
 def describe(path: Path, error: Exception) -> str:
@@ -93,6 +97,8 @@ def describe(path: Path, error: Exception) -> str:
             f"{path} is no longer where it was, or another file is. Put it back, and the bot goes "
             "on; or restart the bot with what is there."
         )
+    if isinstance(error, FileTruncated):
+        return f"{error} is shorter than it was: a part of it is missing. {_restore(path)}"
     if isinstance(error, OSError):
         return f"{path} {_REMEDIES[sqlite3.SQLITE_CANTOPEN]} ({error.strerror})."
     said = f"{path} {_REMEDIES.get(_code(error) or 0, 'cannot be used')} ({error})."
@@ -196,6 +202,8 @@ def check_file(path: Path, *, every_page: bool = False) -> None:
         DatabaseError: it is another program's.
         DatabaseInUse: another process keeps it from being read.
     """
+    if path.is_dir():
+        raise DatabaseError(f"{path} is a folder: set DATABASE_URL to a file, which may be in it")
     wal = beside(path, "-wal")
     logged = _size(wal)
     if not _size(path):
@@ -300,6 +308,11 @@ def connect(path: Path) -> sqlite3.Connection:
     return db
 
 
+def in_memory() -> sqlite3.Connection:
+    """Open an empty database in memory, to see what statements make."""
+    return sqlite3.connect(":memory:")
+
+
 def text_or_bytes(stored: bytes) -> str | bytes:
     """Return a text of the database; one that is not UTF-8 must not make a whole query fail."""
     try:
@@ -309,12 +322,25 @@ def text_or_bytes(stored: bytes) -> str | bytes:
 
 
 class OpenFiles:
-    """The files that SQLite has open: whether they are still those at their paths."""
+    """The files that SQLite has open: whether they are still those at their paths, and whole."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, db: sqlite3.Connection) -> None:
         self._path = path
         self._wal = beside(path, "-wal")
+        self._opened: dict[Path, os.stat_result] = {}
+        # Below these sizes, something is missing.
+        self._whole: dict[Path, int] = {}
+        self.record(db)
+
+    def record(self, db: sqlite3.Connection) -> None:
+        """Take the files as they are now: after they were opened, or made smaller."""
         self._opened = {file: file.stat() for file in (self._path, self._wal)}
+        [pages], [page] = (
+            tuple(db.execute(f"PRAGMA {name}").fetchone()) for name in ("page_count", "page_size")
+        )
+        # What was committed last is in the log, and changes the file's size later.
+        self._whole[self._path] = min(self._opened[self._path].st_size, pages * page)
+        self._whole[self._wal] = self._opened[self._wal].st_size
 
     def check(self, db: sqlite3.Connection) -> None:
         """Check that a commit goes where the next start looks for it.
@@ -324,22 +350,37 @@ class OpenFiles:
 
         Raises:
             FileMoved: the database itself is gone.
+            FileTruncated: a part of the database is missing, or of its log.
         """
-        if not self._is_there(self._path):
+        size = self._size_of(self._path)
+        if size is None:
             raise FileMoved
-        if self._is_there(self._wal):
+        if size < self._whole[self._path]:
+            raise FileTruncated(str(self._path))
+        logged = self._size_of(self._wal)
+        if logged is not None and logged >= self._whole[self._wal]:
+            self._whole[self._wal] = logged
+            if size != self._opened[self._path].st_size:
+                self.record(db)
             return
         # Without a log, everything in it goes into the database.
-        db.execute("PRAGMA journal_mode = DELETE").fetchall()
+        try:
+            db.execute("PRAGMA journal_mode = DELETE").fetchall()
+        except sqlite3.OperationalError as error:
+            if _code(error) == sqlite3.SQLITE_IOERR and logged is not None:
+                raise FileTruncated(str(self._wal)) from error
+            raise
         _begin_log(db)
-        self._opened[self._wal] = self._wal.stat()
+        self.record(db)
         _LOG.warning("the database's log was gone: made again", extra={"file": str(self._wal)})
 
-    def _is_there(self, path: Path) -> bool:
+    def _size_of(self, path: Path) -> int | None:
+        """Return the size of a file; None if it is not the one that was opened."""
         try:
-            return os.path.samestat(self._opened[path], path.stat())
+            found = path.stat()
         except OSError:
-            return False
+            return None
+        return found.st_size if os.path.samestat(self._opened[path], found) else None
 
 
 def _begin_log(db: sqlite3.Connection) -> None:

@@ -1,0 +1,80 @@
+"""Migrations: what is released is never edited, and a database that has other tables is refused."""
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bot.store import DatabaseError
+from bot.store.migrate import SQLITE_MIGRATIONS, checksum
+from bot.store.sqlite import migrate
+
+CHECKSUMS: Final[dict[str, str]] = {
+    "0001_jobs": ("71e2e7f127e35cfc5ca31d1dffb4719b881c6f9222fdf87ee2ea42a843aa28c1"),
+    "0002_replicas": ("69764f7e34e089d8c85d9387e8077af790666ea265fd171bf23bc05cf7fd200e"),
+    "0003_refusals": ("b35babce002be5ce27da574ccf5ec36bb4d3ffd41d3738dd3f30cb9a27bba130"),
+    "0004_waiting_replies": ("6113b5bc3d452bb3f16b68689a3fe60c52930bcbcc87dbc47aa90a818decd178"),
+    "0005_unread_index": ("91d73a0c186729673fcdab93663c81f1436556033d05499446849f8118d98a91"),
+    "0006_standard_names": ("deefbe22450e17a1e07765acfeee3f5938af81596d867b5ecaef819f8cd35376"),
+    "0007_deletion": ("e790bf0ec6dff732c5b00f5ccf2de9ed9d53bae14fad01a7aeb39b3543ec2372"),
+    "0007_ids_in_any_case": ("6372bfe4c3eba41fb1f7a8ef07a1183b1d2c5c019548d490a1544a722d6be690"),
+    "0008_limits_and_turns": ("db73ae8ce34419d058acad0c1900fd29c2c37bdd77a67952cdeef13f84a9bb77"),
+    "0009_installation": ("8d1810cdf35596adc472dbdee131ec77dcf94ecae088ed8fd5a6469cbee23f7b"),
+    "0010_held": ("c0f5ff8b0df944bffa237f31d90578171d3d4e899dda63fca71c181df553d88c"),
+    "0011_waits": ("75321861e10d3608ed273351d1837496d63c829251192848544422b97db9bfa8"),
+    "0012_set_aside": ("3da07395ad1fa892c8453ff01739905f8201c074ee4beadc58a320da4dc38200"),
+}
+"""Of each migration. Databases out there have them: add a line for a new one, change none."""
+
+
+def test_no_migration_is_edited_and_each_new_one_is_listed() -> None:
+    found = {file.stem: checksum(file.read_text()) for file in SQLITE_MIGRATIONS.glob("*.sql")}
+    assert found == CHECKSUMS
+
+
+def change(path: Path, sql: str) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.executescript(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "named"),
+    [
+        ("ALTER TABLE jobs RENAME COLUMN reason TO why", "jobs.reason, jobs.why"),
+        ("ALTER TABLE jobs DROP COLUMN late", "jobs.late"),
+        ("ALTER TABLE jobs ADD COLUMN more TEXT NOT NULL DEFAULT ''", "jobs.more"),
+        ("DROP TABLE channel_defaults", "channel_defaults.channel"),
+        ("DROP INDEX jobs_due", "jobs_due"),
+        ("UPDATE migrations SET checksum = 'other' WHERE name = '0002_replicas'", "0002_replicas"),
+    ],
+)
+async def test_a_database_with_other_tables_is_refused_and_left_unchanged(
+    sql: str, named: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bot.db"
+    await migrate(path)
+    change(path, sql)
+    before = path.read_bytes()
+    with pytest.raises(DatabaseError) as raised:
+        await migrate(path)
+    assert f"are not those that this version makes ({named}" in str(raised.value)
+    assert "Install that version again, or move the file away" in str(raised.value)
+    assert path.read_bytes() == before
+
+
+async def test_a_database_without_checksums_gets_them(tmp_path: Path) -> None:
+    path = tmp_path / "bot.db"
+    await migrate(path)
+    change(path, "ALTER TABLE migrations DROP COLUMN checksum")
+    assert await migrate(path) == []
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        assert dict(db.execute("SELECT name, checksum FROM migrations")) == CHECKSUMS
+
+
+async def test_an_index_and_statistics_of_an_operator_are_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "bot.db"
+    await migrate(path)
+    change(path, "CREATE INDEX mine ON jobs (channel); ANALYZE;")
+    assert await migrate(path) == []
