@@ -21,6 +21,7 @@ from tests.world import REPLICA, World
 
 SIGNED = "https://storage.example.com/sea.mp4?X-Amz-Signature=7fe2b1"
 CUT = "https://storage.example.com/sea.mp4"
+HOST = "storage.example.com"  # in a channel, links are shown by their host alone
 SCRIPT = "Nobody but me has to know this."
 SILENT = CallbackPlan(times=0)
 
@@ -62,7 +63,7 @@ async def test_a_refusal_that_quotes_our_request_leaks_none_of_it(
     await world.advance(minutes=1)
     assert body
     if status in {400, 422}:
-        assert f"Key ***: cannot fetch {CUT} nor reach http" in world.posts()[-1].text
+        assert f"Key ***: cannot fetch {HOST} nor reach " in world.posts()[-1].text
 
 
 @pytest.mark.parametrize("word", ["error", "generating", "ready"])
@@ -84,7 +85,7 @@ async def test_a_failed_training_with_a_link_in_its_reason_leaks_no_query(
     world.service.next_replica(Scenario(end="error", reason=f"Cannot fetch {SIGNED}"))
     await world.request_replica(world.ana, {"train_video_url": SIGNED})
     await world.advance(hours=5)
-    assert f"Cannot fetch {CUT}" in world.posts()[-1].text
+    assert f"Cannot fetch {HOST}" in world.posts()[-1].text
 
 
 # ── What Slack quotes ─────────────────────────────────────────────────────────────────────────────
