@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-import aiohttp
-from slack_sdk.web.async_client import AsyncWebClient
-
 from bot import video_service
 from bot.background import BackgroundTasks
 from bot.clock import Clock, SystemClock
@@ -26,6 +23,7 @@ from bot.settings import Settings
 from bot.slack import create_video, train_replica
 from bot.slack.access import Access
 from bot.slack.app import create_app
+from bot.slack.client import open_session, web_client
 from bot.slack.context import Feature, HandlerContext
 from bot.slack.installation import InstallationSource
 from bot.slack.messenger import Messenger
@@ -120,8 +118,8 @@ async def running(
     )
     async with (
         Store.open(settings.database, timings, limits) as store,
-        video_service.connect() as clients,
-        aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session,
+        video_service.connect(settings.proxy_for(settings.video_api_url)) as clients,
+        open_session(settings.proxy_for(settings.slack_api_url)) as session,
     ):
         service = VideoService(
             settings.video_api_url,
@@ -133,7 +131,12 @@ async def running(
             # The engine is made below; no call is made before.
             on_recovery=lambda: background.spawn(engine.hasten()),
         )
-        client = _slack_client(settings, session, timings)
+        client = web_client(
+            settings.slack_bot_token.get_secret_value(),
+            settings.slack_api_url,
+            session,
+            timings.call_timeout.total_seconds(),
+        )
         installation = InstallationSource(client, store, background, timings)
         await installation.load()
         handler_context = HandlerContext(
@@ -255,16 +258,3 @@ async def _run_part(run: Callable[[], Awaitable[None]], name: str) -> None:
 
 def _start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
     return asyncio.create_task(work, name=name)  # noqa: TID251 - the caller awaits it
-
-
-def _slack_client(
-    settings: Settings, session: aiohttp.ClientSession, timings: Timings
-) -> AsyncWebClient:
-    return AsyncWebClient(
-        token=settings.slack_bot_token.get_secret_value(),
-        base_url=settings.slack_api_url,
-        session=session,
-        timeout=max(1, round(timings.call_timeout.total_seconds())),
-        # By default it sends again after a dropped connection: a message would be posted twice.
-        retry_handlers=[],
-    )

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Final
 from unicodedata import category
 
-import aiohttp
-from slack_sdk.web.async_client import AsyncWebClient
-
 from bot import video_service
 from bot.causes import describe
 from bot.clock import SystemClock
@@ -20,6 +17,7 @@ from bot.errors import OutsideError, Refused
 from bot.masking import Mask
 from bot.model import Installation
 from bot.settings import Settings, SettingsError
+from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
 from bot.slack.installation import fetch_installation
 from bot.store import DatabaseError, DatabaseInUse
@@ -136,13 +134,9 @@ def _check_database(path: Path) -> Finding:
 
 
 async def _check_slack(settings: Settings, timings: Timings) -> AsyncIterator[Finding]:
-    async with aiohttp.ClientSession() as session:
-        client = AsyncWebClient(
-            token=settings.slack_bot_token.get_secret_value(),
-            base_url=settings.slack_api_url,
-            session=session,
-            retry_handlers=[],
-        )
+    async with open_session(settings.proxy_for(settings.slack_api_url)) as session:
+        token = settings.slack_bot_token.get_secret_value()
+        client = web_client(token, settings.slack_api_url, session)
         try:
             async with translated(timings.call_timeout):
                 answer = await client.auth_test()
@@ -200,7 +194,7 @@ async def _check_service(settings: Settings, timings: Timings) -> Finding:
     def finding(message: str, *, ok: bool) -> Finding:
         return Finding("video service", ok=ok, message=message)
 
-    async with video_service.connect() as clients:
+    async with video_service.connect(settings.proxy_for(settings.video_api_url)) as clients:
         service = VideoService(
             settings.video_api_url,
             settings.video_api_key.get_secret_value(),

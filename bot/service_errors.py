@@ -83,6 +83,7 @@ OUTCOMES: Final[Mapping[type[Exception], tuple[type[Unavailable | Uncertain], st
     # The transport's own. httpx-aiohttp makes httpx.ConnectTimeout of a refused connection and of
     # one that broke after the request was sent alike: the cause tells them apart, and decides.
     aiohttp.ClientConnectorError: _NOT_SENT,  # name not found, refused, TLS
+    aiohttp.ClientHttpProxyError: _NOT_SENT,  # the proxy opens no connection
     aiohttp.ConnectionTimeoutError: _NOT_SENT,
     aiohttp.InvalidURL: _NOT_SENT,
     aiohttp.ServerTimeoutError: _NO_ANSWER,

@@ -8,6 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 from pydantic import (
     BaseModel,
@@ -138,6 +139,25 @@ def _database(text: str) -> Path:
     return Path(name)
 
 
+def _proxy(text: str) -> str:
+    try:
+        url = urlsplit(text)
+        scheme, host, _ = url.scheme, url.hostname, url.port
+    except ValueError:
+        scheme = host = ""
+    if scheme != "http" or not host or not _VISIBLE.fullmatch(text):
+        raise ValueError(
+            "is not the address of a proxy: it should look like http://proxy.example.com:3128."
+        )
+    return text
+
+
+def _no_proxy(text: str) -> str:
+    if not text.isascii() or not text.isprintable():
+        raise ValueError("is not a list of hosts: it should look like example.com,10.1.2.3.")
+    return text
+
+
 def _users(text: str) -> frozenset[str]:
     users = frozenset(re.split(r"[,\s]+", text.strip(", \t\n")))
     if not all(map(_USER.fullmatch, users)):
@@ -179,6 +199,9 @@ _WHERE_TO_FIND: Final = {
 }
 
 
+_IN_SMALL_LETTERS: Final = frozenset({"https_proxy", "no_proxy"})
+
+
 class Settings(BaseModel):
     """All settings of a deployment, checked and converted.
 
@@ -208,6 +231,8 @@ class Settings(BaseModel):
     max_per_day: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 500
     max_script: Annotated[int, BeforeValidator(_count(_MAX_SCRIPT))] = _MAX_SCRIPT
     allow_temporary_disk: bool = Field(False, validate_default=True)
+    https_proxy: Annotated[SecretStr | None, BeforeValidator(_proxy)] = None
+    no_proxy: Annotated[str, BeforeValidator(_no_proxy)] = ""
     host: Annotated[str, BeforeValidator(_single_word)] = "0.0.0.0"  # noqa: S104 - as in a container
     port: Annotated[int, BeforeValidator(_port)] = 3000
 
@@ -219,6 +244,8 @@ class Settings(BaseModel):
             SettingsError: something is missing or wrong; it lists everything at once.
         """
         given = {name: text for name, text in environ.items() if text.strip()}
+        # Other programs read these in small letters first.
+        given |= {name.upper(): given[name] for name in _IN_SMALL_LETTERS & given.keys()}
         try:
             return cls.model_validate(given, context={"temporary_disk": "DYNO" in environ})
         except ValidationError as error:
@@ -233,7 +260,21 @@ class Settings(BaseModel):
     def secrets(self) -> tuple[str, ...]:
         """The values to mask in logs."""
         secrets = (self.slack_bot_token, self.slack_signing_secret, self.video_api_key)
-        return tuple(secret.get_secret_value() for secret in secrets)
+        password = (
+            urlsplit(self.https_proxy.get_secret_value()).password if self.https_proxy else None
+        )
+        return (*(secret.get_secret_value() for secret in secrets), *filter(None, [password]))
+
+    def proxy_for(self, url: str) -> str | None:
+        """Return the proxy for calls to an address; None if they go there directly."""
+        parts = urlsplit(url)
+        if (
+            self.https_proxy is None
+            or parts.scheme != "https"
+            or proxy_bypass_environment(parts.netloc, {"no": self.no_proxy})
+        ):
+            return None
+        return self.https_proxy.get_secret_value()
 
     @field_validator("*", mode="before")
     @classmethod

@@ -340,19 +340,26 @@ class Clients:
 
 
 @asynccontextmanager
-async def connect() -> AsyncIterator[Clients]:
-    """Open clients that keep no cookies, follow no redirects and ignore the environment."""
-    async with _client(force_close=False) as reading, _client(force_close=True) as creating:
+async def connect(proxy: str | None = None) -> AsyncIterator[Clients]:
+    """Open clients that keep no cookies and follow no redirects.
+
+    They call through ``proxy`` if there is one; apart from that they ignore the environment.
+    """
+    async with (
+        _client(proxy, force_close=False) as reading,
+        _client(proxy, force_close=True) as creating,
+    ):
         yield Clients(reading, creating)
 
 
-def _client(*, force_close: bool) -> httpx.AsyncClient:
+def _client(proxy: str | None, *, force_close: bool) -> httpx.AsyncClient:
     # httpx's own pool looks at every waiting request whenever one is done; this transport does not.
     # Processor time for a create and a read on loopback, 64 at once: 0.8 ms with this transport,
     # 2.8 to 3.1 ms with httpx's own (0.6 ms with aiohttp alone).
     session = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, force_close=force_close),
         cookie_jar=aiohttp.DummyCookieJar(),
+        proxy=proxy,
     )
     # Not used, as the session has its own, which trusts what the system trusts; without it, httpx
     # would spend 20 ms on reading certifi's.

@@ -640,7 +640,11 @@ def test_only_aiohttp_exceptions_from_before_a_request_mean_that_nothing_was_sen
     raised: type[Exception],
 ) -> None:
     never_sent = issubclass(
-        raised, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError | aiohttp.InvalidURL
+        raised,
+        aiohttp.ClientConnectorError
+        | aiohttp.ClientHttpProxyError
+        | aiohttp.ConnectionTimeoutError
+        | aiohttp.InvalidURL,
     )
     with pytest.raises(Unavailable if never_sent else Uncertain), translated():
         raise raised

@@ -10,7 +10,6 @@ import aiohttp
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 from slack_sdk.web.async_client import AsyncWebClient
-from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
@@ -19,6 +18,7 @@ from bot.log import reference
 from bot.model import Job
 from bot.slack.access import Access
 from bot.slack.blocks import Json, Message
+from bot.slack.client import webhook_client
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.lookups import Background
 from bot.slack.presenters import Presenter, Presenters
@@ -132,7 +132,7 @@ class HandlerContext:
     async def _respond(self, response_url: str, message: Message | str) -> None:
         if isinstance(message, str):
             message = Message(message, ())
-        webhook = AsyncWebhookClient(response_url, session=self.session, retry_handlers=[])
+        webhook = webhook_client(response_url, self.session)
         try:
             async with translated(self.timings.call_timeout):
                 await webhook.send(

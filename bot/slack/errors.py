@@ -135,7 +135,7 @@ async def _translated(time_limit: timedelta) -> AsyncIterator[None]:
     except SlackApiError as error:
         # Its text may quote what people wrote, which must not get into a traceback.
         raise _failure(error) from None
-    except aiohttp.ClientConnectorError as error:
+    except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError) as error:
         raise Unavailable("Slack cannot be reached.", cause=cause_of(error)) from error
     except (TimeoutError, aiohttp.ClientError, SlackClientError, OSError, ValueError) as error:
         raise Uncertain("Slack's answer was lost.", cause=cause_of(error)) from error

@@ -1,0 +1,61 @@
+"""The client of Slack's Web API: no cookies, no retries, and answers of a limited length."""
+
+from typing import Final
+
+import aiohttp
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.webhook.async_client import AsyncWebhookClient
+
+_READ_BYTES: Final = 64 * 1024
+# A page of messages of others (conversations.history) has a few MB at most.
+_MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
+
+
+class _LimitedResponse(aiohttp.ClientResponse):
+    """A response whose body has a limit, which counts what it is decompressed to."""
+
+    async def read(self) -> bytes:
+        """Return the body.
+
+        Raises:
+            aiohttp.ClientPayloadError: it is longer than an answer of Slack's can be.
+        """
+        if self._body is None:
+            body = bytearray()
+            async for chunk in self.content.iter_chunked(_READ_BYTES):
+                body += chunk
+                if len(body) > _MAX_ANSWER_BYTES:
+                    self.close()
+                    raise aiohttp.ClientPayloadError("The answer is too long.")
+            self._body = bytes(body)
+        return await super().read()
+
+
+def open_session(proxy: str | None) -> aiohttp.ClientSession:
+    """Return a session for calls to Slack, through ``proxy`` if there is one."""
+    return aiohttp.ClientSession(
+        cookie_jar=aiohttp.DummyCookieJar(), response_class=_LimitedResponse, proxy=proxy
+    )
+
+
+def web_client(
+    token: str, base_url: str, session: aiohttp.ClientSession, timeout_s: float = 30
+) -> AsyncWebClient:
+    """Return the client of Slack's methods."""
+    client = AsyncWebClient(
+        token=token,
+        base_url=base_url,
+        session=session,
+        timeout=max(1, round(timeout_s)),
+        # By default it sends again after a dropped connection: a message would be posted twice.
+        retry_handlers=[],
+    )
+    client.proxy = None  # it reads the environment itself; the session has the one that counts
+    return client
+
+
+def webhook_client(url: str, session: aiohttp.ClientSession) -> AsyncWebhookClient:
+    """Return the client of one ``response_url``."""
+    client = AsyncWebhookClient(url, session=session, retry_handlers=[])
+    client.proxy = None  # as above
+    return client

@@ -1,0 +1,152 @@
+"""Calls to the outside: the one rule for proxies, and the limit on Slack's answers."""
+
+import asyncio
+import contextlib
+import tracemalloc
+import zlib
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from bot.doctor import examine
+from bot.errors import Uncertain
+from bot.settings import Settings, SettingsError
+from bot.slack.client import open_session, web_client, webhook_client
+from bot.slack.errors import translated
+from bot.timings import Timings
+from sandbox.delivery import deliver
+from sandbox.http import Server
+from tests.invalid_input import command
+from tests.world import World
+
+MIB = 1024 * 1024
+
+# ── Proxies ───────────────────────────────────────────────────────────────────────────────────
+
+
+class Proxy:
+    """A proxy that opens no connections, and records which were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.url = ""
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["Proxy"]:
+        server = await asyncio.start_server(self._refuse, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with server:
+            yield self
+
+    async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        self.asked.append(head.decode().partition(" HTTP/")[0])
+        writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+async def proxy() -> AsyncIterator[Proxy]:
+    async with Proxy().running() as proxy:
+        yield proxy
+
+
+BOTH = {"SLACK_API_URL": "https://slack.example/api/", "VIDEO_API_URL": "https://videos.example"}
+SLACK, SERVICE = "CONNECT slack.example:443", "CONNECT videos.example:443"
+
+
+async def test_slack_and_the_service_are_called_through_the_proxy_of_the_environment(
+    quiet_world: World, proxy: Proxy
+) -> None:
+    world = quiet_world
+    async with world.running_bot(SLACK_API_URL=BOTH["SLACK_API_URL"], HTTPS_PROXY=proxy.url):
+        await deliver(world.slack, command(world, ""))
+        await world.settle()
+    assert set(proxy.asked) == {SLACK}
+    proxy.asked.clear()
+    async with world.running_bot(VIDEO_API_URL=BOTH["VIDEO_API_URL"], HTTPS_PROXY=proxy.url):
+        await deliver(world.slack, command(world, "status some-id"))
+        await world.settle()
+    assert set(proxy.asked) == {SERVICE}
+
+
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "https_proxy"])
+async def test_doctor_calls_through_the_proxy_too(
+    name: str, quiet_world: World, proxy: Proxy
+) -> None:
+    environ = quiet_world.environment("0") | BOTH | {name: proxy.url}
+    findings = {finding.name: finding async for finding in examine(environ)}
+    assert not findings["Slack"].ok
+    assert set(proxy.asked) == {SLACK, SERVICE}
+
+
+async def test_hosts_in_no_proxy_are_called_directly(quiet_world: World, proxy: Proxy) -> None:
+    environ = quiet_world.environment("0") | BOTH | {"HTTPS_PROXY": proxy.url}
+    _ = [finding async for finding in examine(environ | {"NO_PROXY": "slack.example"})]
+    assert set(proxy.asked) == {SERVICE}
+    proxy.asked.clear()
+    _ = [finding async for finding in examine(environ | {"NO_PROXY": ".example"})]
+    assert proxy.asked == []
+
+
+async def test_this_machine_is_called_without_a_proxy(quiet_world: World, proxy: Proxy) -> None:
+    async with quiet_world.running_bot(HTTPS_PROXY=proxy.url, HTTP_PROXY=proxy.url):
+        await quiet_world.request_video(quiet_world.ana)
+    assert proxy.asked == []
+
+
+async def test_slacks_library_does_not_look_for_a_proxy_itself(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"):
+        monkeypatch.setenv(name, proxy.url)
+    async with open_session(None) as session:
+        assert web_client("xoxb-1", "https://slack.example/api/", session).proxy is None
+        assert webhook_client("https://slack.example/x", session).proxy is None
+
+
+@pytest.mark.parametrize("url", ["proxy:3128", "https://proxy:3128", "http://:1", "http://a:b"])
+def test_what_is_no_proxy_is_refused(url: str, quiet_world: World) -> None:
+    with pytest.raises(SettingsError, match=r"HTTPS_PROXY is not the address of a proxy"):
+        Settings.read(quiet_world.environment("0") | {"HTTPS_PROXY": url})
+
+
+def test_the_password_of_a_proxy_is_masked_in_logs(quiet_world: World) -> None:
+    environ = quiet_world.environment("0") | {"HTTPS_PROXY": "http://me:pass%21word@proxy:3128"}
+    settings = Settings.read(environ)
+    assert "pass%21word" in settings.secrets
+    assert "pass" not in repr(settings)
+
+
+# ── Answers ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_an_answer_of_slacks_is_read_up_to_a_limit_however_it_is_compressed() -> None:
+    packer = zlib.compressobj(9, wbits=31)
+    packed = b"".join(packer.compress(b" " * MIB) for _ in range(200)) + packer.flush()
+    app = web.Application()
+
+    async def answer(_: web.Request) -> web.Response:
+        headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+        return web.Response(body=packed, headers=headers)
+
+    app.router.add_post("/{path:.*}", answer)
+    server = Server(app)
+    await server.start()
+    tracemalloc.start()
+    try:
+        async with open_session(None) as session:
+            client = web_client("xoxb-1", f"{server.url}/", session)
+            with pytest.raises(Uncertain):
+                async with translated(Timings().call_timeout):
+                    await client.api_call("chat.postMessage")
+            with pytest.raises(Uncertain):
+                async with translated(Timings().call_timeout):
+                    await webhook_client(f"{server.url}/", session).send(text="x")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+        await server.stop()
+    assert peak < 50 * MIB, "200 MiB were decompressed"
