@@ -11,6 +11,7 @@ import idna
 
 # In characters, as the forms' fields have it. Signed links are long.
 _MAX_LINK: Final = 3000
+_MAX_GIVEN_LINK: Final = 4000  # by the service
 _MAX_HOST: Final = 253
 _MAX_SHOWN: Final = 60
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -44,9 +45,10 @@ _UNENCODED_BY_SERVICE: Final = re.compile(r"[^!#-;=?-Z\[\]_a-z~%]|%(?![0-9A-Fa-f
 # Control characters, and halves of characters, which cannot be encoded.
 _NEVER: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
-# The query of a link that is quoted: with its beginning, without it, or as part of another link.
+# The query of a link that is quoted: with its beginning, without it, or as part of another link. A
+# link without one matches too: otherwise each that begins within it would be searched to its end.
 _QUERY: Final = re.compile(
-    r"""(https?:\\?/\\?/[^\s?#"<>]*+)[?#][^\s"<>]*+
+    r"""(https?:\\?/\\?/(?:[^\s?#"<>%]|%(?!3F))*+)(?:(?:[?]|\#|%3F)[^\s"<>]*+)?
     |(?<=\S)[?][\w.~%-]++=[^\s"<>]*+
     |%3F[^\s"<>]*+""",
     re.IGNORECASE | re.VERBOSE,
@@ -136,12 +138,12 @@ def check_link(text: str) -> str:
 
 
 def plain_link(text: str) -> str | None:
-    """Return a link by the service in plain ASCII, to any host; None if it is no web link.
+    """Return a link by the service in plain ASCII, to any host; None if it is no usable web link.
 
     A user name or password, a line break and an IPv6 address are refused; what is encoded in
     it stays as it is, as it may be signed.
     """
-    parts = _LINK.fullmatch(text)
+    parts = _LINK.fullmatch(text) if len(text) <= _MAX_GIVEN_LINK else None
     authority = None if parts is None else _AUTHORITY.fullmatch(parts["authority"])
     if parts is None or authority is None or _NEVER.search(text):
         return None

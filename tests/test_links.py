@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bot.links import (
+    _QUERY,
     BadLink,
     check_link,
     expiry_of,
@@ -239,3 +240,19 @@ def test_an_apostrophe_in_a_quoted_link_does_not_hide_its_query() -> None:
     quoted = f"No https://s.example.com/a.mp4?{disposition}&X-Amz-Signature=SECRET here"
     assert without_keys(quoted) == "No https://s.example.com/a.mp4 here"
     assert without_keys("https://h.example.com/o'b.mp4?SECRET") == "https://h.example.com/o'b.mp4"
+
+
+# ── Long texts ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("part", ["https://", "https://a", "http:\\/\\/", "https://a/%2F"])
+def test_no_part_of_a_long_text_is_searched_for_queries_twice(part: str) -> None:
+    text = part * 1000
+    [found] = _QUERY.finditer(text)
+    assert found.span() == (0, len(text))
+    assert without_keys(text) == text
+
+
+def test_a_link_that_is_too_long_to_be_shown_is_not_converted() -> None:
+    assert plain_link("https://example.com/" + "é" * 600) is not None
+    assert plain_link("https://example.com/" + "é" * 4000) is None
