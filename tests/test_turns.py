@@ -18,7 +18,7 @@ from tests.world import REPLICA, World
 
 __all__ = ["store"]  # a fixture
 
-_TIMEOUT_S = 5.0
+_TIMEOUT_S = 8.0
 _MANY = 70
 
 
@@ -127,6 +127,34 @@ async def test_polls_go_on_although_creates_fill_their_slots(slow: World) -> Non
         await gate.until("create_video", 1)
         world.clock.set(world.clock.now() + timedelta(minutes=1))
         await gate.until("read_video", 1)
+
+
+async def test_answers_are_posted_although_edits_fill_their_slots(slow: World) -> None:
+    world = slow
+    begun: Counter[str] = Counter()
+    arrival, released = asyncio.Condition(), asyncio.Event()
+
+    async def on_request(phase: str, method: str, _arguments: object) -> None:
+        if phase == "before":
+            async with arrival:
+                begun[method] += 1
+                arrival.notify_all()
+            if method == "chat.update":
+                await released.wait()
+
+    async def until(method: str, count: int) -> None:
+        async with asyncio.timeout(_TIMEOUT_S), arrival:
+            await arrival.wait_for(lambda: begun[method] >= count)
+
+    await send_many(world, world.ana)
+    await world.settle()
+    world.slack.on_request = on_request
+    try:
+        world.clock.set(world.clock.now() + timedelta(minutes=5))  # all videos are ready
+        await until("chat.postMessage", _MANY)
+        assert begun["chat.update"] >= 1
+    finally:
+        released.set()
 
 
 # ── Claims ────────────────────────────────────────────────────────────────────────────────────

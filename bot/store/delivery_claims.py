@@ -38,7 +38,8 @@ _CLAIM: Final = Query(
     WITH candidates AS (
         SELECT id, due_at FROM (
             SELECT id, due_at, state,
-                row_number() OVER (PARTITION BY state, channel ORDER BY due_at, id) AS place
+                row_number() OVER (PARTITION BY state, channel ORDER BY due_at, id) AS place,
+                row_number() OVER (PARTITION BY state ORDER BY due_at, id) AS place_in_state
             FROM (
                 SELECT id, due_at, state, channel FROM deliveries
                 WHERE due_at <= :now AND id NOT IN (EACH :held)
@@ -47,7 +48,8 @@ _CLAIM: Final = Query(
                 ORDER BY due_at LIMIT :window
             ) AS owed
         ) AS ranked
-        WHERE state <> 'pending' OR place <= :posts_at_once
+        WHERE (state <> 'pending' OR place <= :posts_at_once)
+            AND (state <> 'posted' OR place_in_state <= :free_edits)
         ORDER BY due_at, id LIMIT :limit
     ), due AS (
         SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
@@ -115,6 +117,8 @@ _WINDOW: Final = 1000
 """Due deliveries among which a claim chooses."""
 _POSTS_AT_ONCE: Final = 8
 """Posts into one channel at a time."""
+_EDITS_AT_ONCE: Final = 48
+"""Edits at a time. The worker has more slots, so that posts do not wait for slow edits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +186,7 @@ class DeliveryClaims:
                 limit=limit,
                 window=_WINDOW,
                 posts_at_once=_POSTS_AT_ONCE,
+                free_edits=_free_edits(held),
                 **_left_out(held, limited),
             )
             return _with_jobs_and_cards(tx, claimed)
@@ -289,11 +294,19 @@ def _left_out(held: Collection[Delivery], limited: Collection[Limited]) -> dict[
     """Return the parameters for the deliveries that a claim leaves out."""
     under_way = Counter(each.channel for each in held if each.state is DeliveryState.PENDING)
     full = [channel for channel, posts in under_way.items() if posts >= _POSTS_AT_ONCE]
+    states = {each.state for each in limited if each.channel is None}
+    if not _free_edits(held):
+        states.add(DeliveryState.POSTED)
     return {
         "held": [each.id for each in held],
         "busy_channels": [*full, *(each.channel for each in limited if each.channel is not None)],
-        "limited_states": [each.state.value for each in limited if each.channel is None],
+        "limited_states": [state.value for state in states],
     }
+
+
+def _free_edits(held: Collection[Delivery]) -> int:
+    """Return how many more edits may begin."""
+    return max(0, _EDITS_AT_ONCE - sum(each.state is DeliveryState.POSTED for each in held))
 
 
 def _with_jobs_and_cards(tx: Transaction, rows: Sequence[Row]) -> _Claimed:
