@@ -2,6 +2,9 @@
 
 import ast
 import re
+import shutil
+import stat
+import subprocess
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -309,6 +312,40 @@ SETTINGS = [str(field.alias or name.upper()) for name, field in Settings.model_f
 def test_every_setting_is_explained(document: str, name: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     assert re.search(rf"\b{name}\b", text), f"{document} does not mention {name}"
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("requirements*.txt")), ids=lambda path: path.stem)
+def test_dependencies_are_installed_from_wheels_with_hashes(path: Path) -> None:
+    # A source distribution runs its own code while it is installed.
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert "--only-binary :all:" in lines
+    pinned = [line for line in lines if re.match(r"[\w.-]+==", line)]
+    assert pinned
+    assert all(line.endswith("\\") for line in pinned), "a hash follows"
+
+
+@pytest.mark.parametrize("document", ["README.md", ".ci/run"])
+def test_documented_installations_require_hashes(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    assert text.count("pip install") == text.count("--require-hashes") > 0
+
+
+def test_the_example_of_settings_can_be_read_by_a_shell_and_is_copied_for_its_owner_alone(
+    tmp_path: Path,
+) -> None:
+    copy = next(
+        line.removeprefix("#").strip()
+        for line in (ROOT / ".env.example").read_text(encoding="utf-8").splitlines()
+        if line.startswith("#   install")
+    )
+    assert f"`{copy}`" in (ROOT / "README.md").read_text(encoding="utf-8")
+    shutil.copy(ROOT / ".env.example", tmp_path)
+    quoted = "VIDEO_API_KEY='a&b $HOME;#'"
+    script = f'{copy}; echo "{quoted.replace("$", chr(92) + "$")}" >> .env; set -a; . ./.env; env'
+    shell = ["/bin/sh", "-euc", script]
+    read = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "VIDEO_API_KEY=a&b $HOME;#" in read.stdout.splitlines()
+    assert stat.S_IMODE((tmp_path / ".env").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("path", MODULES, ids=NAMES)
