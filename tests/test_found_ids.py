@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import pytest
 
@@ -252,8 +253,9 @@ async def _lost_of_ben(world: World) -> Lost:
 async def test_what_is_days_older_than_the_request_is_not_what_it_made(
     world: World, by: str
 ) -> None:
-    older = await _made_by_hand(world, SCRIPT, RENAMED)
-    await world.advance(days=3)
+    days_ago = f"{world.clock.now() - timedelta(days=3):%a, %d %b %Y %H:%M:%S GMT}"
+    overrides = {**RENAMED.overrides, "created_at": days_ago}
+    older = await _made_by_hand(world, SCRIPT, replace(RENAMED, overrides=overrides))
     lost = await _lost(world, None)
 
     if by == "callback":
