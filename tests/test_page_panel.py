@@ -94,7 +94,7 @@ async def test_the_service_limits_the_rate_for_half_a_minute(page_world: PageWor
     await switch.check()
     card = await ana.asks(SCRIPT)
     await page_world.settle()
-    await expect(card).to_contain_text("Starting")
+    await expect(card).to_contain_text("asks me to wait")
     assert [each.status for each in page_world.requests_for("create_video")] == [429]
     await page_world.advance(seconds=35)
 
