@@ -13,6 +13,9 @@ from bot.timings import SweepTimings
 
 _LOG: Final = logging.getLogger(__name__)
 
+_MAX_TRIES: Final = 60
+"""Sweeps in which erased texts are to become unreadable without anybody waiting for it."""
+
 
 class Sweep:
     """Sweeps every ``sweep_interval``, and whenever the clock may have been set.
@@ -37,6 +40,7 @@ class Sweep:
         self._retention = retention
         self._keep_ended_for = max(2 * retention, timings.keep_ended_for)
         self._erased_at: datetime | None = None
+        self._tries_to_compact = 0
         self._waiting = asyncio.Event()
 
     async def run(self) -> None:
@@ -47,6 +51,8 @@ class Sweep:
             await self._wake_far_future(now)
             if self._is_erasing_due(now):
                 await self._erase(now)
+            if self._tries_to_compact:
+                await self._compact()
             self._waiting.set()
             # Only one wait: it ends within half a minute, also where the clock is set back.
             await self._clock.wait(never, now + self._timings.sweep_interval)
@@ -76,12 +82,23 @@ class Sweep:
         try:
             while erased := await self._store.jobs.erase(now - self._retention, self._kept_params):
                 _LOG.info("erased old scripts and links", extra={"jobs": erased})
+                self._tries_to_compact = _MAX_TRIES
             while deleted := await self._store.jobs.delete(now - self._keep_ended_for):
                 _LOG.info("deleted old jobs", extra={"jobs": deleted})
+                self._tries_to_compact = _MAX_TRIES
         except DatabaseError as error:
             _report("old jobs could not be erased", error)
         else:
             self._erased_at = now
+
+    async def _compact(self) -> None:
+        """Make what was erased unreadable, when nobody waits; in the end, also if somebody does."""
+        self._tries_to_compact -= 1
+        try:
+            if await self._store.database.compact(give_way=self._tries_to_compact > 0):
+                self._tries_to_compact = 0
+        except DatabaseError as error:
+            _report("the database could not be compacted", error)
 
 
 def _report(event: str, error: DatabaseError) -> None:

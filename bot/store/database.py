@@ -121,6 +121,18 @@ class Database(Protocol):
             DatabaseError: it does not.
         """
 
+    async def compact(self, *, give_way: bool) -> bool:
+        """Rewrite what is stored, so that nothing can be read any more that was erased or deleted.
+
+        ``give_way`` ends it when a work arrives, or does not begin while one is under way.
+
+        Returns:
+            Whether it was done: if not, try again later.
+
+        Raises:
+            DatabaseError: it failed, and nothing was changed.
+        """
+
     async def watch(self) -> None:
         """Wait until the database cannot be used any more.
 

@@ -25,8 +25,20 @@ from bot.store.database import (
 )
 from bot.store.migrate import migrate_sqlite
 from bot.store.sql import Query
-from bot.store.sqlite_connection import Connection, opened, to_its_end
-from bot.store.sqlite_file import OpenFiles, describe, is_about_file, is_corrupt, is_unwritten
+from bot.store.sqlite_connection import (
+    Connection,
+    is_interrupted,
+    is_log_emptied,
+    opened,
+    to_its_end,
+)
+from bot.store.sqlite_file import (
+    OpenFiles,
+    describe,
+    is_about_file,
+    is_corrupt,
+    is_unwritten,
+)
 from bot.timings import StoreTimings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -97,6 +109,7 @@ class SQLiteDatabase:
         self._problem: DatabaseError | None = None
         self._unusable = asyncio.Event()
         self._syncs = True
+        self._gives_way = False
         self._committer = asyncio.create_task(self._commit_groups())  # noqa: TID251 - see close
         self._committer.add_done_callback(self._committer_ended)
 
@@ -141,11 +154,30 @@ class SQLiteDatabase:
         answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Call(work, durable, answer))
         self._arrived.set()
+        if self._gives_way:
+            self._connection.interrupt_now()
         return await answer
 
     async def check(self) -> None:
         """Return if a change reaches the disk, which others may not need for a while."""
         await self.run(lambda tx: tx.all(_WRITE))
+
+    async def compact(self, *, give_way: bool) -> bool:
+        """Rewrite the file and empty its log; see ``Database.compact``.
+
+        Splitting a page leaves copies of rows in its free space, which ``secure_delete`` does not
+        overwrite (https://sqlite.org/pragma.html#pragma_secure_delete). VACUUM leaves none.
+        """
+        if self._closing or self._problem is not None or (give_way and self._group):
+            return False
+        self._gives_way = give_way
+        try:
+            return await self._connection.run(self._rewrite)
+        except asyncio.CancelledError:
+            self._connection.interrupt_now()
+            raise
+        finally:
+            self._gives_way = False
 
     async def watch(self) -> None:
         """Wait until the database cannot be used any more, and raise why."""
@@ -287,6 +319,19 @@ class SQLiteDatabase:
         done.topics |= tx.topics
         done.wrote |= wrote
         done.synced |= wrote and durable
+
+    def _rewrite(self, db: sqlite3.Connection) -> bool:
+        try:
+            self._files.check(db)
+            db.execute("VACUUM")
+            try:
+                return is_log_emptied(db)
+            finally:
+                self._files.record(db)
+        except (sqlite3.Error, OSError) as error:
+            if is_interrupted(error):
+                return False
+            raise DatabaseError(describe(self._path, error)) from error
 
     def _check_files(self, db: sqlite3.Connection, done: _Done) -> None:
         try:

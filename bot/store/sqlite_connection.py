@@ -34,6 +34,10 @@ class Connection(aiosqlite.Connection):
         result: _T = await self._execute(function, self._conn)  # type: ignore[no-untyped-call]
         return result
 
+    def interrupt_now(self) -> None:
+        """Have the statement fail that runs in the connection's thread, if one does."""
+        self._conn.interrupt()
+
 
 @contextlib.asynccontextmanager
 async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connection]:
@@ -82,3 +86,19 @@ async def to_its_end(closing: Coroutine[Any, Any, None]) -> None:
     task.result()
     if cancelled is not None:
         raise cancelled
+
+
+def is_interrupted(error: Exception) -> bool:
+    """Return whether a statement was ended to let others go first."""
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+
+
+def is_log_emptied(db: sqlite3.Connection) -> bool:
+    """Move all of the log into the database; return False while a reader still needs it."""
+    [[timeout]] = db.execute("PRAGMA busy_timeout").fetchall()
+    db.execute("PRAGMA busy_timeout = 0").fetchall()
+    try:
+        busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {timeout}").fetchall()
+    return not busy
