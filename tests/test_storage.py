@@ -711,7 +711,7 @@ def many_jobs(path: Path, jobs: int, user: str = "U0ANA") -> None:
         db.execute("PRAGMA wal_autocheckpoint = 0")
         db.executemany(
             "INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state,"
-            " ended_at, erased) VALUES (?, ?, 'video', ?, ?, 'C1', ?, 'failed', 1, 1)",
+            " ended_at, erased) VALUES (?, ?, 'video', ?, ?, 'C1', ?, 'failed', 4102444800000, 1)",
             [(f"j{n}", f"V{n}", '{"script": "' + "x" * 2000 + '"}', user, n) for n in range(jobs)],
         )
         db.commit()
