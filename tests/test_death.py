@@ -388,7 +388,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_unchanged(
 ) -> None:
     assert await live.bot.terminate() == 0
     with sqlite3.connect(live.database) as db:
-        db.execute("INSERT INTO migrations VALUES ('9999_from_tomorrow')")
+        db.execute("INSERT INTO migrations (name) VALUES ('9999_from_tomorrow')")
     db.close()
     before = live.database.read_bytes()
     live.bot = live.spawn_bot()

@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,13 @@ async def test_after_any_response_to_a_read_the_video_is_reported_once(
     polling_bot: BotUnderTest, requester: Requester, subtests: pytest.Subtests
 ) -> None:
     bot, world = polling_bot, polling_bot.world
+    # No two that count as failed calls follow each other: that would be an outage, after which all
+    # videos are read again.
+    halfway = len(READ_RESPONSES) // 2
+    pairs = zip_longest(READ_RESPONSES[:halfway], reversed(READ_RESPONSES[halfway:]))
+    cases = [case for pair in pairs for case in pair if case is not None]
     cards = []
-    for case in READ_RESPONSES:
+    for case in cases:
         # Each has its first read at another time, and so gets its own response.
         cards.append(await requester.request_video())
         world.service.faults.next("read_video", case.fault(world))
@@ -96,7 +102,7 @@ async def test_after_any_response_to_a_read_the_video_is_reported_once(
     read = [request.path.rpartition("/")[2] for request in world.requests_for("read_video")]
     assert read == list(world.service.videos), "each of them once, and nothing else"
     await bot.check_works()
-    for case, card, video in zip(READ_RESPONSES, cards, read, strict=True):
+    for case, card, video in zip(cases, cards, read, strict=True):
         with subtests.test(case.name):
             assert outcome(world, card) == case.outcome.replace("running", "created")
             check_harmless(world, card, case)
@@ -105,7 +111,7 @@ async def test_after_any_response_to_a_read_the_video_is_reported_once(
                 world.service.finish(video)
     await bot.check_works()
     await world.advance(minutes=5)
-    for case, card in zip(READ_RESPONSES, cards, strict=True):
+    for case, card in zip(cases, cards, strict=True):
         with subtests.test(case.name):
             assert outcome(world, card) == case.outcome.replace("running", "ready")
             check_harmless(world, card, case)
@@ -116,7 +122,7 @@ def outcome(world: World, card: Message) -> str:
     """Return the outcome of a video according to its card and its thread."""
     text, replies = world.now(card).text, world.replies(card)
     words = {"Your answer is needed": "unconfirmed", "Rendering": "created"}
-    words |= {"Failed": "failed", "Ready": "ready"}
+    words |= {"Failed": "failed", "Deleted": "failed", "Ready": "ready"}
     [found] = [what for word, what in words.items() if word in text] or [text]
     assert len(replies) == (found in {"failed", "ready"}), replies
     return found

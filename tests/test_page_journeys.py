@@ -51,7 +51,7 @@ async def test_a_mistake_is_shown_under_its_field_and_no_input_is_lost(
     await ana.presses("Create")
 
     await expect(ana.modal).to_be_hidden()
-    await expect(ana.card("Kim's first day")).to_contain_text("background example.com/office")
+    await expect(ana.card("Kim's first day")).to_contain_text("background example.com")
     [video] = page_world.service.videos.values()
     assert (video.script, video.name) == (SCRIPT, "Kim's first day")
 
@@ -336,7 +336,7 @@ async def test_nothing_is_created_again_before_it_was_confirmed(page_world: Page
     button = card.get_by_role("button", name=AGAIN)
     await button.click()
     dialog = ana.tab.get_by_role("alertdialog", name="Create the video again?")
-    await expect(dialog).to_have_accessible_description(re.compile("both are charged"))
+    await expect(dialog).to_have_accessible_description(re.compile("it is charged too"))
     await _confirms(ana, "Keep waiting")
     await expect(button).to_be_focused()
     assert not _sent(page_world, "block_actions")

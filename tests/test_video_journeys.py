@@ -333,8 +333,8 @@ async def test_a_video_that_is_deleted_at_the_service_has_failed(world: World) -
     await world.advance(minutes=1)
 
     [reply] = world.replies(card)
-    assert "couldn't be created" in reply.text
-    assert "Failed" in world.now(card).text
+    assert "was deleted" in reply.text
+    assert "Deleted" in world.now(card).text
 
 
 async def test_a_refused_request_quotes_the_service(world: World) -> None:
