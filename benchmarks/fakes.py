@@ -101,7 +101,9 @@ class FakeSlack(Fake):
             case "conversations.history" | "conversations.replies":
                 return b'{"ok":true,"messages":[],"has_more":false}'
             case "auth.test":
-                return b'{"ok":true,"team_id":"T1","user_id":"U1","bot_id":"B1"}'
+                return b'{"ok":true,"team_id":"T000000001","user_id":"U1","bot_id":"B1"}'
+            case "users.info":
+                return b'{"ok":true,"user":{"team_id":"T000000001"}}'
             case _:
                 return b'{"ok":true}'
 
