@@ -63,6 +63,10 @@ class Contestant:
         """Return the bytes of memory that it holds, shared ones too (RSS)."""
         return _kilobytes(Path(f"/proc/{self.pid}/status"), "VmRSS:")
 
+    def peak(self) -> int:
+        """Return the most bytes of memory that it has ever held (VmHWM)."""
+        return _kilobytes(Path(f"/proc/{self.pid}/status"), "VmHWM:")
+
     def proportional(self) -> int:
         """Return the bytes of memory that it holds, its part of the shared ones (PSS)."""
         return _kilobytes(Path(f"/proc/{self.pid}/smaps_rollup"), "Pss:")

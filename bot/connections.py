@@ -18,7 +18,7 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 if sys.platform != "win32":
     import resource
@@ -39,6 +39,11 @@ _MAX_UNVERIFIED_BYTES: Final = 8 * 1024 * 1024
 # What the system keeps of a connection until the bot reads it, all at once: read in portions of
 # asyncio's 256 KiB, 2,000 bodies took 167 MB instead of 67.
 _RECEIVE_BUFFER_BYTES: Final = 16 * 1024
+# What the bot reads of a connection before it turns to others and to complete requests.
+_READ_BYTES: Final = 2 * 1024
+# What a line takes in memory besides its own bytes: a chunk of one byte takes 110, in two lines.
+_BYTES_PER_LINE: Final = 50
+_CONTINUE: Final = "100-continue"
 
 
 class LimitedServer:
@@ -66,6 +71,9 @@ class LimitedServer:
             OSError: the address cannot be used.
         """
         await self._runner.setup()
+        server = self._runner.server
+        assert server is not None  # noqa: S101 - setup() makes it
+        server.request_handler = _checking_expectations(server.request_handler)
         loop = asyncio.get_running_loop()
         try:
             self._listener = await loop.create_server(self._connect, host, port, backlog=_BACKLOG)
@@ -165,7 +173,7 @@ class _Connections:
         self.reset(connection)
 
     def count(self, connection: "_Connection", size: int) -> None:
-        """Count bytes that were received; if it is too much, close those with the oldest."""
+        """Count bytes of memory for what came; if it is too much, close the oldest requests."""
         if connection not in self._open or connection in self._protected:
             return
         self._unverified[connection] = self._unverified.get(connection, 0) + size
@@ -214,6 +222,8 @@ class _Connection(web.RequestHandler):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # asyncio's 256 KiB make 90,000 objects where each chunk has one byte.
+        transport.max_size = _READ_BYTES  # type: ignore[attr-defined]
         super().connection_made(transport)
         self._connections.add(self)
         self._start_deadline()
@@ -226,7 +236,7 @@ class _Connection(web.RequestHandler):
     def data_received(self, data: bytes) -> None:
         if data and not self._is_answering:
             self._start_deadline()
-        self._connections.count(self, len(data))
+        self._connections.count(self, len(data) + _BYTES_PER_LINE * data.count(b"\n"))
         try:
             super().data_received(data)
         except Exception as error:  # noqa: BLE001 - whatever was sent, it is no request
@@ -285,6 +295,24 @@ class _Connection(web.RequestHandler):
     def _hang_up(self, error: Exception) -> None:
         _LOG.debug("a request cannot be read", extra={"error": type(error).__name__})
         self.force_close()
+
+
+def _checking_expectations(
+    handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+    """Return a handler that refuses unknown expectations before ``handler`` answers.
+
+    aiohttp quotes them in its answer, and fails where they are not UTF-8.
+    """
+
+    async def check(request: web.BaseRequest) -> web.StreamResponse:
+        if request.headers.get(hdrs.EXPECT, _CONTINUE).lower() == _CONTINUE:
+            return await handler(request)
+        response = web.Response(status=HTTPStatus.EXPECTATION_FAILED, headers={hdrs.SERVER: ""})
+        response.force_close()
+        return response
+
+    return check
 
 
 def _connection_of(request: web.Request) -> _Connection:

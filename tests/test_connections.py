@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from aiohttp import web
 
 from bot.timings import Timings
 from sandbox.delivery import deliver, timestamp_of
@@ -160,7 +161,7 @@ async def test_a_connection_may_be_idle_for_longer_than_a_request_may_take(
 # ── Memory ────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("part", ["a body", "a callback", "headers"])
+@pytest.mark.parametrize("part", ["a body", "a callback", "headers", "chunks of a byte"])
 async def test_the_oldest_unfinished_requests_are_closed_when_all_together_are_too_large(
     part: str, bot: BotUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,13 +170,20 @@ async def test_the_oldest_unfinished_requests_are_closed_when_all_together_are_t
         "a body": slack_head(bot.world, length=200 * KIB),
         "a callback": b"POST /callbacks/x HTTP/1.1\r\nHost: x\r\nContent-Length: 204800\r\n\r\n",
         "headers": b"GET / HTTP/1.1\r\nHost: x\r\n" + (b"X: " + b"a" * 8000 + b"\r\n") * 12,
+        "chunks of a byte": slack_head(
+            bot.world, headers={"Content-Length": "", "Transfer-Encoding": "chunked"}
+        ),
     }[part]
+    # Each chunk of a byte takes twenty times its size.
+    rest = {"headers": b"x" * 10, "chunks of a byte": b"1\r\nx\r\n" * 1000}.get(
+        part, b"x" * 100 * KIB
+    )
     async with contextlib.AsyncExitStack() as stack:
         ends: set[asyncio.Task[bytes]] = set()
         for _ in range(20):
             reader, writer = await bot.connect()
             stack.callback(writer.close)
-            writer.write(head + b"x" * (100 * KIB if part != "headers" else 10))
+            writer.write(head + rest)
             await writer.drain()
             end = asyncio.create_task(reader.read())  # noqa: TID251 - cancelled at the end
             stack.callback(end.cancel)
@@ -186,6 +194,22 @@ async def test_the_oldest_unfinished_requests_are_closed_when_all_together_are_t
         await bot.check_works()
         # Those that came last are not closed, and neither is one that is complete at once.
         assert not end.done()
+
+
+async def test_little_is_read_of_a_connection_before_others_have_their_turn(
+    bot: BotUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    portions: list[int] = []
+    parse = web.RequestHandler.data_received
+
+    def data_received(self: web.RequestHandler, data: bytes) -> None:
+        portions.append(len(data))
+        parse(self, data)
+
+    monkeypatch.setattr(web.RequestHandler, "data_received", data_received)
+    assert (await bot.send("POST", "/callbacks/x", {}, b"x" * 60_000)).body == "ok"
+    assert sum(portions) > 60_000
+    assert max(portions) <= 2 * KIB
 
 
 # ── Many connections ──────────────────────────────────────────────────────────────────────────

@@ -6,6 +6,7 @@ from benchmarks.cases import (
     ack,
     callback,
     claim,
+    connections,
     listeners,
     long_run,
     memory,
@@ -29,6 +30,7 @@ CASES: Final = (
     Case("claim", claim.run),
     Case("polling", polling.run),
     Case("memory", memory.run),
+    Case("connections", connections.run),
     Case("start", start.run),
     Case("long-run", long_run.run),
 )
