@@ -41,6 +41,7 @@ _ENDINGS: Final = {
     "cancelled": ("Cancelled", "was cancelled"),
     "unanswered": ("Cancelled", "was cancelled"),
 }
+_DELETED: Final = ("Deleted", "was deleted")
 _SETTLED: Final = frozenset({"posted", "undeliverable"})
 _MAY_BE_THERE: Final = frozenset({"sending", "uncertain", "posted"})
 
@@ -274,7 +275,7 @@ class InvariantChecker:
     def _check_reply(self, now: Rows, job: str, reply: Message, cards: list[str]) -> None:
         row = now.jobs[job]
         assert row["ended_at"] is not None, "a reply before the end"
-        _, words = _ENDINGS.get(row["failure"] or row["state"], _FAILED)
+        _, words = _ending(row)
         assert words in reply.text, f"{row['state']}: {reply.text}"
         assert row["user_id"] in reply.pings
         direct = now.deliveries[f"{job}/reply"]["direct"]
@@ -334,7 +335,7 @@ class InvariantChecker:
         if card["state"] == "posted" and all(call.ok and not call.fault for call in edits[-1:]):
             shown = slack.find(card["channel"], card["ts"])
             row = now.jobs[job]
-            word, _ = _ENDINGS.get(row["failure"] or row["state"], _FAILED)
+            word, _ = _ending(row)
             assert shown is not None
             assert word in shown.text, shown.text
 
@@ -364,6 +365,14 @@ class _ErrorRecorder(logging.Handler):
 def _search_failed(call: Call) -> bool:
     """Return whether a search for a post was refused or failed."""
     return call.method in _SEARCHES and not (call.ok and call.fault is None)
+
+
+def _ending(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what the card and the reply of an ended job say."""
+    snapshot = json.loads(row["snapshot"] or "{}")
+    if row["failure"] == "service_failed" and snapshot.get("status") == "deleted":
+        return _DELETED
+    return _ENDINGS.get(row["failure"] or row["state"], _FAILED)
 
 
 def _params(job: Mapping[str, Any]) -> dict[str, str]:
