@@ -136,7 +136,7 @@ def from_answer(
 
 def _reason(body: bytes, mask: Mask) -> str:
     """Return the sentence in an error's body, or the body itself if it is text."""
-    text = body.decode(errors="replace").strip()
+    text = body.decode(json.detect_encoding(body), errors="replace").strip()
     try:
         answer = mask.json(json.loads(text))
     except (ValueError, RecursionError):

@@ -25,6 +25,8 @@ class KeyQuote(StrEnum):
     JSON = "escaped as in JSON"
     CAPITALS = "in capitals"
     CUT = "without its end"
+    ENDING = "without its beginning"
+    BROKEN = "with an invisible character in it"
 
 
 def quoting(response: web.Response, key: str, how: KeyQuote) -> web.Response:
@@ -57,4 +59,8 @@ def _written(key: str, how: KeyQuote) -> str:
             return key.upper()
         case KeyQuote.CUT:
             return key[:-3]
+        case KeyQuote.ENDING:
+            return key[3:]
+        case KeyQuote.BROKEN:
+            return f"{key[:9]}\u200b{key[9:]}"
     return key

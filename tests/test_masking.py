@@ -101,11 +101,17 @@ def test_a_text_without_a_secret_stays_as_it_is(text: str) -> None:
         (f"The key {SECRET[:14]}... is wrong", "The key *** is wrong"),
         ("The key is sk_live%2FJx9%2", "The key is ***"),
         ("The key is sk_live/Jx9&#4", "The key is ***"),
-        (f"{SECRET[:14]} is the beginning", f"{SECRET[:14]} is the beginning"),
+        (f"{SECRET[:14]} is the beginning", "*** is the beginning"),
+        (f'"{SECRET[:-3]}" is wrong', '"***" is wrong'),
+        (f"({SECRET[:-2]}[truncated])", "(***[truncated])"),
+        (f"{SECRET[:-4]}****", "*******"),
+        (f"No key {SECRET[3:]} here", "No key *** here"),
+        (f"No key x{SECRET[4:-4]}x here", "No key x***x here"),
         ("Keys begin with sk_live/", "Keys begin with sk_live/"),
+        (f"Keys end with {SECRET[-8:]}, say", f"Keys end with {SECRET[-8:]}, say"),
     ],
 )
-def test_the_first_half_of_a_secret_is_masked_where_it_was_cut(text: str, masked: str) -> None:
+def test_a_half_of_a_secret_is_masked_where_it_was_cut(text: str, masked: str) -> None:
     assert MASK(text) == masked
 
 
@@ -118,12 +124,44 @@ def test_a_value_that_is_too_short_for_a_secret_masks_nothing() -> None:
     assert Mask(["", "a", "key", "1234567"])("a key: 1234567") == "a key: 1234567"
 
 
-def test_each_text_of_an_answer_is_masked_and_its_names_are_not() -> None:
+@pytest.mark.parametrize(
+    "between",
+    [
+        pytest.param("\u200b", id="nothing-but-width"),
+        pytest.param("\u202a", id="direction"),
+        pytest.param("\xad", id="soft-hyphen"),
+        pytest.param("\0", id="null"),
+        pytest.param("\ufeff", id="byte-order-mark"),
+        pytest.param("\ufffd", id="replacement"),
+        pytest.param("\r\n  ", id="line-break"),
+        pytest.param(" ", id="space"),
+    ],
+)
+def test_a_secret_with_invisible_characters_or_spaces_in_it_is_masked(between: str) -> None:
+    broken = f"{SECRET[:9]}{between}{SECRET[9:]}"
+    assert MASK(f"The key {broken} is wrong") == "The key *** is wrong"
+    assert MASK(f"The key {between.join(SECRET)}.") == "The key ***."
+    assert MASK(f"The key {between.join(quote(SECRET, safe=''))}.") == "The key ***."
+
+
+def test_the_token_of_a_callback_address_is_masked_and_other_addresses_are_not() -> None:
+    token = "aB3-" * 10 + "_x9"
+    assert MASK(f"https://bot.example.com/callbacks/{token}?x=1") == (
+        "https://bot.example.com/callbacks/***?x=1"
+    )
+    assert (
+        MASK(f"u=https%3A%2F%2Fb%2Fcallbacks%2F{token}.") == "u=https%3A%2F%2Fb%2Fcallbacks%2F***."
+    )
+    for other in (f"/callbacks/{token}0", f"/videos/{token}", "/callbacks/sea.mp4"):
+        assert MASK(f"https://cdn.example.com{other}") == f"https://cdn.example.com{other}"
+
+
+def test_each_text_and_each_name_in_an_answer_is_masked() -> None:
     answer = {"id": 7, "x": [SECRET, {"y": f"a {SECRET}"}], "ok": True, "none": None, SECRET: 1.5}
     assert MASK.json(answer) == {
         "id": 7,
         "x": ["***", {"y": "a ***"}],
         "ok": True,
         "none": None,
-        SECRET: 1.5,
+        "***": 1.5,
     }

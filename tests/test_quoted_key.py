@@ -81,6 +81,65 @@ async def test_a_key_in_an_error_that_is_no_json_reaches_nobody(world: World) ->
     assert "bad key ***" in world.replies(card)[-1].text
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda key: {"errors": {key: ["is not accepted"]}},
+        lambda key: {key: ["is not accepted"]},
+        lambda key: f"The key {key} is not accepted".encode("utf-16"),
+        lambda key: f"The key {key} is not accepted".encode("utf-16-le"),
+        lambda key: f'{{"error": "The key {key} is not accepted"}}'.encode("utf-16"),
+        lambda key: {"error": f"The key {key[:9]}\u202a{key[9:]} is not accepted"},
+        lambda key: {"error": f'The key "{key[:-2]}" is not accepted'},
+    ],
+    ids=["names", "a-name", "utf-16", "utf-16-le", "utf-16-json", "bidi", "cut"],
+)
+async def test_a_key_in_an_odd_place_or_encoding_of_an_error_reaches_nobody(
+    body: Callable[[str], object], world: World
+) -> None:
+    said = CannedResponse(400, body(world.service.api_key))
+    world.service.faults.next("create_video", said)
+    world.service.faults.next("read_video", said)
+    card = await world.request_video(world.ana)
+    await world.advance(minutes=1)
+
+    for shown in (world.replies(card)[-1].text, await _status(world, "v-unknown")):
+        assert "***" in shown
+        assert "is not accepted" in shown
+        assert "sandbox-key" not in "".join(each for each in shown if each.isprintable())
+
+
+async def test_the_names_in_a_failure_that_hold_the_key_reach_nobody(world: World) -> None:
+    card = await world.request_video(world.ana)
+    [video_id] = world.service.videos
+    failed = {"video_id": video_id, "status": "error"}
+    answer = {**failed, "errors": {world.service.api_key: ["is not accepted"]}}
+    world.service.faults.always("read_video", CannedResponse(200, answer))
+    await world.advance(minutes=5)
+
+    assert "***: is not accepted" in world.replies(card)[-1].text
+
+
+@pytest.mark.parametrize("field", ["status", "hosted_url", "video_name", "script"])
+async def test_a_callback_address_that_the_service_quotes_reaches_nobody(
+    field: str, world: World
+) -> None:
+    world.service.callback_plan = SILENT
+    card = await world.request_video(world.ana)
+    [video_id] = world.service.videos
+    body = world.requests_for("create_video")[-1].body
+    assert isinstance(body, dict)
+    answer = {"video_id": video_id, "status": "ready", field: body["callback_url"]}
+    answer["data"] = {"script": answer.pop("script", "Hello, world.")}
+    world.service.faults.always("read_video", CannedResponse(200, answer))
+    await world.advance(minutes=5)
+    await _status(world, number_of(card))
+
+    token = body["callback_url"].rpartition("/")[2]
+    assert token not in str([world.now(card), *world.replies(card)])
+    assert token.encode() not in world.database.read_bytes()
+
+
 async def test_a_key_that_a_long_reason_cuts_reaches_nobody(world: World) -> None:
     key = world.service.api_key
     for cut in range(1, len(key)):

@@ -5,6 +5,7 @@ from typing import Final
 import pytest
 
 from sandbox.driver import Person
+from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
 from tests.world import World, number_of
 
@@ -125,3 +126,24 @@ async def test_a_video_made_elsewhere_is_shown_to_anybody_without_its_script(wor
 
     assert f"/watch/{made}" in shown
     assert SCRIPT not in shown
+
+
+async def test_a_link_in_a_status_is_shown_as_its_host_on_the_card_and_to_those_who_ask(
+    world: World,
+) -> None:
+    link = "https://files.example.com/t-s3cretPath"
+    card = await world.request_video(world.ana)
+    [video_id] = world.service.videos
+    answer = {"video_id": video_id, "status": f"at {link}", "status_details": f"see {link}"}
+    world.service.faults.always("read_video", CannedResponse(200, answer))
+    await world.advance(minutes=1)
+    await world.ben.command("/video", f"status {video_id}")
+    await world.settle()
+    answer["video_id"] = "v-elsewhere"
+    await world.ben.command("/video", "status v-elsewhere")
+    await world.settle()
+
+    shown = [world.now(card).text, *world.ephemerals(world.ben)]
+    assert len(shown) == 3
+    assert all("at files.example.com" in each and "s3cret" not in each for each in shown)
+    assert "see files.example.com" in shown[-1]

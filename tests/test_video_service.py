@@ -260,7 +260,7 @@ async def test_retry_after_is_read_as_seconds_or_a_date_and_never_beyond_a_day(
         ("<html><h1>400</h1></html>", None),
         ("  <?xml version='1.0'?>", None),
         ("", None),
-        (b"\xff\xfe?", "\ufffd\ufffd?"),
+        (b"\xff\xfe?", "\ufffd"),
         ('{"error": "cut in half: \\ud83d"}', "cut in half: ?"),
         ({"error": "long " * 1000}, "long " * 99 + "long…"),
     ],

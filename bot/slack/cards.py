@@ -228,7 +228,7 @@ def _service_status(job: Job) -> list[str]:
     """Return the service's own status of a running job, if there is one."""
     if job.snapshot is None or job.state.ended or not job.snapshot.status:
         return []
-    return [f"service status: {cut(one_line(job.snapshot.status), 40)}"]
+    return [f"service status: {cut(one_line(only_hosts(job.snapshot.status)), 40)}"]
 
 
 def _service_reason(job: Job) -> str:

@@ -8,6 +8,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind, Unreadable
 from bot.kinds.wire import moment
+from bot.links import only_hosts
 from bot.model import Job, Snapshot, Verdict
 from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import (
@@ -201,12 +202,12 @@ def status_message(
             facts.append(("Reason", job.reason))
     if known is not None:
         facts.append((f"{presenter.noun.capitalize()} ID", known.remote_id))
-        facts.append(("Video service status", known.status))
+        facts.append(("Video service status", only_hosts(known.status)))
         details = (known.facts.get("status_details") or known.reason) if own else ""
         if known.deleted and not details:
             details = f"This {presenter.noun} was deleted at the video service."
         if details:
-            facts.append(("Details", details))
+            facts.append(("Details", only_hosts(details)))
         facts += [
             (label, known.facts[field]) for field, label in _MORE.items() if field in known.facts
         ]
