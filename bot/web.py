@@ -145,7 +145,7 @@ class WebServer:
     async def _dispatch(self, body: bytes, headers: dict[str, str | Sequence[str]]) -> web.Response:
         try:
             request = _bolt_request(body.decode(), headers)
-        except (ValueError, TypeError, AttributeError, RecursionError):
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
             return web.Response(status=HTTPStatus.BAD_REQUEST)
         try:
             response = await self._bolt.async_dispatch(request)
@@ -208,7 +208,8 @@ def _bolt_request(body: str, headers: dict[str, str | Sequence[str]]) -> AsyncBo
     330 µs for 6 kB; yarl's parser takes 10), and loses a command whose text has the word "payload".
 
     Raises:
-        ValueError, TypeError, AttributeError, RecursionError: the body is not such a request.
+        ValueError, TypeError, AttributeError, LookupError, RecursionError: the body is not such a
+            request.
     """
     if str(headers.get("Content-Type")).startswith(_FORM) and not body.startswith("{"):
         fields = URL.build(query_string=body, encoded=True).query
@@ -216,7 +217,10 @@ def _bolt_request(body: str, headers: dict[str, str | Sequence[str]]) -> AsyncBo
         if not body:
             raise ValueError("the payload is empty")
         headers = {**headers, "Content-Type": "application/json"}
-    return AsyncBoltRequest(body=body, headers=headers)
+    request = AsyncBoltRequest(body=body, headers=headers)
+    if not isinstance(request.body.get("event", {}), dict):
+        raise TypeError("the event is no object")
+    return request
 
 
 def _single_header(request: web.Request, name: str) -> str:
