@@ -40,7 +40,8 @@ class Sweep:
         self._retention = retention
         self._keep_ended_for = max(2 * retention, timings.keep_ended_for)
         self._erased_at: datetime | None = None
-        self._tries_to_compact = 0
+        # The process before this one may have ended between the erasing and the compaction.
+        self._tries_to_compact = _MAX_TRIES
         self._waiting = asyncio.Event()
 
     async def run(self) -> None:
@@ -95,7 +96,10 @@ class Sweep:
         """Make what was erased unreadable, when nobody waits; in the end, also if somebody does."""
         self._tries_to_compact -= 1
         try:
-            if await self._store.database.compact(give_way=self._tries_to_compact > 0):
+            if not await self._store.jobs.is_to_compact():
+                self._tries_to_compact = 0
+            elif await self._store.database.compact(give_way=self._tries_to_compact > 0):
+                await self._store.jobs.mark_compacted()
                 self._tries_to_compact = 0
         except DatabaseError as error:
             _report("the database could not be compacted", error)

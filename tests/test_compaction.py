@@ -84,3 +84,31 @@ async def test_the_sweep_makes_what_it_erased_unreadable(quiet_world: World) -> 
         await world.advance(minutes=5)
         await world.advance(days=1, hours=3)
         assert SECRET.encode() not in raw(world.database)
+
+
+async def test_what_was_erased_before_a_kill_is_made_unreadable_by_the_next_process(
+    quiet_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = quiet_world
+    async with world.running_bot(RETENTION_DAYS="1"):
+        await world.request_video(world.ana, {"script": f"{SECRET}. " * 50})
+        await world.advance(minutes=5)
+
+        # The process ends after the erasing and before the compaction.
+        async def never(_: object, *, give_way: bool) -> bool:  # noqa: ARG001 - the signature
+            return False
+
+        with monkeypatch.context() as patch:
+            patch.setattr("bot.store.sqlite.SQLiteDatabase.compact", never)
+            await world.advance(days=1, hours=3)
+    with contextlib.closing(sqlite3.connect(world.database)) as db:
+        # As a page split leaves it, which secure_delete does not overwrite.
+        db.execute("PRAGMA secure_delete = OFF")
+        db.execute("CREATE TABLE split AS SELECT ? AS text", (SECRET * 50,))
+        db.commit()
+        db.execute("DROP TABLE split")
+        db.commit()
+    assert SECRET.encode() in raw(world.database)
+    async with world.running_bot(RETENTION_DAYS="1"):
+        await world.advance(minutes=5)
+        assert SECRET.encode() not in raw(world.database)

@@ -44,10 +44,22 @@ _DELETE: Final = (
     Query("DELETE FROM attempts WHERE job_id IN (EACH :ids)"),
     Query("DELETE FROM jobs WHERE id IN (EACH :ids)"),
 )
+# With the erasing, so that a process that ends after it leaves the compaction to the next one.
+_MARK_TO_COMPACT: Final = Query("INSERT INTO compactions (id) VALUES (1) ON CONFLICT DO NOTHING")
+_IS_TO_COMPACT: Final = Query("SELECT id FROM compactions")
+_MARK_COMPACTED: Final = Query("DELETE FROM compactions")
 
 
 class JobRetention(JobReads):
     """The part of ``Jobs`` that forgets old ones."""
+
+    async def is_to_compact(self) -> bool:
+        """Return whether jobs were erased or deleted since ``mark_compacted``."""
+        return await self._database.run(lambda tx: bool(tx.one(_IS_TO_COMPACT)), durable=False)
+
+    async def mark_compacted(self) -> None:
+        """Store that nothing erased or deleted can be read any more in the database."""
+        await self._database.run(lambda tx: tx.all(_MARK_COMPACTED))
 
     async def erase(self, before: datetime, kept: Mapping[str, frozenset[str]]) -> int:
         """Erase what people wrote and the links of jobs that ended ``before``; return how many.
@@ -58,6 +70,8 @@ class JobRetention(JobReads):
 
         def work(tx: Transaction) -> int:
             rows = tx.all(_TO_ERASE, before=to_ms(before), limit=_MAX_JOBS)
+            if rows:
+                tx.all(_MARK_TO_COMPACT)
             jobs, unreadable = read_each(job_from, rows)
             for error in unreadable:
                 tx.all(_ERASE, id=error.key, params="{}", snapshot=None)
@@ -82,6 +96,7 @@ class JobRetention(JobReads):
         def work(tx: Transaction) -> int:
             ids = [row["id"] for row in tx.all(_TO_DELETE, before=to_ms(before), limit=_MAX_JOBS)]
             if ids:
+                tx.all(_MARK_TO_COMPACT)
                 for query in _DELETE:
                     tx.all(query, ids=ids)
             return len(ids)
