@@ -166,6 +166,8 @@ class Job:
     """When the first try since then was due."""
     waits_for: str | None = None
     """The remote id of what the service has to finish before it begins."""
+    missing_since: datetime | None = None
+    """Since when the service has not found what it made; None if the last read found it."""
     ended_at: datetime | None = None
     erased: bool = False
     """Its script and links were erased after the retention time."""
@@ -221,6 +223,8 @@ class Attempt:
     """What it may have made, unverified: a callback with its token named it, or a person."""
     user_supplied: bool = False
     """Whether a person named ``candidate_id``."""
+    named_at: datetime | None = None
+    """When ``candidate_id`` was named first."""
 
 
 class Role(StrEnum):

@@ -95,10 +95,14 @@ class WorkTimings:
 
 @dataclass(frozen=True, kw_only=True)
 class CallbackTimings:
-    """For callbacks."""
+    """For callbacks and what they name."""
 
     callback_spacing: timedelta = timedelta(seconds=2)
     """Between two reads of one job that callbacks ask for."""
+    check_candidate_within: timedelta = timedelta(minutes=15)
+    """From the naming of what a create call may have made to the end of waiting for it: then it is
+    given up if the service does not find it, and keeps a person from nothing if it cannot be read.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +125,9 @@ class EngineTimings(WorkTimings, CallbackTimings):
     """For work that takes hours."""
     create_within: timedelta = timedelta(days=1)
     """A job that could not be created by then has failed."""
+    missing_within: timedelta = timedelta(hours=1)
+    """How long the service must not find what it made before that is believed: a gateway without
+    its service answers 404 too."""
     reconcile_within: timedelta = timedelta(minutes=15)
     """How long a callback may take to name what an unanswered create call made."""
     ask_again_after: timedelta = timedelta(days=1)

@@ -185,7 +185,7 @@ async def test_a_video_that_the_service_no_longer_knows_has_failed(world: World)
     card = await world.request_video(world.ana)
     world.service.faults.always("read_video", CannedResponse(404, {"error": "Not <here>"}))
 
-    await world.advance(minutes=30)
+    await world.advance(hours=2)
 
     [reply] = world.replies(card)
     assert "can't find this video" in reply.text

@@ -26,6 +26,7 @@ CHECKSUMS: Final[dict[str, str]] = {
     "0011_waits": ("75321861e10d3608ed273351d1837496d63c829251192848544422b97db9bfa8"),
     "0012_set_aside": ("3da07395ad1fa892c8453ff01739905f8201c074ee4beadc58a320da4dc38200"),
     "0013_compaction": ("bd067a2c11a911539be1ffd7974e2be998bad5d9e07e35ff52d7c51d0b98bb6f"),
+    "0014_missing": ("878729c1b28f44a49ad48769ed51d9189e02d62ba25731840f6865570442342b"),
 }
 """Of each migration. Databases out there have them: add a line for a new one, change none."""
 

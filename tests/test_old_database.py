@@ -88,7 +88,8 @@ async def test_every_field_of_every_job_is_kept(store: Store) -> None:
     jobs = await every_job(store)
     assert len(jobs) == len(OLD["jobs"]) > 20
     for old in OLD["jobs"]:
-        expected = renamed(old, JOB_NAMES) | {"held_by": None, "held_until": None}
+        new = dict.fromkeys(("held_by", "held_until", "missing_since"))
+        expected = renamed(old, JOB_NAMES) | new
         expected["failure"] = FAILURES.get(expected["failure"], expected["failure"])
         if expected.pop("claimed"):  # its process is gone: it is due at once
             expected["due_at"] = "1970-01-01T00:00:00+00:00"
@@ -104,6 +105,7 @@ async def test_every_field_of_every_attempt_is_kept(store: Store) -> None:
         expected["outcome"] = FAILURES.get(expected["outcome"], expected["outcome"])
         row["made_at"] = datetime.fromtimestamp(row["made_at"] / 1000, UTC).isoformat()
         row["user_supplied"] = bool(row["user_supplied"])
+        assert (row.pop("named_at") is None) == (old["hint"] is None)
         assert row.pop("user_id") == next(
             job["user"] for job in OLD["jobs"] if job["id"] == row["job_id"]
         )
@@ -115,7 +117,7 @@ async def test_every_field_of_every_attempt_is_kept(store: Store) -> None:
     named = [old for old in OLD["attempts"] if old["hint"] is not None]
     assert len(candidates) == len(named) == 3
     for old in named:
-        expected = renamed(old, ATTEMPT_NAMES)
+        expected = renamed(old, ATTEMPT_NAMES) | {"named_at": old["made_at"]}
         assert {key: expected[key] for key in candidates[0]} in candidates
 
 

@@ -6,13 +6,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from bot.engine.reconcile import check_candidates
+from bot.engine.reconcile import check_candidates, is_unknown
 from bot.engine.runtime import Runtime
-from bot.errors import OutsideError, Refused
+from bot.errors import OutsideError
 from bot.kinds import Kind, Unreadable
 from bot.log import word
 from bot.model import Failure, Job, Snapshot, State, Verdict
-from bot.service_errors import UNKNOWN_ID
 from bot.timings import EngineTimings, PollSchedule
 
 _LOG: Final = logging.getLogger(__name__)
@@ -48,7 +47,7 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
             )
         case Verdict.GOING:
             _report_unknown_status(runtime, kind, snapshot)
-            going = replace(job, snapshot=snapshot, failures=0)
+            going = replace(job, snapshot=snapshot, failures=0, missing_since=None)
             if awaited_id := await _awaited_id(runtime, kind, going):
                 await _wait_for_used(runtime, going, awaited_id)
             else:
@@ -84,7 +83,7 @@ async def _awaited_id(runtime: Runtime, kind: Kind, job: Job) -> str | None:
     try:
         snapshot = await _read(runtime, used_kind, used_id)
     except (OutsideError, Unreadable) as error:
-        gone = isinstance(error, Refused) and error.code in UNKNOWN_ID
+        gone = is_unknown(error)
         return used_id if _in_progress(used_kind, known.status) and not gone else None
     return used_id if _in_progress(used_kind, snapshot.status) else None
 
@@ -110,9 +109,14 @@ async def _wait_for_used(runtime: Runtime, job: Job, used_id: str) -> None:
 
 
 async def _postpone_unread(runtime: Runtime, job: Job, error: OutsideError | Unreadable) -> None:
-    """Plan the next poll after a failed one. An unknown id may be too new for the service."""
-    if isinstance(error, Refused) and error.code in UNKNOWN_ID:
-        if job.late:
+    """Plan the next poll after a failed one.
+
+    An unknown id may be too new for the service, or a gateway may have answered in its place.
+    """
+    if is_unknown(error):
+        now = runtime.clock.now()
+        job = replace(job, missing_since=min(job.missing_since or now, now))
+        if job.late and now - (job.missing_since or now) >= runtime.timings.missing_within:
             await runtime.finish(
                 replace(job, state=State.FAILED, failure=Failure.NOT_FOUND, reason=error.reason)
             )

@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeGuard
 
 from bot.engine.runtime import Runtime, log_fields
 from bot.errors import OutsideError, Refused, Unavailable
@@ -40,6 +40,9 @@ async def reconcile_job(runtime: Runtime, job: Job) -> None:
     except OutsideError as error:
         job = runtime.failed(job, error)
         recheck = runtime.retry_delay(job, error)
+        if is_unknown(error):  # it may be there in a moment: nobody is asked meanwhile
+            await runtime.store.jobs.release(job, now, now + recheck)
+            return
     asked_at = job.asked_at or now
     if job.asked > 1 and now >= asked_at + timings.close_after:
         if await runtime.store.jobs.expire(job, now):
@@ -78,7 +81,8 @@ async def check_candidates(runtime: Runtime, job: Job) -> bool:
     """Read the candidate ids of a job's attempts, and adopt the first that is not something else.
 
     A callback came with the attempt's own token, and a person was warned: both are believed unless
-    another attempt has the id or it is certainly something else.
+    another attempt has the id or it is certainly something else. What the service does not find
+    may be too new for it: it is given up after ``check_candidate_within``.
 
     Returns whether the job has moved on: then the caller leaves it alone.
 
@@ -94,7 +98,7 @@ async def check_candidates(runtime: Runtime, job: Job) -> bool:
             unread = Unavailable(f"The answer could not be read: {error}.")
             continue
         except OutsideError as error:
-            if isinstance(error, Refused) and error.code in UNKNOWN_ID:
+            if is_unknown(error) and not is_new(runtime, attempt):
                 await runtime.store.jobs.drop_candidate(attempt)
             else:
                 unread = error
@@ -113,6 +117,17 @@ async def check_candidates(runtime: Runtime, job: Job) -> bool:
     if unread is not None:
         raise unread
     return False
+
+
+def is_unknown(error: Exception) -> TypeGuard[Refused]:
+    """Return whether the service does not find what was read."""
+    return isinstance(error, Refused) and error.code in UNKNOWN_ID
+
+
+def is_new(runtime: Runtime, attempt: Attempt) -> bool:
+    """Return whether an attempt's candidate was named not long ago."""
+    age = runtime.clock.now() - (attempt.named_at or attempt.made_at)
+    return abs(age) < runtime.timings.check_candidate_within
 
 
 def _adopting(job: Job, attempt: Attempt, snapshot: Snapshot) -> Job:

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Final
 
 from bot.model import Attempt, Job
-from bot.store.database import Row, RowUnreadable, Transaction, from_ms
+from bot.store.database import Row, RowUnreadable, Transaction, from_ms, optional_moment
 from bot.store.sql import Query
 from bot.store.unreadable import number, optional_text, read_each, reading, text
 
@@ -42,21 +42,27 @@ _CANDIDATES: Final = Query(
     WHERE job_id = :job_id AND remote_id IS NULL AND candidate_id IS NOT NULL ORDER BY id
     """
 )
-_SET_CANDIDATE: Final = Query("UPDATE attempts SET candidate_id = :remote_id WHERE id = :id")
+_SET_CANDIDATE: Final = Query(
+    "UPDATE attempts SET candidate_id = :remote_id, named_at = :now WHERE id = :id"
+)
 # Where a person has named the same id, it stays theirs.
 _SET_NAMED_BY_CALLBACK: Final = Query(
     """
     UPDATE attempts SET candidate_id = :remote_id,
-        user_supplied = CASE WHEN candidate_id = :remote_id THEN user_supplied ELSE 0 END
+        user_supplied = CASE WHEN candidate_id = :remote_id THEN user_supplied ELSE 0 END,
+        named_at = CASE WHEN candidate_id = :remote_id THEN named_at ELSE :now END
     WHERE id = :id
     """
 )
-# A callback has the attempt's own token: what it named is not replaced before it is checked.
+# A callback has the attempt's own token: what it named is not replaced before it is checked, or
+# could have been.
 _SET_NAMED_BY_PERSON: Final = Query(
     """
-    UPDATE attempts SET candidate_id = :remote_id, user_supplied = 1
+    UPDATE attempts SET candidate_id = :remote_id, user_supplied = 1,
+        named_at = CASE WHEN candidate_id = :remote_id THEN named_at ELSE :now END
     WHERE id = (SELECT max(id) FROM attempts WHERE job_id = :job_id AND remote_id IS NULL)
-        AND (candidate_id IS NULL OR candidate_id = :remote_id OR user_supplied = 1)
+        AND (candidate_id IS NULL OR candidate_id = :remote_id OR user_supplied = 1
+            OR named_at <= :unread_since)
     RETURNING id
     """
 )
@@ -74,7 +80,7 @@ class AddedCandidate(Enum):
     STORED = "stored"
     """It is verified soon."""
     OTHER_UNCHECKED = "other_unchecked"
-    """A callback has named another one, which is verified first."""
+    """A callback has just named another one, which is verified first."""
     SETTLED = "settled"
     """The job no longer waits for one."""
 
@@ -133,23 +139,33 @@ def list_candidates(tx: Transaction, job_id: str) -> tuple[list[Attempt], list[R
     return read_each(attempt_from, tx.all(_CANDIDATES, job_id=job_id))
 
 
-def set_candidate(tx: Transaction, attempt_id: int, remote_id: str) -> None:
+def set_candidate(tx: Transaction, attempt_id: int, remote_id: str, now: int) -> None:
     """Store an id that the attempt's own create call returned, after its job was claimed again."""
-    tx.all(_SET_CANDIDATE, id=attempt_id, remote_id=remote_id)
+    tx.all(_SET_CANDIDATE, id=attempt_id, remote_id=remote_id, now=now)
 
 
-def set_candidate_of_callback(tx: Transaction, attempt_id: int, remote_id: str) -> None:
+def set_candidate_of_callback(tx: Transaction, attempt_id: int, remote_id: str, now: int) -> None:
     """Store an id that a callback with the attempt's token named."""
-    tx.all(_SET_NAMED_BY_CALLBACK, id=attempt_id, remote_id=remote_id)
+    tx.all(_SET_NAMED_BY_CALLBACK, id=attempt_id, remote_id=remote_id, now=now)
 
 
-def set_candidate_of_person(tx: Transaction, job_id: str, remote_id: str) -> bool:
+def set_candidate_of_person(
+    tx: Transaction, job_id: str, remote_id: str, now: int, unread_since: int
+) -> bool:
     """Store an id that a person gave, at the job's last attempt without one.
 
     Returns:
-        Whether it was stored: not while another one is unchecked that a callback named.
+        Whether it was stored: not while another one is unchecked that a callback named, unless it
+        was named before ``unread_since``.
     """
-    return tx.one(_SET_NAMED_BY_PERSON, job_id=job_id, remote_id=remote_id) is not None
+    stored = tx.one(
+        _SET_NAMED_BY_PERSON,
+        job_id=job_id,
+        remote_id=remote_id,
+        now=now,
+        unread_since=unread_since,
+    )
+    return stored is not None
 
 
 def drop_candidate(tx: Transaction, attempt: Attempt) -> None:
@@ -171,4 +187,5 @@ def attempt_from(row: Row) -> Attempt:
             made_at=from_ms(row["made_at"]),
             candidate_id=optional_text(row["candidate_id"]),
             user_supplied=bool(row["user_supplied"]),
+            named_at=optional_moment(row["named_at"]),
         )

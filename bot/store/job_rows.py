@@ -66,6 +66,7 @@ def _job_from(row: Row) -> Job:
         held_by=Failure(row["held_by"]) if row["held_by"] else None,
         held_until=optional_moment(row["held_until"]),
         waits_for=optional_text(row["waits_for"]),
+        missing_since=optional_moment(row["missing_since"]),
         ended_at=optional_moment(row["ended_at"]),
         erased=bool(row["erased"]),
     )
@@ -88,6 +89,7 @@ def changing_columns(job: Job) -> dict[str, Value]:
         "held_by": job.held_by.value if job.held_by and job.state is State.QUEUED else None,
         "held_until": optional_ms(job.held_until) if job.state is State.QUEUED else None,
         "waits_for": job.waits_for,
+        "missing_since": optional_ms(job.missing_since),
     }
 
 

@@ -92,7 +92,7 @@ class Jobs(Submissions, JobRetention):
             if save(tx, before, job, at, to_ms(now)):
                 bind(tx, attempt_id, remote_id)
                 return True
-            set_candidate(tx, attempt_id, remote_id)
+            set_candidate(tx, attempt_id, remote_id, to_ms(now))
             wake(tx, [job.id], now, self._timings)
             return False
 
@@ -138,7 +138,7 @@ class Jobs(Submissions, JobRetention):
                 if job["state"] in POLLED:
                     wake(tx, [job["id"]], now, self._timings)
             elif (remote_id := named.get(job["kind"])) is not None:
-                set_candidate_of_callback(tx, found["id"], remote_id)
+                set_candidate_of_callback(tx, found["id"], remote_id, to_ms(now))
                 if job["state"] != State.CREATING:
                     wake(tx, [job["id"]], now, self._timings)
 
@@ -180,7 +180,8 @@ class Jobs(Submissions, JobRetention):
             if tx.one(_CHECK_NOW, id=job_id, attempts=attempts, now=to_ms(now)) is None:
                 return AddedCandidate.SETTLED
             tx.notify(Topic.JOBS)
-            stored = set_candidate_of_person(tx, job_id, remote_id)
+            unread_since = to_ms(now - self._timings.check_candidate_within)
+            stored = set_candidate_of_person(tx, job_id, remote_id, to_ms(now), unread_since)
             return AddedCandidate.STORED if stored else AddedCandidate.OTHER_UNCHECKED
 
         return await self._database.run(work)

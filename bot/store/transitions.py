@@ -23,7 +23,8 @@ _SAVE: Final = Query(
         snapshot = :snapshot, late = :late, started_at = :started_at, read_at = :read_at,
         asked_at = :asked_at, asked = :asked, orphaned_ids = :orphaned_ids,
         held_by = :held_by, held_until = :held_until,
-        waits_for = :waits_for, claimed = 0, wake_at = NULL, wait_ms = :wait_ms,
+        waits_for = :waits_for, missing_since = :missing_since,
+        claimed = 0, wake_at = NULL, wait_ms = :wait_ms,
         due_at = CASE WHEN wake_at < coalesce(:due_at, wake_at + 1) THEN wake_at ELSE :due_at END
     WHERE id = :id AND claim = :claim AND (ended_at IS NULL OR :ended = 1) RETURNING id
     """
