@@ -22,14 +22,6 @@ _SUCCESSES_PER_CALL: Final = 10
 _LIMITED_FOR: Final = timedelta(minutes=1)
 
 
-class AccountRefused(Refused):
-    """A call was refused, not for what it asked for but for our key or account."""
-
-    def __init__(self, error: Refused, failure: Failure) -> None:
-        super().__init__(error.reason, code=error.code)
-        self.failure = failure
-
-
 class Held(Unavailable):
     """A call was not made, or was refused, because its gate is closed.
 
@@ -43,6 +35,20 @@ class Held(Unavailable):
         super().__init__(reason, retry_after=retry_after)
         self.until = until
         self.failure = failure
+
+
+class AccountRefused(Refused):
+    """A call was refused, not for what it asked for but for our key or account.
+
+    ``held`` says when the next try is due, and ``is_first`` whether no call like it has been
+    accepted since the start: then it may be what the caller has waited for.
+    """
+
+    def __init__(self, error: Refused, held: Held, *, is_first: bool) -> None:
+        super().__init__(error.reason, code=error.code)
+        self.failure = held.failure
+        self.held = held
+        self.is_first = is_first
 
 
 class Gate:
@@ -62,6 +68,7 @@ class Gate:
         self._refusals = 0
         self._calls = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self.has_passed = False  # since the start
 
     @property
     def refusal(self) -> OutsideError | None:
@@ -97,7 +104,7 @@ class Gate:
     def passed(self) -> bool:
         """Note that a call was not refused; return whether that opened the gate."""
         opened = self._refusal is not None
-        self._refusal, self._refusals = None, 0
+        self._refusal, self._refusals, self.has_passed = None, 0, True
         self._wake()
         return opened
 

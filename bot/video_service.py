@@ -102,9 +102,9 @@ class VideoService:
         except Refused as error:
             failure = FAILURES.get(error.code)
             if failure is Failure.OUT_OF_CREDIT:
-                raise self._close(credit, failure, error, self._timings.recheck_credit) from error
+                raise self._close(credit, error, self._timings.recheck_credit) from error
             if failure is Failure.KEY_REJECTED and await self._confirmed():
-                raise self._close(self._key, failure, error, self._timings.recheck_key) from error
+                raise self._close(self._key, error, self._timings.recheck_key) from error
             raise
         self._open(credit)
         self._open(self._key)
@@ -123,9 +123,7 @@ class VideoService:
             if FAILURES.get(error.code) is Failure.KEY_REJECTED and self._key.refusal is None:
                 with suppress(Unavailable):
                     if await self._confirmed():
-                        self._close(
-                            self._key, Failure.KEY_REJECTED, error, self._timings.recheck_key
-                        )
+                        self._close(self._key, error, self._timings.recheck_key)
             raise
 
     async def check(self) -> None:
@@ -213,13 +211,12 @@ class VideoService:
                 return FAILURES.get(error.code) is Failure.KEY_REJECTED
             return False
 
-    def _close(self, gate: Gate, failure: Failure, error: Refused, wait: timedelta) -> OutsideError:
+    def _close(self, gate: Gate, error: Refused, wait: timedelta) -> OutsideError:
         """Close a gate, and return what to raise: only the first one counts as refused."""
         if gate.refusal is not None:
             return gate.close(error, wait)
         _LOG.error("the video service refuses new work", extra={"code": error.code})
-        gate.close(error, wait)
-        return AccountRefused(error, failure)
+        return AccountRefused(error, gate.close(error, wait), is_first=not gate.has_passed)
 
     def _open(self, gate: Gate) -> None:
         if gate.passed():
@@ -266,7 +263,7 @@ class VideoService:
             self._on_recovery()
 
     def _limit(self, gate: RateGate, error: Unavailable) -> Held:
-        if not gate.limited:
+        if gate.refusal is None and not gate.limited:
             wait = error.retry_after
             extra = {"asked_s": None if wait is None else round(wait.total_seconds())}
             _LOG.warning("the video service limits calls", extra=extra)

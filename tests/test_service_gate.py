@@ -310,3 +310,31 @@ async def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(
     ]
     assert vars(lines[0])["cause"] == f"http {status}"
     assert 600 < vars(lines[1])["down_s"] < 1800
+
+
+@pytest.mark.parametrize("refusal", ["key", "credit"])
+async def test_a_restart_ends_no_request_that_waits_for_the_account(
+    quiet_world: World, refusal: str
+) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        world.service.rate_limited = RateLimit(
+            world.clock.now() + timedelta(minutes=1), retry_after=timedelta(minutes=1)
+        )
+        for person in (world.ana, world.ben, world.ana, world.ben):
+            await ask(world, person)
+        await world.settle()
+        world.service.key_revoked = refusal == "key"
+        world.service.out_of_credit = refusal == "credit"
+        await world.advance(minutes=5)
+    assert len([ending for ending in endings(world) if ending]) == 1
+
+    for _ in range(2):
+        async with world.running_bot():
+            await world.advance(minutes=15)
+    assert len([ending for ending in endings(world) if ending]) == 1
+
+    world.service.key_revoked = world.service.out_of_credit = False
+    async with world.running_bot():
+        await world.advance(minutes=30)
+    assert len([ending for ending in endings(world) if "is ready" in ending]) == 3

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from bot.engine.reconcile import check_candidates, mark_unconfirmed
+from bot.engine.reconcile import check_candidates, is_new, mark_unconfirmed
 from bot.engine.runtime import Runtime, log_fields, uncancelled
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.kinds import Unreadable
@@ -29,8 +29,10 @@ async def create_job(runtime: Runtime, job: Job) -> None:
         if job.attempts and await check_candidates(runtime, job):
             return
     except OutsideError as error:
-        await _retry_later(runtime, job, error, attempted=False)
-        return
+        # A person has chosen to create it again: what cannot be read delays that for a while only.
+        if any(is_new(runtime, each) for each in await runtime.store.jobs.candidates(job)):
+            await _retry_later(runtime, job, error, attempted=False)
+            return
     token = secrets.token_urlsafe(32)
     body = kind.body(job.params)
     if runtime.public_url is not None:
@@ -46,7 +48,7 @@ async def create_job(runtime: Runtime, job: Job) -> None:
             answer = await runtime.service.create(kind.path, body)
         snapshot = kind.created(answer)
     except Refused as error:
-        await _finish_refused(runtime, job, error)
+        await _end_refused(runtime, job, error)
     except Held as held:
         await _wait_at_gate(runtime, job, held, attempted=attempt is not None)
     except Unavailable as error:
@@ -84,15 +86,15 @@ async def _record_created(runtime: Runtime, job: Job, attempt: int, snapshot: Sn
     await runtime.catalogue(kind, replace(snapshot, facts=job.params))
 
 
-async def _finish_refused(runtime: Runtime, job: Job, error: Refused) -> None:
-    await runtime.finish(
-        replace(
-            job,
-            state=State.FAILED,
-            failure=error.failure if isinstance(error, AccountRefused) else Failure.REFUSED,
-            reason=error.reason,
-        )
-    )
+async def _end_refused(runtime: Runtime, job: Job, error: Refused) -> None:
+    """End a job that was refused, unless it has waited for that to end before a restart."""
+    failure = Failure.REFUSED
+    if isinstance(error, AccountRefused):
+        failure = error.failure
+        if job.held_by is failure and error.is_first:
+            await _wait_at_gate(runtime, job, error.held, attempted=True)
+            return
+    await runtime.finish(replace(job, state=State.FAILED, failure=failure, reason=error.reason))
 
 
 async def _retry_later(runtime: Runtime, job: Job, error: OutsideError, *, attempted: bool) -> None:
