@@ -84,8 +84,8 @@ class WorkTimings:
     """For steps under way, when the process is asked to end."""
 
     def jittered(self, wait: timedelta, rng: random.Random) -> timedelta:
-        """Return ``wait`` and a little more, but never beyond ``max_wait``."""
-        return min(wait * (1 + self.jitter * rng.random()), self.max_wait)
+        """Return ``wait`` and a little more, or less where that would be beyond ``max_wait``."""
+        return min(wait, self.max_wait / (1 + self.jitter)) * (1 + self.jitter * rng.random())
 
     def back_off(self, failures: int) -> timedelta:
         """Return the wait after ``failures`` calls in a row without the other side."""

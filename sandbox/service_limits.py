@@ -36,11 +36,14 @@ class Limits:
     Attributes:
         rates: by HTTP method, how many calls are accepted in a second.
         unauthorized: ids of videos and replicas, read or used, for which the answer is 401.
+        throttled: ids of videos and replicas, read or used, for which the answer is 429, each with
+            the Retry-After.
         unpaid: replica ids, and operations such as ``create_replica``, that are answered 402.
     """
 
     rates: dict[str, CallRate] = field(default_factory=dict)
     unauthorized: set[str] = field(default_factory=set)
+    throttled: dict[str, timedelta] = field(default_factory=dict)
     unpaid: set[str] = field(default_factory=set)
 
     def refusal(
@@ -54,6 +57,9 @@ class Limits:
         ids = {used, request.match_info.get("id")}
         if ids & self.unauthorized:
             return web.json_response({"message": "You do not own this"}, status=401)
+        for wait in (self.throttled[id_] for id_ in self.throttled if id_ in ids):
+            headers = {hdrs.RETRY_AFTER: f"{wait.total_seconds():.0f}"}
+            return web.json_response({"message": "Too many of this"}, status=429, headers=headers)
         rate = self.rates.get(request.method)
         if rate is not None and not rate.take():
             headers = {hdrs.RETRY_AFTER: "1"}

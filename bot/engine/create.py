@@ -116,8 +116,8 @@ async def _retry_later(runtime: Runtime, job: Job, error: OutsideError, *, attem
 async def _wait_at_gate(runtime: Runtime, job: Job, held: Held, *, attempted: bool) -> None:
     """Queue a job again that was held back, or end it when that has gone on for too long.
 
-    ``attempted`` says whether its own call was refused. For credit that may be the job's own fault,
-    and others try before it.
+    ``attempted`` says whether its own call was refused. That may be the job's own fault: all are
+    due when the next try is, and those of other people have their turn before those of this one.
     """
     now = runtime.clock.now()
     if now - (job.asked_at or job.created_at) >= runtime.timings.create_within:
@@ -128,11 +128,9 @@ async def _wait_at_gate(runtime: Runtime, job: Job, held: Held, *, attempted: bo
     queued = replace(job, state=State.QUEUED)
     if _is_news(job, held, now):
         queued = replace(queued, held_by=held.failure, held_until=held.until)
-    wait = runtime.retry_delay(job, held)
-    if attempted and held.failure is Failure.OUT_OF_CREDIT:
-        wait += (held.until - now) * runtime.timings.jitter + runtime.timings.retry_interval
-    due_at = now + min(wait, runtime.timings.max_wait)
-    await _queue_again(runtime, queued, due_at, attempted=attempted)
+    due_at = min(max(held.until, now), now + runtime.timings.max_wait)
+    turn_at = held.until if attempted else None
+    await _queue_again(runtime, queued, due_at, attempted=attempted, turn_at=turn_at)
 
 
 def _is_news(job: Job, held: Held, now: datetime) -> bool:
@@ -147,12 +145,22 @@ def _is_news(job: Job, held: Held, now: datetime) -> bool:
     return held.failure is Failure.UNREACHABLE and job.held_until <= now
 
 
-async def _queue_again(runtime: Runtime, queued: Job, due_at: datetime, *, attempted: bool) -> None:
-    """Release a queued job; ``attempted`` says whether an attempt was begun, which is closed."""
+async def _queue_again(
+    runtime: Runtime,
+    queued: Job,
+    due_at: datetime,
+    *,
+    attempted: bool,
+    turn_at: datetime | None = None,
+) -> None:
+    """Release a queued job; ``attempted`` says whether an attempt was begun, which is closed.
+
+    From ``turn_at`` on its user's waiting jobs have their turns, if that is later.
+    """
     now = runtime.clock.now()
     if attempted:
         await runtime.store.jobs.record_not_created(
-            queued, outcome="unavailable", now=now, due_at=due_at
+            queued, outcome="unavailable", now=now, due_at=due_at, turn_at=turn_at
         )
     else:
         await runtime.store.jobs.release(queued, now, due_at)

@@ -44,6 +44,16 @@ _CHECK_NOW: Final = Query(
     WHERE id = :id AND state = 'unconfirmed' AND attempts = :attempts RETURNING id
     """
 )
+_POSTPONE_TURNS: Final = Query(
+    """
+    WITH waiting AS (
+        SELECT id FROM jobs
+        WHERE ended_at IS NULL AND state = 'queued' AND user_id = :user AND turn_at < :turn_at
+        FOR UPDATE SKIP LOCKED
+    )
+    UPDATE jobs SET turn_at = :turn_at WHERE id IN (SELECT id FROM waiting)
+    """
+)
 _WAITING: Final = Query("SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL")
 
 
@@ -101,12 +111,19 @@ class Jobs(Submissions, JobRetention):
         )
 
     async def record_not_created(
-        self, job: Job, *, outcome: str, now: datetime, due_at: datetime
+        self,
+        job: Job,
+        *,
+        outcome: str,
+        now: datetime,
+        due_at: datetime,
+        turn_at: datetime | None = None,
     ) -> None:
         """Store how the job's last create call went, which gave no id, and release ``job``.
 
         A candidate that a callback named meanwhile makes it due at once. It is stored even if the
-        database is unavailable for a while.
+        database is unavailable for a while. With ``turn_at``, the waiting jobs of its user have no
+        turn before.
         """
 
         def work(tx: Transaction) -> None:
@@ -114,6 +131,8 @@ class Jobs(Submissions, JobRetention):
             at = now if any(list_candidates(tx, job.id)) else due_at
             if save(tx, before, job, at, to_ms(now)):
                 close_attempts(tx, job.id, outcome)
+                if turn_at is not None:
+                    tx.all(_POSTPONE_TURNS, user=job.user, turn_at=to_ms(turn_at))
 
         await run_until_stored(self._database, work, retry_interval=self._timings.retry_interval)
 
