@@ -175,6 +175,24 @@ async def test_a_time_that_cannot_be_read_does_not_end_the_bot(quiet_world: Worl
         assert "Ready" in world.now(card).text
 
 
+@pytest.mark.parametrize("damaged", ["CAST(X'FF' AS TEXT)", "''", "X'00'"])
+async def test_without_a_team_that_can_be_read_slack_is_asked_and_people_are_served(
+    damaged: str, quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await world.request_video(world.ana)
+    change(world, f"UPDATE installation SET team_id = {damaged}")  # noqa: S608
+    async with world.running_bot():
+        card = await world.request_video(world.ana)
+        await world.advance(minutes=5)
+        assert "Ready" in world.now(card).text
+        assert logged(caplog) == 1
+    found = {each.name: each async for each in doctor.examine(world.environment("0"))}
+    assert "row 1 of installation" in found["database"].message
+    assert not any("another workspace" in each.message for each in found.values())
+
+
 async def test_the_doctor_lists_rows_that_cannot_be_read(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():

@@ -9,6 +9,7 @@ from typing import Final
 from bot.store.attempts import attempt_from
 from bot.store.database import Row, RowUnreadable
 from bot.store.delivery_claims import delivery_from
+from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
 from bot.store.replicas import replica_from
 from bot.store.sqlite_file import read_only
@@ -19,6 +20,7 @@ _READERS: Final[dict[str, Callable[[Row], object]]] = {
     "attempts": attempt_from,
     "deliveries": delivery_from,
     "replicas": replica_from,
+    "installation": installation_from,
 }
 
 

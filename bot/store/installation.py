@@ -3,10 +3,11 @@
 from typing import Final
 
 from bot.model import Installation
-from bot.store.database import Database, Transaction
+from bot.store.database import Database, Row, Transaction
 from bot.store.sql import Query
+from bot.store.unreadable import UnreadableRows, optional_text, read_each, reading, text
 
-_GET: Final = Query("SELECT team_id, enterprise_id, app_id FROM installation")
+_GET: Final = Query("SELECT id, team_id, enterprise_id, app_id FROM installation")
 _SAVE: Final = Query(
     """
     INSERT INTO installation (id, team_id, enterprise_id, app_id)
@@ -23,10 +24,11 @@ class Installations:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._unreadable = UnreadableRows()
 
     async def fetch(self) -> Installation | None:
         """Return the installation; None before it was first saved."""
-        return await self._database.run(_get, durable=False)
+        return await self._database.run(self._get, durable=False)
 
     async def save(self, installation: Installation) -> Installation | None:
         """Store what Slack says of the installation, unless the database is another team's.
@@ -36,7 +38,7 @@ class Installations:
         """
 
         def work(tx: Transaction) -> Installation | None:
-            before = _get(tx)
+            before = self._get(tx)
             tx.all(
                 _SAVE,
                 team_id=installation.team_id,
@@ -47,9 +49,21 @@ class Installations:
 
         return await self._database.run(work)
 
+    def _get(self, tx: Transaction) -> Installation | None:
+        """Return the installation; None if there is none, or if it is damaged: Slack knows it."""
+        installations, errors = read_each(installation_from, tx.all(_GET))
+        self._unreadable.report(errors)
+        return installations[0] if installations else None
 
-def _get(tx: Transaction) -> Installation | None:
-    row = tx.one(_GET)
-    if row is None:
-        return None
-    return Installation(row["team_id"], row["enterprise_id"], row["app_id"])
+
+def installation_from(row: Row) -> Installation:
+    """Return the installation of a row.
+
+    Raises:
+        RowUnreadable: its content is damaged.
+    """
+    with reading("installation", row):
+        if not (team_id := text(row["team_id"])):
+            raise ValueError("the team is empty")
+        enterprise_id, app_id = optional_text(row["enterprise_id"]), optional_text(row["app_id"])
+        return Installation(team_id, enterprise_id, app_id)

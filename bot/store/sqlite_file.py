@@ -244,7 +244,9 @@ def stored_installation(path: Path) -> Installation | None:
             row = db.execute(sql).fetchone()
     except sqlite3.Error:
         return None
-    return None if row is None else Installation(*row)
+    if row is None or not all(isinstance(each, str | None) for each in row) or not row[0]:
+        return None
+    return Installation(*row)
 
 
 @contextlib.contextmanager
