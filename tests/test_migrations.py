@@ -7,9 +7,11 @@ from typing import Final
 
 import pytest
 
+from bot import doctor
 from bot.store import DatabaseError
 from bot.store.migrate import SQLITE_MIGRATIONS, checksum
 from bot.store.sqlite import migrate
+from tests.world import World
 
 CHECKSUMS: Final[dict[str, str]] = {
     "0001_jobs": ("71e2e7f127e35cfc5ca31d1dffb4719b881c6f9222fdf87ee2ea42a843aa28c1"),
@@ -80,3 +82,21 @@ async def test_an_index_and_statistics_of_an_operator_are_accepted(tmp_path: Pat
     await migrate(path)
     change(path, "CREATE INDEX mine ON jobs (channel); ANALYZE;")
     assert await migrate(path) == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("DROP TABLE deliveries", "are not those that this version makes (deliveries."),
+        ("INSERT INTO migrations VALUES ('9999_new', NULL)", "made by a newer version"),
+    ],
+)
+async def test_the_doctor_names_tables_that_the_start_refuses(
+    sql: str, said: str, quiet_world: World
+) -> None:
+    await migrate(quiet_world.database)
+    change(quiet_world.database, sql)
+    environ = quiet_world.environment("0")
+    found = {each.name: each async for each in doctor.examine(environ)}["database"]
+    assert not found.ok
+    assert said in found.message

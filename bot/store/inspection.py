@@ -11,6 +11,7 @@ from bot.store.database import Row, RowUnreadable
 from bot.store.delivery_claims import delivery_from
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
+from bot.store.migrate import check_tables
 from bot.store.replicas import replica_from
 from bot.store.sqlite_file import read_only
 from bot.store.unreadable import read_each
@@ -28,9 +29,13 @@ def unreadable_rows(path: Path) -> list[RowUnreadable]:
     """Return the rows that the bot cannot read, in a database that ``check_file`` accepts.
 
     In one that is older than this version, none are found before it is brought up to date.
+
+    Raises:
+        DatabaseError: its tables are not those of this version or an older one.
     """
     found: list[RowUnreadable] = []
     with contextlib.suppress(sqlite3.Error, IndexError), read_only(path) as db:
+        check_tables(db, path)
         for table, read in _READERS.items():
             rows = db.execute(f"SELECT * FROM {table}")  # noqa: S608 - our tables
             found += read_each(read, rows)[1]

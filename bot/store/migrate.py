@@ -3,7 +3,6 @@
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -36,18 +35,13 @@ def migrate_sqlite(db: sqlite3.Connection, path: Path) -> list[str]:
     """
     with translated(path, doing="the tables could not be brought up to date: "):
         db.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, checksum TEXT)")
-        columns = [row["name"] for row in db.execute("PRAGMA table_info(migrations)").fetchall()]
-        if "checksum" not in columns:  # an older version made it
+        if "checksum" not in _migrations_columns(db):  # an older version made it
             db.execute("ALTER TABLE migrations ADD COLUMN checksum TEXT")
-        rows = db.execute("SELECT name, checksum FROM migrations ORDER BY name").fetchall()
-        done = {row["name"]: row["checksum"] for row in rows}
-        files = {file.stem: file.read_text() for file in sorted(SQLITE_MIGRATIONS.glob("*.sql"))}
-        if unknown := done.keys() - files.keys():
-            raise DatabaseError(
-                f"the database was made by a newer version (it has {max(unknown)}): "
-                "install that version again"
-            )
-        _refuse_other_tables(db, path, done, files)
+        files = _files()
+        done = check_tables(db, path)
+        for name in done:
+            sql = "UPDATE migrations SET checksum = ? WHERE name = ? AND checksum IS NULL"
+            db.execute(sql, (checksum(files[name]), name))
         new = [name for name in files if name not in done]
         for name in new:
             mark = f"INSERT INTO migrations VALUES ('{name}', '{checksum(files[name])}')"  # noqa: S608 - ours
@@ -65,16 +59,25 @@ def checksum(sql: str) -> str:
     return hashlib.sha256(sql.encode()).hexdigest()
 
 
-def _refuse_other_tables(
-    db: sqlite3.Connection, path: Path, done: Mapping[str, str | None], files: Mapping[str, str]
-) -> None:
-    """Require that the migrations that are done made what they would make now.
+def check_tables(db: sqlite3.Connection, path: Path) -> list[str]:
+    """Require that the migrations that are done made what they would make now; return their names.
+
+    Nothing is changed.
 
     Raises:
-        DatabaseError: they did not.
+        DatabaseError: they did not, or a newer version made some.
     """
+    files = _files()
+    stored = "checksum" if "checksum" in _migrations_columns(db) else "NULL AS checksum"
+    rows = db.execute(f"SELECT name, {stored} FROM migrations ORDER BY name").fetchall()  # noqa: S608
+    done = {row["name"]: row["checksum"] for row in rows}
+    if unknown := done.keys() - files.keys():
+        raise DatabaseError(
+            f"the database was made by a newer version (it has {max(unknown)}): "
+            "install that version again"
+        )
     if not done:
-        return
+        return []
     changed = [name for name, stored in done.items() if stored not in {None, checksum(files[name])}]
     with contextlib.closing(in_memory()) as expected:
         for name in done:
@@ -88,10 +91,15 @@ def _refuse_other_tables(
             "was never released made them. Install that version again, or move the file away to "
             "begin with an empty one: then all that people asked for is forgotten."
         )
-    for name, stored in done.items():
-        if stored is None:
-            sql = "UPDATE migrations SET checksum = ? WHERE name = ?"
-            db.execute(sql, (checksum(files[name]), name))
+    return list(done)
+
+
+def _files() -> dict[str, str]:
+    return {file.stem: file.read_text() for file in sorted(SQLITE_MIGRATIONS.glob("*.sql"))}
+
+
+def _migrations_columns(db: sqlite3.Connection) -> list[str]:
+    return [row["name"] for row in db.execute("PRAGMA table_info(migrations)").fetchall()]
 
 
 def _schema(db: sqlite3.Connection, sql: str) -> set[tuple[object, ...]]:
