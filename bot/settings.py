@@ -7,7 +7,7 @@ from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 from pydantic import (
@@ -263,7 +263,9 @@ class Settings(BaseModel):
         password = (
             urlsplit(self.https_proxy.get_secret_value()).password if self.https_proxy else None
         )
-        return (*(secret.get_secret_value() for secret in secrets), *filter(None, [password]))
+        # A proxy is sent it decoded.
+        passwords = (password, unquote(password)) if password else ()
+        return (*(secret.get_secret_value() for secret in secrets), *passwords)
 
     def proxy_for(self, url: str) -> str | None:
         """Return the proxy for calls to an address; None if they go there directly."""

@@ -188,6 +188,11 @@ def test_printed_settings_contain_no_secret() -> None:
             assert secret not in shown
 
 
+def test_the_password_of_the_proxy_is_a_secret_as_it_is_set_and_decoded() -> None:
+    settings = _read(HTTPS_PROXY="http://user:p%40ssword%2F1@proxy.example.com:3128")
+    assert {"p%40ssword%2F1", "p@ssword/1"} <= set(settings.secrets)
+
+
 def test_the_secrets_are_the_tokens_and_the_key() -> None:
     assert set(_read().secrets) == {
         _REQUIRED[name] for name in ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "VIDEO_API_KEY")

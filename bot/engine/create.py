@@ -128,7 +128,10 @@ async def _wait_at_gate(runtime: Runtime, job: Job, held: Held, *, attempted: bo
     queued = replace(job, state=State.QUEUED)
     if _is_news(job, held, now):
         queued = replace(queued, held_by=held.failure, held_until=held.until)
-    due_at = min(max(held.until, now), now + runtime.timings.max_wait)
+    wait = held.until - now
+    if wait < _SHOWN_FROM:  # the service is only busy: at random, or the same jobs would be first
+        wait = runtime.retry_delay(job, held)
+    due_at = now + min(wait, runtime.timings.max_wait)
     turn_at = held.until if attempted else None
     await _queue_again(runtime, queued, due_at, attempted=attempted, turn_at=turn_at)
 
