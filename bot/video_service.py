@@ -243,23 +243,24 @@ class VideoService:
     async def _call(self, method: str, path: str, body: dict[str, str] | None = None) -> Any:  # noqa: ANN401
         """Make one call, and note what it shows about the rate limit and about outages."""
         gate = self._reads if body is None else self._creates
+        call = f"{method} {path}"
         try:
             answer = await self._send(method, path, body)
         except Refused:
-            self._note_answer(gate)
+            self._note_answer(gate, call)
             raise
         except OutsideError as error:
             _LOG.debug("a call failed", extra={"method": method, "cause": error.cause})
             if isinstance(error, Unavailable) and error.cause == TOO_MANY_CALLS:
                 raise self._limit(gate, error) from error
-            self._outages.failed(error.cause)
+            self._outages.failed(error.cause, call)
             raise
-        self._note_answer(gate)
+        self._note_answer(gate, call)
         return answer
 
-    def _note_answer(self, gate: RateGate) -> None:
+    def _note_answer(self, gate: RateGate, call: str) -> None:
         gate.passed()
-        if self._outages.answered():
+        if self._outages.answered(call):
             self._on_recovery()
 
     def _limit(self, gate: RateGate, error: Unavailable) -> Held:

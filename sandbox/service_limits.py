@@ -39,12 +39,14 @@ class Limits:
         throttled: ids of videos and replicas, read or used, for which the answer is 429, each with
             the Retry-After.
         unpaid: replica ids, and operations such as ``create_replica``, that are answered 402.
+        broken: ids of videos and replicas, read or used, for which the answer is 500.
     """
 
     rates: dict[str, CallRate] = field(default_factory=dict)
     unauthorized: set[str] = field(default_factory=set)
     throttled: dict[str, timedelta] = field(default_factory=dict)
     unpaid: set[str] = field(default_factory=set)
+    broken: set[str] = field(default_factory=set)
 
     def refusal(
         self,
@@ -60,6 +62,8 @@ class Limits:
         for wait in (self.throttled[id_] for id_ in self.throttled if id_ in ids):
             headers = {hdrs.RETRY_AFTER: f"{wait.total_seconds():.0f}"}
             return web.json_response({"message": "Too many of this"}, status=429, headers=headers)
+        if ids & self.broken:
+            return web.json_response({"error": "Internal error"}, status=500)
         rate = self.rates.get(request.method)
         if rate is not None and not rate.take():
             headers = {hdrs.RETRY_AFTER: "1"}

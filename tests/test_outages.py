@@ -13,6 +13,8 @@ from bot.causes import cause_of, describe
 from sandbox.delivery import deliver
 from sandbox.faults import CannedResponse, Hang, Reset
 from sandbox.http import free_port
+from sandbox.scenarios import Scenario
+from sandbox.video_service import RateLimit
 from tests.world import World
 
 
@@ -188,3 +190,57 @@ async def test_the_doctor_names_the_cause_of_a_slack_that_cannot_be_reached(
     assert "connection was refused" in await told(quiet_world, "Slack", SLACK_API_URL=gone)
     quiet_world.slack.faults.next("auth.test", CannedResponse(503, "<html>down</html>"))
     assert "it answered 503" in await told(quiet_world, "Slack")
+
+
+# ── Odd answers ───────────────────────────────────────────────────────────────────────────────
+
+
+async def test_videos_that_cannot_be_read_are_no_outage_while_others_can(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = quiet_world
+    stuck = Scenario(end="never")
+    world.service.next_video(*[stuck] * 4)
+    async with world.running_bot(callbacks=False):
+        for _ in range(4):
+            await world.request_video(world.ana)
+        await world.advance(minutes=1)
+        odd = list(world.service.videos)[:3]
+        world.service.limits.broken.update(odd)
+        before = len(world.service.requests)
+        await world.advance(hours=2)
+
+    assert len(lines(caplog, "the video service")) <= 2
+    reads = [each.path for each in world.service.requests[before:]]
+    for video_id in odd:
+        assert reads.count(f"/v2/videos/{video_id}") <= 40, "they are read ever more rarely"
+
+
+async def test_an_outage_after_odd_answers_is_still_noticed(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = quiet_world
+    world.service.next_video(*[Scenario(end="never")] * 4)
+    async with world.running_bot(callbacks=False):
+        for _ in range(4):
+            await world.request_video(world.ana)
+        world.service.limits.broken.update(list(world.service.videos)[:2])
+        await world.advance(hours=1)
+        caplog.clear()
+        world.service.down = True
+        await world.advance(hours=1)
+        assert lines(caplog, "the video service") == [("down", "http 503")]
+        world.service.down = False
+        await world.advance(hours=1)
+        assert lines(caplog, "the video service") == [("down", "http 503"), ("back", None)]
+
+
+async def test_a_long_rate_limit_is_one_line(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.service.rate_limited = RateLimit(world.clock.now() + timedelta(hours=3))
+    await world.request_video(world.ana)
+    await world.advance(hours=2)
+
+    # Reads have a limit of their own.
+    assert len([each for each in caplog.records if "limits calls" in each.message]) <= 2
