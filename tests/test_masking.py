@@ -7,7 +7,7 @@ from itertools import product
 from urllib.parse import quote, unquote
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from bot.masking import MASKED, Mask
@@ -67,6 +67,8 @@ def test_a_secret_is_masked_in_any_two_layers_of_escapes(inner: str, outer: str)
 def test_no_masked_text_gives_a_secret_back(
     secret: str, layers: list[str], before: str, after: str, escaped: int
 ) -> None:
+    # With digits after it, such an end is an escape itself: which of them it swallows is open.
+    assume(not before.endswith(("\\x", "&")))
     written = secret
     for number, layer in enumerate(layers):
         # Each layer escapes some of the text and leaves the rest.
