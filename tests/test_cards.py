@@ -165,9 +165,9 @@ def test_the_closing_reply_of_a_failure_says_what_to_do() -> None:
     message = reply(failed(Failure.OUT_OF_CREDIT, "No credit"), PRESENTER)
     assert message.text == (
         f"<@{ANA}> your video “Greeting” couldn't be created.\n"
-        "The video service's account is out of credit; nothing was created. Please tell whoever "
-        "manages that account. After that, *Edit and retry* opens the form with everything that "
-        "was entered. The video service says:\n“No credit”"
+        "The video service's account is out of credit; nothing was created. Please tell the person "
+        "who manages that account. After that, *Edit and retry* opens the form with everything "
+        "that was entered. The video service says:\n“No credit”"
     )
 
 

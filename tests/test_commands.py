@@ -27,9 +27,9 @@ WHAT_TO_DO = {
     errors.ErrorAction.RETRY: "Please try again",
     errors.ErrorAction.RECONCILE: "Please try again",
     errors.ErrorAction.EXPIRED: "Try again",
-    errors.ErrorAction.PAUSE: "tell whoever runs this bot",
-    errors.ErrorAction.REDIRECT: "tell whoever runs this bot",
-    errors.ErrorAction.REWRITE: "Please try again.*give this to whoever runs the bot: ",
+    errors.ErrorAction.PAUSE: "tell the person who runs this bot",
+    errors.ErrorAction.REDIRECT: "tell the person who runs this bot",
+    errors.ErrorAction.REWRITE: "Please try again.*give this to the person who runs this bot: ",
 }
 
 

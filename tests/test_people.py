@@ -305,7 +305,7 @@ async def test_with_a_list_only_listed_people_and_admins_may_ask(quiet_world: Wo
         await world.settle()
     assert world.created_count() == 2
     assert answer.message is not None
-    assert "ask whoever runs this bot" in answer.message.text
+    assert "ask the person who runs this bot" in answer.message.text
     assert world.ben.modal is None
     assert listed.message is not None
     assert "don't have any videos" in listed.message.text

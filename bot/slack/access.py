@@ -19,12 +19,12 @@ from bot.timings import FormTimings
 
 STARTING: Final = "I'm still starting. Please try again in a moment."
 OTHER_WORKSPACE: Final = (
-    "I've been connected to another workspace, so I can't help here. Please tell whoever runs "
-    "this bot."
+    "I've been connected to another workspace, so I can't help here. Please tell the person who "
+    "runs this bot."
 )
-OTHER_APP: Final = "This came from another Slack app. Please tell whoever runs this bot."
+OTHER_APP: Final = "This came from another Slack app. Please tell the person who runs this bot."
 STRANGER: Final = "Sorry, only people in the workspace where this app is installed can use it."
-NOT_LISTED: Final = "Only some people here can do that. Please ask whoever runs this bot."
+NOT_LISTED: Final = "Only some people here can do that. Please ask the person who runs this bot."
 GUEST: Final = "Guests can't do that. Please ask a full member of this workspace."
 SHARED_CHANNEL: Final = (
     "People from another organization are in this channel, so I don't post there. Please choose "

@@ -147,11 +147,14 @@ def _held(job: Job) -> str:
     """Return what a queued job waits for. It holds however often it is tried without success."""
     match job.held_by:
         case Failure.KEY_REJECTED:
-            why = "The video service doesn't accept this bot's key. Please tell whoever runs it."
+            why = (
+                "The video service doesn't accept this bot's key. Please tell the person who runs "
+                "this bot."
+            )
         case Failure.OUT_OF_CREDIT:
             why = (
-                "The video service's account is out of credit. Please tell whoever manages that "
-                "account."
+                "The video service's account is out of credit. Please tell the person "
+                "who manages that account."
             )
         case _:
             why = "The video service asks me to wait."
@@ -337,12 +340,12 @@ def _failure_sentence(job: Job, presenter: Presenter) -> str:
         case Failure.KEY_REJECTED:
             return (
                 f"The video service doesn't accept this bot's key; {created}. Please tell "
-                "whoever runs the bot: it needs a working key."
+                "the person who runs this bot: it needs a working key."
             )
         case Failure.OUT_OF_CREDIT:
             return (
                 f"The video service's account is out of credit; {created}. Please tell "
-                "whoever manages that account."
+                "the person who manages that account."
             )
         case Failure.UNREACHABLE:
             return (

@@ -29,7 +29,7 @@ from bot.video_service import VideoService
 _LOG: Final = logging.getLogger(__name__)
 UNKNOWN_JOB: Final = "I can't find this any more."
 UNKNOWN_KIND: Final = "I no longer support this kind of request."
-_CONTACT_OPERATOR: Final = "Please tell whoever runs this bot."
+_CONTACT_OPERATOR: Final = "Please tell the person who runs this bot."
 
 
 async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:
@@ -41,7 +41,7 @@ async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:
 
 def with_reference(text: str, code: str) -> str:
     """Return a sentence about an error, and the code by which an operator finds it in the log."""
-    return f"{text} If it keeps happening, give this to whoever runs the bot: {code}"
+    return f"{text} If it keeps happening, give this to the person who runs this bot: {code}"
 
 
 async def ack_missing_id(ack: AsyncAck, command: str, subcommand: str, noun: str) -> None:

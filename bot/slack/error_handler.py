@@ -110,7 +110,7 @@ def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltRespo
             _LOG.error("a row cannot be read", extra={"reference": code, "reason": str(error)})
             text = (
                 "What I stored about this request is damaged, so nothing was changed. "
-                "Please tell the person who runs me."
+                "Please tell the person who runs this bot."
             )
         case DatabaseUncertain():
             _LOG.error("not stored for certain", extra={"reference": code, "reason": str(error)})

@@ -28,7 +28,7 @@ _MAX_METADATA: Final = 3000  # characters
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 _KEY_REFUSED: Final = (
     "The video service doesn't accept this bot's key at the moment, so nothing can be created. "
-    "Please tell whoever runs the bot. What you entered stays here."
+    "Please tell the person who runs this bot. What you entered stays here."
 )
 
 
