@@ -20,6 +20,7 @@ _USER: Final = "U000000002"
 # Letters that no encoding changes: put in place in the bytes that are ready.
 _VIEW_ID: Final = "VIEWIDVIEWID"
 _CHANNEL: Final = "CHANNELCHANNEL"
+_CHANNELS: Final = 64
 
 
 def command(port: int, text: str = "help", *, number: int = 0) -> bytes:
@@ -130,13 +131,16 @@ class Submissions:
         self._template = _encoded(payload)
 
     def one(self, number: int, channel: str | None = None) -> bytes:
-        """Return the signed request of form ``number``, by default for a channel of its own."""
-        place = channel or f"C{number:08d}"
+        """Return the signed request of form ``number``, by default for one of 64 channels.
+
+        The bot knows a channel once a form was opened in it, and asks Slack about it before that.
+        """
+        place = channel or f"C{number % _CHANNELS:08d}"
         body = self._template.replace(_VIEW_ID.encode(), b"V%09d" % number)
         return _signed(self._port, body.replace(_CHANNEL.encode(), place.encode()))
 
     def many(self, number: int, first: int = 1) -> list[bytes]:
-        """Return ``number`` requests, of forms from ``first`` on, all in different channels."""
+        """Return ``number`` requests, of forms from ``first`` on."""
         return [self.one(each) for each in range(first, first + number)]
 
 

@@ -1,4 +1,4 @@
-"""Submissions through to closing replies, all in different channels, against the single-file bot.
+"""Submissions through to closing replies, in 64 channels, against the single-file bot.
 
 Both learn of the end in the same way: the service says "ready" at the first read and never calls
 back, and both read as soon as they can (no wait between reads, no pause between rounds). Both are
