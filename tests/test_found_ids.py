@@ -220,6 +220,16 @@ async def test_a_person_cannot_use_what_another_request_made(
     assert len(world.replies(theirs)) == 1
 
 
+async def test_a_link_in_a_refusal_of_an_id_is_shown_as_its_host(world: World) -> None:
+    lost = await _lost(world, None)
+    refusal = {"message": "no such video at https://files.example.com/t-s3cretPath"}
+    world.service.faults.always("read_video", CannedResponse(404, refusal))
+
+    form = await _types(world, lost, "v-unknown")
+
+    assert form.errors["remote_id"].endswith("It says: no such video at files.example.com")
+
+
 async def test_what_a_callback_named_for_another_request_is_not_given_to_a_person(
     world: World,
 ) -> None:

@@ -147,3 +147,19 @@ async def test_a_link_in_a_status_is_shown_as_its_host_on_the_card_and_to_those_
     assert len(shown) == 3
     assert all("at files.example.com" in each and "s3cret" not in each for each in shown)
     assert "see files.example.com" in shown[-1]
+
+
+@pytest.mark.parametrize("status", [404, 422])
+@pytest.mark.parametrize("command", ["status", "add"])
+async def test_a_link_in_a_refusal_is_shown_as_its_host(
+    command: str, status: int, world: World
+) -> None:
+    refusal = {"message": "not found: https://files.example.com/t-s3cretPath"}
+    world.service.faults.always("read_replica", CannedResponse(status, refusal))
+
+    await world.ben.command("/replica", f"{command} r-elsewhere")
+    await world.settle()
+
+    shown = world.ephemerals(world.ben)[-1]
+    assert "not found: files.example.com" in shown
+    assert "s3cret" not in shown

@@ -156,7 +156,7 @@ async def _current_status(
             return _unread(presenter, job, command, wanted, error.reason)
         if job is not None:
             return status_message(presenter, job, None, command.user, error.reason)
-        reason = escaped(error.reason, 500)
+        reason = escaped(only_hosts(error.reason), 500)
         return Message(
             f"I can't find a {presenter.noun} “{escape(wanted)}”. "
             f"The video service says: “{reason}”. `{command.command} list` shows yours.",
@@ -179,7 +179,7 @@ def _unread(
         return status_message(presenter, job, None, command.user, why)
     return Message(
         f"I don't know {escape(wanted)}, and the video service couldn't be asked: "
-        f"{escaped(why, 500)} Please try again in a moment.",
+        f"{escaped(only_hosts(why), 500)} Please try again in a moment.",
         (),
     )
 
@@ -199,7 +199,7 @@ def status_message(
         if name := title(name):
             facts.append(("Name", name))
         if own and job.reason:
-            facts.append(("Reason", job.reason))
+            facts.append(("Reason", only_hosts(job.reason)))
     if known is not None:
         facts.append((f"{presenter.noun.capitalize()} ID", known.remote_id))
         facts.append(("Video service status", only_hosts(known.status)))
@@ -212,7 +212,7 @@ def status_message(
             (label, known.facts[field]) for field, label in _MORE.items() if field in known.facts
         ]
     if unread:
-        facts.append(("Couldn't be checked just now", unread))
+        facts.append(("Couldn't be checked just now", only_hosts(unread)))
     links: dict[str, str] = {}
     if known is not None and known.verdict is Verdict.SUCCEEDED:
         links = {

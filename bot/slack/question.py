@@ -12,6 +12,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from bot.errors import OutsideError, Refused
 from bot.kinds import Comparison, Unreadable
 from bot.kinds.wire import compare_with_job
+from bot.links import only_hosts
 from bot.model import Job, State
 from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import Json, cut, element, field, modal, section
@@ -94,7 +95,8 @@ async def _compare(ctx: HandlerContext, job: Job, remote_id: str) -> tuple[Compa
             snapshot = kind.read(await ctx.service.read(kind.path, remote_id), remote_id)
     except (OutsideError, Unreadable, TimeoutError) as error:
         if isinstance(error, Refused) and error.code in UNKNOWN_ID:
-            reason = f"The video service can't find it. It says: {cut(error.reason, 200)}"
+            said = cut(only_hosts(error.reason), 200)
+            reason = f"The video service can't find it. It says: {said}"
             return Comparison.DIFFERENT, reason
         return Comparison.UNKNOWN, ""  # it is read again before it is adopted
     comparison = compare_with_job(kind, job, snapshot)

@@ -101,14 +101,15 @@ async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:
     try:
         snapshot = await read_replica(ctx, kind, replica_id, _deadline(ctx))
     except Refused as error:
-        says = f"“{escaped(error.reason, 300)}”"
+        says = f"“{escaped(only_hosts(error.reason), 300)}”"
         if error.code in UNKNOWN_ID:
             raise _Unusable(
                 f"I can't find a replica “{escape(replica_id)}”. The video service says: {says}"
             ) from error
         raise _Unusable(f"It couldn't be checked. The video service says: {says}") from error
     except OutsideError as error:
-        text = f"It couldn't be checked: {escape(error.reason)} Please try again in a moment."
+        why = escape(only_hosts(error.reason))
+        text = f"It couldn't be checked: {why} Please try again in a moment."
         raise _Unusable(text) from error
     if snapshot.verdict is Verdict.FAILED:
         raise _Unusable(_failure(snapshot))
