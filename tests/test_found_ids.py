@@ -165,6 +165,20 @@ async def test_an_id_from_a_person_is_used_at_once_if_the_script_says_the_same(
     assert "is ready" in world.replies(lost.card)[0].text
 
 
+async def test_the_warning_stands_without_the_promise_to_check_the_id(world: World) -> None:
+    lost = await _lost(world, RENAMED)
+    [video_id] = world.service.videos
+    await world.ana.click(lost.card, "I found it")
+    form = world.ana.modal
+    assert form is not None
+    assert "I'll check" in _shown(form)
+
+    await form.submit({"remote_id": video_id})
+
+    assert WARNING in _shown(form)
+    assert "I'll check" not in _shown(form)
+
+
 async def test_the_warning_is_shown_again_for_another_id(world: World) -> None:
     lost = await _lost(world, RENAMED)
     [first] = world.service.videos

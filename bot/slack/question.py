@@ -119,13 +119,14 @@ def _form(ctx: HandlerContext, job: Job, unverified: str = "") -> Json:
     """Return the form; with a warning, if ``unverified`` was typed and cannot be verified."""
     noun = ctx.presenters[job.kind].noun
     warning = f"I can't verify that this {noun} is the one requested here. Use it anyway?"
+    hint = "You'll find it in your account there. I'll check that it's the right one."
     remote_id = field(
         _REMOTE_ID,
         f"{noun.capitalize()} ID at the video service",
         element(
             "plain_text_input", _REMOTE_ID, initial_value=unverified or None, max_length=_MAX_ID
         ),
-        hint="You'll find it in your account there. I'll check that it's the right one.",
+        hint="" if unverified else hint,
     )
     return modal(
         _CALLBACK_ID,
