@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from bot.slack import errors
-from bot.store import DatabaseUnavailable
+from bot.store import DatabaseUnavailable, DatabaseUncertain, RowUnreadable
 from bot.store.jobs import Jobs
 from bot.store.replicas import Replicas
 from sandbox.delivery import button_action, deliver, find_button, interact, interaction
@@ -46,6 +46,8 @@ WHAT_TO_DO = {
     ("error", "sentence"),
     [
         (DatabaseUnavailable("the disk is full"), r"couldn't be saved\. Please try again"),
+        (DatabaseUncertain("the disk is full"), "^I don't know whether this was saved"),
+        (RowUnreadable("jobs", "1", "1"), "is damaged, so nothing was changed"),
         (RuntimeError("unforeseen"), r"Something went wrong.* give this to .*: [0-9a-f]{8}"),
     ],
 )

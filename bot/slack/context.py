@@ -22,7 +22,7 @@ from bot.slack.client import webhook_client
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.lookups import Background
 from bot.slack.presenters import Presenter, Presenters
-from bot.store import DatabaseError, Store
+from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
 from bot.timings import Timings
 from bot.video_service import VideoService
 
@@ -42,6 +42,30 @@ async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:
 def with_reference(text: str, code: str) -> str:
     """Return a sentence about an error, and the code by which an operator finds it in the log."""
     return f"{text} If it keeps happening, give this to the person who runs this bot: {code}"
+
+
+def log_not_stored(error: DatabaseError, code: str) -> tuple[str, str]:
+    """Log that the database failed a request; return a title and a sentence for the user."""
+    title = "Something went wrong"
+    match error:
+        case RowUnreadable():
+            logged = "a row cannot be read"
+            text = (
+                "What I stored about this request is damaged, so nothing was changed. "
+                f"{_CONTACT_OPERATOR}"
+            )
+        case DatabaseUncertain():
+            logged = "not stored for certain"
+            text = (
+                "I don't know whether this was saved. "
+                "Please try again in a moment: nothing is started twice."
+            )
+        case _:
+            logged, title = "not stored", "Not saved"
+            # Not that nothing was started: an earlier copy of this request may have been saved.
+            text = "This couldn't be saved. Please try again in a moment."
+    _LOG.error(logged, extra={"reference": code, "reason": str(error)})
+    return title, text
 
 
 async def ack_missing_id(ack: AsyncAck, command: str, subcommand: str, noun: str) -> None:
@@ -121,8 +145,7 @@ class HandlerContext:
         except Exception as error:  # noqa: BLE001 - the user waits for an answer to any of them
             code = reference()
             if isinstance(error, DatabaseError):
-                _LOG.error("not stored", extra={"reference": code, "reason": str(error)})
-                text = "That couldn't be saved. Please try again in a moment."
+                _, text = log_not_stored(error, code)
             else:
                 _LOG.exception("a command failed", extra={"reference": code})
                 text = "Something went wrong. Please try again."

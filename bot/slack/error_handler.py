@@ -14,7 +14,7 @@ from slack_bolt.response import BoltResponse
 
 from bot.log import reference
 from bot.slack.blocks import Json
-from bot.slack.context import HandlerContext, with_reference
+from bot.slack.context import HandlerContext, log_not_stored, with_reference
 from bot.slack.payloads import (
     BlockAction,
     InvalidPayload,
@@ -23,7 +23,7 @@ from bot.slack.payloads import (
     ViewSubmission,
     read,
 )
-from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable
+from bot.store import DatabaseError
 
 _LOG: Final = logging.getLogger(__name__)
 # An unknown id is cut to this length in the log: it can be any text.
@@ -106,23 +106,8 @@ def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltRespo
     """
     code, title = reference(), "Something went wrong"
     match error:
-        case RowUnreadable():
-            _LOG.error("a row cannot be read", extra={"reference": code, "reason": str(error)})
-            text = (
-                "What I stored about this request is damaged, so nothing was changed. "
-                "Please tell the person who runs this bot."
-            )
-        case DatabaseUncertain():
-            _LOG.error("not stored for certain", extra={"reference": code, "reason": str(error)})
-            text = (
-                "I don't know whether this was saved. "
-                "Please try again in a moment: nothing is started twice."
-            )
         case DatabaseError():
-            _LOG.error("not stored", extra={"reference": code, "reason": str(error)})
-            title = "Not saved"
-            # Not that nothing was started: an earlier copy of this request may have been saved.
-            text = "This couldn't be saved. Please try again in a moment."
+            title, text = log_not_stored(error, code)
         case UnknownAction():
             _LOG.error("unknown action", extra={"reference": code, "id": str(error)[:_MAX_LOGGED]})
             text = "I don't recognize this. Please start again."
