@@ -48,11 +48,20 @@ async def test_a_person_with_too_many_open_requests_is_told_so_in_the_form(
         text = await refused(world, world.ana)
 
         assert text == (
-            "You have 2 requests in progress, and 2 is the limit. Try again when one of them is "
-            "done. If you need more, ask the person who runs the bot."
+            "You already have 2 requests in progress, which is the limit. Try again when one of "
+            "them is done. If you need more, ask the person who runs this bot."
         )
         assert world.created_count() == 1
         await world.request_video(world.ben)
+
+
+async def test_a_limit_of_one_open_request_is_told_in_the_singular(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_OPEN_PER_USER="1"):
+        await world.request_video(world.ana)
+        assert (await refused(world, world.ana)).startswith(
+            "You already have 1 request in progress, which is the limit. Try again when it's done. "
+        )
 
 
 async def test_a_request_that_has_ended_makes_room_for_another(quiet_world: World) -> None:
@@ -127,8 +136,8 @@ async def test_a_person_may_make_so_many_requests_in_24_hours(quiet_world: World
         text = await refused(world, world.ana)
 
         assert text == (
-            "You have made 2 requests in the last 24 hours, and 2 is the limit. Try again in "
-            "about 22 hours. If you need more, ask the person who runs the bot."
+            "You have already made 2 requests in the last 24 hours, which is the daily limit. Try "
+            "again in about 22 hours. If you need more, ask the person who runs this bot."
         )
         await make(world, world.ben)
         await world.advance(hours=22)
@@ -147,9 +156,9 @@ async def test_all_people_together_may_make_so_many_requests_in_24_hours(
         text = await refused(world, world.ana)
 
         assert text == (
-            "2 requests were made here in the last 24 hours, and 2 is the limit for everyone "
-            "together. Try again in about 3 hours. If you need more, ask the person who "
-            "runs the bot."
+            "People here have already made 2 requests in the last 24 hours, which is the daily "
+            "limit for everyone together. Try again in about 3 hours. If you need more, ask the "
+            "person who runs this bot."
         )
         await world.advance(hours=3)
         await make(world, world.ana)
@@ -219,7 +228,7 @@ async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
             await world.settle()
         assert world.created_count() == 1
         [_, text] = world.ephemerals(world.ana)[-2:]
-        assert "1 is the limit" in text
+        assert "already made 1 request in the last 24 hours, which is the daily limit" in text
         assert "in about 24 hours" in text
         assert AGAIN in str(world.now(card).blocks), "it can be pressed again later"
         await world.advance(hours=24)
@@ -243,7 +252,7 @@ async def test_a_limit_holds_after_a_restart(quiet_world: World) -> None:
     async with world.running_bot():
         await make(world, world.ana, 2)
     async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
-        assert "and 1 is the limit" in await refused(world, world.ana)
+        assert "already made 1 request in" in await refused(world, world.ana)
 
 
 # ── The length of a script ────────────────────────────────────────────────────────────────────

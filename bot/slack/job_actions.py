@@ -55,7 +55,7 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         if not await ctx.store.jobs.create_again(job.id, attempts, now):
             ctx.respond_ephemeral(action.response_url, SETTLED)
     except LimitReached as reached:
-        person = "You have" if action.user == job.user else f"<@{job.user}> has"
+        person = "You" if action.user == job.user else f"<@{job.user}>"
         text = f"I didn't create it again. {limit_sentence(reached, now, person)}"
         ctx.respond_ephemeral(action.response_url, text)
     await ack()

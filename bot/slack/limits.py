@@ -6,29 +6,29 @@ from typing import Final
 from bot.slack.blocks import span
 from bot.store import Limit, LimitReached
 
-_REMEDY: Final = "If you need more, ask the person who runs the bot."
+_REMEDY: Final = "If you need more, ask the person who runs this bot."
 
 
-def limit_sentence(reached: LimitReached, now: datetime, person: str = "You have") -> str:
+def limit_sentence(reached: LimitReached, now: datetime, person: str = "You") -> str:
     """Return which limit is reached, when there is room again, and what else to do.
 
     ``person`` begins a sentence about the person whose limit it is.
     """
-    number = f"{reached.maximum:,}"
-    requests = "request" if reached.maximum == 1 else "requests"
+    one = reached.maximum == 1
+    number = f"{reached.maximum:,} request" + ("" if one else "s")
+    have = "have" if person == "You" else "has"
     match reached.limit:
         case Limit.OPEN_PER_USER:
-            text = f"{person} {number} {requests} in progress, and {number} is the limit."
-            again = "when one of them is done"
+            text = f"{person} already {have} {number} in progress, which is the limit."
+            again = "when it's done" if one else "when one of them is done"
         case Limit.PER_USER_PER_DAY:
             text = (
-                f"{person} made {number} {requests} in the last 24 hours, and {number} is the "
+                f"{person} {have} already made {number} in the last 24 hours, which is the daily "
                 "limit."
             )
         case Limit.PER_DAY:
-            were = "was" if reached.maximum == 1 else "were"
             text = (
-                f"{number} {requests} {were} made here in the last 24 hours, and {number} is the "
+                f"People here have already made {number} in the last 24 hours, which is the daily "
                 "limit for everyone together."
             )
     if reached.free_at is not None:
