@@ -38,7 +38,9 @@ async def test_in_another_channel_others_see_the_state_and_who_can_see_the_rest(
 
     for wanted in (number, video_id, video_id.upper(), f"`{video_id}`"):
         shown = await _status(world, world.ben, wanted, channel="lobby")
-        assert f"No. {number}: ready. Only <@{world.ana.user.id}> can see the rest." in shown
+        ana, studio = world.ana.user.id, world.slack.channel("studio").id
+        who = f"<@{ana}>, admins and people in <#{studio}>"
+        assert f"No. {number}: ready. Only {who} can see the rest." in shown
         assert "http" not in shown
         assert NAME not in shown
         assert SCRIPT not in shown
@@ -163,3 +165,13 @@ async def test_a_link_in_a_refusal_is_shown_as_its_host(
     shown = world.ephemerals(world.ben)[-1]
     assert "not found: files.example.com" in shown
     assert "s3cret" not in shown
+
+
+async def test_others_are_not_sent_to_a_direct_conversation_for_the_rest_of_a_status(
+    world: World,
+) -> None:
+    card = await world.request_video(world.ana, channel=world.slack.dm("ana").id)
+
+    shown = await _status(world, world.ben, number_of(card))
+
+    assert f"Only <@{world.ana.user.id}> or an admin can see the rest." in shown

@@ -120,7 +120,7 @@ async def show_status(
         await ack_ephemeral(ack, _of_another_kind(ctx, job))
     elif job is not None and not _may_see(ctx, command, job):
         state = state_word(job, presenter).lower()
-        text = f"No. {job.id}: {state}. Only <@{job.user}> can see the rest."
+        text = f"No. {job.id}: {state}. Only {_who_sees(job)} can see the rest."
         await ack_ephemeral(ack, text)
     elif job is not None and job.remote_id is None:
         await ack_ephemeral(ack, status_message(presenter, job, None, command.user))
@@ -133,6 +133,17 @@ async def show_status(
 def _may_see(ctx: HandlerContext, command: SlashCommand, job: Job) -> bool:
     """Return whether a command may show a job's links and names: its channel has them anyway."""
     return command.channel == job.channel or ctx.may_decide(command.user, job)
+
+
+def _who_sees(job: Job) -> str:
+    """Return who may see all of a job; see ``_may_see``.
+
+    Slack shows the name of a private channel only to its members, but that of a direct conversation
+    means nothing to those outside it.
+    """
+    if job.channel.startswith(("C", "G")):
+        return f"<@{job.user}>, admins and people in <#{job.channel}>"
+    return f"<@{job.user}> or an admin"
 
 
 def _of_another_kind(ctx: HandlerContext, job: Job) -> str:
