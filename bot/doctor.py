@@ -79,7 +79,7 @@ async def examine(environ: Mapping[str, str]) -> AsyncIterator[Finding]:
 
 
 def _printable(text: str) -> str:
-    """Return a text as one line without control characters, whoever wrote it."""
+    """Return a text as one line without control characters."""
     visible = (
         "" if category(each) == "Cf" else each if each.isprintable() else " "
         for each in _TERMINAL.sub("", text)

@@ -163,7 +163,7 @@ def plain_link(text: str) -> str | None:
 def show_link(link: str) -> str:
     """Return the host of ``link`` for people to read, at most 60 characters.
 
-    All else is left out: whoever knows the path of a shared link can often open it.
+    All else is left out: the path of a shared link is often all that it takes to open it.
     """
     host = re.split(r"[/?#]", link.partition("://")[2], maxsplit=1)[0].rpartition("@")[2]
     # The end of a name says whose it is.

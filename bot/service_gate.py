@@ -16,7 +16,7 @@ from bot.model import Failure
 from bot.timings import ServiceTimings
 
 _MAX_CALLS: Final = 64  # at the same time
-# After a rate limit calls are made one by one. So many successes allow one more.
+# After a rate limit calls are made one by one. Each time this many succeed, one more is allowed.
 _SUCCESSES_PER_CALL: Final = 10
 # After this time without a new refusal, a rate limit is forgotten.
 _LIMITED_FOR: Final = timedelta(minutes=1)
