@@ -7,6 +7,7 @@ import pytest
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
+from tests.test_unreadable_rows import change
 from tests.world import World, number_of
 
 NAME: Final = "The spring greeting"
@@ -168,10 +169,14 @@ async def test_a_link_in_a_refusal_is_shown_as_its_host(
 
 
 async def test_others_are_not_sent_to_a_direct_conversation_for_the_rest_of_a_status(
-    world: World,
+    quiet_world: World,
 ) -> None:
-    card = await world.request_video(world.ana, channel=world.slack.dm("ana").id)
+    world = quiet_world
+    async with world.running_bot():
+        number, _ = await _video(world)
+    change(world, "UPDATE jobs SET channel = 'D0ANA' WHERE id = ?", number)
 
-    shown = await _status(world, world.ben, number_of(card))
+    async with world.running_bot():
+        shown = await _status(world, world.ben, number)
 
     assert f"Only <@{world.ana.user.id}> or an admin can see the rest." in shown
