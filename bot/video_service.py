@@ -34,7 +34,7 @@ from bot.service_errors import (
     from_answer,
     translated,
 )
-from bot.service_gate import AccountRefused, Gate, Held, RateGate
+from bot.service_gate import AccountRefused, Gate, Held, RateGate, ReadGate
 from bot.timings import ServiceTimings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class VideoService:
         self._on_recovery = on_recovery
         self._outages = Outages("the video service", clock)
         self._creates = RateGate(clock, timings, first_calls=_FIRST_CREATES)
-        self._reads = RateGate(clock, timings)
+        self._reads = ReadGate(clock, timings)
         self._key = Gate(Failure.KEY_REJECTED, clock, timings)
         self._credits: dict[str, Gate] = {}
         self._confirming = asyncio.Lock()
@@ -110,15 +110,17 @@ class VideoService:
         self._open(self._key)
         return answer
 
-    async def read(self, path: str, remote_id: str) -> Any:  # noqa: ANN401 - any JSON
+    async def read(self, path: str, remote_id: str, *, for_person: bool = False) -> Any:  # noqa: ANN401 - any JSON
         """GET ``remote_id`` below ``path`` and return the JSON of the answer.
+
+        ``for_person`` says that a person waits for it: if it is asked to wait, no job has to.
 
         Raises:
             Refused: the service does not know the id, or refuses our key.
             Unavailable: ask again later. A read changes nothing, so it is never uncertain.
         """
         try:
-            return await self._get(path, remote_id)
+            return await self._get(path, remote_id, for_person=for_person)
         except Refused as error:
             if FAILURES.get(error.code) is Failure.KEY_REJECTED and self._key.refusal is None:
                 with suppress(Unavailable):
@@ -223,12 +225,13 @@ class VideoService:
             _LOG.info("the video service accepts new work again")
             self._on_recovery()
 
-    async def _get(self, path: str, remote_id: str) -> Any:  # noqa: ANN401
+    async def _get(self, path: str, remote_id: str, *, for_person: bool = False) -> Any:  # noqa: ANN401
         if remote_id in {".", ".."}:
             raise Refused("There is nothing with this id.", code="404")
-        async with self._reads.admit():
+        path = f"{path}/{quote(remote_id, safe='')}"
+        async with self._reads.admit_read(path, for_person=for_person):
             try:
-                answer = await self._call("GET", f"{path}/{quote(remote_id, safe='')}")
+                answer = await self._call("GET", path, for_person=for_person)
             except Uncertain as error:
                 raise Unavailable(error.reason, cause=error.cause) from error
             except Refused as error:
@@ -240,34 +243,45 @@ class VideoService:
 
     # ── Calls ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _call(self, method: str, path: str, body: dict[str, str] | None = None) -> Any:  # noqa: ANN401
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, str] | None = None,
+        *,
+        for_person: bool = False,
+    ) -> Any:  # noqa: ANN401
         """Make one call, and note what it shows about the rate limit and about outages."""
         gate = self._reads if body is None else self._creates
         call = f"{method} {path}"
         try:
             answer = await self._send(method, path, body)
         except Refused:
-            self._note_answer(gate, call)
+            self._note_answer(gate, path, call)
             raise
         except OutsideError as error:
             _LOG.debug("a call failed", extra={"method": method, "cause": error.cause})
             if isinstance(error, Unavailable) and error.cause == TOO_MANY_CALLS:
-                raise self._limit(gate, error) from error
+                raise self._limit(gate, error, path, for_person=for_person) from error
             self._outages.failed(error.cause, call)
             raise
-        self._note_answer(gate, call)
+        self._note_answer(gate, path, call)
         return answer
 
-    def _note_answer(self, gate: RateGate, call: str) -> None:
+    def _note_answer(self, gate: RateGate, path: str, call: str) -> None:
         gate.passed()
+        if isinstance(gate, ReadGate):
+            gate.answered(path)
         if self._outages.answered(call):
             self._on_recovery()
 
-    def _limit(self, gate: RateGate, error: Unavailable) -> Held:
+    def _limit(self, gate: RateGate, error: Unavailable, path: str, *, for_person: bool) -> Held:
         if gate.refusal is None and not gate.limited:
             wait = error.retry_after
             extra = {"asked_s": None if wait is None else round(wait.total_seconds())}
             _LOG.warning("the video service limits calls", extra=extra)
+        if isinstance(gate, ReadGate):
+            return gate.refuse(error, path, for_person=for_person)
         return gate.close(error, error.retry_after)
 
     async def _send(self, method: str, path: str, body: dict[str, str] | None) -> Any:  # noqa: ANN401

@@ -167,6 +167,22 @@ async def test_reads_and_creates_have_rate_limits_of_their_own(
     assert operations(sandbox) == ["read_replica", "create_video"]
 
 
+async def test_the_next_try_after_a_throttled_read_is_that_of_another_id(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.add_replica("r-odd", "Odd")
+    sandbox.limits.throttled["r-odd"] = timedelta(minutes=1)
+    with pytest.raises(Held):
+        await service.read(REPLICAS, "r-odd")
+    await clock.advance(timedelta(minutes=1))
+    with pytest.raises(Held):
+        await service.read(REPLICAS, "r-odd")
+    await service.read(REPLICAS, "r-anna")
+    assert len(sandbox.requests) == 2, "the odd one made way"
+    sandbox.limits.throttled.clear()
+    await service.read(REPLICAS, "r-odd")
+
+
 async def test_a_gate_does_not_stay_closed_because_the_clock_was_set_back(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
 ) -> None:

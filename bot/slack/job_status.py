@@ -158,7 +158,7 @@ async def _current_status(
 ) -> Message:
     presenter, remote_id = ctx.presenters[kind.name], (job and job.remote_id) or wanted
     try:
-        answer = await ctx.service.read(kind.path, remote_id)
+        answer = await ctx.service.read(kind.path, remote_id, for_person=True)
         snapshot = kind.read(answer, remote_id)
     except Unreadable:
         return _unread(presenter, job, command, wanted, "Its answer couldn't be read.")

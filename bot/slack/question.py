@@ -92,7 +92,8 @@ async def _compare(ctx: HandlerContext, job: Job, remote_id: str) -> tuple[Compa
         return Comparison.DIFFERENT, f"That {noun} belongs to another request, No. {owner.id}."
     try:
         async with asyncio.timeout_at(ctx.service_deadline()):
-            snapshot = kind.read(await ctx.service.read(kind.path, remote_id), remote_id)
+            answer = await ctx.service.read(kind.path, remote_id, for_person=True)
+            snapshot = kind.read(answer, remote_id)
     except (OutsideError, Unreadable, TimeoutError) as error:
         if isinstance(error, Refused) and error.code in UNKNOWN_ID:
             said = cut(only_hosts(error.reason), 200)
