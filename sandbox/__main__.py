@@ -9,17 +9,22 @@ import sys
 from typing import Final
 
 from bot import log
+from bot.settings import SettingsError
 from sandbox import story
 from sandbox.page import run as page
 from sandbox.page.server import PORT
+from sandbox.running import SETTINGS
 
 _MAX_PORT: Final = 65_535
-_DESCRIPTION: Final = """\
+_DESCRIPTION: Final = f"""\
 Try the bot without Slack, a key or a network: the real bot runs between a sandbox Slack and
 a sandbox video service, all of it on this machine. Nothing is kept when it ends.
 
 Without options, a page opens in your browser on which you use the bot as you would in Slack,
 see the requests on the wire, and make things go wrong. Ctrl-C ends it.
+
+These settings of the bot are read from the environment:
+{", ".join(SETTINGS)}.
 """
 
 
@@ -53,6 +58,9 @@ def main(arguments: list[str] | None = None) -> int:
         return asyncio.run(
             page.run(sys.stdout, port=options.port, open_browser=not options.no_browser)
         )
+    except SettingsError as error:
+        print(error, file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

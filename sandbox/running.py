@@ -9,7 +9,7 @@ from typing import Final
 
 from bot import app
 from bot.clock import Clock
-from bot.settings import Settings
+from bot.settings import Settings, environment
 from bot.timings import Timings
 from sandbox.http import free_port
 from sandbox.scenarios import Pace
@@ -34,6 +34,9 @@ APP: Final = App(
 )
 #: The id of the replica that the video service has from the start.
 REPLICA: Final = "r-anna"
+#: The settings of the bot that are read from the environment. With a limit on a day's requests, on
+#: scripts or on who may ask, the page could not begin with its sample requests.
+SETTINGS: Final = ("ADMIN_USERS", "MAX_OPEN_PER_USER")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +56,34 @@ async def running(clock: Clock, pace: Pace, timings: Timings) -> AsyncIterator[S
         clock: the time of all three.
         pace: how long the service's jobs take.
         timings: the bot's.
+
+    Raises:
+        SettingsError: a setting in the environment is wrong.
     """
     slack, service = SandboxSlack(clock), SandboxVideoService(clock, pace=pace)
     slack.app = APP
     service.add_replica(REPLICA, "Anna")
     await slack.start()
     await service.start()
-    port = free_port()
+    port, given = free_port(), environment()
     bot_url = f"http://127.0.0.1:{port}"
     slack.request_url = f"{bot_url}/slack/events"
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings.read(
-            {
-                "SLACK_BOT_TOKEN": slack.bot_token,
-                "SLACK_SIGNING_SECRET": slack.signing_secret,
-                "SLACK_API_URL": slack.api_url,
-                "VIDEO_API_URL": service.url,
-                "VIDEO_API_KEY": service.api_key,
-                "PUBLIC_URL": bot_url,
-                "DATABASE_URL": f"sqlite:///{Path(folder) / 'bot.db'}",
-                "HOST": "127.0.0.1",
-                "PORT": str(port),
-            }
-        )
         try:
+            settings = Settings.read(
+                {
+                    "SLACK_BOT_TOKEN": slack.bot_token,
+                    "SLACK_SIGNING_SECRET": slack.signing_secret,
+                    "SLACK_API_URL": slack.api_url,
+                    "VIDEO_API_URL": service.url,
+                    "VIDEO_API_KEY": service.api_key,
+                    "PUBLIC_URL": bot_url,
+                    "DATABASE_URL": f"sqlite:///{Path(folder) / 'bot.db'}",
+                    "HOST": "127.0.0.1",
+                    "PORT": str(port),
+                    **{name: given[name] for name in SETTINGS if name in given},
+                }
+            )
             async with app.running(settings, clock=clock, timings=timings):
                 yield Sandbox(slack, service, bot_url)
         finally:

@@ -116,6 +116,14 @@ async def test_serve_explains_a_database_that_cannot_be_opened(
         assert "Traceback" not in result.err
 
 
+async def test_the_sandbox_reads_a_limit_from_the_environment(tmp_path: Path) -> None:
+    environ = {"MAX_OPEN_PER_USER": "none"}
+    result = await run("sandbox", "--story", environ=environ, folder=tmp_path)
+    assert result.code == 1
+    assert "MAX_OPEN_PER_USER" in result.err
+    assert "Traceback" not in result.err
+
+
 async def test_help_lists_the_commands(tmp_path: Path) -> None:
     result = await bot("--help", environ={}, folder=tmp_path)
     for command in ("serve", "migrate", "doctor"):
