@@ -366,21 +366,21 @@ async def test_a_default_that_was_deleted_at_the_service_is_refused_and_offered_
 
 
 async def test_an_id_that_a_form_refused_is_not_offered_until_it_is_accepted(
-    world: World,
+    quiet_world: World,
 ) -> None:
+    world = quiet_world
     world.service.add_replica("r-9", "Nine lives")
-    world.service.key_revoked = True
-    form = await _sends_off(world, world.ana, "r-9")
-    assert "doesn't accept this bot's key" in form.errors["replica_id"]
+    async with world.running_bot(MAX_OPEN_PER_USER="1"):
+        await world.request_video(world.ana)
+        form = await _sends_off(world, world.ana, "r-9")
+        assert "which is the limit" in form.errors["replica_id"]
 
-    assert "r-9" not in await offered_ids(form)
-    assert await _texts(form, "nine l") == []
+        assert await _texts(form, "nine l") == []
 
-    world.service.key_revoked = False
-    await world.advance(minutes=11)
-    await form.submit()
-    assert not form.is_open, form.errors
-    assert await _texts(await world.open_form(world.ben), "nine l") == ["Nine lives · r-9"]
+        await world.advance(minutes=11)
+        await form.submit()
+        assert not form.is_open, form.errors
+        assert await _texts(await world.open_form(world.ben), "nine l") == ["Nine lives · r-9"]
 
 
 async def test_the_id_of_a_replica_that_cannot_be_used_is_not_offered(world: World) -> None:
