@@ -76,7 +76,7 @@ async def test_a_read_that_quotes_our_request_leaks_none_of_it(word: str, world:
     await world.advance(minutes=1)
     await world.ana.command("/video", f"status {next(iter(world.service.videos))}")
     await world.settle()
-    assert f"Cannot fetch {CUT} nor reach http" in world.ephemerals(world.ana)[-1]
+    assert f"Cannot fetch {HOST} nor reach 127.0.0.1" in world.ephemerals(world.ana)[-1]
 
 
 async def test_a_failed_training_with_a_link_in_its_reason_leaks_no_query(
