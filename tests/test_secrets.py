@@ -20,7 +20,6 @@ from tests.leaks import COLUMNS, LeakDetector, MarkType
 from tests.world import REPLICA, World
 
 SIGNED = "https://storage.example.com/sea.mp4?X-Amz-Signature=7fe2b1"
-CUT = "https://storage.example.com/sea.mp4"
 HOST = "storage.example.com"  # in a channel, links are shown by their host alone
 SCRIPT = "Nobody but me has to know this."
 SILENT = CallbackPlan(times=0)
