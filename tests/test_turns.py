@@ -41,12 +41,12 @@ class Gate:
                 await self._passes.acquire()
 
     async def until(self, operation: Operation, count: int) -> None:
-        """Wait until so many requests of an operation have arrived."""
+        """Wait until this number of requests of an operation has arrived."""
         async with asyncio.timeout(_TIMEOUT_S), self._arrival:
             await self._arrival.wait_for(lambda: self.arrived[operation] >= count)
 
     def release(self, count: int) -> None:
-        """Answer so many requests."""
+        """Answer this number of requests."""
         for _ in range(count):
             self._passes.release()
 

@@ -470,7 +470,7 @@ async def test_one_video_pings_the_person_who_asked_once(world: World) -> None:
     pings: list[frozenset[str]] = []
 
     def note(event: Event) -> None:
-        # An edit pings no one, whoever it mentions.
+        # An edit pings no one, also if it mentions somebody.
         if event.kind == "posted" and event.message is not None:
             pings.append(event.message.pings)
 
