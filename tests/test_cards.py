@@ -25,18 +25,12 @@ from bot.slack.blocks import (
     span,
     spoken,
 )
-from bot.slack.cards import (
-    CHECK_AGAIN,
-    CREATE_AGAIN,
-    GIVE_UP,
-    HAVE_ID,
-    card,
-    compose,
-    redirected,
-    reply,
-)
+from bot.slack.buttons import CHECK_AGAIN, CREATE_AGAIN, GIVE_UP, HAVE_ID
+from bot.slack.cards import card
 from bot.slack.job_status import status_message
+from bot.slack.messages import compose, redirected
 from bot.slack.presenters import state_word
+from bot.slack.replies import reply
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message
 from sandbox.faults import CannedResponse

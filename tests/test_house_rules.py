@@ -26,10 +26,11 @@ from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.settings import Settings
 from bot.slack import errors
 from bot.slack.app import register_listeners
-from bot.slack.cards import card, reply
+from bot.slack.cards import card
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.presenters import state_word
+from bot.slack.replies import reply
 from sandbox.block_kit import objects
 from sandbox.faults import CannedResponse
 from tests.world import World

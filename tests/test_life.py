@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bot.slack import errors
-from bot.slack.cards import CREATE_AGAIN, GIVE_UP, HAVE_ID
+from bot.slack.buttons import CREATE_AGAIN, GIVE_UP, HAVE_ID
 from sandbox.block_kit import Json
 from sandbox.driver import ClientRefusal, Modal, Person
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated

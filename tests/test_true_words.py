@@ -8,7 +8,8 @@ import pytest
 
 from bot.app import FEATURES
 from bot.model import Failure, Job, Request, State
-from bot.slack.cards import card, reply
+from bot.slack.cards import card
+from bot.slack.replies import reply
 from bot.store import DatabaseError, DatabaseUnavailable, DatabaseUncertain
 from bot.store.jobs import Jobs
 from sandbox.block_kit import objects

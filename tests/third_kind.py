@@ -16,7 +16,7 @@ from bot.kinds.wire import Answer as ServiceAnswer
 from bot.kinds.wire import Id, Text
 from bot.model import Job, Snapshot, State, Verdict
 from bot.slack.blocks import Json, link
-from bot.slack.cards import RETRY
+from bot.slack.buttons import RETRY
 from bot.slack.context import Feature, HandlerContext, ack_ephemeral
 from bot.slack.forms import (
     JobRequest,

@@ -13,7 +13,7 @@ from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video, is_replica_id, parse
 from bot.model import Verdict
 from bot.slack.blocks import Json, element, field, option, spoken
-from bot.slack.cards import MAKE_VIDEO, RETRY
+from bot.slack.buttons import MAKE_VIDEO, RETRY
 from bot.slack.context import UNKNOWN_JOB, Feature, HandlerContext, ack_ephemeral, ack_missing_id
 from bot.slack.errors import translated
 from bot.slack.forms import (

@@ -9,7 +9,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.model import Job
 from bot.slack.blocks import Json
-from bot.slack.cards import CHECK_AGAIN, CREATE_AGAIN, GIVE_UP, OPEN_LINK, attempt_of
+from bot.slack.buttons import CHECK_AGAIN, CREATE_AGAIN, GIVE_UP, OPEN_LINK, attempt_of
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
 from bot.slack.limits import limit_sentence
 from bot.slack.payloads import BlockAction, read

@@ -20,9 +20,9 @@ from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Delivery, DeliveryState, Job, Role
 from bot.outages import Outages
 from bot.slack.blocks import Message
-from bot.slack.cards import compose, redirected
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import find_posted, metadata_for
+from bot.slack.messages import compose, redirected
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import RateLimits, covering
 from bot.store import Outgoing, Store

@@ -16,7 +16,7 @@ from bot.links import only_hosts
 from bot.model import Job, State
 from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import Json, cut, element, field, modal, section
-from bot.slack.cards import HAVE_ID, attempt_of
+from bot.slack.buttons import HAVE_ID, attempt_of
 from bot.slack.context import UNKNOWN_KIND, HandlerContext
 from bot.slack.job_actions import SETTLED, find_job, not_theirs
 from bot.slack.payloads import BlockAction, ViewSubmission, read

@@ -9,7 +9,7 @@ from bot.kinds.video import is_replica_id
 from bot.links import show_link
 from bot.model import Failure, Job, State
 from bot.slack.blocks import Json, button, link
-from bot.slack.cards import MAKE_VIDEO
+from bot.slack.buttons import MAKE_VIDEO
 
 _BAR_WIDTH: Final = 12
 

@@ -12,7 +12,7 @@ from bot.kinds import Invalid
 from bot.kinds.replica import MAX_NAME, Replica, parse
 from bot.links import expiry_of
 from bot.slack.blocks import Json, date, element, field, option, section
-from bot.slack.cards import RETRY
+from bot.slack.buttons import RETRY
 from bot.slack.context import Feature, HandlerContext, ack_ephemeral, ack_missing_id
 from bot.slack.forms import (
     JobRequest,

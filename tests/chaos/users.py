@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import aiohttp
 
-from bot.slack.cards import CREATE_AGAIN, GIVE_UP, HAVE_ID
+from bot.slack.buttons import CREATE_AGAIN, GIVE_UP, HAVE_ID
 from sandbox.driver import Modal, Person
 from sandbox.form import ClientRefusal
 from sandbox.slack_objects import Message

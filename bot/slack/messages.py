@@ -1,0 +1,23 @@
+"""What a delivery says: the message of its role, and where it goes instead of the channel."""
+
+from bot.model import Delivery, Job, Role
+from bot.slack.blocks import Message, context, mrkdwn
+from bot.slack.cards import card
+from bot.slack.presenters import Presenters
+from bot.slack.replies import reply
+
+
+def compose(delivery: Delivery, job: Job, presenters: Presenters) -> Message:
+    """Return what a delivery says now."""
+    presenter = presenters[job.kind]
+    if delivery.role is Role.REPLY:
+        return reply(job, presenter)
+    return card(job, presenter, posted=delivery.ts is not None)
+
+
+def redirected(message: Message, job: Job) -> Message:
+    """Return a message as it is sent to the person directly, because the channel refused it."""
+    # The name of a direct conversation means nothing to those outside it.
+    place = f"in <#{job.channel}>, where you asked," if job.channel[:1] in {"C", "G"} else ""
+    note = f"I couldn't post this {place or 'where you asked,'} so I'm sending it to you."
+    return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])
