@@ -45,8 +45,10 @@ export function composer(form, { thread, onSent }) {
   let dismissed = "";
 
   function grow() {
-    input.style.height = "auto";
-    input.style.height = `${Math.min(input.scrollHeight, TALLEST)}px`;
+    if (input.clientWidth) {
+      input.style.height = "auto";
+      input.style.height = `${Math.min(input.scrollHeight, TALLEST)}px`;
+    }
     send.disabled = !input.value.trim();
   }
 
@@ -155,6 +157,13 @@ export function composer(form, { thread, onSent }) {
   on("connection", (isThere) => {
     if (isThere && problem.textContent === LOST) problem.textContent = "";
   });
+  // Its height follows from its width: it has none while its pane is hidden, and lines wrap anew.
+  let width = 0;
+  new ResizeObserver(() => {
+    if (input.clientWidth === width) return;
+    width = input.clientWidth;
+    grow();
+  }).observe(input);
   input.addEventListener("input", changed);
   input.addEventListener("keydown", (event) => {
     if (event.isComposing) return;

@@ -21,14 +21,20 @@ export function messageList(scroller, list, { inThread }) {
   let waiting = [];
   let showing = 0;
   let atEnd = true;
+  let lastTop = 0;
   let onEnd = () => {};
 
   scroller.addEventListener(
     "scroll",
     () => {
-      const was = atEnd;
-      atEnd = scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_PIXELS;
-      if (atEnd && !was) onEnd();
+      const { scrollTop, scrollHeight, clientHeight } = scroller;
+      const isNear = scrollHeight - scrollTop - clientHeight < NEAR_PIXELS;
+      const wentUp = scrollTop < lastTop;
+      lastTop = scrollTop;
+      if (isNear && !atEnd) onEnd();
+      // Where lines wrap anew, the end moves away from a reader who has not moved.
+      if (!isNear && atEnd && !wentUp) toEnd();
+      else atEnd = isNear;
     },
     { passive: true },
   );
@@ -38,6 +44,7 @@ export function messageList(scroller, list, { inThread }) {
   function toEnd() {
     atEnd = true;
     scroller.scrollTop = scroller.scrollHeight;
+    lastTop = scroller.scrollTop;
     onEnd();
   }
 

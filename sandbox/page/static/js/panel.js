@@ -160,4 +160,5 @@ on("snapshot", (hasGap) => {
 });
 on("panel", (panel) => pane.hidden || show(panel));
 on("wire", (entry) => wire.put(entry));
-on("place", () => state.thread && !roomForBoth.matches && leave());
+// Before the thread is shown: it cannot have the focus under the panel.
+on("leave", () => state.thread && !roomForBoth.matches && leave());

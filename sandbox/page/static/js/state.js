@@ -35,8 +35,9 @@ export const state = {
 const followers = new Map();
 
 /**
- * Call `act` each time that something happens: "snapshot", "place", "channels", "message" (the
- * message, and what stood there before), "deleted" (the message), "views" (what changed), "unread".
+ * Call `act` each time that something happens: "snapshot", "leave" (before another place is shown),
+ * "place", "channels", "message" (the message, and what stood there before), "deleted" (the
+ * message), "views" (what changed), "unread".
  */
 export function on(what, act) {
   followers.set(what, [...(followers.get(what) ?? []), act]);
@@ -93,6 +94,7 @@ export function goTo(channel, thread = "") {
   if (state.channel === channel && state.thread === thread) return;
   state.channel = channel;
   state.thread = thread;
+  tell("leave");
   tell("place");
 }
 
