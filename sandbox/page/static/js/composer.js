@@ -44,6 +44,14 @@ export function composer(form, { thread, onSent }) {
   let moved = false;
   let dismissed = "";
 
+  /** Return what to write here: a command where one is answered, else a message. */
+  function placeholder(to, name) {
+    if (thread()) return "Reply to this thread";
+    const [first] = state.app.commands;
+    const isForApp = to.kind !== "im" || to.user === state.app.user;
+    return first && isForApp ? `Try ${first.command} Hello team` : `Message ${name}`;
+  }
+
   function grow() {
     if (input.clientWidth) {
       input.style.height = "auto";
@@ -200,7 +208,7 @@ export function composer(form, { thread, onSent }) {
       channel = to;
       const name = to.kind === "im" ? channelName(to) : `#${to.name}`;
       const words = thread() ? `Reply in ${name}` : `Message ${name}`;
-      input.placeholder = thread() ? "Reply…" : `Message ${name}`;
+      input.placeholder = placeholder(to, name);
       input.setAttribute("aria-label", words);
       box.hidden = Boolean(to.read_only);
       hint.hidden = Boolean(to.read_only);

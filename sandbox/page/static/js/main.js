@@ -7,6 +7,7 @@ import "./channel.js";
 import "./modal.js";
 import { refreshDates } from "./dates.js";
 import { the } from "./dom.js";
+import "./first_steps.js";
 import { icon } from "./icons.js";
 import { closePanel } from "./panel.js";
 import "./sidebar.js";

@@ -112,7 +112,9 @@ function show(panel) {
   slack.update(panel);
 }
 
-async function openPanel() {
+/** Open the panel, at this tab if one is named. */
+export async function openPanel(tab = "") {
+  if (tab) open(tab);
   if (!roomForBoth.matches) closeThread();
   pane.hidden = false;
   document.body.classList.add("has-panel");
