@@ -3,11 +3,11 @@
 Each action is sent to the bot as Slack would send it, and the response is handled as Slack would.
 """
 
-import json
 from dataclasses import dataclass, replace
+from typing import Literal
 from urllib.parse import urlencode
 
-from sandbox import mrkdwn
+from sandbox import events, mrkdwn
 from sandbox.block_kit import Json
 from sandbox.delivery import (
     TOKEN,
@@ -30,7 +30,7 @@ from sandbox.delivery import (
 from sandbox.form import ClientRefusal, Values, field_of, state_of
 from sandbox.modal import CONNECTION_ERROR, Modal
 from sandbox.slack import SandboxSlack
-from sandbox.slack_objects import TEAM, Channel, Message, SlackError
+from sandbox.slack_objects import Channel, Message, Shortcut, SlackError
 
 __all__ = [
     "CONNECTION_ERROR",
@@ -65,11 +65,21 @@ class Person:
         stack = self.slack.modals[self.user.id]
         return Modal(self.slack, stack[-1]) if stack else None
 
+    @property
+    def home(self) -> Modal | None:
+        """Return the app's Home tab as this person sees it; its buttons are those of a modal."""
+        view = self.slack.homes.get(self.user.id)
+        return None if view is None else Modal(self.slack, view)
+
     async def command(
         self, command: str, text: str = "", channel: str = "studio"
     ) -> CommandResponse:
-        """Type a slash command; clients do not have them in threads."""
-        place = self.slack.channel(channel)
+        """Type a slash command; clients do not have them in threads.
+
+        Raises:
+            ClientRefusal: nothing can be typed there.
+        """
+        place = self._place_to_type(channel)
         form = {
             "token": TOKEN,
             "team_id": self.user.team,
@@ -101,10 +111,30 @@ class Person:
         return self._shown(answer, said, place) if said else answer
 
     def say(self, text: str, channel: str = "studio", thread_ts: str | None = None) -> Message:
-        """Post a message and return it."""
-        place = self.slack.channel(channel)
+        """Post a message and return it.
+
+        Raises:
+            ClientRefusal: nothing can be typed there.
+        """
+        place = self._place_to_type(channel)
         sent = mrkdwn.as_sent(text, self._mention)
         return self.slack.post(Message(place.id, "", self.user.id, sent, thread_ts=thread_ts))
+
+    def write_direct(self, text: str) -> Message:
+        """Write to the app in its direct message, as ``say`` does."""
+        return self.say(text, self.slack.dm(self.user.id).id)
+
+    def mention(
+        self, text: str = "", channel: str = "studio", thread_ts: str | None = None
+    ) -> Message:
+        """Post a message that begins with a mention of the app, as ``say`` does."""
+        return self.say(f"@{self.slack.bot.name} {text}".rstrip(), channel, thread_ts)
+
+    def _place_to_type(self, channel: str) -> Channel:
+        place = self.slack.channel(channel)
+        if self.slack.is_locked(place):
+            raise ClientRefusal("sending messages to this app has been turned off")
+        return place
 
     async def click(self, message: Message, button: str, *, confirm: bool = True) -> Response:
         """Press a button of a message, which may have changed since this person saw it.
@@ -187,53 +217,59 @@ class Person:
             payload["message"] = message.payload(with_metadata=True)
         return payload
 
-    async def shortcut(self, callback_id: str) -> Response:
-        """Choose a global shortcut."""
+    async def shortcut(self, name: str | None = None) -> Response:
+        """Choose a global shortcut by its name, or the only one that there is.
+
+        https://docs.slack.dev/reference/interaction-payloads/shortcuts-payload
+
+        Raises:
+            ClientRefusal: the app has no such shortcut.
+        """
         return await interact(
             self.slack,
             {
                 **interaction(self.slack, self.user, "shortcut", None),
-                "callback_id": callback_id,
+                "callback_id": self._shortcut("global", name).callback_id,
                 "action_ts": action_ts(self.slack),
             },
         )
 
-    async def message_shortcut(self, callback_id: str, message: Message) -> Response:
-        """Choose a shortcut from the menu of a message."""
+    async def message_shortcut(self, message: Message, name: str | None = None) -> Response:
+        """Choose a shortcut from the menu of a message, in a thread too, as ``shortcut`` does."""
         place = self.slack.channel(message.channel)
+        chosen = self._shortcut("message", name)
+        shown = message.payload(with_metadata=True)
+        if self.slack.thread(message.channel, message.ts):
+            shown["thread_ts"] = message.ts
         return await interact(
             self.slack,
             {
                 **interaction(self.slack, self.user, "message_action", place),
-                "callback_id": callback_id,
+                "callback_id": chosen.callback_id,
                 "message_ts": message.ts,
                 "channel": {"id": place.id, "name": place.name},
                 "response_url": self.slack.new_response_url(self.user.id, place.id, message),
                 "action_ts": action_ts(self.slack),
-                "message": message.payload(with_metadata=True),
+                "message": shown,
             },
         )
 
-    async def open_home(self, *, retry: int = 0) -> Response:
-        """Open the app's Home tab; ``retry`` is the number of the event's retry."""
-        event = {
-            "token": TOKEN,
-            "team_id": TEAM,
-            "api_app_id": self.slack.app_id,
-            "type": "event_callback",
-            "event_id": f"Ev{action_ts(self.slack)}",
-            "event_time": int(self.slack.clock.now().timestamp()),
-            "event": {
-                "type": "app_home_opened",
-                "user": self.user.id,
-                "channel": self.slack.dm(self.user.id).id,
-                "tab": "home",
-                "event_ts": action_ts(self.slack),
-            },
-        }
-        return await deliver(
-            self.slack, json.dumps(event).encode(), "application/json", retry=retry
-        )
+    def _shortcut(self, kind: Literal["message", "global"], name: str | None) -> Shortcut:
+        there = [each for each in self.slack.app.shortcuts if each.type == kind]
+        for each in there:
+            if name in {None, each.name}:
+                return each
+        raise ClientRefusal(f"no shortcut {name!r}; there are: {[each.name for each in there]}")
+
+    async def open_home(self, tab: Literal["home", "messages"] = "home") -> Response:
+        """Open a tab of the app, of which the app is notified.
+
+        Raises:
+            ClientRefusal: it has no Home tab.
+        """
+        if tab == "home" and not self.slack.app.has_home:
+            raise ClientRefusal("the app has no Home tab")
+        return await events.open_home(self.slack, self.user.id, tab)
 
     def _mention(self, word: str) -> str | None:
         """Return the markup for ``@ana`` or ``#studio`` in a message."""

@@ -11,6 +11,7 @@ from bot import app
 from bot.clock import Clock
 from bot.settings import Settings, environment
 from bot.timings import Timings
+from sandbox import events
 from sandbox.http import free_port
 from sandbox.scenarios import Pace
 from sandbox.slack import SandboxSlack
@@ -68,6 +69,7 @@ async def running(clock: Clock, pace: Pace, timings: Timings) -> AsyncIterator[S
     port, given = free_port(), environment()
     bot_url = f"http://127.0.0.1:{port}"
     slack.request_url = f"{bot_url}/slack/events"
+    events.follow(slack)
     with tempfile.TemporaryDirectory() as folder:
         try:
             settings = Settings.read(

@@ -29,6 +29,7 @@ Hook: TypeAlias = Callable[[Literal["before", "after"], str, Json], Awaitable[No
 #: The scopes of a bot that may post, and also read the history.
 DEFAULT_SCOPES: Final = frozenset(
     {
+        "app_mentions:read",
         "channels:history",
         "channels:read",
         "chat:write",
@@ -96,6 +97,7 @@ class SandboxSlack(Workspace):
         auth_error: the error of every call, such as ``token_revoked``; None for no error.
         app_id: the ``api_app_id`` of what Slack sends.
         should_escape: whether mentions in a command's text arrive as ``<@U1|name>``.
+        sent_events: the payloads of the events that were sent; see ``sandbox.events``.
         wire: the last requests, both ways.
     """
 
@@ -117,6 +119,7 @@ class SandboxSlack(Workspace):
         self.rate_limits = False
         self.auth_error: str | None = None
         self.should_escape = True
+        self.sent_events: list[Json] = []
         self.app_id = APP
         self.wire = Wire(clock)
         self.wire.secrets |= {bot_token, signing_secret}
@@ -168,6 +171,10 @@ class SandboxSlack(Workspace):
             self._session = None
         await self._scheduler.stop()
         await self._server.stop()
+
+    def schedule(self, delay: timedelta, work: Callable[[], Awaitable[object]]) -> None:
+        """Run ``work`` once ``delay`` has passed."""
+        self._scheduler.after(delay, work)
 
     def new_response_url(self, user: str, channel: str, original: Message | None = None) -> str:
         """Return a link for five answers in half an hour, to this user in this channel."""

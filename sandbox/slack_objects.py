@@ -45,12 +45,35 @@ class SlashCommand:
 
 
 @dataclass(frozen=True)
+class Shortcut:
+    """A shortcut as in the app's manifest; ``type`` is "message" or "global"."""
+
+    name: str
+    type: Literal["message", "global"]
+    callback_id: str
+    description: str = ""
+
+
+#: The events that an app can be subscribed to here.
+EVENTS: Final = frozenset(
+    {"app_home_opened", "app_mention", "app_uninstalled", "message.im", "tokens_revoked"}
+)
+
+
+@dataclass(frozen=True)
 class App:
-    """The app as in its manifest; ``takes_messages``: whether people can write to it directly."""
+    """The app as in its manifest.
+
+    ``takes_messages``: whether people can write to it directly. ``has_home``: whether it has a Home
+    tab. ``events``: what it is subscribed to.
+    """
 
     name: str = "Replica Videos"
     commands: tuple[SlashCommand, ...] = ()
     takes_messages: bool = True
+    shortcuts: tuple[Shortcut, ...] = ()
+    events: frozenset[str] = EVENTS
+    has_home: bool = True
 
 
 @dataclass(frozen=True)

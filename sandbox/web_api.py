@@ -193,6 +193,9 @@ def _update_view(workspace: Workspace, arguments: Json) -> Json:
 
 
 def _publish_view(workspace: Workspace, arguments: Json) -> Json:
+    # https://docs.slack.dev/reference/methods/views.publish#errors
+    if not workspace.app.has_home:
+        raise SlackError("not_enabled")
     user = str(arguments.get("user_id"))
     if user not in workspace.users:
         raise invalid_arguments("user_id: there is no such user")

@@ -166,6 +166,15 @@ class Workspace:
         self._publish("channel_changed", channel=channel)
         return channel
 
+    def is_locked(self, place: Channel) -> bool:
+        """Return whether a conversation is with the app, which takes no messages.
+
+        Nothing can be typed there, no command either:
+        https://docs.slack.dev/surfaces/app-home#messages-tab
+        """
+        with_app = place.kind == "im" and self.bot.id in place.members
+        return with_app and not self.app.takes_messages
+
     # Messages
 
     def messages(self, channel: str) -> list[Message]:

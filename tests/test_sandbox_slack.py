@@ -708,33 +708,6 @@ async def test_the_answer_to_a_button_may_take_the_place_of_its_message(
     assert slack.ephemerals("ana", "studio") == []
 
 
-async def test_shortcuts_say_where_they_come_from(
-    slack: SandboxSlack, ana: Person, bot: Bot
-) -> None:
-    parent = ana.say("A thread")
-    reply = ana.say("Say this & that", thread_ts=parent.ts)
-    await ana.message_shortcut("from_message", reply)
-
-    assert (bot.last["type"], bot.last["callback_id"]) == ("message_action", "from_message")
-    assert bot.last["message"]["text"] == "Say this &amp; that"
-    assert bot.last["message"]["thread_ts"] == parent.ts
-    assert bot.last["channel"]["id"] == slack.channel("studio").id
-    await ana.shortcut("create")
-    assert (bot.last["type"], "channel" in bot.last) == ("shortcut", False)
-
-
-async def test_opening_the_home_tab_is_an_event_that_may_come_again(
-    slack: SandboxSlack, ana: Person, bot: Bot, client: AsyncWebClient
-) -> None:
-    await ana.open_home(retry=2)
-
-    assert bot.last["event"]["type"] == "app_home_opened"
-    assert bot.received[-1].headers["X-Slack-Retry-Num"] == "2"
-    user = slack.user("ana").id
-    await client.views_publish(user_id=user, view={"type": "home", "blocks": [section("Jobs")]})
-    assert slack.homes[user].body["blocks"][0]["text"]["text"] == "Jobs"
-
-
 async def test_raw_requests_can_be_wrong_in_any_way(
     slack: SandboxSlack, bot: Bot, ana: Person
 ) -> None:

@@ -14,6 +14,7 @@ from bot.clock import Clock
 from bot.settings import Settings
 from bot.slack.context import Feature
 from bot.timings import Timings
+from sandbox import events
 from sandbox.clock import ManualClock
 from sandbox.driver import Modal, Person
 from sandbox.http import free_port
@@ -43,6 +44,7 @@ class World:
         self.clock = ManualClock()
         self.bot_clock: Clock = self.clock
         self.slack = SandboxSlack(self.clock)
+        events.follow(self.slack)
         self.service = SandboxVideoService(self.clock)
         self.service.add_replica(REPLICA, "Anna")
         self.timings = timings or Timings(jitter=0)

@@ -59,8 +59,7 @@ def read_only(slack: SandboxSlack, channel: Channel) -> str | None:
     """Return why people cannot post in a conversation, or None."""
     if channel.is_archived:
         return "This channel is archived."
-    with_app = channel.kind == "im" and slack.bot.id in channel.members
-    if with_app and not slack.app.takes_messages:
+    if slack.is_locked(channel):
         return "Sending messages to this app has been turned off."
     return None
 
