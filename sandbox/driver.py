@@ -89,7 +89,7 @@ class Person:
             "user_id": self.user.id,
             "user_name": self.user.name,
             "command": command,
-            "text": mrkdwn.as_sent(text, self._mention_in_command),
+            "text": mrkdwn.as_sent(text, self._mention) if self.slack.should_escape else text,
             "api_app_id": self.slack.app_id,
             "is_enterprise_install": "false",
             "response_url": self.slack.new_response_url(self.user.id, place.id),
@@ -272,20 +272,13 @@ class Person:
         return await events.open_home(self.slack, self.user.id, tab)
 
     def _mention(self, word: str) -> str | None:
-        """Return the markup for ``@ana`` or ``#studio`` in a message."""
-        marked = self._mention_in(word)
-        return marked and marked.split("|")[0].removesuffix(">") + ">"
-
-    def _mention_in_command(self, word: str) -> str | None:
-        return self._mention_in(word) if self.slack.should_escape else None
-
-    def _mention_in(self, word: str) -> str | None:
+        """Return the markup for ``@ana`` or ``#studio``: without the name, as documented."""
         if word in {"@channel", "@here", "@everyone"}:
             return f"<!{word[1:]}>"
         try:
             if word.startswith("@"):
-                return f"<@{self.slack.user(word).id}|{word[1:]}>"
-            return f"<#{self.slack.channel(word).id}|{word[1:]}>"
+                return f"<@{self.slack.user(word).id}>"
+            return f"<#{self.slack.channel(word).id}>"
         except KeyError:
             return None
 

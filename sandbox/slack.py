@@ -96,7 +96,9 @@ class SandboxSlack(Workspace):
         rate_limits: whether posts to one channel are held to one a second, after a burst of five.
         auth_error: the error of every call, such as ``token_revoked``; None for no error.
         app_id: the ``api_app_id`` of what Slack sends.
-        should_escape: whether mentions in a command's text arrive as ``<@U1|name>``.
+        should_escape: whether a command's text arrives escaped, with mentions as ``<@U1>``; by
+            default as typed. That is a setting of each command in the manifest:
+            https://docs.slack.dev/interactivity/implementing-slash-commands.
         sent_events: the payloads of the events that were sent; see ``sandbox.events``.
         wire: the last requests, both ways.
     """
@@ -118,7 +120,7 @@ class SandboxSlack(Workspace):
         self.on_request: Hook | None = None
         self.rate_limits = False
         self.auth_error: str | None = None
-        self.should_escape = True
+        self.should_escape = False
         self.sent_events: list[Json] = []
         self.app_id = APP
         self.wire = Wire(clock)

@@ -585,18 +585,15 @@ def test_a_message_notifies_only_those_whom_slack_would(
 # What people do
 
 
-async def test_a_command_arrives_signed_and_escaped(
+async def test_a_command_arrives_signed_and_as_typed(
     slack: SandboxSlack, ana: Person, bot: Bot
 ) -> None:
-    answer = await ana.command("/video", "Hi @ben & <you> in #studio: https://example.com/?a=1&b=2")
+    typed = "Hi @ben & <you> in #studio: https://example.com/?a=1&b=2 &lt;"
+    answer = await ana.command("/video", typed)
 
-    ben, studio = slack.user("ben").id, slack.channel("studio").id
     assert answer.ok
     assert answer.message is None
-    assert bot.last["text"] == (
-        f"Hi <@{ben}|ben> &amp; &lt;you&gt; in <#{studio}|studio>: "
-        "<https://example.com/?a=1&amp;b=2>"
-    )
+    assert bot.last["text"] == typed
     assert bot.last["user_id"] == slack.user("ana").id
     assert bot.last["channel_name"] == "studio"
     headers = bot.received[-1].headers
@@ -604,6 +601,18 @@ async def test_a_command_arrives_signed_and_escaped(
     digest = hmac.new(slack.signing_secret.encode(), base, hashlib.sha256).hexdigest()
     assert headers["X-Slack-Signature"] == f"v0={digest}"
     assert headers["X-Slack-Request-Timestamp"] == str(int(slack.clock.now().timestamp()))
+
+
+async def test_a_command_arrives_escaped_where_the_manifest_says_so(
+    slack: SandboxSlack, ana: Person, bot: Bot
+) -> None:
+    slack.should_escape = True
+    await ana.command("/video", "Hi @ben & <you> in #studio: https://example.com/?a=1&b=2")
+
+    ben, studio = slack.user("ben").id, slack.channel("studio").id
+    assert bot.last["text"] == (
+        f"Hi <@{ben}> &amp; &lt;you&gt; in <#{studio}>: <https://example.com/?a=1&amp;b=2>"
+    )
 
 
 @pytest.mark.parametrize(

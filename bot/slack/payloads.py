@@ -98,8 +98,12 @@ class SlashCommand(_Payload):
 
     @property
     def words(self) -> str:
-        """The text after the command, as the user typed it."""
-        return unescaped(self.text).strip()
+        """The text after the command, as the user typed it.
+
+        The manifest turns Slack's escaping off, so nothing is unescaped here: "&lt;" was typed.
+        https://docs.slack.dev/interactivity/implementing-slash-commands
+        """
+        return self.text.strip()
 
     def subcommand(self, *with_id: str) -> tuple[str, str] | None:
         """Return the subcommand and its id, or None if the text is something else.
@@ -193,8 +197,9 @@ def _value(element: dict[str, Any]) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Return text that Slack escaped, as the user typed it.
+    """Return the text of a message, which Slack escapes, as its author typed it.
 
+    A mention comes with the name or without it: then its id stands for it.
     https://docs.slack.dev/messaging/formatting-message-text#escaping
     """
 
