@@ -1,4 +1,4 @@
-"""The command line: serve, migrate, doctor."""
+"""The command line: serve, migrate, doctor, manifest."""
 
 import gc
 
@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from bot import app, doctor, log
 from bot.app import PartFailed
-from bot.settings import Settings, SettingsError, environment
+from bot.manifest import manifest
+from bot.settings import ManifestSettings, Settings, SettingsError, environment
 from bot.store import DatabaseError
 from bot.store.sqlite import migrate
 
@@ -32,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("serve", help="run the bot with the settings of the environment")
     commands.add_parser("migrate", help="bring the database up to date, and do nothing else")
     commands.add_parser("doctor", help="check settings, database, Slack and the video service")
+    commands.add_parser("manifest", help="print the Slack app's manifest for the settings")
     chosen = parser.parse_args(arguments)
     try:
         return asyncio.run(_COMMANDS[chosen.command]())
@@ -72,6 +74,11 @@ async def _doctor() -> int:
     return 0 if is_ok else 1
 
 
+async def _manifest() -> int:
+    print(manifest(ManifestSettings.read(environment())), end="")
+    return 0
+
+
 def _read_settings() -> Settings:
     settings = Settings.read(environment())
     log.configure(sys.stderr, logging.INFO, secrets=settings.secrets)
@@ -82,6 +89,7 @@ _COMMANDS: Final[dict[str, Callable[[], Coroutine[Any, Any, int]]]] = {
     "serve": _serve,
     "migrate": _migrate,
     "doctor": _doctor,
+    "manifest": _manifest,
 }
 
 if __name__ == "__main__":

@@ -151,6 +151,7 @@ async def running(
             timings=timings,
             admins=settings.admin_users,
             max_script=settings.max_script,
+            command_prefix=settings.command_prefix,
             access=Access(
                 client,
                 installation,

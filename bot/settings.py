@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, ClassVar, Final, Self
 from urllib.parse import unquote, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
@@ -30,6 +30,8 @@ _HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
 _PATH: Final = re.compile(r"(/(?!\.\.?(/|$))[\w.~%-]+)*", re.ASCII)
 _QUOTES: Final = "\"'`“”"
 _PLACEHOLDER: Final = "YOUR-"
+_MAX_PREFIX: Final = 32 - len("/replica")
+_PREFIX: Final = re.compile(f"[a-z0-9_-]{{1,{_MAX_PREFIX}}}")
 _USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
 
 
@@ -158,6 +160,18 @@ def _no_proxy(text: str) -> str:
     return text
 
 
+def _command_prefix(text: str) -> str:
+    # The name of a command has at most 32 characters with the slash, in small letters and without
+    # spaces: https://docs.slack.dev/reference/app-manifest and
+    # https://docs.slack.dev/interactivity/implementing-slash-commands
+    if not _PREFIX.fullmatch(text):
+        raise ValueError(
+            f"is not the beginning of a command's name: at most {_MAX_PREFIX} small letters, "
+            "digits, hyphens and underscores, like acme- for /acme-video."
+        )
+    return text
+
+
 def _users(text: str) -> frozenset[str]:
     users = frozenset(re.split(r"[,\s]+", text.strip(", \t\n")))
     if not all(map(_USER.fullmatch, users)):
@@ -202,39 +216,18 @@ _WHERE_TO_FIND: Final = {
 _IN_SMALL_LETTERS: Final = frozenset({"https_proxy", "no_proxy"})
 
 
-class Settings(BaseModel):
-    """All settings of a deployment, checked and converted.
+class ManifestSettings(BaseModel):
+    """The settings that the Slack app's manifest depends on.
 
     Each field is read from the variable of the same name in capitals. ``repr()`` shows no secret.
     """
 
     model_config = ConfigDict(frozen=True, alias_generator=str.upper, hide_input_in_errors=True)
 
-    slack_bot_token: Annotated[SecretStr, BeforeValidator(_bot_token)]
-    slack_signing_secret: Annotated[SecretStr, BeforeValidator(_single_word)]
-    slack_app_token: Annotated[None, BeforeValidator(_no_socket_mode)] = None
-    slack_api_url: Annotated[str, BeforeValidator(_slack_api_url)] = "https://slack.com/api/"
-    video_api_url: Annotated[str, BeforeValidator(_video_api_url)]
-    video_api_key: Annotated[SecretStr, BeforeValidator(_single_word)]
+    _refusal: ClassVar = "There is no manifest for these settings:"
+
     public_url: Annotated[str | None, BeforeValidator(_public_url)] = None
-    database: Annotated[Path, BeforeValidator(_database)] = Field(
-        Path("bot.db"), alias="DATABASE_URL"
-    )
-    admin_users: Annotated[frozenset[str], BeforeValidator(_users)] = frozenset()
-    allowed_users: Annotated[frozenset[str], BeforeValidator(_users)] = frozenset()
-    allow_shared_channels: bool = False
-    retention: Annotated[timedelta, BeforeValidator(_days)] = Field(
-        timedelta(days=90), alias="RETENTION_DAYS"
-    )
-    max_open_per_user: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 20
-    max_per_user_per_day: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 100
-    max_per_day: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 500
-    max_script: Annotated[int, BeforeValidator(_count(_MAX_SCRIPT))] = _MAX_SCRIPT
-    allow_temporary_disk: bool = Field(False, validate_default=True)
-    https_proxy: Annotated[SecretStr | None, BeforeValidator(_proxy)] = None
-    no_proxy: Annotated[str, BeforeValidator(_no_proxy)] = ""
-    host: Annotated[str, BeforeValidator(_single_word)] = "0.0.0.0"  # noqa: S104 - as in a container
-    port: Annotated[int, BeforeValidator(_port)] = 3000
+    command_prefix: Annotated[str, BeforeValidator(_command_prefix)] = ""
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Self:
@@ -254,7 +247,51 @@ class Settings(BaseModel):
         sentences = [
             _sentence(str(each["loc"][0]).upper(), each["type"], each["msg"]) for each in mistakes
         ]
-        raise SettingsError("\n  ".join(["The bot cannot start with these settings:", *sentences]))
+        raise SettingsError("\n  ".join([cls._refusal, *sentences]))
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _has_no_common_mistake(cls, text: object) -> object:
+        if not isinstance(text, str):  # a default
+            return text
+        if text != text.strip():
+            raise ValueError("has a space or line break before or after it: remove that.")
+        if text[0] in _QUOTES and text[-1] in _QUOTES:
+            raise ValueError("has quotes around it: remove them.")
+        if _PLACEHOLDER in text:
+            raise ValueError("still contains the placeholder of the example: replace it.")
+        return text
+
+
+class Settings(ManifestSettings):
+    """All settings of a deployment, checked and converted."""
+
+    _refusal: ClassVar = "The bot cannot start with these settings:"
+
+    slack_bot_token: Annotated[SecretStr, BeforeValidator(_bot_token)]
+    slack_signing_secret: Annotated[SecretStr, BeforeValidator(_single_word)]
+    slack_app_token: Annotated[None, BeforeValidator(_no_socket_mode)] = None
+    slack_api_url: Annotated[str, BeforeValidator(_slack_api_url)] = "https://slack.com/api/"
+    video_api_url: Annotated[str, BeforeValidator(_video_api_url)]
+    video_api_key: Annotated[SecretStr, BeforeValidator(_single_word)]
+    database: Annotated[Path, BeforeValidator(_database)] = Field(
+        Path("bot.db"), alias="DATABASE_URL"
+    )
+    admin_users: Annotated[frozenset[str], BeforeValidator(_users)] = frozenset()
+    allowed_users: Annotated[frozenset[str], BeforeValidator(_users)] = frozenset()
+    allow_shared_channels: bool = False
+    retention: Annotated[timedelta, BeforeValidator(_days)] = Field(
+        timedelta(days=90), alias="RETENTION_DAYS"
+    )
+    max_open_per_user: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 20
+    max_per_user_per_day: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 100
+    max_per_day: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 500
+    max_script: Annotated[int, BeforeValidator(_count(_MAX_SCRIPT))] = _MAX_SCRIPT
+    allow_temporary_disk: bool = Field(False, validate_default=True)
+    https_proxy: Annotated[SecretStr | None, BeforeValidator(_proxy)] = None
+    no_proxy: Annotated[str, BeforeValidator(_no_proxy)] = ""
+    host: Annotated[str, BeforeValidator(_single_word)] = "0.0.0.0"  # noqa: S104 - as in a container
+    port: Annotated[int, BeforeValidator(_port)] = 3000
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -277,19 +314,6 @@ class Settings(BaseModel):
         ):
             return None
         return self.https_proxy.get_secret_value()
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _has_no_common_mistake(cls, text: object) -> object:
-        if not isinstance(text, str):  # a default
-            return text
-        if text != text.strip():
-            raise ValueError("has a space or line break before or after it: remove that.")
-        if text[0] in _QUOTES and text[-1] in _QUOTES:
-            raise ValueError("has quotes around it: remove them.")
-        if _PLACEHOLDER in text:
-            raise ValueError("still contains the placeholder of the example: replace it.")
-        return text
 
     @field_validator("allow_temporary_disk")
     @classmethod

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -70,7 +71,8 @@ class Listeners:
 
     def __init__(self) -> None:
         self.ids: dict[str, list[str]] = {"command": [], "view": [], "action": [], "options": []}
-        context = cast("HandlerContext", None)  # only listeners use it
+        # All else is used by listeners only.
+        context = cast("HandlerContext", SimpleNamespace(command="/{}".format))
         register_listeners(cast("AsyncApp", self), context, FEATURES)
 
     def __getattr__(self, method: str) -> Callable[[str | re.Pattern[str]], Callable[..., object]]:
@@ -91,6 +93,27 @@ LISTENERS = Listeners().ids
 def test_the_manifest_has_the_commands_that_the_bot_answers() -> None:
     manifested = [each["command"] for each in MANIFEST["features"]["slash_commands"]]
     assert sorted(manifested) == sorted(LISTENERS["command"])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("bot/slack/")])
+def test_no_text_of_the_bot_names_a_command_without_the_prefix_of_the_settings(name: str) -> None:
+    tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
+    documents = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    texts = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in documents
+    ]
+    named = [text for text in texts if re.search(r"(?<![\w.-])/(video|replica)\b", text)]
+    assert named == []
 
 
 def called_methods() -> set[str]:

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from bot import doctor
+from bot.manifest import manifest as manifest_for
+from bot.settings import ManifestSettings
 
 _ROOT = Path(__file__).parent.parent
 _TEXT = (_ROOT / "manifest.yml").read_text(encoding="utf-8")
@@ -61,6 +63,38 @@ def test_the_doctor_checks_the_scopes_of_the_manifest(manifest: Any) -> None:  #
     scopes = manifest["oauth_config"]["scopes"]
     assert set(scopes["bot_optional"]) == doctor.OPTIONAL_SCOPES
     assert set(scopes["bot"]) - set(scopes["bot_optional"]) == doctor.REQUIRED_SCOPES
+
+
+def test_the_bot_has_a_name_that_slack_allows_and_that_can_be_typed(
+    manifest: Any,  # noqa: ANN401
+) -> None:
+    # https://docs.slack.dev/reference/app-manifest
+    assert re.fullmatch(r"[a-z0-9._-]{1,80}", manifest["features"]["bot_user"]["display_name"])
+
+
+def test_scripts_arrive_as_they_are_typed(manifest: Any) -> None:  # noqa: ANN401
+    commands = manifest["features"]["slash_commands"]
+    assert [each["should_escape"] for each in commands] == [False] * len(commands)
+
+
+def test_the_manifest_of_a_deployment_has_its_host_and_the_names_of_its_commands() -> None:
+    prefix = "a" * 24
+    settings = {"PUBLIC_URL": "https://bot.example.com/videos", "COMMAND_PREFIX": prefix}
+    printed = manifest_for(ManifestSettings.read(settings))
+    document = yaml.safe_load(printed)
+    schema = json.loads((_ROOT / "tests/data/manifest.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft7Validator(schema).validate(document)
+
+    commands = [each["command"] for each in document["features"]["slash_commands"]]
+    assert commands == [f"/{prefix}video", f"/{prefix}replica"]
+    assert all(len(each) <= 32 for each in commands)
+    urls = [text for text in _strings(document) if re.match("https?:", text)]
+    assert urls == ["https://bot.example.com/videos/slack/events"] * len(urls)
+    assert "YOUR-HOST" not in printed
+
+
+def test_without_settings_the_manifest_is_printed_as_it_is() -> None:
+    assert manifest_for(ManifestSettings.read({})) == _TEXT
 
 
 def test_people_can_read_the_apps_direct_messages(manifest: Any) -> None:  # noqa: ANN401

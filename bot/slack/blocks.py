@@ -118,6 +118,11 @@ def words(text: str, *, bold: bool = False) -> Json:
     return _given(type="text", text=in_order(text) or "…", style={"bold": True} if bold else None)
 
 
+def code(text: str) -> Json:
+    """Return what is to be typed, for a rich text."""
+    return {"type": "text", "text": text, "style": {"code": True}}
+
+
 def linked(url: str, label: str) -> Json:
     """Return a link for a rich text."""
     return {"type": "link", "url": url, "text": label}

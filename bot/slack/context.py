@@ -91,6 +91,12 @@ class HandlerContext:
     max_script: int
     """The highest number of characters of a script."""
     access: Access
+    command_prefix: str = ""
+    """What the names of the commands begin with: "acme-" in "/acme-video"."""
+
+    def command(self, kind: str) -> str:
+        """Return the command of a kind of job, as people type it."""
+        return f"/{self.command_prefix}{kind}"
 
     def may_decide(self, user: str, job: Job) -> bool:
         """Return whether a user may press a job's buttons: it is theirs, or they are an admin."""

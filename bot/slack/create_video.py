@@ -12,7 +12,18 @@ from bot.errors import OutsideError
 from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video, is_replica_id, parse
 from bot.model import Verdict
-from bot.slack.blocks import Json, element, field, option, spoken
+from bot.slack.blocks import (
+    Json,
+    Message,
+    actions,
+    button,
+    element,
+    escape,
+    field,
+    option,
+    section,
+    spoken,
+)
 from bot.slack.buttons import MAKE_VIDEO, RETRY
 from bot.slack.context import UNKNOWN_JOB, Feature, HandlerContext, ack_ephemeral, ack_missing_id
 from bot.slack.errors import translated
@@ -30,6 +41,7 @@ from bot.slack.forms import (
     text_field,
     where_field,
 )
+from bot.slack.help import video_help
 from bot.slack.job_actions import find_job
 from bot.slack.job_status import list_jobs, show_status
 from bot.slack.payloads import BlockAction, OptionsRequest, SlashCommand, View, ViewSubmission, read
@@ -38,13 +50,14 @@ from bot.slack.video_presenter import VideoPresenter
 from bot.store import KnownReplica
 
 _LOG: Final = logging.getLogger(__name__)
-COMMAND: Final = "/video"
 CALLBACK_ID: Final = "create_video"
 _REPLICA: Final = "video_replica"
 _BACKGROUND: Final = "video_background"
 _KIND: Final = "video"
 _MAX_CACHED_OPTIONS: Final = 10_000
 _MAX_OPTIONS: Final = 100
+_SUBCOMMANDS: Final = ("list", "status", "help")
+_USE_AS_SCRIPT: Final = "use_as_script"
 
 _CHOICES: Final = {
     "none": "No background",
@@ -59,24 +72,16 @@ _LINK_FIELDS: Final = {
     ),
 }
 
-_HELP: Final = f"""\
-Turn a script into a video, right from Slack.
-• `{COMMAND}`: open the form
-• `{COMMAND} Welcome to the team!`: open it with that script
-• `{COMMAND} list`: see your videos
-• `{COMMAND} status <id>`: check a video
-• `{COMMAND} help`: see this
-Nothing is sent to the video service until you press *Create*."""
-
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners, the most frequent first: Bolt tries them in this order."""
     app.view(CALLBACK_ID)(partial(submit, ctx))
     app.options(_REPLICA)(partial(suggest_replicas, ctx))
-    app.command(COMMAND)(partial(handle_command, ctx))
+    app.command(ctx.command(_KIND))(partial(handle_command, ctx))
     app.action(_BACKGROUND)(partial(switch_background, ctx))
     app.action(f"{_KIND}_{RETRY}")(partial(retry, ctx))
     app.action(MAKE_VIDEO)(partial(make_video, ctx))
+    app.action(_USE_AS_SCRIPT)(partial(use_as_script, ctx))
 
 
 # ── The command ───────────────────────────────────────────────────────────────────────────────
@@ -87,32 +92,62 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
     command = read(SlashCommand, body)
     match command.subcommand("status"):
         case "help", _:
-            await ack_ephemeral(ack, _HELP)
+            await ack_ephemeral(ack, video_help(ctx.command(_KIND)))
         case "list", _:
             await ack_ephemeral(ack, await list_jobs(ctx, command, _KIND))
         case name, "":
-            await ack_missing_id(ack, COMMAND, name, "video")
+            await ack_missing_id(ack, ctx.command(_KIND), name, "video")
         case _, wanted:
             await show_status(ctx, ack, command, _KIND, wanted)
+        case _ if (meant := command.mistyped(*_SUBCOMMANDS)) is not None:
+            await ack_ephemeral(ack, _suggestion(f"{ctx.command(_KIND)} {meant}", command.words))
         case _:
-            await _open_form(ctx, ack, command)
+            error = await open_create_form(
+                ctx,
+                user=command.user,
+                trigger_id=command.trigger_id,
+                channel=command.channel,
+                script=command.words,
+            )
+            await (ack() if error is None else ack_ephemeral(ack, error))
 
 
-async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:
-    script = command.words
+def _suggestion(meant: str, word: str) -> Message:
+    """Return the answer to a word that looks like a mistyped subcommand."""
+    typed = f"{meant} <id>" if meant.endswith("status") else meant
+    text = f"Did you mean `{escape(typed)}`?"
+    label = f"Use “{word}” as script"
+    return Message(text, [section(text), actions([button(label, _USE_AS_SCRIPT, value=word)])])
+
+
+async def open_create_form(
+    ctx: HandlerContext,
+    *,
+    user: str,
+    trigger_id: str,
+    channel: str = "",
+    thread_ts: str | None = None,
+    script: str = "",
+) -> str | None:
+    """Open the create form; return None, or a sentence for the user if it was not opened.
+
+    Args:
+        ctx: the bot's parts.
+        user: who asks.
+        trigger_id: of the command, the button or the shortcut.
+        channel: where it was asked, and where to post unless another place is chosen; "" for
+            nowhere.
+        thread_ts: the thread in ``channel`` to post in.
+        script: what is filled in as the script.
+    """
     if len(script) > ctx.max_script:
-        await ack_ephemeral(
-            ack,
+        return (
             f"That script has {len(script):,} characters; the form takes {ctx.max_script:,}. "
-            "Please shorten it, or split it into two videos.",
+            "Please shorten it, or split it into two videos."
         )
-        return
     fields = {"script": script} if script else {}
-    view = await _form(ctx, fields, {"channel": command.channel})
-    if error := await ctx.open_form(command.user, command.channel, command.trigger_id, view):
-        await ack_ephemeral(ack, error)
-    else:
-        await ack()
+    view = await _form(ctx, fields, {"channel": channel, "thread_ts": thread_ts})
+    return await ctx.open_form(user, channel, trigger_id, view)
 
 
 # ── Buttons that open the form ────────────────────────────────────────────────────────────────
@@ -143,6 +178,21 @@ async def make_video(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         error = await ctx.open_form(action.user, action.channel, action.trigger_id, view)
     else:
         error = UNKNOWN_JOB
+    if error:
+        ctx.respond_ephemeral(action.response_url, error)
+    await ack()
+
+
+async def use_as_script(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the form with a word that looked like a mistyped subcommand."""
+    action = read(BlockAction, body)
+    error = await open_create_form(
+        ctx,
+        user=action.user,
+        trigger_id=action.trigger_id,
+        channel=action.channel,
+        script=action.value,
+    )
     if error:
         ctx.respond_ephemeral(action.response_url, error)
     await ack()
@@ -264,7 +314,7 @@ async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) 
     if not known:
         hint = (
             "There are no replicas here yet. Paste a replica ID from your account at the video "
-            "service, or train one with /replica."
+            f"service, or train one with {ctx.command('replica')}."
         )
     picked = None
     if chosen:

@@ -47,7 +47,8 @@ class JobRequest:
 class _Metadata(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, hide_input_in_errors=True)
 
-    channel: str = Field(pattern=f"^{_CONVERSATION.pattern}$")
+    channel: str = Field(pattern=f"^({_CONVERSATION.pattern})?$")
+    """"" for a form that was opened in no conversation."""
     thread_ts: str | None = Field(default=None, pattern=r"^[0-9]+\.[0-9]+$")
     name: str = ""
     links: dict[str, str] = Field(default_factory=dict)

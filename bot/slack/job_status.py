@@ -150,7 +150,7 @@ def _of_another_kind(ctx: HandlerContext, job: Job) -> str:
     if job.kind not in ctx.presenters:
         return UNKNOWN_KIND
     other = ctx.presenters[job.kind].noun
-    return f"That's a {other}: `/{other} status {job.id}` shows it."
+    return f"That's a {other}: `{ctx.command(job.kind)} status {job.id}` shows it."
 
 
 async def _current_status(

@@ -3,6 +3,7 @@
 Shapes: https://docs.slack.dev/interactivity and https://docs.slack.dev/reference/interaction-payloads.
 """
 
+import difflib
 import re
 from typing import Annotated, Any, Final, Literal, TypeVar
 
@@ -20,6 +21,10 @@ from pydantic import (
 # patterns take linear time.
 _MENTION: Final = re.compile(r"<([@#!])([^<|>]*)(?:\|([^<>]*))?>")
 _LINK: Final = re.compile(r"<([^<|>\s]+)(?:\|([^<>]*))?>")
+# How much of a word a subcommand has to share with it, from 0 to 1: "statsu" has 0.83, "hello" has
+# 0.67 of "help". No longer word has that much.
+_SIMILAR: Final = 0.75
+_LONG: Final = 20
 _P = TypeVar("_P", bound=BaseModel)
 
 
@@ -117,6 +122,14 @@ class SlashCommand(_Payload):
             case [word, wanted] if word.casefold() in with_id:
                 return word.casefold(), wanted
         return None
+
+    def mistyped(self, *subcommands: str) -> str | None:
+        """Return the subcommand that a single word is probably meant to be, if any."""
+        word = self.words.casefold()
+        close = (
+            difflib.get_close_matches(word, subcommands, 1, _SIMILAR) if len(word) < _LONG else ()
+        )
+        return close[0] if close and word not in subcommands else None
 
 
 class BlockAction(_Payload):

@@ -26,28 +26,18 @@ from bot.slack.forms import (
     text_field,
     where_field,
 )
+from bot.slack.help import replica_help
 from bot.slack.job_actions import find_job
 from bot.slack.job_status import show_status
 from bot.slack.payloads import BlockAction, SlashCommand, ViewSubmission, read
 from bot.slack.replica_commands import add_replica, list_replicas, set_default_replica
 from bot.slack.replica_presenter import ReplicaPresenter
 
-COMMAND: Final = "/replica"
 CALLBACK_ID: Final = "train_replica"
 _KIND: Final = "replica"
 _AGREED: Final = "agreed"
 # The service may fetch the footage only after hours.
 _LINK_LIFETIME: Final = timedelta(hours=24)
-
-_HELP: Final = f"""\
-Train a replica of a person from a video, right from Slack.
-• `{COMMAND}`: open the form
-• `{COMMAND} list`: see your trainings, and the replicas everyone here can use
-• `{COMMAND} status <id>`: check a replica
-• `{COMMAND} add <id>`: let everyone here use a replica
-• `{COMMAND} default <id>`: make a replica this channel's default
-• `{COMMAND} help`: see this
-Training takes hours. Nothing is sent to the video service until you press *Train*."""
 
 _NEEDS: Final = (
     "*What the footage needs*: an mp4 (H.264) of at most 750 MB, at least one minute long, with "
@@ -62,7 +52,7 @@ _CONFIRMED: Final = "The person in the video has agreed to be trained as a repli
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the command and the form."""
     app.view(CALLBACK_ID)(partial(submit, ctx))
-    app.command(COMMAND)(partial(handle_command, ctx))
+    app.command(ctx.command(_KIND))(partial(handle_command, ctx))
     app.action(f"{_KIND}_{RETRY}")(partial(retry, ctx))
 
 
@@ -74,11 +64,11 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
     command = read(SlashCommand, body)
     match command.subcommand("status", "add", "default"):
         case "help", _:
-            await ack_ephemeral(ack, _HELP)
+            await ack_ephemeral(ack, replica_help(ctx.command(_KIND)))
         case "list", _:
             await ack_ephemeral(ack, await list_replicas(ctx, command, _KIND))
         case name, "":
-            await ack_missing_id(ack, COMMAND, name, "replica")
+            await ack_missing_id(ack, ctx.command(_KIND), name, "replica")
         case "status", wanted:
             await show_status(ctx, ack, command, _KIND, wanted)
         case "add", replica_id:
@@ -88,7 +78,7 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
         case _ if not command.words:
             await _open_form(ctx, ack, command)
         case _:
-            await ack_ephemeral(ack, f"I don't know that command. {_HELP}")
+            await ack_ephemeral(ack, replica_help(ctx.command(_KIND), "I don't know that command."))
 
 
 async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:

@@ -54,8 +54,7 @@ class VideoPresenter:
         """Return what to do if the service gave no link."""
         if self.links(job):
             return ""
-        again = f"`/video status {job.id}` checks again."
-        return f"The video service gave no link that I can show: {again}"
+        return "The video service gave no link that I can show."
 
     def advice(self, job: Job) -> str:  # noqa: ARG002 - the service's words say it
         """Return nothing: no sentence of the service about videos needs an explanation."""

@@ -1,0 +1,49 @@
+"""What the commands do: the answers to help."""
+
+from collections.abc import Sequence
+
+from bot.slack.blocks import Message, bullets, code, joined, paragraph, rich, section, words
+
+
+def video_help(command: str) -> Message:
+    """Return the help of the video command, which Slack knows as ``command``."""
+    return _help(
+        "Turn a script into a video, right from Slack.",
+        command,
+        [
+            ("", "open the form"),
+            ("Welcome to the team!", "open it with that script"),
+            ("list", "see your videos"),
+            ("status <id>", "check a video"),
+            ("help", "see this"),
+        ],
+        "Nothing is created until you press *Create*.",
+    )
+
+
+def replica_help(command: str, note: str = "") -> Message:
+    """Return the help of the replica command, which Slack knows as ``command``, after a note."""
+    intro = "Train a replica of a person from a video, right from Slack. It takes hours."
+    return _help(
+        f"{note} {intro}".lstrip(),
+        command,
+        [
+            ("", "open the form"),
+            ("list", "see your trainings, and the replicas everyone here can use"),
+            ("status <id>", "check a replica"),
+            ("add <id>", "let everyone here use a replica"),
+            ("default <id>", "make a replica this channel's default"),
+            ("help", "see this"),
+        ],
+        "Nothing is created until you press *Train*.",
+    )
+
+
+def _help(intro: str, command: str, rows: Sequence[tuple[str, str]], end: str) -> Message:
+    typed = [(f"{command} {arguments}".rstrip(), purpose) for arguments, purpose in rows]
+    # A list, since a line that wraps has to be indented.
+    items = [paragraph(code(line), words(f": {purpose}")) for line, purpose in typed]
+    lines = [f"• `{line}`: {purpose}" for line, purpose in typed]
+    return Message(
+        joined([intro, *lines, end]), [section(intro), rich(bullets(items)), section(end)]
+    )
