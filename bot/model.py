@@ -286,8 +286,8 @@ class Delivery:
     direct message."""
     direct: bool = False
     """It goes to the requester as a direct message, because the channel refused it."""
-    text_only: bool = False
-    """It goes as text alone, because Slack refused its blocks."""
+    rewrites: int = 0
+    """How often Slack refused its form: 1 is text alone, and each further one halves that."""
     sent_at: datetime | None = None
     """When the last post was begun."""
 

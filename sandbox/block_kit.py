@@ -12,13 +12,16 @@ import re
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from blockkit import core
 
 Json: TypeAlias = dict[str, Any]
+_T = TypeVar("_T")
 
-#: Slack truncates or refuses longer text, and advises to stay below.
+#: Bytes of UTF-8. Slack documents 4,000 characters (https://docs.slack.dev/reference/methods/chat.update),
+#: asked for 4,000 bytes before (https://api.slack.com/changelog/2018-04-truncating-really-long-messages),
+#: and has been seen to refuse an edit of fewer characters and more bytes: the strictest of these.
 TEXT_LIMIT: Final = 4_000
 OPTIONS_LIMIT: Final = 100
 _BLOCKS_PER_MESSAGE: Final = 50
@@ -33,15 +36,16 @@ _NEVER_EMPTY: Final = frozenset(
     {"actions", "context", "rich_text", "overflow", "radio_buttons", "checkboxes"}
 )
 _NUMBER_KEYS: Final = frozenset({"initial_value", "min_value", "max_value"})
+_BEYOND_BMP: Final = re.compile("[\U00010000-\U0010ffff]")
 _LINK_KEYS: Final = frozenset({"url", "image_url", "thumbnail_url", "title_url", "video_url"})
 
 
 def validate_message(text: str | None, blocks: list[Json] | None) -> list[str]:
     """Return the errors of a message; none if Slack would accept it."""
-    blocks = blocks or []
+    blocks = _widened(blocks or [])
     errors = [] if (text or "").strip() or blocks else ["it has neither text nor blocks"]
-    if len(text or "") > TEXT_LIMIT:
-        errors.append(f"text: longer than {TEXT_LIMIT} characters")
+    if size(text or "") > TEXT_LIMIT:
+        errors.append(f"text: longer than {TEXT_LIMIT} bytes")
     if len(blocks) > _BLOCKS_PER_MESSAGE:
         errors.append(f"blocks: more than {_BLOCKS_PER_MESSAGE}")
     if any(each.get("type") == "file_input" for each in objects(blocks)):
@@ -53,8 +57,14 @@ def validate_message(text: str | None, blocks: list[Json] | None) -> list[str]:
     return errors + _validate(message, _class_named("Message"), "message") + _other_errors(blocks)
 
 
+def size(text: str) -> int:
+    """Return the bytes of a text, as ``TEXT_LIMIT`` counts them."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
 def validate_view(view: Json) -> list[str]:
     """Return the errors of a modal or Home tab; none if Slack would accept it."""
+    view = _widened(view)
     if view.get("type") not in {"modal", "home"}:
         return [f"view: type is {view.get('type')!r}, not modal or home"]
     surface = _class_named("Modal" if view["type"] == "modal" else "Home")
@@ -78,7 +88,7 @@ def validate_options(answer: Json) -> list[str]:
     """Return the errors of a response to ``block_suggestion``; none if Slack would accept it."""
     if not isinstance(answer.get("options", answer.get("option_groups")), list):
         return ["options: must be a list"]
-    errors = []
+    answer, errors = _widened(answer), []
     for key, name in (("options", "Option"), ("option_groups", "OptionGroup")):
         offered = answer.get(key, [])
         if len(offered) > OPTIONS_LIMIT:
@@ -249,6 +259,24 @@ def _other_errors(blocks: list[Any]) -> list[str]:
         if key in _LINK_KEYS and not re.match(r"https?://[^\s/]|mailto:", str(link))
     ]
     return errors
+
+
+def _widened(value: _T) -> _T:
+    """Return JSON whose texts have a letter for each UTF-16 unit: so long may Slack count them.
+
+    Its documentation says "characters", which are these units in its clients. What is typed into a
+    field is left out: its limit is in the field itself.
+    """
+    if isinstance(value, str):
+        return _BEYOND_BMP.sub("\ufffd\ufffd", value)  # type: ignore[return-value]
+    if isinstance(value, list):
+        return [_widened(each) for each in value]  # type: ignore[return-value]
+    if isinstance(value, dict):
+        return {  # type: ignore[return-value]
+            key: inner if key == "initial_value" else _widened(inner)
+            for key, inner in value.items()
+        }
+    return value
 
 
 def objects(value: object) -> Iterator[Json]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from sandbox.block_kit import TEXT_LIMIT, Json, validate_message, validate_view
+from sandbox.block_kit import Json, size, validate_message, validate_view
 from sandbox.slack_objects import SlackError, View
 from sandbox.workspace import Workspace
 
@@ -27,7 +27,7 @@ def read_content(workspace: Workspace, arguments: Json) -> tuple[str, list[Json]
         raise SlackError("invalid_blocks_format")
     if not text.strip() and not blocks:
         raise SlackError("no_text")
-    if len(text) > TEXT_LIMIT:
+    if size(text) > workspace.text_limit:
         raise SlackError("msg_too_long")
     if errors := validate_message(text, blocks) + _video_errors(workspace, blocks):
         raise SlackError("invalid_blocks", **_explained(errors))

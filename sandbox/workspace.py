@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from bot.clock import Clock
 from sandbox import form
-from sandbox.block_kit import Json
+from sandbox.block_kit import TEXT_LIMIT, Json
 from sandbox.slack_objects import (
     TEAM,
     App,
@@ -47,7 +47,8 @@ def shows(conversation_filter: Json, place: Channel) -> bool:
 class Workspace:
     """A workspace with an app installed in it.
 
-    ``enterprise`` is the id of its organisation on Enterprise Grid, if it is in one.
+    ``enterprise`` is the id of its organisation on Enterprise Grid, if it is in one. ``text_limit``
+    is the highest number of bytes of a message's text.
 
     It begins with the people ana, ben and cleo, and the channels studio (with the bot), lobby
     (public, without the bot), vault (private, without the bot) and attic (archived). Users and
@@ -59,6 +60,7 @@ class Workspace:
         self.scopes = scopes
         self.app = App()
         self.enterprise: str | None = None
+        self.text_limit = TEXT_LIMIT
         self.users: dict[str, User] = {}
         self.channels: dict[str, Channel] = {}
         self.modals: defaultdict[str, list[View]] = defaultdict(list)

@@ -358,6 +358,11 @@ NASTY = [
     "word " * 600,
     "line\n" * 600,
     "&amp;lt;" * 300,
+    # Few characters, and more UTF-16 units and bytes.
+    "😀" * 3000,
+    "你好世界" * 500,
+    "é\u0301" * 1500,
+    "🙂 & " * 800,
 ]
 PEOPLE = st.text() | st.sampled_from(NASTY) | st.lists(st.sampled_from(NASTY)).map("".join)
 LINKS = PEOPLE | st.sampled_from(
@@ -554,14 +559,14 @@ async def test_a_failed_job_with_any_text_can_be_retried_in_the_form(world: Worl
 @given(st.text(), st.integers(0, 30))
 def test_a_cut_text_fits_and_starts_like_the_whole_text(text: str, limit: int) -> None:
     short = cut(text, limit)
-    assert len(short) <= limit
+    assert len(short.encode("utf-16-le")) <= 2 * limit
     assert short == text or text.startswith(short.removesuffix("…"))
 
 
 @given(st.text("&<>ab ") | st.text(), st.integers(0, 30))
 def test_an_escaped_text_fits_and_keeps_its_entities_whole(text: str, limit: int) -> None:
     safe = escaped(text, limit)
-    assert len(safe) <= limit
+    assert len(safe.encode()) <= limit
     assert not re.search("[<>&]", bare(safe))
     shown = html.unescape(safe)
     assert shown == text or text.startswith(shown.removesuffix("…"))

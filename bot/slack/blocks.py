@@ -1,6 +1,9 @@
 """The parts of messages and forms: people's text escaped, and cut to Slack's limits.
 
-Limits: https://docs.slack.dev/reference/block-kit.
+Limits: https://docs.slack.dev/reference/block-kit. Slack documents them in characters. The ``text``
+of a message is counted in bytes of UTF-8 here, as Slack has refused edits of fewer characters and
+more bytes, and the parts of blocks in UTF-16 units, as Slack's clients count characters. Both are
+never fewer than characters.
 """
 
 import re
@@ -20,7 +23,7 @@ as long as everything else about a card.
 
 MAX_SECTION: Final = 3000
 MAX_TEXT: Final = 3800
-"""Slack accepts 4,000 characters: the rest is for a note in front."""
+"""Bytes. Slack accepts 4,000: the rest is for a note in front."""
 MAX_QUOTE: Final = 3000
 # Escaped: one link always fits into a section and into the text.
 _MAX_LINK: Final = 2000
@@ -28,6 +31,8 @@ _MAX_LINK: Final = 2000
 # they turn the words around it too. Letters written from right to left need none of them.
 _BIDI: Final = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _HALF_ENTITY: Final = re.compile(r"&[a-z]*\Z")
+_HALF_MARKUP: Final = re.compile(r"<[^>]*\Z|&[a-z]*\Z")
+_ELLIPSIS: Final = len("…".encode())  # bytes
 _MAX_TITLE: Final = 60
 _WORDS_A_MINUTE: Final = 150
 # A unit, its seconds, and up to how many seconds it is used.
@@ -55,19 +60,43 @@ def in_order(text: str) -> str:
     return _BIDI.sub("", text)
 
 
+def size(text: str) -> int:
+    """Return how much of the limit of a message's ``text`` this takes, in bytes."""
+    return len(text.encode())
+
+
 def cut(text: str, limit: int) -> str:
-    """Return at most ``limit`` characters, with an ellipsis if something is missing."""
-    if len(text) <= limit:
+    """Return at most ``limit`` UTF-16 units for a block, with an ellipsis if something is missing.
+
+    A character beyond the Basic Multilingual Plane, such as an emoji, is two of them.
+    """
+    units = text.encode("utf-16-le")
+    if len(units) <= 2 * limit:
         return text
-    return text[: limit - 1].rstrip() + "…" if limit > 0 else ""
+    return _beginning(units, 2 * (limit - 1), "utf-16-le") + "…" if limit > 0 else ""
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return at most ``limit`` bytes of a message's ``text``; no link or entity is cut in two."""
+    if size(text) <= limit:
+        return text
+    return _HALF_MARKUP.sub("", _beginning(text.encode(), limit - _ELLIPSIS)).rstrip() + "…"
+
+
+def _beginning(encoded: bytes, limit: int, encoding: str = "utf-8") -> str:
+    """Return the characters that are whole in the first ``limit`` bytes of a text."""
+    return encoded[:limit].decode(encoding, "ignore").rstrip()
 
 
 def joined(parts: Iterable[str], limit: int = MAX_TEXT, *, by: str = "\n") -> str:
-    """Join the parts that are not empty, as far as they fit: each as a whole or not at all."""
+    """Join the parts that are not empty, as far as they fit into ``limit`` bytes.
+
+    Each is there as a whole or not at all.
+    """
     text = ""
     for part in filter(None, parts):
         longer = f"{text}{by}{part}" if text else part
-        if len(longer) <= limit:
+        if size(longer) <= limit:
             text = longer
     return text
 
@@ -81,11 +110,14 @@ def escape(text: str) -> str:
 
 
 def escaped(text: str, limit: int) -> str:
-    """Return ``text`` escaped and cut, so that ``limit`` counts what is sent."""
+    """Return ``text`` escaped and cut, so that ``limit`` counts the bytes that are sent."""
     safe = escape(text)
-    if len(safe) <= limit:
+    if size(safe) <= limit:
         return safe
-    return _HALF_ENTITY.sub("", safe[: limit - 1]).rstrip() + "…" if limit > 0 else ""
+    if limit < _ELLIPSIS:
+        return ""
+    beginning = _beginning(safe.encode(), limit - _ELLIPSIS)
+    return _HALF_ENTITY.sub("", beginning).rstrip() + "…"
 
 
 def one_line(text: str) -> str:
@@ -275,7 +307,7 @@ def link(url: str) -> str | None:
     It cannot contain control sequences of Slack: ``<``, ``>``, ``|`` and spaces are encoded.
     """
     safe = plain_link(url)
-    return safe if safe is not None and len(escape(safe)) <= _MAX_LINK else None
+    return safe if safe is not None and size(escape(safe)) <= _MAX_LINK else None
 
 
 def anchor(url: str, label: str) -> str:

@@ -33,6 +33,7 @@ from bot.slack.blocks import (
     quote,
     rich,
     section,
+    size,
     title,
     words,
 )
@@ -265,5 +266,5 @@ def _drawn(
         *(anchor(url, label) for label, url in links.items()),
     ]
     if script:
-        text.append(f"Script: {escaped(script, MAX_TEXT - len(joined(text)) - 20)}")
+        text.append(f"Script: {escaped(script, MAX_TEXT - size(joined(text)) - 20)}")
     return Message(joined(text), blocks)

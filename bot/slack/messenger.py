@@ -22,6 +22,7 @@ from bot.outages import Outages
 from bot.slack.blocks import Message
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import find_posted, metadata_for
+from bot.slack.message_forms import accepted, as_sent, can_be_rewritten, rewritten
 from bot.slack.messages import compose, redirected
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import RateLimits, covering
@@ -177,7 +178,7 @@ class Messenger:
                     channel=delivery.channel,
                     thread_ts=delivery.thread_ts,
                     text=message.text,
-                    blocks=None if delivery.text_only else message.blocks,
+                    blocks=message.blocks or None,
                     metadata=metadata_for(delivery),
                     unfurl_links=False,
                     unfurl_media=False,
@@ -194,13 +195,10 @@ class Messenger:
             self._limits.resume()
             await self._release(
                 replace(
-                    delivery,
+                    accepted(delivery),
                     state=DeliveryState.POSTED,
                     channel=posted.channel,
                     ts=posted.ts,
-                    shown_version=delivery.version,
-                    failures=0,
-                    refusals=0,
                 )
             )
 
@@ -270,7 +268,7 @@ class Messenger:
                     channel=delivery.channel,
                     ts=delivery.ts or "",
                     text=message.text,
-                    blocks=[] if delivery.text_only else message.blocks,
+                    blocks=message.blocks,
                 )
         except Refused as error:
             await self._edit_refused(delivery, error)
@@ -283,17 +281,15 @@ class Messenger:
             await self._call_again(delivery, error)
         else:
             self._limits.resume()
-            await self._release(
-                replace(delivery, shown_version=delivery.version, failures=0, refusals=0)
-            )
+            await self._release(accepted(delivery))
 
     async def _edit_refused(self, delivery: Delivery, error: Refused) -> None:
         action = ERROR_ACTIONS.get(error.code)
         if action is ErrorAction.PAUSE:
             await self._release(delivery, self._limits.pause(error))
-        elif action is ErrorAction.REWRITE and not delivery.text_only:
-            _LOG.error("Slack refuses the blocks of a card", extra=_about(delivery, error))
-            await self._release(replace(delivery, text_only=True), self._clock.now())
+        elif action is ErrorAction.REWRITE and can_be_rewritten(delivery):
+            _LOG.error("Slack refuses the form of an edit", extra=_about(delivery, error))
+            await self._release(rewritten(delivery), self._clock.now())
         elif action is None and delivery.refusals + 1 < _MAX_REFUSALS:
             refused = replace(delivery, refusals=delivery.refusals + 1)
             _LOG.error("Slack refuses an edit for an unknown reason", extra=_about(refused, error))
@@ -322,9 +318,9 @@ class Messenger:
                 "Slack refuses a message for an unknown reason", extra=_about(pending, error)
             )
             await self._release(pending, retry_at)
-        elif action is ErrorAction.REWRITE and not delivery.text_only:
-            _LOG.error("Slack refuses the blocks of a message", extra=_about(pending, error))
-            await self._release(replace(pending, text_only=True), now)
+        elif action is ErrorAction.REWRITE and can_be_rewritten(delivery):
+            _LOG.error("Slack refuses the form of a message", extra=_about(pending, error))
+            await self._release(rewritten(pending), now)
         elif not delivery.direct:
             _LOG.info("a channel does not accept a message", extra=_about(pending, error))
             await self._release(_redirect(replace(pending, refusals=0), job), now)
@@ -369,7 +365,7 @@ class Messenger:
 
     def _message(self, job: Job, delivery: Delivery) -> Message:
         message = compose(delivery, job, self._presenters)
-        return redirected(message, job) if delivery.direct else message
+        return as_sent(redirected(message, job) if delivery.direct else message, delivery)
 
 
 def _placed(outgoing: Outgoing) -> Delivery:

@@ -14,6 +14,7 @@ from bot.slack.blocks import (
     quote,
     rich,
     section,
+    size,
     title,
 )
 from bot.slack.buttons import buttons_of
@@ -65,5 +66,5 @@ def reply(job: Job, presenter: Presenter) -> Message:
         f"“{escaped(said, MAX_REASON)}”" if said else "",
     ]
     if transcript:
-        text.append(f"Transcript: {escaped(transcript, MAX_TEXT - len(joined(text)) - 20)}")
+        text.append(f"Transcript: {escaped(transcript, MAX_TEXT - size(joined(text)) - 20)}")
     return Message(joined(text), blocks)

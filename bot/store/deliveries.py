@@ -27,7 +27,7 @@ _RELEASE: Final = Query(
     """
     UPDATE deliveries SET state = :state, channel = :channel, thread_ts = :thread_ts, ts = :ts,
         shown_version = :shown_version, failures = :failures, refusals = :refusals,
-        direct = :direct, text_only = :text_only, claimed = 0,
+        direct = :direct, text_only = :rewrites, claimed = 0,
         due_at = CASE WHEN version > :shown_version THEN :due_with_news ELSE :due_at END,
         wait_ms = :wait_ms
     WHERE id = :id AND claim = :claim RETURNING id
@@ -122,7 +122,7 @@ class Deliveries(DeliveryClaims):
                 failures=delivery.failures,
                 refusals=delivery.refusals,
                 direct=int(delivery.direct),
-                text_only=int(delivery.text_only),
+                rewrites=delivery.rewrites,
                 due_at=at,
                 wait_ms=wait_ms(to_ms(now), due_at),
                 due_with_news=to_ms(now) if posted and at is None else at,

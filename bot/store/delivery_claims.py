@@ -358,6 +358,6 @@ def _delivery_from(row: Row) -> Delivery:
         failures=number(row["failures"]),
         refusals=number(row["refusals"]),
         direct=bool(row["direct"]),
-        text_only=bool(row["text_only"]),
+        rewrites=number(row["text_only"]),
         sent_at=optional_moment(row["sent_at"]),
     )
