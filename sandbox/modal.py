@@ -23,6 +23,7 @@ from sandbox.delivery import (
     options_of,
     timestamp_of,
 )
+from sandbox.files import MAX_BYTES
 from sandbox.form import ClientRefusal, Field, field_of
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Channel, SlackError, View
@@ -233,6 +234,8 @@ class Modal:
 
     def _meant(self, found: Field, value: Any) -> Any:  # noqa: ANN401 - depends on the field
         """Return ``value`` with names of users and conversations replaced by their ids."""
+        if found.kind == "file_input":
+            return [self._file(found, each) for each in value or []]
         named = {"conversations_select", "users_select"}
         names = value if isinstance(value, list) else [value or ""]
         if found.kind.removeprefix("multi_") in named and not all(
@@ -247,6 +250,22 @@ class Modal:
         except KeyError as error:
             raise ClientRefusal(f"{found.label}: {error} is not in the list") from None
         return value
+
+    def _file(self, found: Field, wanted: object) -> object:
+        """Return one of the person's files, given by its id or as Slack shows it.
+
+        https://docs.slack.dev/reference/block-kit/block-elements/file-input-element
+        """
+        identifier = wanted.get("id") if isinstance(wanted, dict) else wanted
+        file = self._slack.files.get(str(identifier))
+        if file is None or file.shown["user"] != self.view.user:
+            raise ClientRefusal(f"{found.label}: {identifier} is not a file of this person")
+        allowed = found.element.get("filetypes")
+        if allowed and not {file.ending, file.shown["filetype"]} & set(allowed):
+            raise ClientRefusal(f"{found.label}: only {', '.join(allowed)} can be uploaded")
+        if len(file.content) > MAX_BYTES:
+            raise ClientRefusal(f"{found.label}: the file is larger than 10 MB")
+        return file.shown
 
     async def _offered(self, found: Field, value: Any) -> list[Json]:  # noqa: ANN401 - one or many
         """Return the options that were loaded, asking the bot for those that are wanted."""

@@ -18,6 +18,7 @@ from sandbox import web_api, web_api_arguments
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
 from sandbox.faults import Fault, Faults, respond
+from sandbox.files import download, new_file
 from sandbox.http import Server
 from sandbox.scheduler import Scheduler
 from sandbox.slack_objects import APP, Message, SlackError
@@ -47,6 +48,8 @@ DEFAULT_SCOPES: Final = frozenset(
 )
 #: The name under which uses of a ``response_url`` are listed in ``calls`` and found in ``faults``.
 RESPONSE_URL: Final = "response_url"
+#: The name under which downloads of files are found in ``faults``.
+FILE_DOWNLOAD: Final = "files.download"
 _RESPONSE_URL_USES: Final = 5
 _RESPONSE_URL_LIFE: Final = timedelta(minutes=30)
 _POSTS_AT_ONCE: Final = 5
@@ -77,12 +80,6 @@ class _ResponseUrl:
     original: str | None
     expires: datetime
     uses: int = 0
-
-
-@dataclass(frozen=True)
-class _File:
-    shown: Json
-    content: bytes
 
 
 class SandboxSlack(Workspace):
@@ -126,7 +123,6 @@ class SandboxSlack(Workspace):
         self.wire = Wire(clock)
         self.wire.secrets |= {bot_token, signing_secret}
         self._response_urls: dict[str, _ResponseUrl] = {}
-        self._files: dict[str, _File] = {}
         self._next_post: dict[str, datetime] = {}
         self._scheduler = Scheduler(clock)
         self._session: aiohttp.ClientSession | None = None
@@ -192,19 +188,17 @@ class SandboxSlack(Workspace):
     def upload(self, user: str, name: str, content: bytes, mimetype: str = "text/plain") -> Json:
         """Store a person's file and return it as ``file_input`` has it in its state."""
         identifier = self._new_id("F")
-        link = f"{self.url}/files/{identifier}/{name}"
-        shown = {
-            "id": identifier,
-            "name": name,
-            "title": name,
-            "user": self.user(user).id,
-            "mimetype": mimetype,
-            "size": len(content),
-            "url_private": link,
-            "url_private_download": link,
-        }
-        self._files[identifier] = _File(shown, content)
-        return shown
+        file = new_file(
+            content,
+            identifier=identifier,
+            user=self.user(user).id,
+            name=name,
+            mimetype=mimetype,
+            created=self.clock.now(),
+            site=self.url,
+        )
+        self.files[identifier] = file
+        return file.shown
 
     def respond(self, arguments: Json, user: str, channel: str) -> Message:
         """Show what the app answered to a command: to the person alone, unless it says otherwise.
@@ -257,14 +251,15 @@ class SandboxSlack(Workspace):
         return await self._answer(request, RESPONSE_URL, arguments, work)
 
     async def _serve_file(self, request: web.Request) -> web.StreamResponse:
-        allowed = request.headers.get("Authorization") == f"Bearer {self.bot_token}"
-        file = self._files.get(request.match_info["file"])
-        if not allowed or "files:read" not in self.scopes:
-            # Slack answers with its sign-in page instead of the file, and with status 200.
-            return web.Response(text="<html>Sign in</html>", content_type="text/html")
-        if file is None:
-            raise web.HTTPNotFound
-        return web.Response(body=file.content, content_type=file.shown["mimetype"])
+        identifier = request.match_info["file"]
+        token = request.headers.get("Authorization") == f"Bearer {self.bot_token}"
+        fault = self.faults.take(FILE_DOWNLOAD)
+
+        async def answer() -> web.StreamResponse:
+            is_allowed = token and "files:read" in self.scopes
+            return download(self.files.get(identifier), is_allowed=is_allowed)
+
+        return await respond(request, fault, answer, self._scheduler)
 
     async def _answer(
         self, request: web.Request, method: str, arguments: Json, work: Callable[[], Json]

@@ -173,6 +173,13 @@ def _user(workspace: Workspace, arguments: Json) -> Json:
     return {"user": user_json(workspace, user)}
 
 
+def _file(workspace: Workspace, arguments: Json) -> Json:
+    file = workspace.files.get(str(arguments.get("file")))
+    if file is None:
+        raise SlackError("file_not_found")
+    return {"file": file.shown, "comments": [], "response_metadata": {"next_cursor": ""}}
+
+
 def _open_view(workspace: Workspace, arguments: Json) -> Json:
     body = read_view(workspace, arguments, "modal")
     return {"view": workspace.open_view(str(arguments.get("trigger_id")), body).payload()}
@@ -217,6 +224,7 @@ _METHODS: Final[dict[str, tuple[str | None, Callable[[Workspace, Json], Json]]]]
     "conversations.replies": (None, _replies),
     "conversations.info": (None, _conversation),
     "conversations.open": ("im:write", _open_conversation),
+    "files.info": ("files:read", _file),
     "users.info": ("users:read", _user),
     "views.open": (None, _open_view),
     "views.push": (None, _push_view),

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from sandbox.block_kit import Json, size, validate_message, validate_view
+from sandbox.block_kit import Json, objects, size, validate_message, validate_view
 from sandbox.slack_objects import SlackError, View
 from sandbox.workspace import Workspace
 
@@ -61,7 +61,13 @@ def read_view(
         raise invalid_arguments(f"view: must be an object of type {kind}")
     if len(json.dumps(body)) > _VIEW_BYTES:
         raise SlackError("view_too_large")
-    if errors := validate_view(body):
+    errors = validate_view(body)
+    if "files:read" not in workspace.scopes and any(
+        each.get("type") == "file_input" for each in objects(body)
+    ):
+        # https://docs.slack.dev/reference/block-kit/block-elements/file-input-element
+        errors.append("view.blocks: file_input needs the scope files:read")
+    if errors:
         raise invalid_arguments(*errors)
     name = body.get("external_id")
     if name and any(

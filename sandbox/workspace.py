@@ -10,6 +10,7 @@ from typing import Final, Literal
 from bot.clock import Clock
 from sandbox import form
 from sandbox.block_kit import TEXT_LIMIT, Json
+from sandbox.files import File
 from sandbox.slack_objects import (
     TEAM,
     App,
@@ -65,6 +66,7 @@ class Workspace:
         self.channels: dict[str, Channel] = {}
         self.modals: defaultdict[str, list[View]] = defaultdict(list)
         self.homes: dict[str, View] = {}
+        self.files: dict[str, File] = {}
         self._messages: dict[str, dict[str, Message]] = {}
         self._ephemerals: dict[str, Message] = {}
         self._triggers: dict[str, _Trigger] = {}
