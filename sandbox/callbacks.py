@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -98,6 +99,15 @@ class CallbackSender:
         plan = job.callback_plan if body is AS_SEEN else replace(job.callback_plan, body=body)
         content = service_bodies.callback(job, plan, self._clock.now(), self._base_url())
         await self._send(url, plan, content)
+
+    def has_told(self, job: Video | Replica) -> bool:
+        """Return whether the bot has accepted a callback since the job's end."""
+        return any(
+            each.url == job.callback_url
+            and each.status == HTTPStatus.OK
+            and (job.ends_at is None or each.at >= job.ends_at)
+            for each in self.sent
+        )
 
     async def _send_as_planned(self, job: Video | Replica, url: str) -> None:
         for _ in range(job.callback_plan.times):

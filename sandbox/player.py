@@ -2,12 +2,14 @@
 
 import html
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from aiohttp import hdrs, web
 
+from bot.clock import Clock
 from sandbox.scenarios import Ending
 from sandbox.service_jobs import Replica, Video
 
@@ -66,7 +68,33 @@ _OPEN: Final = (
 _FAILED: Final = '<p class="state" role="status">This video cannot be watched: {reason}.</p>'
 
 
-def page(video: Video, now: datetime) -> web.Response:
+def add_routes(
+    app: web.Application, clock: Clock, find: Callable[[str], Video | Replica | None]
+) -> None:
+    """Serve what the links of jobs lead to; ``find`` returns the job with an id."""
+
+    async def serve_page(request: web.Request) -> web.Response:
+        video = find(request.match_info["id"])
+        if not isinstance(video, Video):
+            raise web.HTTPNotFound
+        return _page(video, clock.now())
+
+    async def serve_file(request: web.Request) -> web.StreamResponse:
+        job_id, ending = request.match_info["id"], request.match_info["ending"]
+        job = find(job_id)
+        if job is None or job.ended(clock.now()) != "success":
+            raise web.HTTPNotFound
+        return _job_file(job, job_id, ending)
+
+    async def serve_asset(request: web.Request) -> web.StreamResponse:
+        return _asset(request.match_info["name"])
+
+    app.router.add_get("/watch/{id}", serve_page)
+    app.router.add_get("/files/{id}.{ending}", serve_file)
+    app.router.add_get("/clip/{name}", serve_asset)
+
+
+def _page(video: Video, now: datetime) -> web.Response:
     """Return the page on which a video is watched."""
     ended = video.ended(now)
     reasons: dict[Ending | None, str] = {
@@ -80,7 +108,7 @@ def page(video: Video, now: datetime) -> web.Response:
     else:
         picture = _OPEN.format(status=html.escape(video.status(now)))
     text = _PAGE.format(
-        title=html.escape(video.name),
+        title=html.escape(video.title),
         note=_NOTE,
         refresh="" if ended else '<meta http-equiv="refresh" content="3">\n',
         picture=picture,
@@ -93,7 +121,7 @@ def page(video: Video, now: datetime) -> web.Response:
     return web.Response(text=text, content_type="text/html")
 
 
-def job_file(job: Video | Replica, job_id: str, ending: str) -> web.StreamResponse:
+def _job_file(job: Video | Replica, job_id: str, ending: str) -> web.StreamResponse:
     """Return a file of a finished job by its ending.
 
     Raises:
@@ -109,7 +137,7 @@ def job_file(job: Video | Replica, job_id: str, ending: str) -> web.StreamRespon
     raise web.HTTPNotFound
 
 
-def asset(name: str) -> web.StreamResponse:
+def _asset(name: str) -> web.StreamResponse:
     """Return a file that the page itself needs; raises ``web.HTTPNotFound`` for any other."""
     if name not in _ASSETS:
         raise web.HTTPNotFound

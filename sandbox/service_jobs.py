@@ -4,10 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Literal
 
 from sandbox.scenarios import CallbackPlan, Ending, Pace, Scenario
 
+Source = Literal["callback", "poll"]
+
+_TITLE_LENGTH: Final = 80
 _REPLICA_FAILED: Final = "The replica of this video could not be trained"
 # The end of a replica that has one of these statuses from the start; with any other it is stuck.
 _ENDS: Final[Mapping[str, Ending]] = {
@@ -32,6 +35,8 @@ class Job(ABC):
         ended_by_hand_at: when a tester ended it; None if none did.
         deleted: whether it was deleted.
         call_back_at: when the callback is due; None if none is.
+        learned_by: how the bot learned of its end; None while it has not, and where it had ended
+            before the bot knew it.
     """
 
     name: str
@@ -43,6 +48,12 @@ class Job(ABC):
     ended_by_hand_at: datetime | None = None
     deleted: bool = False
     call_back_at: datetime | None = None
+    learned_by: Source | None = None
+
+    @property
+    def title(self) -> str:
+        """Return what people call it."""
+        return self.name
 
     @property
     def end(self) -> Ending:
@@ -145,12 +156,23 @@ class Replica(Job):
 
 @dataclass(kw_only=True)
 class Video(Job):
-    """A video. It stays in the queue until its replica is trained, and fails with it."""
+    """A video. It stays in the queue until its replica is trained, and fails with it.
+
+    ``named``: whether it was given its name, or has one with its id.
+    """
 
     video_id: str
     script: str
     replica_id: str
     replica: Replica | None = None
+    named: bool = True
+
+    @property
+    def title(self) -> str:
+        """Return its name if it was given one, else the beginning of its script."""
+        if self.named:
+            return self.name
+        return _beginning(self.script) or self.name
 
     @property
     def begins_at(self) -> datetime | None:
@@ -205,6 +227,15 @@ class Video(Job):
         if self.ended_by_hand_at is not None or self.replica is None:
             return False
         return self.replica.end in {"error", "deleted"}
+
+
+def _beginning(text: str) -> str:
+    """Return the beginning of a text, cut between words where there are any."""
+    text = " ".join(text.split())
+    if len(text) <= _TITLE_LENGTH:
+        return text
+    whole_words, _, _ = text[:_TITLE_LENGTH].rpartition(" ")
+    return f"{whole_words or text[: _TITLE_LENGTH - 1]}…"
 
 
 def _share(passed: timedelta, whole: timedelta) -> float:

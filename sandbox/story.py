@@ -1,6 +1,7 @@
 """A short story of the bot at work, played in the terminal."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final, TextIO
 
@@ -8,7 +9,8 @@ from bot.clock import SystemClock
 from bot.timings import PollSchedule, Timings
 from sandbox.driver import Person
 from sandbox.running import REPLICA, Sandbox, running
-from sandbox.scenarios import CallbackPlan, Pace, Scenario
+from sandbox.scenarios import CallbackPlan, Ending, Pace, Scenario
+from sandbox.service_jobs import Replica, Video
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Event, Message
 from sandbox.transcript import Narrator
@@ -36,6 +38,12 @@ _PACE: Final = Pace(queued=_STEP, generating=2 * _STEP, training=3 * _STEP, trai
 _TIMEOUT: Final = timedelta(minutes=1)
 # Three videos, a training, and a video with the replica that was trained.
 _REPLIES: Final = 5
+_ENDS: Final[Mapping[Ending, str]] = {
+    "success": "is ready",
+    "error": "failed",
+    "deleted": "was deleted",
+    "never": "never ends",
+}
 
 
 async def play(out: TextIO) -> int:
@@ -43,6 +51,7 @@ async def play(out: TextIO) -> int:
     async with running(SystemClock(), _PACE, _TIMINGS) as sandbox:
         print(_INTRODUCTION.format(sandbox=sandbox), file=out, flush=True)
         narrator = Narrator(sandbox.slack, out)
+        sandbox.service.on_learned = lambda job: narrator.note(_learned(job))
         try:
             async with asyncio.timeout(_TIMEOUT.total_seconds()):
                 await _play(sandbox)
@@ -102,6 +111,14 @@ async def _train_replica(person: Person, name: str) -> None:
 
 async def _pause() -> None:
     await asyncio.sleep(_STEP.total_seconds())
+
+
+def _learned(job: Video | Replica) -> str:
+    """Return a line on how the bot learned of a job's end."""
+    end = f"“{job.title}” {_ENDS[job.end]}"
+    if job.learned_by == "callback":
+        return f"video service → bot  by callback: {end}"
+    return f"bot → video service  by polling, without a callback: {end}"
 
 
 class _ClosingReplies:

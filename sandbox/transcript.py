@@ -61,6 +61,11 @@ class Narrator:
         self._began = workspace.clock.now()
         self.stop = workspace.subscribe(self._write)
 
+    def note(self, text: str) -> None:
+        """Write what else has just happened."""
+        since = _elapsed(self._workspace.clock.now() - self._began)
+        print(f"{since} {text}\n", file=self._out, flush=True)
+
     def _write(self, event: Event) -> None:
         since = _elapsed(event.at - self._began)
         if event.message:

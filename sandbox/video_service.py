@@ -76,6 +76,7 @@ class SandboxVideoService:
         callback_plan: how the callbacks are sent of jobs that are created from now on.
         on_request: awaited just before the work of a request and just after it, before the response
             is sent, with the operation and the path; not called when a fault prevents the work.
+        on_learned: called once for each job, when the bot has read that it ended.
         out_of_credit: whether create calls are answered 402.
         key_revoked: whether everything is answered 401.
         down: whether everything is answered 503, in HTML.
@@ -111,6 +112,7 @@ class SandboxVideoService:
         self.pace = pace or Pace()
         self.callback_plan = CallbackPlan()
         self.on_request: Hook | None = None
+        self.on_learned: Callable[[Video | Replica], None] | None = None
         self.out_of_credit = False
         self.key_revoked = False
         self.down = False
@@ -250,8 +252,13 @@ class SandboxVideoService:
         exact = found is not None and found.video_id == video_id
         return found if found and (exact or found.scenario.id_case == "upper") else None
 
+    def _find(self, job_id: str) -> Video | Replica | None:
+        return self.videos.get(job_id) or self.replicas.get(job_id)
+
     def _job(self, job_id: str) -> Video | Replica:
-        return self.videos.get(job_id) or self.replicas[job_id]
+        if (job := self._find(job_id)) is None:
+            raise KeyError(job_id)
+        return job
 
     def _end_now(self, job: Video | Replica, end: Ending, reason: str | None) -> None:
         now = self._clock.now()
@@ -274,9 +281,7 @@ class SandboxVideoService:
         get("/v2/videos/{id}", partial(self._serve, "read_video", self._read_video))
         post("/v2/replicas", partial(self._serve, "create_replica", self._create_replica))
         get("/v2/replicas/{id}", partial(self._serve, "read_replica", self._read_replica))
-        get("/watch/{id}", self._serve_player)
-        get("/files/{id}.{ending}", self._serve_file)
-        get("/clip/{name}", self._serve_asset)
+        player.add_routes(app, self._clock, self._find)
         return app
 
     @web.middleware
@@ -310,10 +315,22 @@ class SandboxVideoService:
                 await self.on_request("after", operation, request.path)
             return response
 
-        response = await respond(request, self.faults.take(operation), work, self._scheduler)
+        fault = self.faults.take(operation)
+        response = await respond(request, fault, work, self._scheduler)
         if request.transport is not None and not request.transport.is_closing():
             record.status = response.status
+        if fault is None and record.done and (job_id := request.match_info.get("id")):
+            self._note_read(self._video(job_id) or self.replicas[job_id])
         return response
+
+    def _note_read(self, job: Video | Replica) -> None:
+        """Note how the bot learned of a job's end, if it has just read that."""
+        had_ended = job.ended_by_hand_at == job.created_at
+        if job.learned_by or had_ended or job.ended(self._clock.now()) is None:
+            return
+        job.learned_by = "callback" if self._callbacks.has_told(job) else "poll"
+        if self.on_learned is not None:
+            self.on_learned(job)
 
     def _refusal(self, operation: Operation, request: web.Request) -> web.Response | None:
         if self.down:
@@ -343,6 +360,7 @@ class SandboxVideoService:
         video = Video(
             video_id=video_id,
             name=members.get("video_name") or f"Video {video_id}",
+            named=bool(members.get("video_name")),
             script=members["script"],
             replica_id=members["replica_id"],
             replica=replica,
@@ -389,24 +407,6 @@ class SandboxVideoService:
         if replica is None:
             return web.json_response({"error": "Invalid replica_id"}, status=self.unknown_id_status)
         return web.json_response(service_bodies.replica_read(replica, self._clock.now(), self.url))
-
-    # What the links lead to
-
-    async def _serve_player(self, request: web.Request) -> web.Response:
-        video = self.videos.get(request.match_info["id"])
-        if video is None:
-            raise web.HTTPNotFound
-        return player.page(video, self._clock.now())
-
-    async def _serve_file(self, request: web.Request) -> web.StreamResponse:
-        job_id, ending = request.match_info["id"], request.match_info["ending"]
-        job = self.videos.get(job_id) or self.replicas.get(job_id)
-        if job is None or job.ended(self._clock.now()) != "success":
-            raise web.HTTPNotFound
-        return player.job_file(job, job_id, ending)
-
-    async def _serve_asset(self, request: web.Request) -> web.StreamResponse:
-        return player.asset(request.match_info["name"])
 
 
 def _bad_request(error: str) -> web.Response:

@@ -73,6 +73,8 @@ def _job_json(service: SandboxVideoService, job: Video | Replica, now: datetime)
     ended, change = job.ended(now), job.next_change(now)
     shown: Json = {
         "name": job.name,
+        "title": job.title,
+        "learned_by": job.learned_by,
         "status": job.status(now),
         "ended": ended,
         "reason": job.reason if ended == "error" else None,

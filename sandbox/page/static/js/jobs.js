@@ -3,6 +3,7 @@
 import { fill, link, make, newId } from "./dom.js";
 
 const TICK_MILLISECONDS = 1000;
+const LEARNED = { callback: "the bot learned it by callback", poll: "the bot learned it by polling" };
 const ENDINGS = { success: "is-good", error: "is-bad", deleted: "is-bad" };
 
 function remaining(seconds) {
@@ -49,12 +50,12 @@ function jobCard(first, turn, reasonsFor) {
   const callBack = button("Send callback", () => turn(path, { do: "call_back" }));
   const remove = button("Delete", () => turn(path, { do: "delete" }));
   const watch = first.watch_url ? link(first.watch_url, "Watch") : null;
-  const title = first.name || first.script || first.id;
+  const { title } = first;
   const node = make(
     "li.job",
     { "aria-label": title },
     make("div.job-head", {}, make("strong", {}, title), status),
-    first.name && first.script && make("p.job-script", {}, first.script),
+    first.script && !first.script.startsWith(title) && make("p.job-script", {}, first.script),
     make("p.job-id", {}, first.kind, " ", make("code", {}, first.id)),
     make("div.job-progress", {}, bar, coming),
     facts,
@@ -98,6 +99,7 @@ function jobCard(first, turn, reasonsFor) {
         job.has_callback_url
           ? `${job.callbacks_sent} ${job.callbacks_sent === 1 ? "callback" : "callbacks"} sent`
           : "no callback requested",
+        LEARNED[job.learned_by],
         job.reason && `“${job.reason}”`,
       ];
       facts.textContent = said.filter(Boolean).join(" · ");
