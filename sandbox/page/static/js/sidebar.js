@@ -5,8 +5,11 @@ import { icon } from "./icons.js";
 import { avatar } from "./message.js";
 import { unreadIn, unreadThreads } from "./reads.js";
 import { channelName, goTo, on, state } from "./state.js";
+import { wordsIn } from "./texts.js";
 
 const SIGNS = { public: "hash", private: "lock" };
+// The blocks in which cards have their title.
+const TITLES = ["header", "rich_text"];
 const TITLE_LENGTH = 160;
 const THREADS = 5;
 
@@ -26,12 +29,12 @@ function people() {
   if (hadFocus) the("#people input:checked").focus();
 }
 
-/** Return in a few words what the thread of a message is about. */
+/** Return in a few words what the thread of a message is about: the title of a card. */
 function about(parent) {
-  const said = (parent?.text ?? "").replace(
-    /<@(\w+)[^>]*>/g,
-    (_, id) => `@${state.users.get(id)?.name ?? id}`,
-  );
+  const blocks = parent?.blocks ?? [];
+  const first = blocks.find(({ type }) => TITLES.includes(type)) ?? blocks[0];
+  const written = first ? wordsIn(first) : (parent?.text ?? "");
+  const said = written.replace(/<@(\w+)[^>]*>/g, (_, id) => `@${state.users.get(id)?.name ?? id}`);
   const words = said
     .replace(/<[^>]*>/g, "")
     .replace(/:\w+:/g, "")
@@ -78,8 +81,13 @@ function row(channel) {
           onclick: () => goTo(channel.id, ts),
         },
         icon("reply"),
-        make("span.place-name", {}, `${fresh} ${fresh === 1 ? "reply" : "replies"}`),
-        make("span.place-about", {}, about(parent)),
+        make(
+          "span.place-about",
+          {},
+          make("span.place-name", {}, about(parent)),
+          " ",
+          make("span.place-news", {}, `${fresh} new ${fresh === 1 ? "reply" : "replies"}`),
+        ),
       ),
     );
   return make("li", {}, button, threads);

@@ -13,3 +13,12 @@ export function plainText(object) {
 export function textObject(object) {
   return object.type === "mrkdwn" ? mrkdwn(object.text) : plainText(object);
 }
+
+/** Return all words of a block, in order; mrkdwn without its signs of emphasis. */
+export function wordsIn(part) {
+  if (Array.isArray(part)) return part.map(wordsIn).join(" ");
+  if (!part || typeof part !== "object") return "";
+  if (typeof part.text === "string")
+    return part.type === "mrkdwn" ? part.text.replace(/[*~`]/g, "") : part.text;
+  return [part.text, part.fields, part.elements].map(wordsIn).filter(Boolean).join(" ");
+}
