@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import shlex
 import signal
+import sys
 import threading
 import webbrowser
 from datetime import timedelta
@@ -60,7 +62,8 @@ async def run(out: TextIO, *, port: int | None, open_browser: bool) -> int:
     stopped = _stop_signal()
     clock = TrailingClock(SystemClock(), sample.SPAN)
     async with running(clock, _PACE, _TIMINGS) as sandbox:
-        page = Page(sandbox.slack, sandbox.service, sandbox.bot_url)
+        command = shlex.join(sys.orig_argv)
+        page = Page(sandbox.slack, sandbox.service, sandbox.bot_url, command)
         await page.start(port or PORT)
         try:
             with contextlib.suppress(TimeoutError):

@@ -66,14 +66,20 @@ class Page:
     """The page between a sandbox's Slack and video service, on a loopback port of its own."""
 
     def __init__(
-        self, slack: SandboxSlack, service: SandboxVideoService, bot_url: str = ""
+        self,
+        slack: SandboxSlack,
+        service: SandboxVideoService,
+        bot_url: str = "",
+        command: str = "python -m sandbox",
     ) -> None:
+        """Make a page that does not listen yet; ``command`` is what starts the sandbox."""
         # One log for all requests, in order.
         slack.wire.secrets |= service.wire.secrets
         service.wire = slack.wire
         self._slack = slack
         self._service = service
         self._bot_url = bot_url
+        self._command = command
         self._journal = Journal()
         self._switches = Switches(slack, service)
         self._actions: dict[str, PersonActions] = {}
@@ -147,7 +153,8 @@ class Page:
     async def _serve_snapshot(self, request: web.Request) -> web.StreamResponse:
         reader = self._user(request.match_info["person"])
         cursor = self._journal.cursor(self._journal.last)
-        return _answer({"cursor": cursor, **snapshot.snapshot(self._slack, reader)})
+        seen = snapshot.snapshot(self._slack, reader)
+        return _answer({"cursor": cursor, "command": self._command, **seen})
 
     async def _serve_panel(self, _request: web.Request) -> web.StreamResponse:
         wire = self._slack.wire

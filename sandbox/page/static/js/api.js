@@ -1,5 +1,6 @@
 // The page's talk with the sandbox's server: actions of a person, and the stream of events.
 
+import { acting } from "./forms_here.js";
 import {
   deleteMessage,
   putChannel,
@@ -20,6 +21,8 @@ let person = "";
 let stream = null;
 let cursor = "";
 let withPanel = false;
+// How many tries to connect have failed since the last that did not.
+let failures = 0;
 // Something may have happened that the stream did not report.
 let hasGap = false;
 
@@ -49,7 +52,7 @@ async function post(path, body) {
 /** Do something as the person whose page this is; modals that came of it are shown at once. */
 async function act(path, body) {
   const as = person;
-  const outcome = await post(`/api/${encodeURIComponent(as)}/${path}`, body);
+  const outcome = await acting(post(`/api/${encodeURIComponent(as)}/${path}`, body));
   if (as !== person) return outcome;
   if (outcome.views) putViews(outcome.views, "outcome");
   if (outcome.message) putMessage(outcome.message);
@@ -106,7 +109,7 @@ export async function become(name) {
     follow();
   } catch {
     if (name !== person) return;
-    tell("connection", false);
+    disconnected();
     setTimeout(() => name === person && become(name), AGAIN_MILLISECONDS);
   }
 }
@@ -127,6 +130,12 @@ const ON_EVENT = {
   panel: (panel) => tell("panel", panel),
   wire: ({ entry }) => tell("wire", entry),
 };
+
+/** Tell that nothing connects; where a second try fails too, nobody is there. */
+function disconnected() {
+  failures += 1;
+  tell("connection", false, failures > 1);
+}
 
 /** Become who one is already, after something was missed. */
 function becomeAgain(name) {
@@ -152,9 +161,12 @@ function follow() {
   if (withPanel) wanted.set("panel", "1");
   const opened = new EventSource(`/api/events?${wanted}`);
   stream = opened;
-  opened.onopen = () => tell("connection", true);
+  opened.onopen = () => {
+    failures = 0;
+    tell("connection", true);
+  };
   opened.onerror = () => {
-    tell("connection", false);
+    disconnected();
     // It tries again by itself, but not where the answer was no stream at all.
     if (opened.readyState === EventSource.CLOSED && opened === stream) {
       const as = person;

@@ -6,8 +6,8 @@ import { closeThread } from "./thread.js";
 import "./channel.js";
 import "./modal.js";
 import { refreshDates } from "./dates.js";
-import { the } from "./dom.js";
 import "./first_steps.js";
+import { fill, make, the } from "./dom.js";
 import { icon } from "./icons.js";
 import { closePanel } from "./panel.js";
 import "./sidebar.js";
@@ -97,7 +97,9 @@ document.addEventListener("keydown", (event) => {
   const first = the("#thread").contains(event.target) ? closeThread : closePanel;
   if (closeDrawer() || first() || closePanel() || closeThread()) event.preventDefault();
 });
-on("connection", (isThere) => {
+on("connection", (isThere, hasEnded) => {
+  const words = ["The sandbox has ended. To start it again: ", make("code", {}, state.command)];
+  fill(the("#connection"), hasEnded && state.command ? words : "Connecting…");
   the("#connection").hidden = isThere;
 });
 the(".skip").addEventListener("click", (event) => {

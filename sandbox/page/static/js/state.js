@@ -1,5 +1,7 @@
 // What this person sees of the workspace, and who is told when it changes.
 
+import { formsHere } from "./forms_here.js";
+
 /**
  * A message: Slack's own JSON with the channel that it stands in.
  * @typedef {Object} Message
@@ -18,13 +20,15 @@ export const state = {
   /** The server's time at the snapshot, in seconds since 1970. */
   now: 0,
   me: "",
+  /** The command that starts the sandbox. */
+  command: "",
   people: [],
   users: new Map(),
   app: { user: "", name: "", commands: [] },
   channels: new Map(),
   /** @type {Map<string, Map<string, Message>>} by channel and `ts` */
   messages: new Map(),
-  /** @type {Object[]} open modals, the lowest first */
+  /** @type {Object[]} the open modals of this tab, the lowest first */
   views: [],
   /** Where this person is: a channel, and the `ts` of the message whose thread is open beside it. */
   channel: "",
@@ -52,13 +56,14 @@ export function takeSnapshot(snapshot, hasGap) {
   const byId = (list) => new Map(list.map((each) => [each.id, each]));
   state.now = snapshot.now;
   state.me = snapshot.me;
+  state.command = snapshot.command;
   state.people = snapshot.people;
   state.users = new Map(Object.entries(snapshot.users));
   state.app = snapshot.app;
   state.channels = byId(snapshot.channels);
   state.messages = new Map();
   for (const message of snapshot.messages) shelf(message.channel).set(message.ts, message);
-  state.views = snapshot.views;
+  state.views = formsHere(snapshot.views);
   tell("snapshot", hasGap);
   tell("views", hasGap ? "reload" : "snapshot");
 }
@@ -85,7 +90,7 @@ export function putChannel(channel) {
 
 /** Take the stack of modals as it is now; `change` says what happened to it. */
 export function putViews(views, change = "updated") {
-  state.views = views;
+  state.views = formsHere(views);
   tell("views", change);
 }
 
