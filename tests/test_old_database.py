@@ -41,7 +41,7 @@ DELIVERY_NAMES: Final = {
     "posting": "state",
     "wanted": "version",
     "shown": "shown_version",
-    "plain": "text_only",
+    "plain": "rewrites",
 }
 REPLICA_NAMES: Final = {"sought": "search_name"}
 
