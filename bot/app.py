@@ -163,7 +163,15 @@ async def running(
                 allow_shared_channels=settings.allow_shared_channels,
             ),
         )
-        messenger = Messenger(store, client, presenters, clock=clock, timings=timings, rng=rng)
+        messenger = Messenger(
+            store,
+            client,
+            presenters,
+            settings.admin_users,
+            clock=clock,
+            timings=timings,
+            rng=rng,
+        )
         engine = Engine(
             store,
             service,
@@ -172,7 +180,6 @@ async def running(
             timings=timings,
             rng=rng,
             public_url=settings.public_url,
-            ask_person=messenger.remind,
         )
         priority = RequestPriority(timings)
         workers = (

@@ -223,6 +223,8 @@ class Attempt:
     """What it may have made, unverified: a callback with its token named it, or a person."""
     user_supplied: bool = False
     """Whether a person named ``candidate_id``."""
+    named_by: str | None = None
+    """The person who named ``candidate_id``, if one did."""
     named_at: datetime | None = None
     """When ``candidate_id`` was named first."""
 
@@ -232,8 +234,28 @@ class Role(StrEnum):
 
     CARD = "card"
     """Shows how far the job is: posted once, then edited."""
+    QUESTION = "question"
+    """Asks whether a create call made something: posted in the card's thread each time the job's
+    people are asked, then edited once, when it is settled."""
     REPLY = "reply"
     """Says how the job ended: posted once, in the card's thread."""
+
+
+class Settlement(StrEnum):
+    """How a question was settled. The sentences for it are where it is shown."""
+
+    FOUND = "found"
+    """A person named what the create call made."""
+    TURNED_UP = "turned_up"
+    """A callback named what the create call made."""
+    CREATED_AGAIN = "created_again"
+    """A person chose to create it again."""
+    CANCELLED = "cancelled"
+    """A person cancelled the request."""
+    UNANSWERED = "unanswered"
+    """Nobody answered in time, and the request was closed."""
+    ASKED_AGAIN = "asked_again"
+    """Nobody answered in time, and the same was asked in a new message."""
 
 
 class DeliveryState(StrEnum):
@@ -252,11 +274,17 @@ class DeliveryState(StrEnum):
     """Set when its ``ts`` is known. From now on it is edited. Final."""
     UNDELIVERABLE = "undeliverable"
     """Set when Slack refuses it everywhere, as a direct message too. Final."""
+    WITHDRAWN = "withdrawn"
+    """Set when a question is settled that is not in Slack. Final."""
 
     @property
     def settled(self) -> bool:
         """Whether the state is final: the message is in Slack, or never will be."""
-        return self in {DeliveryState.POSTED, DeliveryState.UNDELIVERABLE}
+        return self in {
+            DeliveryState.POSTED,
+            DeliveryState.UNDELIVERABLE,
+            DeliveryState.WITHDRAWN,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +318,12 @@ class Delivery:
     """How often Slack refused its form: 1 is text alone, and each further one halves that."""
     sent_at: datetime | None = None
     """When the last post was begun."""
+    number: int = 0
+    """Of a question, counted from 1 within its job; 0 where a job has one such message."""
+    settled_as: Settlement | None = None
+    """How a question was settled; None while it is open."""
+    settled_by: str | None = None
+    """The person who settled a question, if one did."""
 
 
 def token_hash(token: str) -> str:

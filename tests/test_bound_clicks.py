@@ -17,7 +17,7 @@ SETTLED = "already been settled"
 async def asks_once_more(world: World, card: Message) -> Message:
     """Create again, without an answer again; return the card that asks about the second attempt."""
     world.service.faults.next("create_video", CannedResponse(500))
-    await world.ana.click(card, CREATE_AGAIN)
+    await world.ana.click(world.question(card), CREATE_AGAIN)
     await world.settle()
     again = world.now(card)
     assert "Your answer is needed" in again.text
@@ -33,7 +33,7 @@ async def test_a_late_cancel_request_does_not_cancel_the_next_attempt(quiet_worl
         await replay(world, late)
         assert "Your answer is needed" in world.now(card).text
         assert SETTLED in world.ephemerals(world.ana)[-1]
-        await world.ana.click(again, "Cancel request")
+        await world.ana.click(world.question(again), "Cancel request")
         await world.settle()
         assert "ancelled" in world.now(card).text
 
@@ -43,11 +43,11 @@ async def test_a_late_i_found_it_opens_no_form_about_the_next_attempt(quiet_worl
     async with world.running_bot(callbacks=False):
         card = await asks_what_to_do(world)
         again = await asks_once_more(world, card)
-        await world.ana.click(card, "I found it")
+        await world.ana.click(world.question(card), "I found it")
         await world.settle()
         assert SETTLED in world.ephemerals(world.ana)[-1]
         assert world.ana.modal is None
-        await world.ana.click(again, "I found it")
+        await world.ana.click(world.question(again), "I found it")
         assert world.ana.modal is not None
 
 
@@ -60,7 +60,7 @@ async def test_an_id_named_for_an_earlier_attempt_is_not_taken_for_the_next(
         await world.settle()
         [other] = world.service.videos
         card = await asks_what_to_do(world)
-        await world.ana.click(card, "I found it")
+        await world.ana.click(world.question(card), "I found it")
         form = world.ana.modal
         assert form is not None
         await asks_once_more(world, card)

@@ -394,7 +394,7 @@ async def test_an_admin_may_press_every_button(quiet_world: World) -> None:
     async with world.running_bot(ADMIN_USERS=world.ben.user.id):
         card = await world.request_video(world.ana)
         await world.advance(minutes=16)
-        await world.ben.click(world.now(card), "Cancel request")
+        await world.ben.click(world.question(card), "Cancel request")
         await world.settle()
 
     [reply] = world.replies(card)
@@ -553,20 +553,20 @@ async def test_a_create_again_button_of_an_earlier_attempt_does_nothing(world: W
     card = await world.request_video(world.ana)
     await world.advance(minutes=16)
     first = world.now(card)
-    await world.ana.click(first, "Create again (may be charged twice)")
+    await world.ana.click(world.question(first), "Create again (may be charged twice)")
     await world.advance(minutes=16)
     second = world.now(card)
     assert "Your answer is needed" in second.text
     before = len(world.ephemerals(world.ana))
 
-    await world.ana.click(first, "Create again (may be charged twice)")
+    await world.ana.click(world.question(first), "Create again (may be charged twice)")
     await world.settle()
 
     [text] = world.ephemerals(world.ana)[before:]
     assert "already been settled" in text
     assert world.now(card) == second
     assert len(world.requests_for("create_video")) == 2
-    await world.ana.click(second, "Create again (may be charged twice)")
+    await world.ana.click(world.question(second), "Create again (may be charged twice)")
     await world.advance(minutes=5)
     assert len(world.requests_for("create_video")) == 3
     assert len(world.replies(card)) == 1

@@ -576,7 +576,7 @@ async def test_a_reminder_that_does_not_arrive_changes_nothing_else(
     [card] = world.slack.messages("studio")
     assert "Your answer is needed" in card.text
     assert not world.ephemerals(world.ana)
-    await world.ana.click(card, "Cancel request")
+    await world.ana.click(world.question(card), "Cancel request")
     await world.settle()
     assert len(world.replies(card)) == 1
 

@@ -70,7 +70,7 @@ async def _made_by_hand(world: World, script: str, scenario: Scenario) -> str:
 
 
 async def _types(world: World, lost: Lost, remote_id: str) -> Modal:
-    await world.ana.click(lost.card, "I found it")
+    await world.ana.click(world.question(lost.card), "I found it")
     form = world.ana.modal
     assert form is not None
     await form.submit({"remote_id": remote_id})
@@ -168,7 +168,7 @@ async def test_an_id_from_a_person_is_used_at_once_if_the_script_says_the_same(
 async def test_the_warning_stands_without_the_promise_to_check_the_id(world: World) -> None:
     lost = await _lost(world, RENAMED)
     [video_id] = world.service.videos
-    await world.ana.click(lost.card, "I found it")
+    await world.ana.click(world.question(lost.card), "I found it")
     form = world.ana.modal
     assert form is not None
     assert "I'll check" in _shown(form)

@@ -49,7 +49,6 @@ HISTORY = {"channels:history", "groups:history", "im:history", "mpim:history"}
 SCOPES: dict[str, set[str]] = {
     "auth_test": set(),
     "bots_info": {"users:read"},
-    "chat_postEphemeral": {"chat:write"},
     "chat_postMessage": {"chat:write"},
     "chat_update": {"chat:write"},
     "conversations_history": HISTORY,
@@ -188,7 +187,7 @@ async def test_every_form_and_field_that_asks_has_a_listener(
         ]
         world.service.faults.next("create_video", CannedResponse(500))
         posted = await world.request_video(world.ana)
-        await world.ana.click(world.now(posted), "I found it")
+        await world.ana.click(world.question(posted), "I found it")
         assert world.ana.modal is not None
         forms.append(world.ana.modal)
     views = [form.view.body for form in forms]

@@ -41,7 +41,7 @@ async def scene(memory: Path, logged: io.StringIO) -> AsyncIterator[Scene]:
         unconfirmed = world.now(await world.request_video(world.ana))
         other = await world.request_video(world.ana, {"script": "Another one."})
         bens = await world.request_video(world.ben, {"script": "Quite another thing."})
-        await world.ana.click(unconfirmed, "I found it")
+        await world.ana.click(world.question(unconfirmed), "I found it")
         await world.advance(seconds=30)
         words = {
             "ben": world.ben.user.id,

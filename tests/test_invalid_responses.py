@@ -74,7 +74,7 @@ async def test_after_any_response_to_a_create_call_the_video_is_created_once_or_
             assert len(world.requests_for("create_video")) == creates + 1
             assert outcome(world, card) == case.outcome.replace("retried", "created")
             if case.outcome == "unconfirmed":
-                await world.ana.click(world.now(card), "Cancel request")
+                await world.ana.click(world.question(card), "Cancel request")
                 await world.settle()
                 assert len(world.replies(card)) == 1
             check_harmless(world, card)

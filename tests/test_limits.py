@@ -209,7 +209,7 @@ async def test_create_again_counts_for_the_day(quiet_world: World) -> None:
     world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
     async with world.running_bot(MAX_PER_USER_PER_DAY="2", callbacks=False):
         card = await world.request_video(world.ana)
-        await world.ana.click(world.now(card), AGAIN)
+        await world.ana.click(world.question(card), AGAIN)
         await world.advance(minutes=5)
         assert world.created_count() == 2
         await refused(world, world.ana)
@@ -224,7 +224,7 @@ async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
     async with world.running_bot(callbacks=False, **{limit: "1"}):  # type: ignore[arg-type]
         card = await world.request_video(world.ana)
         for _ in range(2):
-            await world.ana.click(world.now(card), AGAIN)
+            await world.ana.click(world.question(card), AGAIN)
             await world.settle()
         assert world.created_count() == 1
         [_, text] = world.ephemerals(world.ana)[-2:]
@@ -232,7 +232,7 @@ async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
         assert "in about 24 hours" in text
         assert AGAIN in str(world.now(card).blocks), "it can be pressed again later"
         await world.advance(hours=24)
-        await world.ana.click(world.now(card), AGAIN)
+        await world.ana.click(world.question(card), AGAIN)
         await world.settle()
         assert world.created_count() == 2
 
@@ -242,7 +242,7 @@ async def test_create_again_is_not_held_up_by_open_requests(quiet_world: World) 
     world.service.faults.next("create_video", CannedResponse(500, "?", done=True))
     async with world.running_bot(MAX_OPEN_PER_USER="1", callbacks=False):
         card = await world.request_video(world.ana)
-        await world.ana.click(world.now(card), AGAIN)
+        await world.ana.click(world.question(card), AGAIN)
         await world.settle()
         assert world.created_count() == 2
 

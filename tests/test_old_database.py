@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from bot.model import DeliveryState, Job, State, token_hash
+from bot.model import DeliveryState, Job, Role, State, token_hash
 from bot.store import Store
 from bot.store.database import Transaction
 from bot.store.sql import Query
@@ -109,6 +109,7 @@ async def test_every_field_of_every_attempt_is_kept(store: Store) -> None:
         assert row.pop("user_id") == next(
             job["user"] for job in OLD["jobs"] if job["id"] == row["job_id"]
         )
+        assert row.pop("named_by") is None
         assert row == expected
     jobs = await every_job(store)
     candidates = [
@@ -117,7 +118,8 @@ async def test_every_field_of_every_attempt_is_kept(store: Store) -> None:
     named = [old for old in OLD["attempts"] if old["hint"] is not None]
     assert len(candidates) == len(named) == 3
     for old in named:
-        expected = renamed(old, ATTEMPT_NAMES) | {"named_at": old["made_at"]}
+        expected = renamed(old, ATTEMPT_NAMES)
+        expected |= {"named_at": old["made_at"], "named_by": None}
         assert {key: expected[key] for key in candidates[0]} in candidates
 
 
@@ -129,7 +131,18 @@ async def test_every_field_of_every_delivery_is_kept(store: Store) -> None:
     due = {
         each.delivery.id: each.delivery for each in await store.deliveries.claim(after_all, 1000)
     }
-    assert due.keys() == {
+    asked = {job.id for job in jobs.values() if job.state is State.UNCONFIRMED and job.asked}
+    assert asked
+    questions = [due.pop(id_) for id_ in due.keys() - old.keys()]
+    assert {(each.job_id, each.role, each.number) for each in questions} == {
+        (id_, Role.QUESTION, 1) for id_ in asked
+    }
+    edited = {
+        id_
+        for id_, each in old.items()
+        if (each["job_id"] in asked, each["role"]) == (True, "card") and each["state"] != "lost"
+    }
+    assert due.keys() == edited | {
         id_ for id_, each in old.items() if each["due_at"] is not None or each["claimed"]
     }
     cards = {
@@ -138,6 +151,8 @@ async def test_every_field_of_every_delivery_is_kept(store: Store) -> None:
     for id_, expected in old.items():
         expected["state"] = STATES.get(expected["state"], expected["state"])
         del expected["claimed"]
+        expected |= {"number": 0, "settled_as": None, "settled_by": None}
+        expected["version"] += id_ in edited
         if id_ in due:
             expected["claim"] += 1
             expected["due_at"] = (after_all + TIMINGS.lease).isoformat()
@@ -145,7 +160,7 @@ async def test_every_field_of_every_delivery_is_kept(store: Store) -> None:
         if id_ in cards:
             assert as_json(cards[id_]) == expected
     [number] = await rows(store, "SELECT count(*) AS of_all FROM deliveries")
-    assert number["of_all"] == len(old)
+    assert number["of_all"] == len(old) + len(asked)
 
 
 async def test_every_replica_and_default_is_kept(store: Store) -> None:
@@ -180,8 +195,11 @@ async def test_every_open_job_is_claimed_when_it_is_due(store: Store) -> None:
     ("state", "go_on"),
     [
         (State.RUNNING, lambda store, job: store.jobs.finish(job, NOW)),
-        (State.UNCONFIRMED, lambda store, job: store.jobs.cancel(job.id, job.attempts, NOW)),
-        (State.UNCONFIRMED, lambda store, job: store.jobs.create_again(job.id, job.attempts, NOW)),
+        (State.UNCONFIRMED, lambda store, job: store.jobs.cancel(job.id, job.attempts, "U1", NOW)),
+        (
+            State.UNCONFIRMED,
+            lambda store, job: store.jobs.create_again(job.id, job.attempts, "U1", NOW),
+        ),
         (State.QUEUED, lambda store, job: store.jobs.begin_attempt(job, token_hash("new"), NOW)),
     ],
 )

@@ -80,8 +80,8 @@ async def test_a_button_pressed_by_a_person_of_another_organisation_does_nothing
 ) -> None:
     sam = stranger(world)
     card = await unconfirmed(world)
-    await sam.click(card, "Create again (may be charged twice)")
-    await sam.click(card, "Cancel request")
+    await sam.click(world.question(card), "Create again (may be charged twice)")
+    await sam.click(world.question(card), "Cancel request")
     await world.settle()
     assert ONLY_HERE in private_texts(world, sam)
     assert world.created_count() == 0
@@ -120,7 +120,7 @@ async def test_people_of_other_workspaces_of_the_same_organisation_are_served(
     async with world.running_bot():
         card = await world.request_video(fay)
         asked = await unconfirmed(world, fay)
-        await fay.click(asked, "Cancel request")
+        await fay.click(world.question(asked), "Cancel request")
         await world.settle()
     assert fay.user.id in world.now(card).text
     assert "ancelled" in world.now(asked).text
@@ -137,8 +137,8 @@ async def test_on_enterprise_grid_people_of_other_organisations_are_refused(
         form = await world.open_form(world.ana)
         await submit_as(form, sam)
         card = await unconfirmed(world)
-        await sam.click(card, "Create again (may be charged twice)")
-        await sam.click(card, "Cancel request")
+        await sam.click(world.question(card), "Create again (may be charged twice)")
+        await sam.click(world.question(card), "Cancel request")
         await world.settle()
     assert answer.message is not None
     assert ONLY_HERE in answer.message.text
@@ -278,7 +278,7 @@ async def test_a_guest_cannot_create_again(world: World) -> None:
     card = await unconfirmed(world)
     world.slack.users[world.ana.user.id] = replace(world.ana.user, is_restricted=True)
     await world.advance(hours=1)
-    await world.ana.click(card, "Create again (may be charged twice)")
+    await world.ana.click(world.question(card), "Create again (may be charged twice)")
     await world.settle()
     assert "Guests" in private_texts(world, world.ana)
     assert len(world.requests_for("create_video")) == 1

@@ -443,7 +443,7 @@ async def _is_asked(world: World, *, made: bool) -> Message:
 
 
 async def _gives_id(world: World, card: Message, replica_id: str) -> Modal:
-    await world.ana.click(card, "I found it")
+    await world.ana.click(world.question(card), "I found it")
     form = world.ana.modal
     assert form is not None
     await form.submit({"remote_id": replica_id})
@@ -496,7 +496,7 @@ async def test_an_orphaned_replica_is_shown_on_the_card_and_offered(
     world = hourly_world
     asking = await _is_asked(world, made=True)
     first = world.last_replica_id()
-    await world.ana.click(asking, "Create again (may be charged twice)")
+    await world.ana.click(world.question(asking), "Create again (may be charged twice)")
     await world.advance(minutes=1)
 
     await world.service.call_back(first)

@@ -324,14 +324,14 @@ async def test_a_callback_during_the_read_of_a_candidate_leads_to_another_one(
     assert not await store.jobs.expire(job, NOW)
     job = await claim(store)
     await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
-    assert not await store.jobs.release(job, NOW, LATER, unless_woken=True), "nothing is asked"
+    assert not await store.jobs.ask(job, NOW, LATER), "it is woken"
     [again] = await store.jobs.claim(NOW + TIMINGS.callback_spacing, 1)
     assert again.state is State.UNCONFIRMED
 
 
 async def test_a_callback_before_a_second_create_call_prevents_it(store: Store) -> None:
     job = await unconfirmed(store)
-    assert await store.jobs.create_again(job.id, job.attempts, NOW)
+    assert await store.jobs.create_again(job.id, job.attempts, "U1", NOW)
     job = await claim(store)
     await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
     assert await store.jobs.begin_attempt(job, token_hash("second"), NOW) is None
@@ -631,14 +631,14 @@ async def test_a_user_supplied_id_changes_no_settled_job(
     store: Store,
 ) -> None:
     job = await unconfirmed(store)
-    assert await store.jobs.create_again(job.id, job.attempts, NOW)
-    assert await store.jobs.add_candidate(job.id, 1, "v-1", NOW) is AddedCandidate.SETTLED
+    assert await store.jobs.create_again(job.id, job.attempts, "U1", NOW)
+    assert await store.jobs.add_candidate(job.id, 1, "v-1", "U1", NOW) is AddedCandidate.SETTLED
     assert (await now_is(store, job)).state is State.QUEUED
 
 
 async def test_a_user_supplied_id_creates_nothing(store: Store) -> None:
     job = await unconfirmed(store)
-    assert await store.jobs.add_candidate(job.id, 1, "v-1", NOW) is AddedCandidate.STORED
+    assert await store.jobs.add_candidate(job.id, 1, "v-1", "U1", NOW) is AddedCandidate.STORED
     assert (await now_is(store, job)).state is State.UNCONFIRMED
     [candidate] = await store.jobs.candidates(job)
     assert (candidate.candidate_id, candidate.user_supplied) == ("v-1", True)
@@ -646,7 +646,7 @@ async def test_a_user_supplied_id_creates_nothing(store: Store) -> None:
 
 async def test_an_answered_question_does_not_expire(store: Store) -> None:
     job = await unconfirmed(store)
-    assert await store.jobs.create_again(job.id, job.attempts, NOW)
+    assert await store.jobs.create_again(job.id, job.attempts, "U1", NOW)
     assert not await store.jobs.expire(job, NOW)
     assert (await now_is(store, job)).ended_at is None
 
@@ -655,7 +655,7 @@ async def test_an_unverified_candidate_id_is_checked_after_the_end(store: Store)
     job = await unconfirmed(store)
     await store.jobs.record_callback(token_hash("token"), {"video": "v-1"}, NOW)
     store.jobs.due.clear()
-    assert await store.jobs.cancel(job.id, job.attempts, NOW)
+    assert await store.jobs.cancel(job.id, job.attempts, "U1", NOW)
     assert store.jobs.due.is_set()
     assert (await claim(store)).state is State.FAILED
 

@@ -462,10 +462,10 @@ async def test_of_two_people_who_decide_only_one_succeeds(
     succeeded: list[bool] = []
 
     async def create_again() -> None:
-        succeeded.append(await here.jobs.create_again(job.id, job.attempts, NOW))
+        succeeded.append(await here.jobs.create_again(job.id, job.attempts, "U1", NOW))
 
     async def cancel() -> None:
-        succeeded.append(await there.jobs.cancel(job.id, job.attempts, NOW))
+        succeeded.append(await there.jobs.cancel(job.id, job.attempts, "U1", NOW))
 
     await in_order(order, create_again, cancel)
     assert succeeded == [True, False]
@@ -481,31 +481,33 @@ async def test_a_button_that_is_pressed_many_times_in_two_processes_counts_once(
     here: Store, there: Store
 ) -> None:
     job = await unconfirmed(here)
-    pressed = [store.jobs.create_again(job.id, job.attempts, NOW) for store in [here, there] * MANY]
+    pressed = [
+        store.jobs.create_again(job.id, job.attempts, "U1", NOW) for store in [here, there] * MANY
+    ]
     assert (await asyncio.gather(*pressed)).count(True) == 1
 
 
 async def test_a_button_of_an_earlier_attempt_creates_nothing(here: Store) -> None:
     first = await unconfirmed(here)
-    assert await here.jobs.create_again(first.id, first.attempts, NOW)
+    assert await here.jobs.create_again(first.id, first.attempts, "U1", NOW)
     again = await claim(here)
     await begin(here, again, "second token")
     doubtful = replace(again, state=State.UNCONFIRMED)
     await here.jobs.record_not_created(doubtful, outcome="uncertain", now=NOW, due_at=NOW)
 
-    assert not await here.jobs.create_again(first.id, first.attempts, NOW)
+    assert not await here.jobs.create_again(first.id, first.attempts, "U1", NOW)
     second = await claim(here)
     assert second.attempts == first.attempts + 1
     assert second.state is State.UNCONFIRMED
-    assert await here.jobs.create_again(first.id, second.attempts, NOW)
+    assert await here.jobs.create_again(first.id, second.attempts, "U1", NOW)
 
 
 async def test_cancelling_twice_is_cancelling_once(here: Store, there: Store) -> None:
     job = await unconfirmed(here)
     cancelled = await asyncio.gather(
-        here.jobs.cancel(job.id, job.attempts, NOW),
-        there.jobs.cancel(job.id, job.attempts, NOW),
-        here.jobs.cancel("none", 1, NOW),
+        here.jobs.cancel(job.id, job.attempts, "U1", NOW),
+        there.jobs.cancel(job.id, job.attempts, "U1", NOW),
+        here.jobs.cancel("none", 1, "U1", NOW),
     )
     assert list(cancelled) == [True, False, False]
 
@@ -633,7 +635,7 @@ async def _whole_life(store: Store) -> None:
     await store.jobs.record_callback(token_hash("second"), {"video": "v-2"}, NOW)
     [candidate] = await store.jobs.candidates(other)
     await store.jobs.drop_candidate(candidate)
-    assert await store.jobs.add_candidate(other.id, 1, "v-3", NOW) is AddedCandidate.STORED
+    assert await store.jobs.add_candidate(other.id, 1, "v-3", "U1", NOW) is AddedCandidate.STORED
     [candidate] = await store.jobs.candidates(other)
     other = await claim(store)
     found = replace(other, state=State.RUNNING, remote_id="v-3", started_at=NOW)
@@ -642,12 +644,12 @@ async def _whole_life(store: Store) -> None:
 
     await submit(store, "V3")
     third = await _unconfirmed_again(store, "third")
-    assert await store.jobs.create_again(third.id, third.attempts, NOW)
+    assert await store.jobs.create_again(third.id, third.attempts, "U1", NOW)
     third = await _unconfirmed_again(store, "third again")
     assert await store.jobs.expire(await claim(store), NOW)
     await submit(store, "V4")
     fourth = await _unconfirmed_again(store, "fourth")
-    assert await store.jobs.cancel(fourth.id, fourth.attempts, NOW)
+    assert await store.jobs.cancel(fourth.id, fourth.attempts, "U1", NOW)
 
 
 async def _unconfirmed_again(store: Store, token: str) -> Job:

@@ -111,7 +111,7 @@ async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> 
     assert "whether this trailer was created" in world.now(card).text
     [video_id] = world.service.videos
 
-    await world.ana.click(world.now(card), "I found it")
+    await world.ana.click(world.question(card), "I found it")
     form = world.ana.modal
     assert form is not None
     await form.submit({"remote_id": video_id})
@@ -204,7 +204,7 @@ async def test_when_it_is_no_longer_registered_its_messages_wait_and_its_buttons
         asking = world.now(card)
         limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "60"})
         world.slack.faults.next("chat.update", limit)
-        await world.ana.click(asking, "Cancel request")
+        await world.ana.click(world.question(asking), "Cancel request")
         await world.settle()
     async with world.running_bot():
         await world.advance(hours=5)

@@ -41,7 +41,7 @@ async def _made_by_hand(world: World, script: str) -> str:
 
 async def _gives_id(world: World, card: Message, remote_id: str, *, warned: bool = False) -> Modal:
     """Type an id; ``warned``: it cannot be verified, and the warning is confirmed."""
-    await world.ana.click(card, "I found it")
+    await world.ana.click(world.question(card), "I found it")
     form = world.ana.modal
     assert form is not None
     await form.submit({"remote_id": remote_id})
@@ -117,7 +117,7 @@ async def test_a_callback_that_comes_after_the_question_answers_it(world: World)
     card = await world.request_video(world.ana)
     await world.advance(minutes=16)
     assert "Your answer is needed" in world.now(card).text
-    assert world.posts() == [world.now(card)]
+    assert world.posts() == [world.now(card), world.question(card)]
 
     await world.advance(minutes=10)
 
@@ -215,14 +215,12 @@ async def test_the_person_is_asked_when_nothing_is_known_of_a_create_call(
     card = await world.request_video(world.ana)
     await world.advance(minutes=14)
     assert "Checking" in world.now(card).text
-    assert not world.ephemerals(world.ana)
+    assert not world.questions(card)
 
     await world.advance(minutes=2)
 
     assert "Your answer is needed" in world.now(card).text
-    [question] = world.ephemerals(world.ana)
-    assert "need your answer" in question
-    assert world.posts() == [world.now(card)]
+    assert world.posts() == [world.now(card), world.question(card)]
     assert len(world.requests_for("create_video")) == 1
 
 
@@ -247,21 +245,20 @@ async def test_the_question_is_asked_again_after_a_day_and_closed_after_a_week(
     asking = await _is_asked(world, made=False)
     await world.advance(hours=23)
     assert world.now(asking) == asking
-    assert len(world.ephemerals(world.ana)) == 1
+    assert len(world.questions(asking)) == 1
 
     await world.advance(hours=2)
     again = world.now(asking)
-    assert "Asking again" in again.text
-    assert len(world.ephemerals(world.ana)) == 2
+    questions = world.questions(asking)
+    assert len(questions) == 2
     await world.advance(days=5, hours=20)
-    assert world.now(asking) == again
-    assert world.posts() == [again]
+    assert world.posts() == [again, *questions]
 
     await world.advance(hours=6)
     [reply] = world.replies(asking)
     assert "Nobody could say" in reply.text
     assert "Cancelled" in world.now(asking).text
-    assert len(world.ephemerals(world.ana)) == 2
+    assert len(world.questions(asking)) == 2
     assert len(world.requests_for("create_video")) == 1
 
 
@@ -446,7 +443,7 @@ async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(
 ) -> None:
     asking = await _is_asked(world, made=False)
 
-    answer = await world.ana.click(asking, AGAIN)
+    answer = await world.ana.click(world.question(asking), AGAIN)
     assert answer.dialog is not None
     assert "it is charged too" in answer.dialog
     await world.advance(minutes=5)
@@ -458,14 +455,14 @@ async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(
     assert isinstance(second, dict)
     assert first.pop("callback_url") != second.pop("callback_url")
     assert first == second
-    assert world.posts() == [world.now(asking), reply]
+    assert world.posts() == [world.now(asking), *world.questions(asking), reply]
 
 
 async def test_two_clicks_on_create_again_make_one_create_call(world: World) -> None:
     asking = await _is_asked(world, made=False)
 
-    await world.ana.click(asking, AGAIN)
-    await world.ana.click(asking, AGAIN)
+    await world.ana.click(world.question(asking), AGAIN)
+    await world.ana.click(world.question(asking), AGAIN)
     await world.advance(minutes=5)
 
     assert len(world.requests_for("create_video")) == 2
@@ -475,10 +472,10 @@ async def test_two_clicks_on_create_again_make_one_create_call(world: World) -> 
 async def test_cancelling_the_request_ends_it_with_a_closing_reply(world: World) -> None:
     asking = await _is_asked(world, made=False)
 
-    await world.ana.click(asking, "Cancel request", confirm=False)
+    await world.ana.click(world.question(asking), "Cancel request", confirm=False)
     await world.settle()
     assert world.now(asking) == asking
-    await world.ana.click(asking, "Cancel request")
+    await world.ana.click(world.question(asking), "Cancel request")
     await world.settle()
 
     [reply] = world.replies(asking)
@@ -486,7 +483,7 @@ async def test_cancelling_the_request_ends_it_with_a_closing_reply(world: World)
     assert world.ana.user.id in reply.pings
     assert "Cancelled" in world.now(asking).text
     await world.advance(days=8)
-    assert world.posts() == [world.now(asking), reply]
+    assert world.posts() == [world.now(asking), *world.questions(asking), reply]
     assert len(world.requests_for("create_video")) == 1
 
 
@@ -497,7 +494,7 @@ async def test_a_cancelled_request_is_cancelled_in_the_list_and_the_status_too(
     listed = await world.ana.command("/video", "list")
     assert listed.message is not None
     assert "• Your answer is needed · " in listed.message.text
-    await world.ana.click(asking, "Cancel request")
+    await world.ana.click(world.question(asking), "Cancel request")
     await world.advance(minutes=1)
     assert "Cancelled" in world.now(asking).text
 
@@ -517,7 +514,7 @@ async def test_an_id_named_before_create_again_prevents_a_second_video(world: Wo
     await world.settle()
     world.service.down = False
 
-    await world.ana.click(asking, AGAIN)
+    await world.ana.click(world.question(asking), AGAIN)
     await world.advance(minutes=5)
 
     assert len(world.replies(asking)) == 1
@@ -530,7 +527,7 @@ async def test_an_orphaned_video_of_an_earlier_attempt_is_shown_on_the_card(
 ) -> None:
     asking = await _is_asked(world, made=True)
     [first] = world.service.videos
-    await world.ana.click(asking, AGAIN)
+    await world.ana.click(world.question(asking), AGAIN)
     await world.advance(seconds=wait.total_seconds())
 
     await world.service.call_back(first)
@@ -542,10 +539,10 @@ async def test_an_orphaned_video_of_an_earlier_attempt_is_shown_on_the_card(
     assert f"An earlier attempt was created after all: video {first}." in card.text
     assert first in str(card.blocks)
     assert "Ready" in card.text
-    assert world.posts() == [card, reply]
+    assert world.posts() == [card, *world.questions(card), reply]
     await world.service.call_back(first)
     await world.advance(minutes=5)
-    assert world.posts() == [card, reply]
+    assert world.posts() == [card, *world.questions(card), reply]
 
 
 async def test_a_video_found_after_its_request_was_cancelled_is_shown_on_the_card(
@@ -553,7 +550,7 @@ async def test_a_video_found_after_its_request_was_cancelled_is_shown_on_the_car
 ) -> None:
     asking = await _is_asked(world, made=True)
     [video_id] = world.service.videos
-    await world.ana.click(asking, "Cancel request")
+    await world.ana.click(world.question(asking), "Cancel request")
     await world.advance(minutes=1)
 
     await world.service.call_back(video_id)
@@ -562,7 +559,7 @@ async def test_a_video_found_after_its_request_was_cancelled_is_shown_on_the_car
     card = world.now(asking)
     assert video_id in card.text
     assert len(world.replies(asking)) == 1
-    assert len(world.posts()) == 2
+    assert len(world.posts()) == 3
 
 
 @pytest.mark.parametrize("status", [400, 401, 402])
@@ -571,7 +568,7 @@ async def test_a_refused_second_attempt_does_not_claim_that_the_first_made_nothi
 ) -> None:
     asking = await _is_asked(world, made=True)
     world.service.faults.next("create_video", CannedResponse(status, {"message": "No"}))
-    await world.ana.click(asking, AGAIN)
+    await world.ana.click(world.question(asking), AGAIN)
     await world.settle()
 
     assert world.created_count() == 1
@@ -587,7 +584,7 @@ async def test_after_the_first_attempt_was_found_a_refusal_of_the_second_does_no
     asking = await _is_asked(world, made=True)
     [video_id] = world.service.videos
     world.service.faults.next("create_video", CannedResponse(400, {"message": "No"}))
-    await world.ana.click(asking, AGAIN)
+    await world.ana.click(world.question(asking), AGAIN)
     await world.settle()
     await _calls_back(world, 0, video_id)
     await world.advance(minutes=5)
@@ -618,7 +615,7 @@ async def test_create_again_retries_an_unavailable_service_for_a_day(
         await world.advance(days=3)
         port = urlsplit(world.service.url).port or 0
         await world.service.stop()
-        await world.ana.click(world.now(asking), AGAIN)
+        await world.ana.click(world.question(asking), AGAIN)
         await world.advance(hours=12)
         assert "can't send this right now" in world.now(asking).text
         await world.service.start(port)
@@ -646,7 +643,7 @@ async def test_an_unreadable_earlier_attempt_does_not_delay_the_reply(
     world: World,
 ) -> None:
     card = await _is_asked(world, made=False)
-    await world.ana.click(card, AGAIN)
+    await world.ana.click(world.question(card), AGAIN)
     await world.settle()
     [video_id] = world.service.videos
     orphan = await _made_by_hand(world, "Hello, world.")
@@ -670,7 +667,7 @@ async def test_a_video_named_before_its_request_was_cancelled_is_shown_on_the_ca
     [video_id] = world.service.videos
     world.service.faults.always("read_video", CannedResponse(500, "down"))
     await _calls_back(world, 0, video_id)
-    await world.ana.click(card, "Cancel request")
+    await world.ana.click(world.question(card), "Cancel request")
     await world.advance(minutes=10)
     world.service.faults.clear()
     await world.advance(minutes=10)
@@ -686,7 +683,7 @@ async def test_an_unreadable_candidate_of_a_request_that_has_ended_is_read_ever_
     [video_id] = world.service.videos
     world.service.faults.always("read_video", CannedResponse(403, "Forbidden"))
     await _calls_back(world, 0, video_id)
-    await world.ana.click(card, "Cancel request")
+    await world.ana.click(world.question(card), "Cancel request")
     await world.advance(days=1)
     before = len(world.requests_for("read_video"))
     await world.advance(days=1)
@@ -711,8 +708,7 @@ async def test_the_question_reaches_a_person_whose_card_is_a_direct_message(
     direct = world.slack.dm("ana").id
     [card] = world.slack.messages(direct)
     assert "Your answer is needed" in card.text
-    [question] = world.slack.ephemerals("ana", direct)
-    assert "need your answer" in question.text
+    assert world.question(card).thread_ts == card.ts
 
 
 async def test_an_id_from_the_person_is_adopted_when_nothing_can_be_compared(
@@ -749,8 +745,7 @@ async def test_an_unanswered_question_ends_the_job_and_creates_nothing(
     async with world.running_bot():
         asking = await _is_asked(world, made=False)
         await world.advance(minutes=20)
-        assert "Asking again" in world.now(asking).text
-        assert world.posts() == [world.now(asking)]
+        assert len(world.questions(asking)) == 2
         await world.advance(minutes=30)
 
     [reply] = world.replies(asking)
@@ -769,5 +764,5 @@ async def test_an_attempt_is_stored_before_its_create_call(quiet_world: World) -
         await world.advance(minutes=5)
 
     assert len(world.requests_for("create_video")) == 1
-    [card] = world.posts()
+    [card, _] = world.posts()
     assert "Your answer is needed" in card.text

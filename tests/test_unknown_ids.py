@@ -142,7 +142,7 @@ async def test_a_person_can_name_another_id_if_the_one_of_a_callback_cannot_be_r
     world.service.faults.clear()
     world.service.faults.next("read_video", *[answer] * 2)
 
-    await world.ana.click(world.now(card), "I found it")
+    await world.ana.click(world.question(card), "I found it")
     form = world.ana.modal
     assert form is not None
     await form.submit({"remote_id": video_id})
@@ -165,7 +165,7 @@ async def test_create_again_does_not_wait_for_ever_for_what_a_callback_named(
     await _calls_back(world, url, "v-of-others")
     await world.advance(minutes=20)
 
-    await world.ana.click(world.now(card), "Create again (may be charged twice)")
+    await world.ana.click(world.question(card), "Create again (may be charged twice)")
     await world.advance(minutes=20)
 
     assert len(world.requests_for("create_video")) == 2

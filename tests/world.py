@@ -161,8 +161,20 @@ class World:
         return found
 
     def replies(self, card: Message) -> list[Message]:
-        """Return the replies in the thread of a card."""
-        return [m for m in self.slack.thread(card.channel, card.ts) if m.ts != card.ts]
+        """Return the replies in the thread of a card, without questions."""
+        thread = self.slack.thread(card.channel, card.ts)
+        return [m for m in thread if m.ts != card.ts and not is_question(m)]
+
+    def questions(self, card: Message) -> list[Message]:
+        """Return what the person was asked about the job of a card, wherever, oldest first."""
+        job = delivery_of(card).partition("/")[0]
+        asked = [m for m in self.posts() if is_question(m)]
+        return [m for m in asked if delivery_of(m).partition("/")[0] == job]
+
+    def question(self, card: Message) -> Message:
+        """Return the open question about the job of a card: there is one."""
+        [asked] = [m for m in self.questions(card) if "I found it" in str(m.blocks)]
+        return asked
 
     def posts(self) -> list[Message]:
         """Return the bot's messages in all conversations, oldest first; no ephemerals."""
@@ -189,6 +201,17 @@ class World:
     def ephemerals(self, person: Person, channel: str = "studio") -> list[str]:
         """Return the texts that only this person sees in a channel, oldest first."""
         return [message.text for message in self.slack.ephemerals(person.user.id, channel)]
+
+
+def delivery_of(message: Message) -> str:
+    """Return ``<job>/<role>`` from the metadata of a message of the bot; "" without any."""
+    payload = (message.metadata or {}).get("event_payload", {})
+    return str(payload.get("message", ""))
+
+
+def is_question(message: Message) -> bool:
+    """Return whether a message asks if a create call made something, or did once."""
+    return "/question-" in delivery_of(message)
 
 
 def number_of(card: Message) -> str:

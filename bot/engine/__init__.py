@@ -6,7 +6,7 @@ an unanswered one made, ``poll`` reads what was created. Their shared pieces are
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -35,8 +35,6 @@ class Engine:
     Args:
         kinds: the registered kinds by name. Jobs of other kinds wait for an operator.
         public_url: where the service can call back; None leaves everything to polling.
-        ask_person: reminds the requester that a job has a question for them. It may fail: the
-            card has the question too.
     """
 
     def __init__(
@@ -49,10 +47,9 @@ class Engine:
         timings: EngineTimings,
         rng: random.Random,
         public_url: str | None,
-        ask_person: Callable[[Job], Awaitable[None]],
     ) -> None:
         self.due = store.jobs.due
-        self._runtime = Runtime(store, service, kinds, clock, timings, rng, public_url, ask_person)
+        self._runtime = Runtime(store, service, kinds, clock, timings, rng, public_url)
         self._reported_kinds: set[str] = set()
 
     async def claim(self, limit: int, held: Collection[Job] = ()) -> Sequence[Job]:

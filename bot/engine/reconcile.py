@@ -53,8 +53,10 @@ async def reconcile_job(runtime: Runtime, job: Job) -> None:
         job, asked_at = replace(job, asked=job.asked + 1, asked_at=now), now
     wait = timings.ask_again_after if job.asked == 1 else timings.close_after
     due_at = min(asked_at + wait, now + recheck)
-    if await runtime.store.jobs.release(job, now, due_at, unless_woken=asks) and asks:
-        await runtime.ask_person(job)
+    if asks:
+        await runtime.store.jobs.ask(job, now, due_at)
+    else:
+        await runtime.store.jobs.release(job, now, due_at)
 
 
 async def reconcile_ended(runtime: Runtime, job: Job) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -37,7 +37,6 @@ class Runtime:
     timings: EngineTimings
     rng: random.Random
     public_url: str | None
-    ask_person: Callable[[Job], Awaitable[None]]
     reported_statuses: set[tuple[str, str]] = field(default_factory=set)
     """Unknown statuses that were logged, each with its kind."""
 

@@ -22,35 +22,9 @@ MAKE_VIDEO: Final = "replica_make_video"
 
 def buttons_of(job: Job, presenter: Presenter) -> list[Json]:
     """Return the buttons of a card."""
-    noun = presenter.noun
     match job.state:
         case State.OVERDUE:
             return [button("Check again", CHECK_AGAIN, value=job.id)]
-        case State.UNCONFIRMED if job.asked:
-            # A late click is not taken for an answer about the next attempt.
-            pressed = f"{job.id}:{job.attempts}"
-            again = confirm(
-                f"Create the {noun} again?",
-                f"If an earlier {noun} was created after all, it is charged too.",
-                yes="Create again",
-                no="Keep waiting",
-            )
-            give_up = confirm(
-                "Cancel this request?",
-                f"It ends here. If the {noun} turns up later, this message will say so.",
-                yes="Cancel request",
-                no="Keep waiting",
-            )
-            return [
-                button("I found it", HAVE_ID, value=pressed, style="primary"),
-                button(
-                    "Create again (may be charged twice)",
-                    CREATE_AGAIN,
-                    value=pressed,
-                    confirm=again,
-                ),
-                button("Cancel request", GIVE_UP, value=pressed, style="danger", confirm=give_up),
-            ]
         case State.SUCCEEDED:
             next_steps = list(presenter.next_steps(job))
             links = [
@@ -62,6 +36,30 @@ def buttons_of(job: Job, presenter: Presenter) -> list[Json]:
             return [button("Edit and retry", f"{job.kind}_{RETRY}", value=job.id, style="primary")]
         case _:
             return []
+
+
+def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
+    """Return the buttons that answer whether the last create call of a job made something."""
+    noun = presenter.noun
+    # A late click is not taken for an answer about the next attempt.
+    pressed = f"{job.id}:{job.attempts}"
+    again = confirm(
+        f"Create the {noun} again?",
+        f"If an earlier {noun} was created after all, it is charged too.",
+        yes="Create again",
+        no="Keep waiting",
+    )
+    give_up = confirm(
+        "Cancel this request?",
+        f"It ends here. If the {noun} turns up later, its card will say so.",
+        yes="Cancel request",
+        no="Keep waiting",
+    )
+    return [
+        button("I found it", HAVE_ID, value=pressed, style="primary"),
+        button("Create again (may be charged twice)", CREATE_AGAIN, value=pressed, confirm=again),
+        button("Cancel request", GIVE_UP, value=pressed, style="danger", confirm=give_up),
+    ]
 
 
 def attempt_of(value: str) -> tuple[str, int]:

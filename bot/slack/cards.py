@@ -89,11 +89,9 @@ def _emoji_and_sentence(job: Job, presenter: Presenter) -> tuple[str, str]:
                 f"anything is sent again{why}."
             )
         case State.UNCONFIRMED:
-            again = "Asking again: " if job.asked > 1 else ""
             return ":question:", (
-                f"{again}We don't know whether this {noun} was created, because the video service "
-                "gave no clear answer. Please check your account there. If it's there, give me "
-                "its ID; if not, create it again."
+                f"We don't know whether this {noun} was created. "
+                "Please answer my question in the thread."
             )
         case State.RUNNING if job.unreachable:
             return running, "I can't check this right now. I'll keep trying."

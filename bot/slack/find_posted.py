@@ -89,4 +89,5 @@ async def find_posted(
 
 
 def _mark(delivery: Delivery) -> str:
-    return f"{delivery.job_id}/{delivery.role.value}"
+    number = f"-{delivery.number}" if delivery.number else ""
+    return f"{delivery.job_id}/{delivery.role.value}{number}"

@@ -52,7 +52,7 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         return
     now = ctx.clock.now()
     try:
-        if not await ctx.store.jobs.create_again(job.id, attempts, now):
+        if not await ctx.store.jobs.create_again(job.id, attempts, action.user, now):
             ctx.respond_ephemeral(action.response_url, SETTLED)
     except LimitReached as reached:
         person = "You" if action.user == job.user else f"<@{job.user}>"
@@ -66,8 +66,10 @@ async def give_up(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     action = read(BlockAction, body)
     job_id, attempts = attempt_of(action.value)
     job = await find_job(ctx, action, job_id)
-    if job is not None and not await ctx.store.jobs.cancel(job.id, attempts, ctx.clock.now()):
-        ctx.respond_ephemeral(action.response_url, SETTLED)
+    if job is not None:
+        now = ctx.clock.now()
+        if not await ctx.store.jobs.cancel(job.id, attempts, action.user, now):
+            ctx.respond_ephemeral(action.response_url, SETTLED)
     await ack()
 
 

@@ -1,15 +1,22 @@
 """What a delivery says: the message of its role, and where it goes instead of the channel."""
 
+from collections.abc import Collection
+
 from bot.model import Delivery, Job, Role
 from bot.slack.blocks import Message, context, mrkdwn
 from bot.slack.cards import card
 from bot.slack.presenters import Presenters
+from bot.slack.question_message import question
 from bot.slack.replies import reply
 
 
-def compose(delivery: Delivery, job: Job, presenters: Presenters) -> Message:
-    """Return what a delivery says now."""
+def compose(
+    delivery: Delivery, job: Job, presenters: Presenters, admins: Collection[str] = ()
+) -> Message:
+    """Return what a delivery says now; ``admins`` can answer a question."""
     presenter = presenters[job.kind]
+    if delivery.role is Role.QUESTION:
+        return question(delivery, job, presenter, admins)
     if delivery.role is Role.REPLY:
         return reply(job, presenter)
     return card(job, presenter, posted=delivery.ts is not None)

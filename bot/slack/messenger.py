@@ -51,7 +51,8 @@ class _Posted(BaseModel):
 class Messenger:
     """Takes claimed deliveries one step further.
 
-    ``client`` must not retry a call by itself: a message would be posted twice.
+    ``client`` must not retry a call by itself: a message would be posted twice. ``admins`` are
+    mentioned in questions.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Messenger:
         store: Store,
         client: AsyncWebClient,
         presenters: Presenters,
+        admins: Collection[str],
         *,
         clock: Clock,
         timings: DeliveryTimings,
@@ -68,6 +70,7 @@ class Messenger:
         self._store = store
         self._client = client
         self._presenters = presenters
+        self._admins = admins
         self._clock = clock
         self._timings = timings
         self._rng = rng
@@ -131,24 +134,6 @@ class Messenger:
                 await self._edit(outgoing)
             case DeliveryState.UNDELIVERABLE:
                 await self._release(outgoing.delivery)
-
-    async def remind(self, job: Job) -> None:
-        """Remind a user, in an ephemeral message, that a card has a question for them."""
-        presenter = self._presenters.get(job.kind)
-        if presenter is None:
-            return
-        card = await self._store.deliveries.fetch_card(job)
-        text = (
-            f"We don't know whether your {presenter.noun} was created, and need your answer: "
-            f"please see its card here (No. {job.id})."
-        )
-        try:
-            async with translated(self._timings.call_timeout, self._outages):
-                await self._client.chat_postEphemeral(
-                    channel=card.channel, user=job.user, text=text
-                )
-        except OutsideError as error:
-            _LOG.info("a reminder was not delivered", extra={"job": job.id, "reason": error.reason})
 
     # ── Posting ───────────────────────────────────────────────────────────────────────────────
 
@@ -251,8 +236,9 @@ class Messenger:
             pending = replace(delivery, state=DeliveryState.PENDING)
             await self._release(pending, self._clock.now())
             return
-        # Which version it shows is not known: a card is edited to be sure, a reply never is.
-        shown = delivery.version if delivery.role is Role.REPLY else 0
+        # Which version it shows is not known: a card is edited to be sure. The others are posted
+        # in their first version, and a reply has no other.
+        shown = 0 if delivery.role is Role.CARD else 1
         await self._release(
             replace(delivery, state=DeliveryState.POSTED, ts=ts, shown_version=shown, failures=0)
         )
@@ -364,12 +350,12 @@ class Messenger:
         await self._store.deliveries.release(delivery, self._clock.now(), due_at)
 
     def _message(self, job: Job, delivery: Delivery) -> Message:
-        message = compose(delivery, job, self._presenters)
+        message = compose(delivery, job, self._presenters, self._admins)
         return as_sent(redirected(message, job) if delivery.direct else message, delivery)
 
 
 def _placed(outgoing: Outgoing) -> Delivery:
-    """Return the delivery with its channel and thread: a reply goes below its card."""
+    """Return the delivery with its channel and thread: all others go below the card."""
     delivery, card = outgoing.delivery, outgoing.card
     if delivery.role is Role.CARD or delivery.direct:
         return delivery

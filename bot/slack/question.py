@@ -77,7 +77,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         if comparison is Comparison.UNKNOWN and typed != metadata.warned:
             await ack(response_action="update", view=_form(ctx, job, unverified=typed))
             return
-        error = error or await _add_candidate(ctx, job, typed)
+        error = error or await _add_candidate(ctx, job, typed, submission.user)
     if error:
         await ack(response_action="errors", errors={_REMOTE_ID: error})
     else:
@@ -105,9 +105,10 @@ async def _compare(ctx: HandlerContext, job: Job, remote_id: str) -> tuple[Compa
     return comparison, f"That {noun} isn't the one that was requested here." if different else ""
 
 
-async def _add_candidate(ctx: HandlerContext, job: Job, remote_id: str) -> str | None:
+async def _add_candidate(ctx: HandlerContext, job: Job, remote_id: str, user: str) -> str | None:
     """Add an id as a candidate; return why that cannot be done, if so."""
-    match await ctx.store.jobs.add_candidate(job.id, job.attempts, remote_id, ctx.clock.now()):
+    now = ctx.clock.now()
+    match await ctx.store.jobs.add_candidate(job.id, job.attempts, remote_id, user, now):
         case AddedCandidate.STORED:
             return None
         case AddedCandidate.OTHER_UNCHECKED:

@@ -50,6 +50,7 @@ _SET_NAMED_BY_CALLBACK: Final = Query(
     """
     UPDATE attempts SET candidate_id = :remote_id,
         user_supplied = CASE WHEN candidate_id = :remote_id THEN user_supplied ELSE 0 END,
+        named_by = CASE WHEN candidate_id = :remote_id THEN named_by END,
         named_at = CASE WHEN candidate_id = :remote_id THEN named_at ELSE :now END
     WHERE id = :id
     """
@@ -58,7 +59,7 @@ _SET_NAMED_BY_CALLBACK: Final = Query(
 # could have been.
 _SET_NAMED_BY_PERSON: Final = Query(
     """
-    UPDATE attempts SET candidate_id = :remote_id, user_supplied = 1,
+    UPDATE attempts SET candidate_id = :remote_id, user_supplied = 1, named_by = :user,
         named_at = CASE WHEN candidate_id = :remote_id THEN named_at ELSE :now END
     WHERE id = (SELECT max(id) FROM attempts WHERE job_id = :job_id AND remote_id IS NULL)
         AND (candidate_id IS NULL OR candidate_id = :remote_id OR user_supplied = 1
@@ -150,9 +151,9 @@ def set_candidate_of_callback(tx: Transaction, attempt_id: int, remote_id: str, 
 
 
 def set_candidate_of_person(
-    tx: Transaction, job_id: str, remote_id: str, now: int, unread_since: int
+    tx: Transaction, job_id: str, remote_id: str, *, user: str, now: int, unread_since: int
 ) -> bool:
-    """Store an id that a person gave, at the job's last attempt without one.
+    """Store an id that a person, ``user``, gave, at the job's last attempt without one.
 
     Returns:
         Whether it was stored: not while another one is unchecked that a callback named, unless it
@@ -162,6 +163,7 @@ def set_candidate_of_person(
         _SET_NAMED_BY_PERSON,
         job_id=job_id,
         remote_id=remote_id,
+        user=user,
         now=now,
         unread_since=unread_since,
     )
@@ -187,5 +189,6 @@ def attempt_from(row: Row) -> Attempt:
             made_at=from_ms(row["made_at"]),
             candidate_id=optional_text(row["candidate_id"]),
             user_supplied=bool(row["user_supplied"]),
+            named_by=optional_text(row["named_by"]),
             named_at=optional_moment(row["named_at"]),
         )

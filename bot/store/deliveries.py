@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from bot.model import Delivery, DeliveryState, Job, Role
+from bot.model import Delivery, DeliveryState, Job, Role, Settlement
 from bot.store.database import (
     Topic,
     Transaction,
@@ -23,12 +23,17 @@ _MARK_SENDING: Final = Query(
     WHERE id = :id AND claim = :claim AND state <> 'posted' RETURNING id
     """
 )
+# A question that was settled meanwhile, and is not in Slack, is not posted any more.
 _RELEASE: Final = Query(
     """
-    UPDATE deliveries SET state = :state, channel = :channel, thread_ts = :thread_ts, ts = :ts,
+    UPDATE deliveries SET
+        state = CASE WHEN settled_as IS NOT NULL AND :state = 'pending' THEN 'withdrawn'
+                ELSE :state END,
+        channel = :channel, thread_ts = :thread_ts, ts = :ts,
         shown_version = :shown_version, failures = :failures, refusals = :refusals,
         direct = :direct, text_only = :rewrites, claimed = 0,
-        due_at = CASE WHEN version > :shown_version THEN :due_with_news ELSE :due_at END,
+        due_at = CASE WHEN settled_as IS NOT NULL AND :state = 'pending' THEN NULL
+                 WHEN version > :shown_version THEN :due_with_news ELSE :due_at END,
         wait_ms = :wait_ms
     WHERE id = :id AND claim = :claim RETURNING id
     """
@@ -36,7 +41,8 @@ _RELEASE: Final = Query(
 _CARD_IS_SETTLED: Final = Query(
     """
     UPDATE deliveries SET due_at = :now
-    WHERE job_id = :job_id AND role = 'reply' AND state = 'pending' AND due_at IS NULL
+    WHERE job_id = :job_id AND role IN ('question', 'reply')
+        AND state = 'pending' AND due_at IS NULL
     """
 )
 _ADD_CARD: Final = Query(
@@ -52,6 +58,37 @@ _ADD_REPLY: Final = Query(
     SELECT job_id, 'reply', 'pending', :channel, :thread_ts,
         CASE WHEN state IN ('posted', 'undeliverable') THEN :now END
     FROM deliveries WHERE job_id = :job_id AND role = 'card'
+    """
+)
+# One that still has to be posted notifies the person as a new one would.
+_ADD_QUESTION: Final = Query(
+    """
+    INSERT INTO deliveries (job_id, role, number, state, channel, thread_ts, due_at)
+    SELECT job_id, 'question',
+        (SELECT count(*) FROM deliveries WHERE job_id = :job_id AND role = 'question') + 1,
+        'pending', :channel, :thread_ts,
+        CASE WHEN state IN ('posted', 'undeliverable') THEN :now END
+    FROM deliveries WHERE job_id = :job_id AND role = 'card' AND NOT EXISTS (
+        SELECT 1 FROM deliveries
+        WHERE job_id = :job_id AND role = 'question' AND state = 'pending'
+    )
+    """
+)
+# Until it is known whether it is in Slack, it keeps its time, and is edited after it.
+_SETTLE_QUESTION: Final = Query(
+    """
+    UPDATE deliveries SET settled_as = :settled_as, settled_by = :settled_by,
+        version = version + 1, due_at = coalesce(due_at, :now)
+    WHERE job_id = :job_id AND role = 'question' AND settled_as IS NULL
+        AND state IN ('sending', 'uncertain', 'posted')
+    """
+)
+# A worker that has claimed it can no longer mark it as being sent.
+_WITHDRAW_QUESTION: Final = Query(
+    """
+    UPDATE deliveries SET state = 'withdrawn', settled_as = :settled_as, settled_by = :settled_by,
+        claim = claim + 1, claimed = 0, due_at = NULL
+    WHERE job_id = :job_id AND role = 'question' AND state = 'pending'
     """
 )
 # A card that is being sent or waits for a retry keeps its time, and is edited after it if needed.
@@ -99,8 +136,8 @@ class Deliveries(DeliveryClaims):
         """Store a claimed delivery as it now is, and leave it alone until ``due_at``.
 
         None means for good, unless there is a newer version to show: then it stays due. Once it is
-        known where a card is, its reply becomes due. It is stored even if the database is
-        unavailable for a while.
+        known where a card is, what goes into its thread becomes due. It is stored even if the
+        database is unavailable for a while.
 
         Returns:
             Whether it was stored: False if it was claimed again meanwhile.
@@ -146,6 +183,43 @@ def add_card(tx: Transaction, job: Job, now: int) -> None:
 def add_reply(tx: Transaction, job: Job, now: int) -> None:
     """Owe the closing reply of a job, whose row is locked."""
     tx.all(_ADD_REPLY, job_id=job.id, channel=job.channel, thread_ts=job.thread_ts, now=now)
+    tx.notify(Topic.DELIVERIES)
+
+
+def add_question(tx: Transaction, job: Job, now: int) -> None:
+    """Owe a question about a job, whose row is locked; an earlier one is no longer open.
+
+    Each is a message of its own: Slack notifies nobody of an edit. One that is still to be posted
+    stays the only one.
+    """
+    tx.all(
+        _SETTLE_QUESTION,
+        job_id=job.id,
+        settled_as=Settlement.ASKED_AGAIN.value,
+        settled_by=None,
+        now=now,
+    )
+    tx.all(_ADD_QUESTION, job_id=job.id, channel=job.channel, thread_ts=job.thread_ts, now=now)
+    tx.notify(Topic.DELIVERIES)
+
+
+def settle_question(
+    tx: Transaction, job_id: str, settlement: Settlement, user: str | None, now: int
+) -> None:
+    """Owe an edit of the open question of a job, whose row is locked, if there is one.
+
+    A question that is not in Slack is never posted.
+
+    Args:
+        tx: the transaction.
+        job_id: the job.
+        settlement: how it was settled.
+        user: who settled it, if a person did.
+        now: the time.
+    """
+    settled = {"job_id": job_id, "settled_as": settlement.value, "settled_by": user}
+    tx.all(_WITHDRAW_QUESTION, **settled)
+    tx.all(_SETTLE_QUESTION, now=now, **settled)
     tx.notify(Topic.DELIVERIES)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from bot.model import Delivery, DeliveryState, Job, Role
+from bot.model import Delivery, DeliveryState, Job, Role, Settlement
 from bot.store.database import (
     Database,
     Row,
@@ -136,7 +136,7 @@ class Limited:
 class Outgoing:
     """A claimed delivery with what is needed to write and place it.
 
-    ``card`` is its job's card: the delivery itself, unless that is the reply.
+    ``card`` is its job's card: the delivery itself, unless that is another message.
     """
 
     delivery: Delivery
@@ -360,4 +360,7 @@ def _delivery_from(row: Row) -> Delivery:
         direct=bool(row["direct"]),
         rewrites=number(row["text_only"]),
         sent_at=optional_moment(row["sent_at"]),
+        number=number(row["number"]),
+        settled_as=Settlement(row["settled_as"]) if row["settled_as"] else None,
+        settled_by=optional_text(row["settled_by"]),
     )

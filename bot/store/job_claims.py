@@ -10,7 +10,7 @@ from bot.store.database import RowUnreadable, Topic, Transaction, Value, to_ms
 from bot.store.job_reads import JobReads
 from bot.store.job_rows import job_from, lock_job
 from bot.store.sql import Query
-from bot.store.transitions import release_woken, save
+from bot.store.transitions import save
 from bot.store.unreadable import due_at_of, read_each, set_aside
 
 _MAX_WOKEN: Final = 500
@@ -152,23 +152,17 @@ class JobClaims(JobReads):
 
         return await self._database.run(work, durable=False)
 
-    async def release(
-        self, job: Job, now: datetime, due_at: datetime | None, *, unless_woken: bool = False
-    ) -> bool:
+    async def release(self, job: Job, now: datetime, due_at: datetime | None) -> bool:
         """Store a claimed job as it now is, and leave it alone until ``due_at``.
 
-        If it was woken since it was claimed, it is due for that soon; with ``unless_woken``,
-        nothing else is stored then.
+        If it was woken since it was claimed, it is due for that soon.
 
         Returns:
             Whether it was stored: False also if it was claimed again meanwhile, or has ended.
         """
 
         def work(tx: Transaction) -> bool:
-            before = lock_job(tx, job.id)
-            if unless_woken and release_woken(tx, job):
-                return False
-            return save(tx, before, job, due_at, to_ms(now))
+            return save(tx, lock_job(tx, job.id), job, due_at, to_ms(now))
 
         return await self._database.run(work, durable=False)
 

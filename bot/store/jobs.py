@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from bot.model import Attempt, Failure, Job, State
+from bot.model import Attempt, Failure, Job, Settlement, State
 from bot.store.attempts import (
     AddedCandidate,
     add_attempt,
@@ -26,6 +26,7 @@ from bot.store.attempts import (
     set_candidate_of_person,
 )
 from bot.store.database import Topic, Transaction, run_until_stored, to_ms
+from bot.store.deliveries import add_question, settle_question
 from bot.store.job_retention import JobRetention
 from bot.store.job_rows import job_from, lock_job, lock_jobs
 from bot.store.sql import Query
@@ -182,14 +183,33 @@ class Jobs(Submissions, JobRetention):
             if not allowed or not save(tx, before, job, due_at, to_ms(now)):
                 return False
             bind(tx, attempt.id, remote_id)
+            how = Settlement.FOUND if attempt.user_supplied else Settlement.TURNED_UP
+            user = attempt.named_by if attempt.user_supplied else None
+            settle_question(tx, job.id, how, user, to_ms(now))
+            return True
+
+        return await self._database.run(work)
+
+    async def ask(self, job: Job, now: datetime, due_at: datetime) -> bool:
+        """Owe a question about a claimed job, and leave ``job``, which counts it, until ``due_at``.
+
+        Returns:
+            Whether it is owed: False if the job was woken or claimed again meanwhile.
+        """
+
+        def work(tx: Transaction) -> bool:
+            before = lock_job(tx, job.id)
+            if release_woken(tx, job) or not save(tx, before, job, due_at, to_ms(now)):
+                return False
+            add_question(tx, job, to_ms(now))
             return True
 
         return await self._database.run(work)
 
     async def add_candidate(
-        self, job_id: str, attempts: int, remote_id: str, now: datetime
+        self, job_id: str, attempts: int, remote_id: str, user: str, now: datetime
     ) -> AddedCandidate:
-        """Have an id verified that a person gave, unless a callback named another one.
+        """Have an id verified that ``user`` gave, unless a callback named another one.
 
         It is about an unconfirmed job for which ``attempts`` create calls were begun.
         """
@@ -200,7 +220,9 @@ class Jobs(Submissions, JobRetention):
                 return AddedCandidate.SETTLED
             tx.notify(Topic.JOBS)
             unread_since = to_ms(now - self._timings.check_candidate_within)
-            stored = set_candidate_of_person(tx, job_id, remote_id, to_ms(now), unread_since)
+            stored = set_candidate_of_person(
+                tx, job_id, remote_id, user=user, now=to_ms(now), unread_since=unread_since
+            )
             return AddedCandidate.STORED if stored else AddedCandidate.OTHER_UNCHECKED
 
         return await self._database.run(work)
@@ -260,8 +282,10 @@ class Jobs(Submissions, JobRetention):
             self._database, work, retry_interval=self._timings.retry_interval
         )
 
-    async def cancel(self, job_id: str, attempts: int, now: datetime) -> bool:
-        """End an unconfirmed job as cancelled, for which ``attempts`` create calls were begun.
+    async def cancel(self, job_id: str, attempts: int, user: str, now: datetime) -> bool:
+        """End an unconfirmed job as cancelled, as ``user`` chose.
+
+        ``attempts`` create calls were begun for it when they chose.
 
         Returns:
             Whether it was ended: False if it no longer is unconfirmed, or another attempt was begun
@@ -272,6 +296,7 @@ class Jobs(Submissions, JobRetention):
             row = lock_job(tx, job_id)
             if row is None or (row["state"], row["attempts"]) != (State.UNCONFIRMED, attempts):
                 return False
+            settle_question(tx, job_id, Settlement.CANCELLED, user, to_ms(now))
             cancelled = replace(job_from(row), state=State.FAILED, failure=Failure.CANCELLED)
             return end(tx, cancelled, to_ms(now))
 
@@ -291,6 +316,7 @@ class Jobs(Submissions, JobRetention):
                 return False
             if release_woken(tx, job):
                 return False
+            settle_question(tx, job.id, Settlement.UNANSWERED, None, to_ms(now))
             return end(tx, expired, to_ms(now))
 
         return await self._database.run(work)

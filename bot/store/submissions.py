@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from statistics import median
 from typing import Final, TypeVar
 
-from bot.model import Job, Request, State
+from bot.model import Job, Request, Settlement, State
 from bot.store.database import Topic, Transaction, span_ms, to_ms
-from bot.store.deliveries import add_card, edit_card
+from bot.store.deliveries import add_card, edit_card, settle_question
 from bot.store.job_claims import JobClaims
 from bot.store.job_reads import BY_REQUEST
 from bot.store.job_rows import job_from, lock_job
@@ -100,8 +100,10 @@ class Submissions(JobClaims):
 
         return _within_limits(await self._database.run(work))
 
-    async def create_again(self, job_id: str, attempts: int, now: datetime) -> bool:
-        """Queue an unconfirmed job once more, for which ``attempts`` create calls were begun.
+    async def create_again(self, job_id: str, attempts: int, user: str, now: datetime) -> bool:
+        """Queue an unconfirmed job once more, as ``user`` chose.
+
+        ``attempts`` create calls were begun for it when they chose.
 
         Returns:
             Whether it was queued: False if it is no longer unconfirmed, or another attempt was
@@ -120,6 +122,7 @@ class Submissions(JobClaims):
                 return reached
             tx.all(_CREATE_AGAIN, id=job_id, now=to_ms(now))
             edit_card(tx, job_id, to_ms(now))
+            settle_question(tx, job_id, Settlement.CREATED_AGAIN, user, to_ms(now))
             tx.notify(Topic.JOBS)
             return True
 

@@ -1,0 +1,98 @@
+"""The question whether a create call made something: a pure function of its delivery and job."""
+
+from collections.abc import Collection
+from typing import Final
+
+from bot.model import Delivery, Job, Settlement
+from bot.slack.blocks import (
+    MAX_SECTION,
+    Message,
+    actions,
+    context,
+    escape,
+    joined,
+    mrkdwn,
+    paragraph,
+    rich,
+    section,
+    title,
+    words,
+)
+from bot.slack.buttons import question_buttons
+from bot.slack.presenters import Presenter
+
+_ASKED_BEFORE: Final = "I'm asking again, because nobody has answered yet."
+
+
+def question(
+    delivery: Delivery, job: Job, presenter: Presenter, admins: Collection[str] = ()
+) -> Message:
+    """Return the question, or how it was settled.
+
+    An open one mentions the requester and the admins once each: they can answer it. Nobody is
+    pinged by the edit that says how it was settled.
+    """
+    noun, name = presenter.noun, title(presenter.name(job))
+    if delivery.settled_as is None:
+        head = f"<@{job.user}> *We don't know whether this {noun} was created.*"
+        body = _what_to_do(delivery, job, noun, admins)
+        small = (
+            "Without an answer, I'll close this request in a few days."
+            if job.asked > 1
+            else "Without an answer, I'll ask again in a day and close this request after a week."
+        )
+        buttons = question_buttons(job, presenter)
+    else:
+        head = f"*We didn't know whether this {noun} was created.*"
+        body, small, buttons = _settled(delivery.settled_as, delivery.settled_by, noun), "", []
+    blocks = [section(head)]
+    if name:
+        blocks.append(rich(paragraph(words(name, bold=True))))
+    blocks.append(section(body))
+    if buttons:
+        blocks.append(actions(buttons))
+    if small:
+        blocks.append(context(mrkdwn(small)))
+    called = f"{noun.capitalize()}: “{escape(name)}”" if name else ""
+    return Message(joined([head, called, body, small]), blocks)
+
+
+def _what_to_do(delivery: Delivery, job: Job, noun: str, admins: Collection[str]) -> str:
+    """Return why there is a question, and what to do about it."""
+    what = (
+        "The video service gave no clear answer, and sending the request again may cost twice. "
+        f"Please look in your account there: if the {noun} is there, choose *I found it*. If not, "
+        "create it again or cancel the request."
+    )
+    others = [f"<@{admin}>" for admin in sorted(set(admins) - {job.user})]
+    again = _ASKED_BEFORE if job.asked > 1 else ""
+    return joined([again, what, _who_else(delivery, others)], MAX_SECTION, by=" ")
+
+
+def _who_else(delivery: Delivery, admins: list[str]) -> str:
+    """Return who else may help; admins see no direct message of somebody else."""
+    if not admins:
+        return ""
+    *others, last = admins
+    named = f"{', '.join(others)} {{}} {last}" if others else last
+    if delivery.direct:
+        return f"No account there? Ask {named.format('or')}."
+    return f"No account there? {named.format('and')} can answer too."
+
+
+def _settled(settlement: Settlement, user: str | None, noun: str) -> str:
+    """Return how a question was settled, and by whom."""
+    who = f"<@{user}>" if user is not None else "somebody"
+    match settlement:
+        case Settlement.FOUND:
+            return f"Settled: {who} found it."
+        case Settlement.TURNED_UP:
+            return f"Settled: the {noun} turned up after all."
+        case Settlement.CREATED_AGAIN:
+            return f"Settled: {who} chose to create it again."
+        case Settlement.CANCELLED:
+            return f"Settled: {who} cancelled the request."
+        case Settlement.UNANSWERED:
+            return "Closed: there was no answer within a week."
+        case Settlement.ASKED_AGAIN:
+            return "There was no answer, so I asked again."

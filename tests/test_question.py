@@ -1,0 +1,305 @@
+"""The question whether a create call made something: a message that cannot be missed."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from bot.timings import Timings
+from sandbox.block_kit import Json
+from sandbox.faults import CannedResponse, Reset
+from sandbox.scenarios import CallbackPlan
+from sandbox.slack_objects import Message
+from tests.world import REPLICA, World, delivery_of
+
+AGAIN = "Create again (may be charged twice)"
+ASKS = "We don't know whether this video was created."
+BUTTONS = ["I found it", AGAIN, "Cancel request"]
+
+
+async def loses_a_create_call(world: World, channel: str = "studio", *, made: bool = False) -> None:
+    """Have Ana's create call lose its answer, and let the time for a callback pass."""
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset(done=made))
+    form = await world.open_form(world.ana, channel=channel)
+    await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+    await world.advance(minutes=16)
+
+
+def card_of(world: World) -> Message:
+    [card] = [m for m in world.posts() if delivery_of(m).endswith("/card")]
+    return card
+
+
+def labels(message: Message) -> list[str]:
+    """Return the labels of a message's buttons."""
+    return [
+        element["text"]["text"]
+        for block in message.blocks
+        if block["type"] == "actions"
+        for element in block["elements"]
+    ]
+
+
+# ── Asked ─────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_the_question_is_a_message_in_the_thread_that_mentions_the_person(
+    world: World,
+) -> None:
+    await loses_a_create_call(world)
+
+    card = card_of(world)
+    [question] = world.questions(card)
+    assert (question.channel, question.thread_ts) == (card.channel, card.ts)
+    assert ASKS in question.text
+    assert "“Hello, world.”" in question.text
+    assert question.pings == {world.ana.user.id}
+    assert labels(question) == BUTTONS
+    assert "Your answer is needed" in card.text
+    assert not labels(card)
+    assert not world.ephemerals(world.ana), "what matters is in no ephemeral message"
+
+
+async def test_admins_are_mentioned_once_each_and_can_answer(quiet_world: World) -> None:
+    world = quiet_world
+    ana, ben = world.ana.user.id, world.ben.user.id
+    world.slack.add_user("cleo")
+    cleo = world.slack.user("cleo").id
+    async with world.running_bot(ADMIN_USERS=f"{ben}, {cleo}, {ana}, {ben}"):
+        await loses_a_create_call(world)
+        card = card_of(world)
+        question = world.question(card)
+        assert question.pings == {ana, ben, cleo}
+        for user in (ana, ben, cleo):
+            assert question.text.count(f"<@{user}>") == 1
+        assert "can answer too" in question.text
+
+        await world.ben.click(question, "Cancel request")
+        await world.settle()
+
+    settled = world.now(question)
+    assert f"Settled: <@{ben}> cancelled the request." in settled.text
+    assert len(world.replies(card)) == 1
+
+
+async def test_a_question_that_the_channel_refuses_is_sent_to_the_person(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+        await loses_a_create_call(world, "vault")
+
+        card, direct = card_of(world), world.slack.dm("ana").id
+        question = world.question(card)
+        assert card.channel == question.channel == direct
+        assert question.thread_ts == card.ts
+
+        world.slack.channel("studio").is_archived = False
+        world.service.faults.next("create_video", Reset())
+        posted = await world.request_video(world.ana)
+        world.slack.channel("studio").is_archived = True
+        await world.advance(minutes=16)
+        moved = world.question(posted)
+        assert moved.channel == direct
+        assert "where you asked" in moved.text
+        assert f"Ask <@{world.ben.user.id}>" in moved.text
+
+        await world.ana.click(moved, "Cancel request")
+        await world.settle()
+        assert "where you asked" in world.now(moved).text
+        assert "cancelled the request" in world.now(moved).text
+
+
+@pytest.mark.parametrize("done", [True, False])
+async def test_a_question_whose_answer_was_lost_is_looked_for_and_posted_once(
+    world: World, *, done: bool
+) -> None:
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset())
+    card = await world.request_video(world.ana)
+    world.slack.faults.next("chat.postMessage", Reset(done=done))
+    await world.advance(minutes=20)
+
+    [question] = world.questions(card)
+    assert labels(question) == BUTTONS
+    assert question.edited is None, "there was nothing new to say"
+
+
+async def test_a_question_that_waits_for_its_card_is_posted_in_its_thread(world: World) -> None:
+    world.slack.faults.always("chat.postMessage", CannedResponse(503, ""))
+    await loses_a_create_call(world)
+    assert not world.posts()
+    world.slack.faults.clear()
+    await world.advance(minutes=10)
+
+    card = card_of(world)
+    assert world.question(card).thread_ts == card.ts
+
+
+async def test_a_question_that_could_be_delivered_nowhere_is_still_in_the_list_and_ends(
+    world: World,
+) -> None:
+    card = await _asked_nowhere(world)
+
+    listed = await world.ana.command("/video", "list")
+    assert listed.message is not None
+    assert "Your answer is needed" in listed.message.text
+    await world.advance(days=9)
+    assert "Cancelled" in world.now(card).text or world.replies(card)
+
+
+async def _asked_nowhere(world: World) -> Message:
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset())
+    card = await world.request_video(world.ana)
+    refused = CannedResponse(200, {"ok": False, "error": "restricted_action"})
+    world.slack.faults.always("chat.postMessage", refused)
+    await world.advance(minutes=16)
+    await world.advance(hours=8)
+    assert not world.questions(card)
+    world.slack.faults.clear()
+    return card
+
+
+# ── Settled ───────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_question_is_edited_to_say_how_it_was_settled(quiet_world: World) -> None:
+    world = quiet_world
+    ana, ben = world.ana.user.id, world.ben.user.id
+    async with world.running_bot(ADMIN_USERS=ben):
+        await loses_a_create_call(world, made=True)
+        card = card_of(world)
+        first = world.question(card)
+
+        world.service.faults.next("create_video", Reset(done=True))
+        await world.ben.click(first, AGAIN)
+        await world.advance(minutes=16)
+        second = world.question(card)
+        assert second.ts != first.ts, "a second attempt is asked about in a message of its own"
+        assert second.pings == {ana, ben}
+        assert f"Settled: <@{ben}> chose to create it again." in world.now(first).text
+
+        await world.ana.click(first, AGAIN)
+        await world.settle()
+        assert "already been settled" in world.ephemerals(world.ana)[-1]
+
+        [_, video] = world.service.videos
+        await world.ana.click(second, "I found it")
+        assert world.ana.modal is not None
+        await world.ana.modal.submit({"remote_id": video})
+        await world.advance(minutes=5)
+
+    assert f"Settled: <@{ana}> found it." in world.now(second).text
+    for question in (first, second):
+        assert not labels(world.now(question))
+        assert "We didn't know whether this video was created." in world.now(question).text
+    assert len(world.questions(card)) == 2
+    [reply] = world.replies(card)
+    assert "is ready" in reply.text
+
+
+async def test_a_late_callback_settles_the_question(world: World) -> None:
+    await loses_a_create_call(world, made=True)
+    card = card_of(world)
+    question = world.question(card)
+    [video] = world.service.videos
+    await world.service.call_back(video)
+    await world.advance(minutes=5)
+
+    assert "Settled: the video turned up after all." in world.now(question).text
+    assert not labels(world.now(question))
+    assert "is ready" in world.replies(card)[0].text
+
+
+async def test_the_person_is_asked_again_after_a_day_in_a_new_message(world: World) -> None:
+    await loses_a_create_call(world)
+    card = card_of(world)
+    first = world.question(card)
+    await world.advance(hours=23)
+    assert world.questions(card) == [first]
+
+    await world.advance(hours=2)
+    second = world.question(card)
+    assert second.ts != first.ts
+    assert second.pings == {world.ana.user.id}
+    assert "asking again" in second.text
+    assert "so I asked again" in world.now(first).text
+    assert not labels(world.now(first))
+
+    await world.advance(days=6, hours=2)
+    assert "there was no answer within a week" in world.now(second).text
+    assert not labels(world.now(second))
+    assert len(world.questions(card)) == 2
+    [reply] = world.replies(card)
+    assert "Nobody could say" in reply.text
+    assert len(world.requests_for("create_video")) == 1
+
+
+async def test_a_question_that_was_settled_before_it_could_be_posted_is_not_posted(
+    world: World,
+) -> None:
+    """Whether it is certain that it is not in Slack, or is found out later."""
+    world.service.callback_plan = CallbackPlan(times=0)
+    for fault in (CannedResponse(503, ""), Reset()):
+        world.service.faults.next("create_video", Reset(done=True))
+        card = await world.request_video(world.ana)
+        world.slack.faults.always("chat.postMessage", fault)
+        await world.advance(minutes=15, seconds=5)
+        assert "Your answer is needed" in world.now(card).text
+        video = list(world.service.videos)[-1]
+        await world.service.call_back(video)
+        await world.settle()
+        world.slack.faults.clear()
+        await world.advance(minutes=20)
+
+        assert not world.questions(card)
+        assert "is ready" in world.replies(card)[0].text
+
+
+async def test_a_question_that_was_settled_while_its_answer_was_lost_is_edited(
+    world: World,
+) -> None:
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset(done=True))
+    card = await world.request_video(world.ana)
+    world.slack.faults.next("chat.postMessage", Reset(done=True))
+    await world.advance(minutes=15, seconds=5)
+    [video] = world.service.videos
+    await world.service.call_back(video)
+    await world.advance(minutes=5)
+
+    [question] = world.questions(card)
+    assert "Settled: the video turned up after all." in question.text
+    assert not labels(question)
+
+
+async def test_a_question_whose_process_ended_in_its_post_is_found_and_not_doubled(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
+    world.service.callback_plan = CallbackPlan(times=0)
+    posted, never = asyncio.Event(), asyncio.Event()
+
+    async def hold_back(when: str, method: str, arguments: Json) -> None:
+        if (when, method) == ("after", "chat.postMessage") and "thread_ts" in arguments:
+            posted.set()
+            await never.wait()
+
+    async with world.running_bot(callbacks=False):
+        world.service.faults.next("create_video", Reset())
+        world.slack.on_request = hold_back
+        form = await world.open_form(world.ana)
+        await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
+        await posted.wait()
+    world.slack.on_request = None
+    async with world.running_bot(callbacks=False):
+        await world.advance(minutes=5)
+        question = world.question(card_of(world))
+        await world.ana.click(question, "Cancel request")
+        await world.settle()
+
+    assert world.questions(card_of(world)) == [world.now(question)]
+    assert "cancelled the request" in world.now(question).text
