@@ -28,7 +28,7 @@ async def test_a_late_cancel_request_does_not_cancel_the_next_attempt(quiet_worl
     world = quiet_world
     async with world.running_bot(callbacks=False):
         card = await asks_what_to_do(world)
-        late = click(world, card, "job_give_up")
+        late = click(world, world.question(card), "job_give_up")
         again = await asks_once_more(world, card)
         await replay(world, late)
         assert "Your answer is needed" in world.now(card).text
@@ -42,8 +42,9 @@ async def test_a_late_i_found_it_opens_no_form_about_the_next_attempt(quiet_worl
     world = quiet_world
     async with world.running_bot(callbacks=False):
         card = await asks_what_to_do(world)
+        first = world.question(card)
         again = await asks_once_more(world, card)
-        await world.ana.click(world.question(card), "I found it")
+        await world.ana.click(first, "I found it")
         await world.settle()
         assert SETTLED in world.ephemerals(world.ana)[-1]
         assert world.ana.modal is None
@@ -78,7 +79,7 @@ async def test_a_click_counts_once_in_the_next_process_too(quiet_world: World, b
     world = quiet_world
     async with world.running_bot(callbacks=False):
         card = await asks_what_to_do(world)
-        body = click(world, card, button)
+        body = click(world, world.question(card), button)
         await asyncio.gather(*(deliver(world.slack, body) for _ in range(3)))
         await world.settle()
     creates = len(world.requests_for("create_video"))

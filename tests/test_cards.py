@@ -25,7 +25,7 @@ from bot.slack.blocks import (
     span,
     spoken,
 )
-from bot.slack.buttons import CHECK_AGAIN, CREATE_AGAIN, GIVE_UP, HAVE_ID
+from bot.slack.buttons import CHECK_AGAIN
 from bot.slack.cards import card
 from bot.slack.job_status import status_message
 from bot.slack.messages import compose, redirected
@@ -40,7 +40,6 @@ ANA, BEN = "U0ANA", "U0BEN"
 NINE = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 WATCH = "https://watch.example/v1"
 FILE = "https://files.example/v1.mp4"
-DECISIONS = {CHECK_AGAIN, HAVE_ID, CREATE_AGAIN, GIVE_UP}
 
 JOB = Job(
     id="7",
@@ -109,18 +108,11 @@ def test_a_running_card_says_how_long_such_videos_take() -> None:
     )
 
 
-def test_a_question_says_what_happened_and_what_to_do() -> None:
+def test_a_card_that_waits_for_an_answer_points_to_the_question() -> None:
     message = card(going(State.UNCONFIRMED, asked=1), PRESENTER)
-    assert (
-        "Your answer is needed. We don't know whether this video was created, because "
-        "the video service gave no clear answer. Please check your account there. If it's there, "
-        "give me its ID; if not, create it again."
-    ) in message.text
-    assert list(buttons(message)) == [
-        "I found it",
-        "Create again (may be charged twice)",
-        "Cancel request",
-    ]
+    assert "Your answer is needed. " in message.text
+    assert "answer my question in the thread." in message.text
+    assert not buttons(message)
 
 
 def test_a_ready_card_can_be_watched() -> None:
@@ -493,12 +485,8 @@ def test_slack_accepts_the_status_of_a_video_without_a_job(snapshot: Snapshot) -
 
 @many
 @given(JOBS)
-def test_a_card_asks_for_decisions_only_while_there_is_something_to_decide(job: Job) -> None:
+def test_a_card_can_be_checked_again_only_when_it_is_overdue(job: Job) -> None:
     offered = {each["action_id"] for each in buttons(card(job, PRESENTERS[job.kind])).values()}
-    assert not (job.state.ended and offered & DECISIONS)
-    assert (offered >= {HAVE_ID, CREATE_AGAIN, GIVE_UP}) == (
-        job.state is State.UNCONFIRMED and job.asked > 0
-    )
     assert (CHECK_AGAIN in offered) == (job.state is State.OVERDUE)
 
 

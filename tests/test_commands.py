@@ -375,16 +375,16 @@ async def test_only_the_requester_decides_about_an_unconfirmed_video(
     world.service.faults.next("create_video", Reset())
     card = await world.request_video(world.ana)
     await world.advance(minutes=16)
-    asking = world.now(card)
+    asking, question = world.now(card), world.question(card)
 
-    await world.ben.click(asking, button)
+    await world.ben.click(question, button)
     await world.settle()
 
     [shown] = world.ephemerals(world.ben)
     assert "or an admin can do that" in shown
     assert world.ben.modal is None
     assert world.now(card) == asking
-    assert world.posts() == [asking]
+    assert world.posts() == [asking, question]
     assert len(world.requests_for("create_video")) == 1
 
 
@@ -412,11 +412,11 @@ async def test_a_button_of_a_settled_question_says_that_it_is_settled(
     world.service.faults.next("create_video", Reset(done=True))
     card = await world.request_video(world.ana)
     await world.advance(minutes=16)
-    stale = world.now(card)
+    stale = world.question(card)
     asked_before = len(world.ephemerals(world.ana))
     await world.advance(minutes=10)
     settled = world.posts()
-    assert len(settled) == 2
+    assert len(settled) == 3
 
     await world.ana.click(stale, button)
     await world.advance(minutes=5)
@@ -552,14 +552,14 @@ async def test_a_create_again_button_of_an_earlier_attempt_does_nothing(world: W
     world.service.faults.next("create_video", Reset(), Reset())
     card = await world.request_video(world.ana)
     await world.advance(minutes=16)
-    first = world.now(card)
-    await world.ana.click(world.question(first), "Create again (may be charged twice)")
+    first = world.question(card)
+    await world.ana.click(first, "Create again (may be charged twice)")
     await world.advance(minutes=16)
     second = world.now(card)
     assert "Your answer is needed" in second.text
     before = len(world.ephemerals(world.ana))
 
-    await world.ana.click(world.question(first), "Create again (may be charged twice)")
+    await world.ana.click(first, "Create again (may be charged twice)")
     await world.settle()
 
     [text] = world.ephemerals(world.ana)[before:]
@@ -582,7 +582,7 @@ async def test_a_button_without_an_attempt_number_means_the_first_attempt(
     world.service.faults.next("create_video", Reset())
     card = await world.request_video(world.ana)
     await world.advance(minutes=16)
-    block, button = find_button(world.now(card).blocks, "Create again (may be charged twice)")
+    block, button = find_button(world.question(card).blocks, "Create again (may be charged twice)")
     studio = world.slack.channel("studio")
     action = button_action(
         world.slack, block, {**button, "value": value.format(job=number_of(card))}

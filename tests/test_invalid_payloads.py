@@ -51,11 +51,11 @@ async def scene(memory: Path, logged: io.StringIO) -> AsyncIterator[Scene]:
             "bens": job_of(bens),
             "bens video": list(world.service.videos)[1],
         }
-        payloads = await base_payloads(world, unconfirmed)
+        payloads = await base_payloads(world, world.question(unconfirmed))
         yield Scene(BotUnderTest(world, logged), payloads, words)
 
 
-async def base_payloads(world: World, unconfirmed: Message) -> Mapping[str, Callable[[], Json]]:
+async def base_payloads(world: World, question: Message) -> Mapping[str, Callable[[], Json]]:
     """Return a function for each kind of valid payload. Each payload would have an effect."""
     ana, studio = world.ana, world.slack.channel("studio")
 
@@ -74,7 +74,7 @@ async def base_payloads(world: World, unconfirmed: Message) -> Mapping[str, Call
     await training._fill_in(training._field("agreed"), ["yes"])
 
     def button(name: str) -> Json:
-        block, element = find_button(unconfirmed.blocks, name)
+        block, element = find_button(question.blocks, name)
         url = world.slack.new_response_url(ana.user.id, studio.id)
         return {
             **interaction(world.slack, ana.user, "block_actions", studio),

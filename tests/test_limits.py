@@ -230,7 +230,7 @@ async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
         [_, text] = world.ephemerals(world.ana)[-2:]
         assert "already made 1 request in the last 24 hours, which is the daily limit" in text
         assert "in about 24 hours" in text
-        assert AGAIN in str(world.now(card).blocks), "it can be pressed again later"
+        assert AGAIN in str(world.question(card).blocks), "it can be pressed again later"
         await world.advance(hours=24)
         await world.ana.click(world.question(card), AGAIN)
         await world.settle()

@@ -158,7 +158,7 @@ async def test_an_id_that_holds_the_key_is_none(named: Callable[[str], str], wor
     card = await world.request_video(world.ana)
     await world.advance(minutes=20)
 
-    assert "Create again" in str(world.now(card).blocks)
+    assert "Create again" in str(world.question(card).blocks)
     assert world.created_count() == 1
 
 

@@ -201,16 +201,16 @@ async def test_when_it_is_no_longer_registered_its_messages_wait_and_its_buttons
     async with world.running_bot(features=features):
         card = await _cuts(world)
         await world.advance(minutes=16)
-        asking = world.now(card)
+        asking, question = world.now(card), world.question(card)
         limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "60"})
         world.slack.faults.next("chat.update", limit)
-        await world.ana.click(world.question(asking), "Cancel request")
+        await world.ana.click(question, "Cancel request")
         await world.settle()
     async with world.running_bot():
         await world.advance(hours=5)
         assert world.now(card) == asking, "without a presenter it is not edited"
         for button in ("I found it", "Create again (may be charged twice)", "Cancel request"):
-            await world.ana.click(asking, button)
+            await world.ana.click(question, button)
             await world.settle()
             assert "no longer support this kind of request" in world.ephemerals(world.ana)[-1]
         answer = await world.ana.command("/video", f"status {number_of(card)}")

@@ -8,6 +8,7 @@ import pytest
 
 from bot.app import FEATURES
 from bot.model import Failure, Job, Request, State
+from bot.slack.buttons import question_buttons
 from bot.slack.cards import card
 from bot.slack.replies import reply
 from bot.store import DatabaseError, DatabaseUnavailable, DatabaseUncertain
@@ -79,7 +80,7 @@ def test_creating_a_third_time_warns_of_every_earlier_attempt() -> None:
     asked = replace(JOB, state=State.UNCONFIRMED, asked=1, attempts=2, asked_at=JOB.created_at)
     [dialog] = [
         each["confirm"]["text"]["text"]
-        for each in objects(card(asked, PRESENTERS["video"]).blocks)
+        for each in objects(question_buttons(asked, PRESENTERS["video"]))
         if each.get("action_id") == "job_create_again"
     ]
     assert "earlier" in dialog

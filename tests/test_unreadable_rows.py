@@ -126,7 +126,7 @@ async def test_a_candidate_that_cannot_be_read_is_left_out(
     change(world, "UPDATE jobs SET state = 'unconfirmed', remote_id = NULL")
     async with world.running_bot():
         await world.advance(hours=1)
-        assert "Create again" in str(world.now(card).blocks)
+        assert "Create again" in str(world.question(card).blocks)
         assert logged(caplog) == 1
     assert world.created_count() == 1
 

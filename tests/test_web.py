@@ -189,7 +189,7 @@ async def test_a_replayed_create_again_creates_once(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(callbacks=False):
         card = await asks_what_to_do(world)
-        body = click(world, card, "job_create_again")
+        body = click(world, world.question(card), "job_create_again")
         await asyncio.gather(*(deliver(world.slack, body) for _ in range(5)))
         await replay(world, body)
         await world.advance(minutes=5)
@@ -205,7 +205,7 @@ async def test_a_replayed_create_again_does_not_count_for_the_next_attempt(
     async with world.running_bot(callbacks=False):
         card = await asks_what_to_do(world)
         world.service.faults.next("create_video", CannedResponse(500))
-        body = click(world, card, "job_create_again")
+        body = click(world, world.question(card), "job_create_again")
         await deliver(world.slack, body)
         await world.settle()
         assert "Your answer is needed" in world.now(card).text
@@ -219,7 +219,7 @@ async def test_a_replayed_give_up_ends_a_request_once(quiet_world: World) -> Non
     world = quiet_world
     async with world.running_bot(callbacks=False):
         card = await asks_what_to_do(world)
-        body = click(world, card, "job_give_up")
+        body = click(world, world.question(card), "job_give_up")
         await asyncio.gather(*(deliver(world.slack, body) for _ in range(5)))
         await replay(world, body)
         assert len(world.replies(card)) == 1

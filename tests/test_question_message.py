@@ -1,0 +1,73 @@
+"""The words of the question, without a Slack."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bot.model import Delivery, DeliveryState, Job, Role, Settlement, State
+from bot.slack.blocks import Message
+from bot.slack.messages import compose
+from bot.slack.question_message import question
+from sandbox import mrkdwn
+from sandbox.block_kit import objects, validate_message
+from tests.test_cards import ANA, BEN, JOB, JOBS, PRESENTER, PRESENTERS, buttons, many
+
+OWED = Delivery(1, "7", Role.QUESTION, DeliveryState.PENDING, "C1", None, None, 1, 0, None, 0)
+ASKED = replace(JOB, state=State.UNCONFIRMED, asked=1, attempts=2)
+
+
+def pings(message: Message) -> set[str]:
+    return set(mrkdwn.pings(message.text, list(message.blocks)))
+
+
+def asked_with(admins: list[str], **changes: object) -> str:
+    return question(replace(OWED, **changes), ASKED, PRESENTER, admins).text  # type: ignore[arg-type]
+
+
+def test_a_question_says_what_happened_and_what_to_do() -> None:
+    message = compose(OWED, ASKED, PRESENTERS)
+    assert message.text.startswith(f"<@{ANA}> *We don't know whether this video was created.*\n")
+    assert "The video service gave no clear answer" in message.text
+    assert "No account there?" not in message.text, "there is nobody else to ask"
+    assert list(buttons(message)) == [
+        "I found it",
+        "Create again (may be charged twice)",
+        "Cancel request",
+    ]
+    assert {each["value"] for each in buttons(message).values()} == {"7:2"}
+
+
+def test_the_admins_who_can_answer_too_are_named() -> None:
+    assert f"No account there? <@{BEN}> can answer too." in asked_with([BEN, ANA])
+    assert "<@U1>, <@U2> and <@U3> can answer too." in asked_with(["U3", "U1", "U2"])
+    assert "Ask <@U1> or <@U2>." in asked_with(["U1", "U2"], direct=True)
+
+
+@pytest.mark.parametrize("settlement", Settlement)
+@pytest.mark.parametrize("user", [BEN, None])
+def test_a_settled_question_says_how_and_has_no_buttons(
+    settlement: Settlement, user: str | None
+) -> None:
+    settled = replace(OWED, settled_as=settlement, settled_by=user)
+    message = question(settled, ASKED, PRESENTER, [BEN])
+    assert "We didn't know whether this video was created." in message.text
+    assert message.text.endswith(".")
+    assert not buttons(message)
+    assert ANA not in message.text
+
+
+@many
+@given(job=JOBS, settled_as=st.none() | st.sampled_from(Settlement), direct=st.booleans())
+def test_slack_accepts_any_question(
+    job: Job, settled_as: Settlement | None, *, direct: bool
+) -> None:
+    admins = [f"U{number:010}" for number in range(80)]
+    asked = replace(OWED, settled_as=settled_as, direct=direct)
+    message = question(asked, job, PRESENTERS[job.kind], admins)
+    assert validate_message(message.text, list(message.blocks)) == []
+    assert pings(message) <= {*admins, job.user}
+    if settled_as is None:
+        assert pings(message) == {*admins, job.user}
+    assert all(each["text"] for each in objects(message.blocks) if "text" in each)
