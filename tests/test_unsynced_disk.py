@@ -66,6 +66,8 @@ async def test_a_bot_is_not_ready_while_its_disk_confirms_nothing(
     quiet_world: World, disk: UnsyncedDisk
 ) -> None:
     async with quiet_world.running_bot():
+        # What is written at the start would share the transaction.
+        await quiet_world.settle()
         assert await status(quiet_world) == 200
         disk.fails()
         assert await status(quiet_world) == 503, "before anybody has sent a form"
