@@ -18,6 +18,7 @@ from bot.engine import Engine
 from bot.log import reference
 from bot.masking import Mask
 from bot.model import Job
+from bot.outages import Outages
 from bot.priority import RequestPriority
 from bot.settings import Settings
 from bot.slack import create_video, train_replica
@@ -131,6 +132,7 @@ async def running(
             # The engine is made below; no call is made before.
             on_recovery=lambda: background.spawn(engine.hasten()),
         )
+        slack_outages = Outages("Slack", clock, lambda: background.spawn(messenger.hasten()))
         client = web_client(
             settings.slack_bot_token.get_secret_value(),
             settings.slack_api_url,
@@ -162,6 +164,7 @@ async def running(
                 admins=settings.admin_users,
                 allow_shared_channels=settings.allow_shared_channels,
             ),
+            outages=slack_outages,
         )
         messenger = Messenger(
             store,
@@ -171,6 +174,7 @@ async def running(
             clock=clock,
             timings=timings,
             rng=rng,
+            outages=slack_outages,
         )
         engine = Engine(
             store,

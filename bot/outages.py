@@ -1,6 +1,7 @@
 """Outages of the other side: one log line when it goes, and one when it is back."""
 
 import logging
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -20,11 +21,14 @@ class Outages:
 
     Args:
         side: its name in the log, such as "Slack".
+        clock: says how long an outage took.
+        on_end: called when the side answers again.
     """
 
-    def __init__(self, side: str, clock: Clock) -> None:
+    def __init__(self, side: str, clock: Clock, on_end: Callable[[], None] = lambda: None) -> None:
         self._side = side
         self._clock = clock
+        self._on_end = on_end
         self._failures = 0
         self._since: datetime | None = None
         self._failing: set[str] = set()  # since the last answer
@@ -44,8 +48,8 @@ class Outages:
         if self._failures == _MIN_FAILURES:
             _LOG.warning(f"{self._side} is down", extra={"cause": cause})
 
-    def answered(self, call: str = "") -> bool:
-        """Note a call with an answer; return whether that is the end of an outage."""
+    def answered(self, call: str = "") -> None:
+        """Note a call with an answer."""
         if len(self._odd) + len(self._failing) > _MAX_ODD:
             self._odd.clear()
         self._odd = (self._odd | self._failing) - {call}
@@ -53,7 +57,7 @@ class Outages:
         was_down, since = self._failures >= _MIN_FAILURES, self._since
         self._failures, self._since = 0, None
         if not was_down or since is None:
-            return False
+            return
         seconds = round((self._clock.now() - since).total_seconds())
         _LOG.warning(f"{self._side} is back", extra={"down_s": seconds})
-        return True
+        self._on_end()

@@ -77,7 +77,7 @@ class VideoService:
         self._clock = clock
         self._timings = timings
         self._on_recovery = on_recovery
-        self._outages = Outages("the video service", clock)
+        self._outages = Outages("the video service", clock, on_recovery)
         self._creates = RateGate(clock, timings, first_calls=_FIRST_CREATES)
         self._reads = ReadGate(clock, timings)
         self._key = Gate(Failure.KEY_REJECTED, clock, timings)
@@ -272,8 +272,7 @@ class VideoService:
         gate.passed()
         if isinstance(gate, ReadGate):
             gate.answered(path)
-        if self._outages.answered(call):
-            self._on_recovery()
+        self._outages.answered(call)
 
     def _limit(self, gate: RateGate, error: Unavailable, path: str, *, for_person: bool) -> Held:
         if gate.refusal is None and not gate.limited:

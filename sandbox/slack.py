@@ -1,7 +1,6 @@
 """The sandbox's Slack: a workspace served over HTTP that refuses what Slack refuses."""
 
 import json
-import math
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from sandbox.clock import ManualClock
 from sandbox.faults import Fault, Faults, respond
 from sandbox.files import download, new_file
 from sandbox.http import Server
+from sandbox.rate_limits import RateLimits
 from sandbox.scheduler import Scheduler
 from sandbox.slack_objects import APP, Message, SlackError
 from sandbox.wire import Wire
@@ -52,7 +52,6 @@ RESPONSE_URL: Final = "response_url"
 FILE_DOWNLOAD: Final = "files.download"
 _RESPONSE_URL_USES: Final = 5
 _RESPONSE_URL_LIFE: Final = timedelta(minutes=30)
-_POSTS_AT_ONCE: Final = 5
 _MEGABYTE: Final = 1_000_000
 
 
@@ -90,7 +89,7 @@ class SandboxSlack(Workspace):
         calls: every call of the bot, in order.
         faults: what goes wrong next, by the name of the method.
         on_request: awaited just before the work of a call and just after it, before the response.
-        rate_limits: whether posts to one channel are held to one a second, after a burst of five.
+        rate_limits: whether calls are refused that come faster than Slack documents.
         auth_error: the error of every call, such as ``token_revoked``; None for no error.
         app_id: the ``api_app_id`` of what Slack sends.
         should_escape: whether a command's text arrives escaped, with mentions as ``<@U1>``; by
@@ -123,7 +122,7 @@ class SandboxSlack(Workspace):
         self.wire = Wire(clock)
         self.wire.secrets |= {bot_token, signing_secret}
         self._response_urls: dict[str, _ResponseUrl] = {}
-        self._next_post: dict[str, datetime] = {}
+        self._limits = RateLimits(clock)
         self._scheduler = Scheduler(clock)
         self._session: aiohttp.ClientSession | None = None
         self._leave_clock: Callable[[], None] | None = None
@@ -234,8 +233,8 @@ class SandboxSlack(Workspace):
 
         def work() -> Json:
             self._authenticate(token)
-            if method == "chat.postMessage" and self.rate_limits:
-                self._slow_down(str(arguments.get("channel")))
+            if self.rate_limits:
+                self._slow_down(method, str(arguments.get("channel")))
             return web_api.call(self, method, arguments)
 
         return await self._answer(request, method, arguments, work)
@@ -289,14 +288,10 @@ class SandboxSlack(Workspace):
         if self.auth_error:
             raise SlackError(self.auth_error)
 
-    def _slow_down(self, channel: str) -> None:
-        """Limit posts to one a second, after a burst of five."""
-        now = self.clock.now()
-        free_at = max(self._next_post.get(channel, now), now)
-        wait = free_at - now - timedelta(seconds=_POSTS_AT_ONCE - 1)
-        if wait > timedelta(0):
-            raise _TooFast(math.ceil(wait.total_seconds()))
-        self._next_post[channel] = free_at + timedelta(seconds=1)
+    def _slow_down(self, method: str, channel: str) -> None:
+        seconds = self._limits.refusal(method, channel)
+        if seconds is not None:
+            raise _TooFast(seconds)
 
     def _respond_later(self, link: _ResponseUrl | None, arguments: Json) -> None:
         if link is None or self.clock.now() >= link.expires:

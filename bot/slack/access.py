@@ -15,6 +15,7 @@ from bot.slack.errors import translated
 from bot.slack.installation import InstallationSource
 from bot.slack.lookups import Background, Lookups
 from bot.slack.payloads import Sender
+from bot.slack.rate_limits import MethodLimits
 from bot.timings import FormTimings
 
 STARTING: Final = "I'm still starting. Please try again in a moment."
@@ -30,6 +31,8 @@ SHARED_CHANNEL: Final = (
     "People from another organization are in this channel, so I don't post there. Please choose "
     "another one."
 )
+_USERS: Final = "users.info"
+_CONVERSATIONS: Final = "conversations.info"
 _NO_SCOPE: Final = "missing_scope"
 # https://docs.slack.dev/reference/methods/users.info#errors
 _NOT_OURS: Final = frozenset({"user_not_found", "user_not_visible", "user_not_in_team"})
@@ -109,6 +112,7 @@ class Access:
         self._named = allowed | admins
         self._allow_shared_channels = allow_shared_channels
         max_age = timings.person_max_age
+        self._limits = MethodLimits(clock, max_age)
         self._people = Lookups(self._look_up_person, background, clock, max_age)
         self._shared = Lookups(self._look_up_channel, background, clock, max_age)
 
@@ -181,6 +185,8 @@ class Access:
         return None
 
     async def _look_up_person(self, user: str) -> _Standing | None:
+        if self._limits.until(_USERS) is not None:
+            return None
         try:
             async with translated(self._timings.call_timeout):
                 found = _User.model_validate((await self._client.users_info(user=user)).data)
@@ -188,7 +194,8 @@ class Access:
             if error.code in _NOT_OURS:
                 return _Standing.STRANGER
             return _Standing.UNKNOWN if error.code == _NO_SCOPE else None
-        except OutsideError:
+        except OutsideError as error:
+            self._limits.note(_USERS, error)
             return None
         return _standing(found, await self._installation.get())
 
@@ -219,13 +226,16 @@ class Access:
         return SHARED_CHANNEL if is_shared else None
 
     async def _look_up_channel(self, channel: str) -> bool | None:
+        if self._limits.until(_CONVERSATIONS) is not None:
+            return None
         try:
             async with translated(self._timings.call_timeout):
                 answer = await self._client.conversations_info(channel=channel)
                 return _Conversation.model_validate(answer.data).is_ext_shared
         except Refused as error:
             return False if error.code in {_NO_SCOPE, _HIDDEN} else None
-        except OutsideError:
+        except OutsideError as error:
+            self._limits.note(_CONVERSATIONS, error)
             return None
 
     def _deadline(self) -> float:

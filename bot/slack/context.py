@@ -16,6 +16,7 @@ from bot.errors import OutsideError, Refused
 from bot.kinds import Kind
 from bot.log import reference
 from bot.model import Job
+from bot.outages import Outages
 from bot.slack.access import Access
 from bot.slack.blocks import Json, Message
 from bot.slack.client import webhook_client
@@ -91,6 +92,8 @@ class HandlerContext:
     max_script: int
     """The highest number of characters of a script."""
     access: Access
+    outages: Outages
+    """Of Slack."""
     command_prefix: str = ""
     """What the names of the commands begin with: "acme-" in "/acme-video"."""
 
@@ -117,7 +120,7 @@ class HandlerContext:
     async def open_view(self, trigger_id: str, view: Json) -> str | None:
         """Open a modal; return None, or a sentence for the user if Slack did not open it."""
         try:
-            async with translated(self.timings.view_timeout):
+            async with translated(self.timings.view_timeout, self.outages):
                 await self.client.views_open(trigger_id=trigger_id, view=view)
         except Refused as error:
             match ERROR_ACTIONS.get(error.code):

@@ -25,7 +25,7 @@ from bot.slack.find_posted import find_posted, metadata_for
 from bot.slack.message_forms import accepted, as_sent, can_be_rewritten, rewritten
 from bot.slack.messages import compose, redirected
 from bot.slack.presenters import Presenters
-from bot.slack.rate_limits import RateLimits, covering
+from bot.slack.rate_limits import MethodLimits, RateLimits, covering
 from bot.store import Outgoing, Store
 from bot.timings import DeliveryTimings
 
@@ -36,6 +36,7 @@ _MAX_REFUSALS: Final = 6
 _CANNOT_LOOK: Final = frozenset({"missing_scope", "no_permission", "not_allowed_token_type"})
 # Calls of conversations.open before a direct message is posted to the user's id.
 _MAX_OPENINGS: Final = 3
+_OPEN: Final = "conversations.open"
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+", re.ASCII)
 
 
@@ -65,6 +66,7 @@ class Messenger:
         clock: Clock,
         timings: DeliveryTimings,
         rng: random.Random,
+        outages: Outages,
     ) -> None:
         self.due = store.deliveries.due
         self._store = store
@@ -75,7 +77,8 @@ class Messenger:
         self._timings = timings
         self._rng = rng
         self._limits = RateLimits(clock, timings)
-        self._outages = Outages("Slack", clock)
+        self._methods = MethodLimits(clock, timings.max_wait)
+        self._outages = outages
         self._unregistered: set[str] = set()
 
     async def hold_interrupted_edits(self) -> None:
@@ -86,6 +89,15 @@ class Messenger:
         """
         if self._store.database.is_sole_process:
             await self._store.deliveries.hold_edits(self._clock.now() + self._timings.post_hold)
+
+    async def hasten(self) -> None:
+        """Make messages due that wait for Slack: it answers again.
+
+        None is sent earlier than after a post without an answer: Slack may do what it lost late.
+        """
+        hold, deliveries = self._timings.post_hold, self._store.deliveries
+        while hastened := await deliveries.hasten(self._clock.now(), hold):
+            _LOG.info("messages are tried again", extra={"messages": hastened})
 
     async def claim(self, limit: int, held: Collection[Outgoing] = ()) -> Sequence[Outgoing]:
         """Lease up to ``limit`` due deliveries not ``held``; none during a pause.
@@ -144,14 +156,13 @@ class Messenger:
             return
         # If Slack keeps failing to open the conversation, the user's id is used to post.
         if delivery.channel == outgoing.job.user and delivery.failures < _MAX_OPENINGS:
-            if (until := self._limits.openings_at) is not None:
+            if (until := self._methods.until(_OPEN)) is not None:
                 await self._release(delivery, until)
                 return
             try:
                 delivery = replace(delivery, channel=await self._open_conversation(delivery))
             except OutsideError as error:
-                if isinstance(error, Unavailable) and error.retry_after is not None:
-                    self._limits.limit_openings(error.retry_after)
+                self._methods.note(_OPEN, error)
                 await self._back_off(delivery, error)
                 return
         if not await self._store.deliveries.mark_sending(delivery, self._clock.now()):

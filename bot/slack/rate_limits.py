@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bot.clock import Clock
-from bot.errors import Refused
+from bot.errors import OutsideError, Refused, Unavailable
 from bot.model import Delivery, DeliveryState
 from bot.store import Limited
 from bot.timings import DeliveryTimings
@@ -23,6 +23,33 @@ _POST_INTERVAL: Final = timedelta(seconds=1.1)
 _CALL_INTERVAL: Final = timedelta(seconds=1.3)
 # A limit without a call for so long is over.
 _FORGET_AFTER: Final = timedelta(minutes=1)
+
+
+class MethodLimits:
+    """Remembers which methods Slack limits in the workspace: for calls that nobody repeats.
+
+    Slack may ask for any wait, but none is longer than ``max_wait``.
+    """
+
+    def __init__(self, clock: Clock, max_wait: timedelta) -> None:
+        self._clock = clock
+        self._max_wait = max_wait
+        self._until: dict[str, datetime] = {}
+
+    def note(self, method: str, error: OutsideError) -> None:
+        """Note why a call failed: if Slack asks to wait, none is made until then."""
+        if isinstance(error, Unavailable) and error.retry_after is not None:
+            self._until[method] = self._clock.now() + min(error.retry_after, self._max_wait)
+
+    def until(self, method: str) -> datetime | None:
+        """Return until when a method is not called; None for now."""
+        until = self._until.get(method)
+        return until if is_ahead(until, self._clock.now(), self._max_wait) else None
+
+
+def is_ahead(until: datetime | None, now: datetime, max_wait: timedelta) -> bool:
+    """Return whether a wait goes on. One that is too long is from before a clock was set back."""
+    return until is not None and now < until <= now + max_wait
 
 
 def covering(delivery: Delivery) -> Limited:
@@ -38,7 +65,6 @@ class RateLimits:
         self._clock = clock
         self._timings = timings
         self._next_calls: dict[Limited, datetime] = {}
-        self._openings_at: datetime | None = None
         self._paused_until: datetime | None = None
 
     # ── Posts, edits and searches ─────────────────────────────────────────────────────────────
@@ -71,17 +97,6 @@ class RateLimits:
             limited for limited, at in self.current().items() if at <= now and limited not in busy
         ]
 
-    # ── Conversations with users ──────────────────────────────────────────────────────────────
-
-    def limit_openings(self, wait: timedelta) -> None:
-        """Open no conversation for ``wait``: Slack asked for that."""
-        self._openings_at = self._clock.now() + min(wait, self._timings.max_wait)
-
-    @property
-    def openings_at(self) -> datetime | None:
-        """When a conversation may be opened again; None for now."""
-        return self._openings_at if self._is_ahead(self._openings_at) else None
-
     # ── All of Slack ──────────────────────────────────────────────────────────────────────────
 
     def pause(self, error: Refused) -> datetime:
@@ -103,6 +118,4 @@ class RateLimits:
             self._paused_until = None
 
     def _is_ahead(self, until: datetime | None) -> bool:
-        # A wait that is too long is from before the clock was set back.
-        now = self._clock.now()
-        return until is not None and now < until <= now + self._timings.max_wait
+        return is_ahead(until, self._clock.now(), self._timings.max_wait)

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from bot.model import Delivery, DeliveryState, Job, Role, Settlement
@@ -110,6 +110,22 @@ _HOLD_EDITS: Final = Query(
     """
     UPDATE deliveries SET due_at = :until
     WHERE due_at < :until AND state = 'posted' AND version > shown_version
+    """
+)
+# Each at ``held_for`` after its failed call at the earliest.
+_HASTEN: Final = Query(
+    """
+    WITH delayed AS (
+        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+        WHERE deliveries.due_at > :now AND deliveries.claimed = 0
+            AND deliveries.failures > 0 AND deliveries.wait_ms > :held_for
+        ORDER BY deliveries.id LIMIT :limit FOR UPDATE OF jobs, deliveries SKIP LOCKED
+    )
+    UPDATE deliveries SET wait_ms = :held_for, due_at = CASE
+            WHEN due_at - wait_ms + :held_for > :now THEN due_at - wait_ms + :held_for
+            ELSE :now
+        END
+    WHERE id IN (SELECT id FROM delayed) RETURNING id
     """
 )
 _MAX_WOKEN: Final = 500
@@ -260,6 +276,25 @@ class DeliveryClaims:
             if found:
                 tx.notify(Topic.DELIVERIES)
             return len(found)
+
+        return await self._database.run(work, durable=False)
+
+    async def hasten(self, now: datetime, held_for: timedelta) -> int:
+        """Make deliveries due whose call failed: Slack answers again.
+
+        Each is due when ``held_for`` has passed since then. Returns the number of deliveries.
+        """
+
+        def work(tx: Transaction) -> int:
+            hastened = tx.all(
+                _HASTEN,
+                now=to_ms(now),
+                held_for=round(held_for / timedelta(milliseconds=1)),
+                limit=_MAX_WOKEN,
+            )
+            if hastened:
+                tx.notify(Topic.DELIVERIES)
+            return len(hastened)
 
         return await self._database.run(work, durable=False)
 
