@@ -15,7 +15,7 @@ from sandbox import events
 from sandbox.http import free_port
 from sandbox.scenarios import Pace
 from sandbox.slack import SandboxSlack
-from sandbox.slack_objects import App, SlashCommand
+from sandbox.slack_objects import App, Shortcut, SlashCommand
 from sandbox.video_service import SandboxVideoService
 
 #: The app as its manifest describes it; a test compares the two.
@@ -31,7 +31,18 @@ APP: Final = App(
             "list | status <id> | add <id> | default <id> | help",
         ),
     ),
-    takes_messages=False,
+    takes_messages=True,
+    shortcuts=(
+        Shortcut(
+            "Make a video from this",
+            "message",
+            "video_from_message",
+            "Use this message as the script of a video",
+        ),
+        Shortcut("Create a video", "global", "video_from_anywhere", "Turn a script into a video"),
+    ),
+    events=frozenset({"app_mention", "message.im"}),
+    has_home=False,
 )
 #: The id of the replica that the video service has from the start.
 REPLICA: Final = "r-anna"

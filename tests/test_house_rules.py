@@ -60,6 +60,8 @@ SCOPES: dict[str, set[str]] = {
     "views_open": set(),
     "views_update": set(),
 }
+# Those of events: https://docs.slack.dev/reference/events.
+EVENT_SCOPES = {"app_mention": "app_mentions:read", "message.im": "im:history"}
 
 
 # Listeners
@@ -69,7 +71,8 @@ class Listeners:
     """Stands in for the Bolt app and keeps the ids that listeners are registered for."""
 
     def __init__(self) -> None:
-        self.ids: dict[str, list[str]] = {"command": [], "view": [], "action": [], "options": []}
+        kinds = ("command", "view", "action", "options", "shortcut", "event")
+        self.ids: dict[str, list[str]] = {kind: [] for kind in kinds}
         # All else is used by listeners only.
         context = cast("HandlerContext", SimpleNamespace(command="/{}".format))
         register_listeners(cast("AsyncApp", self), context, FEATURES)
@@ -92,6 +95,17 @@ LISTENERS = Listeners().ids
 def test_the_manifest_has_the_commands_that_the_bot_answers() -> None:
     manifested = [each["command"] for each in MANIFEST["features"]["slash_commands"]]
     assert sorted(manifested) == sorted(LISTENERS["command"])
+
+
+def test_the_manifest_has_the_shortcuts_and_events_that_the_bot_answers() -> None:
+    shortcuts = [each["callback_id"] for each in MANIFEST["features"]["shortcuts"]]
+    assert sorted(shortcuts) == sorted(LISTENERS["shortcut"])
+    subscribed = MANIFEST["settings"]["event_subscriptions"]["bot_events"]
+    types = {name.partition(".")[0] for name in subscribed}
+    assert types == set(LISTENERS["event"])
+    assert {EVENT_SCOPES.get(name, "commands") for name in subscribed} <= set(
+        MANIFEST["oauth_config"]["scopes"]["bot"]
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("bot/slack/")])
@@ -130,7 +144,7 @@ def called_methods() -> set[str]:
 def test_the_manifest_asks_for_the_scopes_of_the_methods_used_and_for_no_others() -> None:
     needed = {scope for method in called_methods() for scope in SCOPES[method]}
     # One is for slash commands; the other lets chat.postMessage into channels without invitation.
-    needed |= {"commands", "chat:write.public"}
+    needed |= {"commands", "chat:write.public", *EVENT_SCOPES.values()}
     assert set(MANIFEST["oauth_config"]["scopes"]["bot"]) == needed
 
 

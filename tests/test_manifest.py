@@ -40,7 +40,7 @@ def test_the_manifest_is_valid_by_slacks_schema(manifest: Any) -> None:  # noqa:
 
 def test_each_url_is_the_same_placeholder(manifest: Any) -> None:  # noqa: ANN401
     urls = [text for text in _strings(manifest) if re.match("https?:", text)]
-    assert urls == [_REQUEST_URL] * 4
+    assert urls == [_REQUEST_URL] * 5
 
 
 def test_each_scope_has_a_reason(manifest: Any) -> None:  # noqa: ANN401
@@ -55,7 +55,7 @@ def test_scopes_to_find_lost_posts_and_to_know_people_and_channels_are_optional(
     optional = set(scopes["bot_optional"])
     history = {"channels:history", "groups:history", "im:history", "mpim:history"}
     telling = {"users:read", "channels:read", "groups:read"}
-    assert optional == {*history, "im:write", *telling}
+    assert optional == {*history, "im:write", *telling, "app_mentions:read"}
     assert set(scopes["bot"]) - optional == {"commands", "chat:write", "chat:write.public"}
 
 
@@ -99,6 +99,7 @@ def test_without_settings_the_manifest_is_printed_as_it_is() -> None:
 
 def test_people_can_read_the_apps_direct_messages(manifest: Any) -> None:  # noqa: ANN401
     assert manifest["features"]["app_home"]["messages_tab_enabled"] is True
+    assert manifest["features"]["app_home"]["messages_tab_read_only_enabled"] is False
 
 
 def test_the_schema_has_its_licence_beside_it() -> None:

@@ -30,6 +30,7 @@ CHECKSUMS: Final[dict[str, str]] = {
     "0014_missing": ("878729c1b28f44a49ad48769ed51d9189e02d62ba25731840f6865570442342b"),
     "0015_ids_in_any_case": ("6372bfe4c3eba41fb1f7a8ef07a1183b1d2c5c019548d490a1544a722d6be690"),
     "0016_questions": ("f06f8b306bf2257448dabce7e2923d4e2bc772511b661dcf36908d818740573e"),
+    "0017_answered_messages": ("e281eaa0d69ab1977daa69753f547724a7fe3e0d786323fb403c612937efbd7e"),
 }
 """Of each migration. Databases out there have them: add a line for a new one, change none."""
 

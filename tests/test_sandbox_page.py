@@ -200,7 +200,7 @@ async def test_a_person_is_shown_the_places_they_are_in(browser: Browser) -> Non
     assert places(ana)["studio"]["read_only"] is None
     assert places(ana)["attic"]["read_only"] == "This channel is archived."
     assert places(ana)["directmessage"]["user"] == ana["app"]["user"]
-    assert "turned off" in places(ana)["directmessage"]["read_only"]
+    assert places(ana)["directmessage"]["read_only"] is None
     assert places(ana)["directmessage"]["id"] != places(ben)["directmessage"]["id"]
     assert [ana["users"][each]["name"] for each in ana["people"]] == ["ana", "ben", "cleo"]
     assert (ana["me"], ben["me"]) == (browser.world.ana.user.id, browser.world.ben.user.id)
@@ -211,6 +211,9 @@ def test_the_demos_slack_knows_the_app_from_its_manifest() -> None:
     features = manifest["features"]
     assert APP.name == manifest["display_information"]["name"]
     assert APP.takes_messages != features["app_home"]["messages_tab_read_only_enabled"]
+    assert APP.has_home == features["app_home"]["home_tab_enabled"]
+    assert APP.events == set(manifest["settings"]["event_subscriptions"]["bot_events"])
+    assert [vars(each) for each in APP.shortcuts] == features["shortcuts"]
     keys = ("command", "description", "usage_hint")
     assert [vars(each) for each in APP.commands] == [
         {key: each[key] for key in keys} for each in features["slash_commands"]
@@ -382,6 +385,7 @@ async def test_an_action_that_no_client_would_send_is_refused_with_a_reason(
     [shown] = world.slack.ephemerals("ana", "studio")
     attic = world.slack.channel("attic").id
     own, bens = world.slack.dm("ana").id, world.slack.dm("ben").id
+    world.slack.app = replace(world.slack.app, takes_messages=False)
     before = len(world.slack.wire.exchanges)
     for text, more, code, words in (
         ("/vidoe", {}, "unknown_command", "/vidoe is not a command"),

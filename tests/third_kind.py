@@ -156,7 +156,7 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if (job := await find_job(ctx, action)) is not None:
         view = _form(ctx, job.params, {"channel": job.channel})
         if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
-            ctx.respond_ephemeral(action.response_url, error)
+            ctx.respond_ephemeral(action, error)
     await ack()
 
 

@@ -18,6 +18,7 @@ from sandbox import events
 from sandbox.clock import ManualClock
 from sandbox.driver import Modal, Person
 from sandbox.http import free_port
+from sandbox.running import APP
 from sandbox.slack import Call, SandboxSlack
 from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, Request, SandboxVideoService
@@ -44,6 +45,7 @@ class World:
         self.clock = ManualClock()
         self.bot_clock: Clock = self.clock
         self.slack = SandboxSlack(self.clock)
+        self.slack.app = APP
         events.follow(self.slack)
         self.service = SandboxVideoService(self.clock)
         self.service.add_replica(REPLICA, "Anna")

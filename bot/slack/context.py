@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import aiohttp
 from slack_bolt.async_app import AsyncApp
@@ -18,7 +18,7 @@ from bot.log import reference
 from bot.model import Job
 from bot.outages import Outages
 from bot.slack.access import Access
-from bot.slack.blocks import Json, Message
+from bot.slack.blocks import Json, Message, plain, section
 from bot.slack.client import webhook_client
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.lookups import Background
@@ -31,6 +31,23 @@ _LOG: Final = logging.getLogger(__name__)
 UNKNOWN_JOB: Final = "I can't find this any more."
 UNKNOWN_KIND: Final = "I no longer support this kind of request."
 _CONTACT_OPERATOR: Final = "Please tell the person who runs this bot."
+_MAX_TITLE: Final = 24
+
+
+class Answerable(Protocol):
+    """A request of a person that can be answered privately."""
+
+    @property
+    def response_url(self) -> str | None:
+        """Where Slack accepts a message, if it does."""
+
+    @property
+    def trigger_id(self) -> str:
+        """What opens a modal, for three seconds."""
+
+    @property
+    def is_outside_conversations(self) -> bool:
+        """Whether it comes from no conversation, so that a modal has to show the answer."""
 
 
 async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:
@@ -135,14 +152,35 @@ class HandlerContext:
             return "Slack couldn't open the form just now. Please try again."
         return None
 
-    def respond_ephemeral(self, response_url: str | None, message: Message | str) -> None:
+    def respond_ephemeral(self, request: Answerable, message: Message | str) -> None:
         """Answer in the background with a message that only this user sees.
 
-        Slack accepts it at ``response_url`` for 30 minutes. A modal opened from a command has none:
-        then nothing is sent.
+        Slack accepts it at the request's ``response_url`` for 30 minutes. A global shortcut and a
+        click in Home have none: there a modal shows it. For a click in a modal nothing is sent.
         """
-        if response_url is not None:
-            self.background.spawn(self._respond(response_url, message))
+        if isinstance(message, str):
+            message = Message(message, ())
+        if request.response_url is not None:
+            self.background.spawn(self._respond(request.response_url, message))
+        elif request.is_outside_conversations and request.trigger_id:
+            self.background.spawn(self.show_notice(request.trigger_id, message))
+
+    async def show_notice(self, trigger_id: str, message: Message | str) -> None:
+        """Show a message in a modal, for a request that no message can answer."""
+        if isinstance(message, str):
+            message = Message(message, ())
+        shown: Json = {
+            "type": "modal",
+            "title": plain("Replica Videos", _MAX_TITLE),
+            "close": plain("Close", _MAX_TITLE),
+            "blocks": list(message.blocks) or [section(message.text)],
+        }
+        try:
+            async with translated(self.timings.view_timeout):
+                await self.client.views_open(trigger_id=trigger_id, view=shown)
+        except OutsideError as error:
+            # The user can ask for it again.
+            _LOG.info("a private answer was not shown", extra={"reason": error.reason})
 
     def answer_later(self, response_url: str, work: Coroutine[Any, Any, Message | str]) -> None:
         """Answer a command in the background: with what ``work`` returns, or why it failed."""

@@ -165,7 +165,7 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         filled = {**fields, "where": job.channel}
         view = await _form(ctx, filled, metadata, note=retention_note(job))
         if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
-            ctx.respond_ephemeral(action.response_url, error)
+            ctx.respond_ephemeral(action, error)
     await ack()
 
 
@@ -179,7 +179,7 @@ async def make_video(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     else:
         error = UNKNOWN_JOB
     if error:
-        ctx.respond_ephemeral(action.response_url, error)
+        ctx.respond_ephemeral(action, error)
     await ack()
 
 
@@ -194,7 +194,7 @@ async def use_as_script(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         script=action.value,
     )
     if error:
-        ctx.respond_ephemeral(action.response_url, error)
+        ctx.respond_ephemeral(action, error)
     await ack()
 
 

@@ -19,6 +19,8 @@ from bot.slack.payloads import (
     BlockAction,
     InvalidPayload,
     OptionsRequest,
+    Origin,
+    ShortcutPayload,
     SlashCommand,
     ViewSubmission,
     read,
@@ -28,6 +30,10 @@ from bot.store import DatabaseError
 _LOG: Final = logging.getLogger(__name__)
 # An unknown id is cut to this length in the log: it can be any text.
 _MAX_LOGGED: Final = 100
+# It would not become valid if Slack sent it again: https://docs.slack.dev/apis/events-api#retries
+_INVALID_EVENT: Final = BoltResponse(
+    status=HTTPStatus.BAD_REQUEST, headers={"X-Slack-No-Retry": "1"}
+)
 
 
 class UnknownAction(Exception):
@@ -53,8 +59,14 @@ class PayloadCheck(AsyncMiddleware):
                 pass
             case {"type": "block_actions", "actions": [{"action_id": str()}, *_]}:
                 pass
-            case {"type": "view_submission" | "block_actions"}:
+            case {"type": "shortcut" | "message_action", "callback_id": str()}:
+                pass
+            case {"type": "event_callback", "event": {"type": str()}}:
+                pass
+            case {"type": "view_submission" | "block_actions" | "shortcut" | "message_action"}:
                 return _answer_unhandled(self._ctx, req.body) or await next()
+            case {"type": "event_callback"}:
+                return _INVALID_EVENT
             case {"type": "workflow_step_edit"}:  # Slack has retired these
                 return BoltResponse(status=HTTPStatus.NOT_FOUND)
         return await next()
@@ -82,6 +94,10 @@ def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
             model = BlockAction
         case {"type": "block_suggestion"}:
             model = OptionsRequest
+        case {"type": "shortcut" | "message_action"}:
+            model = ShortcutPayload
+        case {"type": "event_callback"}:  # one that is not needed: Slack must not send it again
+            return BoltResponse(status=HTTPStatus.OK)
         case {"command": _}:
             model = SlashCommand
         case _:
@@ -93,7 +109,11 @@ def _answer_unhandled(ctx: HandlerContext, body: Json) -> BoltResponse | None:
     match payload:
         case ViewSubmission(view=view):
             return answer_error(ctx, UnknownAction(view.callback_id), body)
-        case OptionsRequest(action_id=unknown) | SlashCommand(command=unknown):
+        case (
+            OptionsRequest(action_id=unknown)
+            | SlashCommand(command=unknown)
+            | ShortcutPayload(callback_id=unknown)
+        ):
             return answer_error(ctx, UnknownAction(unknown), body)
         case _:  # an element whose changes are not needed
             return BoltResponse(status=HTTPStatus.OK)
@@ -115,6 +135,8 @@ def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltRespo
             _LOG.error(
                 "invalid payload", extra={"reference": code, "where": str(error)[:_MAX_LOGGED]}
             )
+            if body.get("type") == "event_callback":
+                return _INVALID_EVENT
             text = "I can't read this. Please start again."
         case _:
             _LOG.error("a Slack request failed", exc_info=error, extra={"reference": code})
@@ -139,10 +161,11 @@ def answer_privately(ctx: HandlerContext, body: Json, title: str, text: str) -> 
             return _json({"options": []})
         case {"command": _}:
             return _json({"response_type": "ephemeral", "text": text})
-        case {"type": "block_actions", "response_url": str(url)}:
-            ctx.respond_ephemeral(url, text)
-            return BoltResponse(status=HTTPStatus.OK)
-        case {"type": "block_actions"}:
+        case {"type": "event_callback"}:  # Slack sends it again
+            return BoltResponse(status=HTTPStatus.SERVICE_UNAVAILABLE)
+        case {"type": "block_actions" | "message_action" | "shortcut"}:
+            with suppress(InvalidPayload):  # then nothing says where the answer could go
+                ctx.respond_ephemeral(read(Origin, body), text)
             return BoltResponse(status=HTTPStatus.OK)
     return None
 

@@ -39,8 +39,28 @@ def replica_help(command: str, note: str = "") -> Message:
     )
 
 
+def short_help(video: str, replica: str) -> Message:
+    """Return the help in a few lines, for commands that Slack knows by these names."""
+    rows = [
+        (f"{video} Welcome to the team!", "create a video"),
+        (f"{video} list", "see your videos"),
+        (replica, "train a replica"),
+        (f"{video} help", "see all commands"),
+    ]
+    return _listed(
+        "Turn a script into a video, right from Slack.",
+        rows,
+        "In a thread, open a message's menu and choose *Make a video from this*. My *Home* tab "
+        "shows all your requests.",
+    )
+
+
 def _help(intro: str, command: str, rows: Sequence[tuple[str, str]], end: str) -> Message:
     typed = [(f"{command} {arguments}".rstrip(), purpose) for arguments, purpose in rows]
+    return _listed(intro, typed, end)
+
+
+def _listed(intro: str, typed: Sequence[tuple[str, str]], end: str) -> Message:
     # A list, since a line that wraps has to be indented.
     items = [paragraph(code(line), words(f": {purpose}")) for line, purpose in typed]
     lines = [f"• `{line}`: {purpose}" for line, purpose in typed]

@@ -34,7 +34,7 @@ async def check_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         if not job.state.ended:
             await ctx.store.jobs.wake(job, ctx.clock.now())
             text = "Checking now. If anything has changed, the card will show it."
-        ctx.respond_ephemeral(action.response_url, text)
+        ctx.respond_ephemeral(action, text)
     await ack()
 
 
@@ -47,17 +47,17 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         await ack()
         return
     if refusal := await ctx.access.asking_refusal(action.user, ctx.service_deadline()):
-        ctx.respond_ephemeral(action.response_url, refusal)
+        ctx.respond_ephemeral(action, refusal)
         await ack()
         return
     now = ctx.clock.now()
     try:
         if not await ctx.store.jobs.create_again(job.id, attempts, action.user, now):
-            ctx.respond_ephemeral(action.response_url, SETTLED)
+            ctx.respond_ephemeral(action, SETTLED)
     except LimitReached as reached:
         person = "You" if action.user == job.user else f"<@{job.user}>"
         text = f"I didn't create it again. {limit_sentence(reached, now, person)}"
-        ctx.respond_ephemeral(action.response_url, text)
+        ctx.respond_ephemeral(action, text)
     await ack()
 
 
@@ -69,7 +69,7 @@ async def give_up(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if job is not None:
         now = ctx.clock.now()
         if not await ctx.store.jobs.cancel(job.id, attempts, action.user, now):
-            ctx.respond_ephemeral(action.response_url, SETTLED)
+            ctx.respond_ephemeral(action, SETTLED)
     await ack()
 
 
@@ -99,5 +99,5 @@ async def find_job(
         text = not_theirs(f"<@{job.user}>")
     else:
         return job
-    ctx.respond_ephemeral(action.response_url, text)
+    ctx.respond_ephemeral(action, text)
     return None

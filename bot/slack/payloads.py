@@ -91,6 +91,42 @@ class Sender(_Payload):
         return self.place_enterprise if self.team == self.place else None
 
 
+class EventSender(Sender):
+    """Who caused an event, if anybody did: what happens to the app itself names nobody.
+
+    A person of another organisation is named with their team: https://docs.slack.dev/apis/slack-connect
+    """
+
+    user: Text = Field(default="", validation_alias=AliasPath("event", "user"))
+    team: Id = Field(
+        validation_alias=AliasChoices(
+            AliasPath("event", "user_team"), AliasPath("event", "team"), "team_id"
+        )
+    )
+    place: Text | None = Field(default=None, validation_alias="team_id")
+    place_enterprise: Text | None = Field(default=None, validation_alias="enterprise_id")
+
+
+class MessageEvent(_Payload):
+    """A message in the app's direct message, or one that mentions the app.
+
+    https://docs.slack.dev/reference/events/message
+    """
+
+    channel: Id = Field(validation_alias=AliasPath("event", "channel"))
+    ts: Id = Field(validation_alias=AliasPath("event", "ts"))
+    thread_ts: Text | None = Field(default=None, validation_alias=AliasPath("event", "thread_ts"))
+    user: Text = Field(default="", validation_alias=AliasPath("event", "user"))
+    bot_id: Text | None = Field(default=None, validation_alias=AliasPath("event", "bot_id"))
+    subtype: Text = Field(default="", validation_alias=AliasPath("event", "subtype"))
+
+    @property
+    def is_written(self) -> bool:
+        """Whether a person wrote it: no app, and Slack did not add it for an edit or a join."""
+        written = {"", "file_share", "me_message", "thread_broadcast"}
+        return bool(self.user) and self.bot_id is None and self.subtype in written
+
+
 class SlashCommand(_Payload):
     """A slash command."""
 
@@ -132,6 +168,46 @@ class SlashCommand(_Payload):
         return close[0] if close and word not in subcommands else None
 
 
+class Origin(_Payload):
+    """Where the answer to a click or a shortcut can go, whatever else is wrong with it."""
+
+    kind: Text = Field(validation_alias="type")
+    trigger_id: Text = ""
+    response_url: Text | None = None
+    view_kind: Text = Field(default="", validation_alias=AliasPath("view", "type"))
+
+    @property
+    def is_outside_conversations(self) -> bool:
+        """Whether it comes from no conversation: the Home tab, or a global shortcut."""
+        return self.kind == "shortcut" or self.view_kind == "home"
+
+
+class ShortcutPayload(_Payload):
+    """A shortcut: that of a message has the message and where it is, a global one neither.
+
+    https://docs.slack.dev/reference/interaction-payloads/shortcuts-payload
+    """
+
+    user: Id = Field(validation_alias=AliasPath("user", "id"))
+    callback_id: Text
+    trigger_id: Id
+    response_url: Text | None = None
+    channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
+    text: Text = Field(default="", validation_alias=AliasPath("message", "text"))
+    ts: Text | None = Field(default=None, validation_alias=AliasPath("message", "ts"))
+    parent_ts: Text | None = Field(default=None, validation_alias=AliasPath("message", "thread_ts"))
+
+    @property
+    def is_outside_conversations(self) -> bool:
+        """Whether it comes from no conversation."""
+        return self.response_url is None
+
+    @property
+    def thread_ts(self) -> str | None:
+        """The thread that the message is in, or begins."""
+        return self.parent_ts or self.ts
+
+
 class BlockAction(_Payload):
     """A button that was clicked, or an element of a modal that was changed."""
 
@@ -143,11 +219,16 @@ class BlockAction(_Payload):
     response_url: Text | None = None
     view: "View | None" = None
 
+    @property
+    def is_outside_conversations(self) -> bool:
+        """Whether it was clicked in the Home tab, which has no conversation."""
+        return self.view is not None and self.view.kind == "home"
+
 
 class View(_Payload):
-    """A modal as the user sees it."""
+    """A modal, or the Home tab, as the user sees it."""
 
-    kind: Literal["modal"] = Field(validation_alias="type")
+    kind: Literal["modal", "home"] = Field(validation_alias="type")
     id: Id
     hash: Text = ""
     callback_id: Text = ""

@@ -52,9 +52,9 @@ async def open_form(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     job_id, attempts = attempt_of(action.value)
     if (job := await find_job(ctx, action, job_id)) is not None:
         if (job.state, job.attempts) != (State.UNCONFIRMED, attempts):
-            ctx.respond_ephemeral(action.response_url, SETTLED)
+            ctx.respond_ephemeral(action, SETTLED)
         elif error := await ctx.open_view(action.trigger_id, _form(ctx, job)):
-            ctx.respond_ephemeral(action.response_url, error)
+            ctx.respond_ephemeral(action, error)
     await ack()
 
 

@@ -9,12 +9,13 @@ from slack_bolt.middleware.async_middleware import AsyncMiddleware
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
-from bot.slack.access import OTHER_APP
+from bot.slack.access import OTHER_APP, OTHER_WORKSPACE, STRANGER
 from bot.slack.context import HandlerContext
 from bot.slack.error_handler import answer_error, answer_privately
-from bot.slack.payloads import InvalidPayload, Sender, read
+from bot.slack.payloads import EventSender, InvalidPayload, Sender, read
 
 _LOG: Final = logging.getLogger(__name__)
+_FINAL: Final = frozenset({STRANGER, OTHER_WORKSPACE})
 _NO_ANSWER: Final = BoltResponse(status=HTTPStatus.NOT_FOUND)
 
 
@@ -36,10 +37,11 @@ class SenderCheck(AsyncMiddleware):
         next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - the signature is Bolt's
     ) -> BoltResponse:
         """Pass on what a person of ours sends."""
-        if not ("command" in req.body or "user" in req.body):
+        is_event = req.body.get("type") == "event_callback"
+        if not (is_event or "command" in req.body or "user" in req.body):
             return await next()  # not a person's
         try:
-            sender = read(Sender, req.body)
+            sender = read(EventSender if is_event else Sender, req.body)
         except InvalidPayload as error:
             return answer_error(self._ctx, error, req.body) or _NO_ANSWER
         refusal = await self._ctx.access.sender_refusal(sender)
@@ -52,5 +54,7 @@ class SenderCheck(AsyncMiddleware):
             )
         else:
             _LOG.info("a request was refused", extra={"reason": refusal})
+        if is_event and refusal in _FINAL:
+            return BoltResponse(status=HTTPStatus.OK)  # Slack need not send it again
         answer = answer_privately(self._ctx, req.body, "Not available", refusal)
         return answer or _NO_ANSWER

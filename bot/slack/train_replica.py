@@ -104,7 +104,7 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         }
         view = _form(ctx, {**fields, "where": job.channel}, metadata, retention_note(job))
         if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
-            ctx.respond_ephemeral(action.response_url, error)
+            ctx.respond_ephemeral(action, error)
     await ack()
 
 

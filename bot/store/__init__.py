@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from bot.store.answered import AnsweredMessages
 from bot.store.attempts import AddedCandidate
 from bot.store.database import (
     Database,
@@ -54,6 +55,7 @@ class Store:
         jobs: what people asked for, and the create calls that were made for it.
         deliveries: the Slack messages that we owe.
         replicas: those that people may choose.
+        answered: the messages of people that were answered with help.
         installation: the workspace that all of this belongs to.
         database: the database that holds them, to check and to watch.
     """
@@ -66,6 +68,7 @@ class Store:
         self.jobs = Jobs(database, timings, limits, unreadable)
         self.deliveries = Deliveries(database, timings, unreadable)
         self.replicas = Replicas(database, unreadable)
+        self.answered = AnsweredMessages(database)
         self.installation = Installations(database)
 
     @classmethod

@@ -1,0 +1,90 @@
+"""The shortcuts: "Make a video from this" in a message's menu, and "Create a video" everywhere."""
+
+import asyncio
+from functools import partial
+from typing import Final
+
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.context.ack.async_ack import AsyncAck
+
+from bot.errors import OutsideError
+from bot.slack.blocks import Json
+from bot.slack.context import HandlerContext
+from bot.slack.create_video import open_create_form
+from bot.slack.errors import translated
+from bot.slack.message_text import spoken_text, unnamed_ids
+from bot.slack.payloads import ShortcutPayload, read
+
+FROM_MESSAGE: Final = "video_from_message"
+CREATE: Final = "video_from_anywhere"
+_NO_TEXT: Final = "This message has no text that a replica could speak. Try one with text."
+_MAX_NAMES: Final = 10
+
+
+class _Named(BaseModel):
+    """The answer of users.info or conversations.info.
+
+    https://docs.slack.dev/reference/objects/user-object
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    channel: str = Field(default="", validation_alias=AliasPath("channel", "name"))
+    real_name: str = Field(default="", validation_alias=AliasPath("user", "real_name"))
+    display_name: str = Field(
+        default="", validation_alias=AliasPath("user", "profile", "display_name")
+    )
+
+
+def register(app: AsyncApp, ctx: HandlerContext) -> None:
+    """Register the listeners for both."""
+    app.shortcut(FROM_MESSAGE)(partial(from_message, ctx))
+    app.shortcut(CREATE)(partial(create, ctx))
+
+
+async def from_message(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the form with a message's text as script; card and reply go into its thread."""
+    shortcut = read(ShortcutPayload, body)
+    names = await _names(ctx, unnamed_ids(shortcut.text))
+    script = spoken_text(shortcut.text, names)
+    if not script:
+        await ctx.show_notice(shortcut.trigger_id, _NO_TEXT)
+    elif error := await open_create_form(
+        ctx,
+        user=shortcut.user,
+        trigger_id=shortcut.trigger_id,
+        channel=shortcut.channel,
+        thread_ts=shortcut.thread_ts,
+        script=script,
+    ):
+        ctx.respond_ephemeral(shortcut, error)
+    await ack()
+
+
+async def create(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the form, which asks where to post."""
+    shortcut = read(ShortcutPayload, body)
+    error = await open_create_form(ctx, user=shortcut.user, trigger_id=shortcut.trigger_id)
+    if error is not None:
+        ctx.respond_ephemeral(shortcut, error)
+    await ack()
+
+
+async def _names(ctx: HandlerContext, ids: set[str]) -> dict[str, str]:
+    """Return the names of people and channels that Slack tells soon: the form has to open."""
+    asked = sorted(ids)[:_MAX_NAMES]
+    names = await asyncio.gather(*(_name(ctx, each) for each in asked))
+    return {id_: name for id_, name in zip(asked, names, strict=True) if name}
+
+
+async def _name(ctx: HandlerContext, mentioned: str) -> str:
+    try:
+        async with translated(ctx.timings.name_timeout):
+            if mentioned.startswith(("C", "G")):
+                channel = await ctx.client.conversations_info(channel=mentioned)
+                return _Named.model_validate(channel.data).channel
+            person = _Named.model_validate((await ctx.client.users_info(user=mentioned)).data)
+            return person.display_name or person.real_name
+    except OutsideError:
+        return ""

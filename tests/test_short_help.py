@@ -1,0 +1,67 @@
+"""The short help: for mentions, and for what people write to the app directly."""
+
+from sandbox import events
+from sandbox.driver import Person
+from tests.world import World
+
+
+async def test_a_mention_is_answered_in_its_thread_once(world: World) -> None:
+    message = world.ana.mention("what can you do?")
+    await world.settle()
+    [help_] = world.slack.thread(message.channel, message.ts)
+    assert "/video Welcome to the team!" in help_.text
+    assert help_.blocks
+
+    # Slack may send an event again, also after the bot was started again.
+    for _ in range(2):
+        assert (await events.send_again(world.slack, world.slack.sent_events[-1])).ok
+        await world.settle()
+    assert world.posts() == [help_]
+
+    inside = world.ben.mention("and here?", thread_ts=message.ts)
+    await world.settle()
+    assert world.posts()[-1].thread_ts == message.ts
+    assert inside.thread_ts == message.ts
+    assert len(world.posts()) == 2
+
+
+async def test_help_is_not_posted_again_after_a_restart(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        world.ana.mention("hello")
+        await world.settle()
+    async with world.running_bot():
+        assert (await events.send_again(world.slack, world.slack.sent_events[-1])).ok
+        await world.settle()
+    assert len(world.posts()) == 1
+
+
+async def test_what_is_written_to_the_app_gets_help_once_a_message(world: World) -> None:
+    written = world.ana.write_direct("hi")
+    await world.settle()
+    [help_] = world.posts()
+    assert help_.channel == written.channel
+    assert help_.thread_ts is None
+    world.slack.edit(written, text="hello", blocks=[], metadata=None)
+    await world.settle()
+    assert world.posts() == [help_], "neither its own message nor an edit is answered"
+
+    answer = await world.ana.command("/video", "help", written.channel)
+    assert answer.message is not None
+    # A video that is asked for there is answered there.
+    card = await world.request_video(world.ana, {"where": "studio"}, channel="studio")
+    assert card.channel != written.channel
+
+
+async def test_people_of_other_organisations_get_no_help(world: World) -> None:
+    world.slack.add_user("zoe", team="T0OTHER", channels=["studio"])
+    zoe = Person(world.slack, "zoe")
+    zoe.mention("hello")
+    await world.settle()
+    assert world.posts() == []
+    await world.advance(minutes=10)
+    assert len(world.slack.sent_events) == 1, "the event was accepted"
+
+
+async def test_the_request_url_is_verified(world: World) -> None:
+    assert await events.verify_request_url(world.slack)
