@@ -111,6 +111,11 @@ class Faults:
         """Return the queued faults, in order for each operation."""
         return [(name, fault) for name, faults in self._next.items() for fault in faults]
 
+    def drop(self, operation: str, fault: Fault) -> None:
+        """Remove this one fault if it is still queued; an equal one stays."""
+        kept = [each for each in self._next[operation] if each is not fault]
+        self._next[operation] = deque(kept)
+
     def clear(self) -> None:
         """Remove all faults."""
         self._next.clear()

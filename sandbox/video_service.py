@@ -187,6 +187,13 @@ class SandboxVideoService:
         ]
         return [*videos, *(("create_replica", each) for each in self._replica_scenarios)]
 
+    def drop_scenario(self, scenario: Scenario) -> None:
+        """Remove this one scenario if no job has it yet; an equal one stays."""
+        for pending in (self._video_scenarios, self._replica_scenarios):
+            kept = [each for each in pending if each is not scenario]
+            pending.clear()
+            pending.extend(kept)
+
     def clear_scenarios(self) -> None:
         """Let the coming jobs succeed."""
         self._video_scenarios.clear()

@@ -67,6 +67,8 @@ MILLISECONDS: Final = "milliseconds"
 WIDE: Final = (1280, 800)
 PHONE: Final = (360, 740)
 
+PanelTab = Literal["Scenarios", "Jobs", "Video service", "Slack", "Wire"]
+
 _Result = TypeVar("_Result")
 
 
@@ -167,7 +169,9 @@ class Window:
         await sidebar.get_by_role("button", name=re.compile(f"^{place}")).click()
         await expect(self.tab.get_by_role("heading", level=1)).to_have_text(place)
 
-    async def looks_behind(self, tab: Literal["Jobs", "Video service", "Slack", "Wire"]) -> Locator:
+    async def looks_behind(
+        self, tab: Literal["Scenarios", "Jobs", "Video service", "Slack", "Wire"]
+    ) -> Locator:
         """Open the panel at one of its tabs and return what is on it."""
         if not await self.panel.is_visible():
             await self.tab.get_by_role("button", name="Behind the scenes").click()

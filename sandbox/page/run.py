@@ -18,7 +18,6 @@ from sandbox.page.server import PORT, Page
 from sandbox.running import REPLICA, running
 from sandbox.scenarios import Pace
 
-# Long enough to see what happens, short enough to wait for.
 _POLLING: Final = PollSchedule(
     first_interval=timedelta(seconds=1),
     growth=0.1,
@@ -28,7 +27,8 @@ _POLLING: Final = PollSchedule(
     overdue_interval=timedelta(seconds=5),
     give_up_after=timedelta(hours=1),
 )
-_TIMINGS: Final = Timings(
+#: Of the bot: long enough to see what happens, short enough to wait for.
+TIMINGS: Final = Timings(
     minutes=_POLLING,
     hours=_POLLING,
     call_timeout=timedelta(seconds=10),
@@ -61,7 +61,7 @@ async def run(out: TextIO, *, port: int | None, open_browser: bool) -> int:
     """
     stopped = _stop_signal()
     clock = TrailingClock(SystemClock(), sample.SPAN)
-    async with running(clock, _PACE, _TIMINGS) as sandbox:
+    async with running(clock, _PACE, TIMINGS) as sandbox:
         command = shlex.join(sys.orig_argv)
         page = Page(sandbox.slack, sandbox.service, sandbox.bot_url, command)
         await page.start(port or PORT)

@@ -134,6 +134,7 @@ class Page:
         add_post("/api/panel/service", self._switch_service)
         add_post("/api/panel/slack", self._switch_slack)
         add_post("/api/panel/next", self._plan)
+        add_post("/api/panel/next/{number:\\d{1,9}}/drop", self._drop_plan)
         add_post("/api/panel/jobs/{id}", self._act_on_job)
         add_post("/api/panel/channels/{id}", self._change_channel)
         add_post("/api/panel/reset", self._reset)
@@ -243,6 +244,10 @@ class Page:
 
     async def _plan(self, request: web.Request) -> web.StreamResponse:
         return self._switched(self._switches.plan(await _read(request, switches.PlanRequest)))
+
+    async def _drop_plan(self, request: web.Request) -> web.StreamResponse:
+        await _read(request, actions.PageRequest)
+        return self._switched(self._switches.drop(int(request.match_info["number"])))
 
     async def _act_on_job(self, request: web.Request) -> web.StreamResponse:
         body = await _read(request, switches.JobRequest)

@@ -1,5 +1,6 @@
 """The switches of the panel: what goes wrong with Slack and the video service."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Literal
@@ -132,6 +133,7 @@ class Switches:
         self._slack = slack
         self._service = service
         self._pace = service.pace
+        self._plans: list[Callable[[], None]] = []
         self._scopes = frozenset(slack.scopes)
         self._channels = {
             each.id: (slack.bot.id in each.members, each.is_archived)
@@ -169,14 +171,15 @@ class Switches:
         self._slack.change_channel(name, with_bot=request.has_app, is_archived=request.is_archived)
         return None
 
-    def plan(self, request: PlanRequest) -> Json | None:
-        """Plan a fault or scenario; return a failed outcome if that is impossible, else None."""
+    def plan(self, request: PlanRequest) -> Json:
+        """Plan a fault or scenario; return the outcome, with the number of the plan."""
         if request.operation not in OPERATIONS[request.side]:
             return failed("refused", f"{request.operation} is not an operation of that side.")
         if request.what in FAULTS:
             faults = self._slack.faults if request.side == "slack" else self._service.faults
-            faults.next(request.operation, fault(request.what, request.side))
-            return None
+            planned = fault(request.what, request.side)
+            faults.next(request.operation, planned)
+            return self._planned(lambda: faults.drop(request.operation, planned))
         scenario = (
             Scenario(end="never") if request.what == "never" else Scenario("error", request.reason)
         )
@@ -187,6 +190,13 @@ class Switches:
                 self._service.next_replica(scenario)
             case _:
                 return failed("refused", f"{request.what} cannot happen there.")
+        return self._planned(lambda: self._service.drop_scenario(scenario))
+
+    def drop(self, number: int) -> Json | None:
+        """Drop a plan that has not happened yet; return a failed outcome for an unknown number."""
+        if not 0 <= number < len(self._plans):
+            return failed("gone", "There is no such plan.")
+        self._plans[number]()
         return None
 
     async def act(self, job_id: str, request: JobRequest) -> Json | None:
@@ -228,6 +238,10 @@ class Switches:
             channel = self._slack.channels[name]
             if (self._slack.bot.id in channel.members, channel.is_archived) != (with_bot, archived):
                 self._slack.change_channel(name, with_bot=with_bot, is_archived=archived)
+
+    def _planned(self, drop: Callable[[], None]) -> Json:
+        self._plans.append(drop)
+        return {"ok": True, "plan": len(self._plans) - 1}
 
     def _rate_limit(self, request: RateLimitSettings | None) -> RateLimit | None:
         if request is None:

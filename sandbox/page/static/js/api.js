@@ -20,9 +20,10 @@ const ANSWER_MILLISECONDS = 10_000;
 let person = "";
 let stream = null;
 let cursor = "";
-let withPanel = false;
 // How many tries to connect have failed since the last that did not.
 let failures = 0;
+/** Who follows what happens behind the scenes. */
+const panelFollowers = new Set();
 // Something may have happened that the stream did not report.
 let hasGap = false;
 
@@ -34,9 +35,10 @@ const ask = (path, how = {}) =>
  * Send what a person does; the answer says how it went.
  * @returns {Promise<{ok: boolean, error?: {code: string, text: string, shown?: boolean}}>}
  */
-async function post(path, body) {
+async function post(path, body, how = {}) {
   try {
     const response = await ask(path, {
+      ...how,
       method: "POST",
       headers: { "Content-Type": "application/json" },
       body: JSON.stringify(body),
@@ -74,9 +76,12 @@ export const options = (message, menu) =>
 /** Do something in a modal: "press", "options", "submit" or "close". */
 export const inView = (id, action, body) => act(`views/${encodeURIComponent(id)}/${action}`, body);
 
-/** Turn something behind the scenes; the stream brings what comes of it. */
-export async function turn(what, body) {
-  const outcome = await post(`/api/panel/${what}`, body);
+/**
+ * Turn something behind the scenes; the stream brings what comes of it.
+ * @param {Object} [how] for `fetch`
+ */
+export async function turn(what, body, how) {
+  const outcome = await post(`/api/panel/${what}`, body, how);
   // Where nothing changed there is no news, and what was turned on the page has to be turned back.
   // Otherwise the stream may have reported more already: this answer must not undo that.
   if (!outcome.ok && outcome.panel) tell("panel", outcome.panel);
@@ -114,10 +119,12 @@ export async function become(name) {
   }
 }
 
-/** Follow what happens behind the scenes too, or no longer: it is one stream for both. */
-export function followPanel(wanted) {
-  withPanel = wanted;
-  if (stream) follow();
+/** Follow what happens behind the scenes too, or no longer: it is one stream for all of it. */
+export function followPanel(follower, wanted) {
+  const before = panelFollowers.size;
+  if (wanted) panelFollowers.add(follower);
+  else panelFollowers.delete(follower);
+  if (stream && Boolean(before) !== Boolean(panelFollowers.size)) follow();
 }
 
 const ON_EVENT = {
@@ -158,7 +165,7 @@ function follow() {
   leave();
   if (document.hidden) return;
   const wanted = new URLSearchParams({ as: state.me, after: cursor });
-  if (withPanel) wanted.set("panel", "1");
+  if (panelFollowers.size) wanted.set("panel", "1");
   const opened = new EventSource(`/api/events?${wanted}`);
   stream = opened;
   opened.onopen = () => {

@@ -72,7 +72,7 @@ on("snapshot", () => {
       {},
       first && step(1, `Type ${first.command}`, "Turn a sentence into a video.", typeCommand),
       step(2, "Switch user", "See it as somebody else.", pointAtPeople),
-      step(3, "Break something", "Watch what people are told.", () => openPanel("service")),
+      step(3, "Break something", "Watch what people are told.", () => openPanel("scenarios")),
     ),
     make(
       "button.icon-button",

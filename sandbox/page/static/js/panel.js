@@ -5,6 +5,7 @@ import { warn } from "./announce.js";
 import { fill, make, the } from "./dom.js";
 import { icon } from "./icons.js";
 import { jobList } from "./jobs.js";
+import { scenarioList } from "./scenario_note.js";
 import { serviceSwitches, slackSwitches } from "./switches.js";
 import { on, state } from "./state.js";
 import { closeThread } from "./thread.js";
@@ -12,7 +13,9 @@ import { wireLog } from "./wire.js";
 
 const pane = the("#panel");
 const opener = the("#open-panel");
-// As in the style sheet: below it, of thread and panel there is room for one.
+// As in the style sheet: below these, the panel lies over the channel, and of thread and panel there
+// is room for one.
+const coversChannel = matchMedia("(max-width: 1000px)");
 const roomForBoth = matchMedia("(min-width: 1561px)");
 
 /** Turn something, and say what came of it where that is not what was wanted. */
@@ -22,12 +25,14 @@ async function turned(what, body) {
   return outcome.ok;
 }
 
+const scenarios = scenarioList(() => coversChannel.matches && closePanel());
 const service = serviceSwitches(turned);
 const jobs = jobList(turned);
 const slack = slackSwitches(turned);
 const wire = wireLog();
 
 const TABS = [
+  ["scenarios", "Scenarios", [scenarios.node]],
   ["jobs", "Jobs", [jobs.node]],
   ["service", "Video service", [service.node]],
   ["slack", "Slack", [slack.node]],
@@ -130,7 +135,7 @@ async function read() {
     if (pane.hidden) return;
     show(panel);
     wire.begin(panel.wire);
-    followPanel(true);
+    followPanel("panel", true);
   } catch {
     warn(LOST);
   }
@@ -148,7 +153,7 @@ function leave() {
   pane.hidden = true;
   document.body.classList.remove("has-panel");
   opener.setAttribute("aria-expanded", "false");
-  followPanel(false);
+  followPanel("panel", false);
   return true;
 }
 
@@ -157,7 +162,7 @@ opener.addEventListener("click", () => (pane.hidden ? openPanel() : closePanel()
 on("snapshot", (hasGap) => {
   if (!hasGap || pane.hidden) return;
   // Another run numbers its requests from one: the old ones must be gone before they come.
-  followPanel(false);
+  followPanel("panel", false);
   read();
 });
 on("panel", (panel) => pane.hidden || show(panel));

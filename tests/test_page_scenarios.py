@@ -1,0 +1,185 @@
+"""The scenarios of the sandbox's page, in a real browser: they play, explain, and put back."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Locator, expect
+
+from sandbox.page.run import TIMINGS
+from tests.browser import PageWorld, Window
+from tests.world import REPLICA
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+BACK = "All switches are back"
+# A little longer than a scenario takes from one look at the page to the next.
+_A_LOOK: Final = "() => new Promise((done) => setTimeout(done, 60))"
+
+
+async def _plays(window: Window, title: str) -> Locator:
+    """Play a scenario and return its note."""
+    scenarios = await window.looks_behind("Scenarios")
+    await scenarios.get_by_role("button", name=f"Play “{title}”").click()
+    note = window.tab.get_by_role("region", name=title)
+    await expect(note).to_be_visible()
+    return note
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def quick_world(memory: Path, browser: Browser) -> AsyncIterator[PageWorld]:
+    """A world whose bot is as quick as the sandbox's."""
+    timings = replace(TIMINGS, jitter=0)
+    async with PageWorld(memory, browser, timings).runs() as world:
+        yield world
+
+
+@contextlib.asynccontextmanager
+async def _time_passing(world: PageWorld, window: Window) -> AsyncIterator[None]:
+    """Let the clock go on while a scenario plays: by a second each time the page has looked."""
+
+    async def advance() -> None:
+        while True:
+            await world.advance(seconds=1)
+            await window.tab.evaluate(_A_LOOK)
+
+    task = asyncio.create_task(advance())  # noqa: TID251 - cancelled below
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _plays_to_its_end(world: PageWorld, window: Window, title: str) -> Locator:
+    note = await _plays(window, title)
+    async with _time_passing(world, window):
+        await expect(note).to_contain_text(BACK)
+    await world.advance(seconds=5)
+    return note
+
+
+async def _switches(window: Window) -> dict[str, object]:
+    panel = await window.tab.evaluate("() => fetch('/api/panel').then((got) => got.json())")
+    service, slack = panel["service"], panel["slack"]
+    kept = (
+        "down",
+        "key_revoked",
+        "out_of_credit",
+        "rate_limited_until",
+        "callbacks",
+        "pace",
+        "next",
+    )
+    return {name: service[name] for name in kept} | {
+        name: slack[name] for name in ("channels", "next")
+    }
+
+
+async def test_a_video_that_fails_explains_itself_twice_in_a_busy_channel(
+    quick_world: PageWorld,
+) -> None:
+    ana = await quick_world.window(reduced_motion="reduce")
+    before = await _switches(ana)
+    await ana.composer.fill("Half a thought")
+    for number in (1, 2):
+        quick_world.ben.say("Has anybody seen the numbers?")
+        await quick_world.request_video(quick_world.ben, {"script": "Ben's own words."})
+        note = await _plays_to_its_end(quick_world, ana, "A video that fails")
+        await expect(note).to_contain_text("the video service's own reason")
+        assert await _switches(ana) == before
+        failed = ana.card("Thank you, Taylor").filter(has_text="Failed")
+        await expect(failed).to_have_count(number)
+        await expect(failed.last).to_contain_text("a name that this replica may not say")
+    await expect(ana.composer).to_have_value("Half a thought")
+    await expect(ana.card("Ben's own words").filter(has_text="Failed")).to_have_count(0)
+
+    await note.get_by_role("button", name="Open the thread").click()
+    await expect(ana.replies().nth(1)).to_contain_text("a name that this replica may not say")
+    await note.get_by_role("button", name="Close the scenario").click()
+    await expect(note).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("title", "words", "end"),
+    [
+        ("The service goes down", "The bot keeps asking", "Ready"),
+        ("The answer gets lost", "One request, one video, one charge.", "Ready"),
+        ("Too many requests", "429", "Ready"),
+        ("The account is out of credit", "402", "Failed"),
+        ("The API key is revoked", "401", "Failed"),
+    ],
+)
+async def test_a_failure_of_the_service_is_played_and_put_back(
+    quick_world: PageWorld, title: str, words: str, end: str
+) -> None:
+    await quick_world.ben.command("/replica", f"add {REPLICA}", "lobby")
+    ben = await quick_world.window("ben", reduced_motion="reduce")
+    before = await _switches(ben)
+    note = await _plays_to_its_end(quick_world, ben, title)
+    await expect(note).to_contain_text(words)
+    await expect(ben.channel.get_by_role("listitem").last).to_contain_text(end)
+    assert quick_world.created_count() == (1 if end == "Ready" else 0)
+    assert await _switches(ben) == before
+
+
+async def test_the_answer_reaches_a_person_where_the_bot_cannot_post(
+    quick_world: PageWorld,
+) -> None:
+    ana = await quick_world.window(reduced_motion="reduce")
+    before = await _switches(ana)
+    note = await _plays_to_its_end(quick_world, ana, "The bot is not in the channel")
+    await expect(ana.tab.get_by_role("heading", level=1)).to_have_text("vault")
+    await expect(note.get_by_role("listitem").first).to_contain_text("#vault")
+    await expect(note.get_by_role("listitem").nth(1)).to_contain_text("bot")
+    assert await _switches(ana) == before
+
+
+async def test_a_scenario_that_is_stopped_or_left_puts_everything_back(
+    quick_world: PageWorld,
+) -> None:
+    ana = await quick_world.window(reduced_motion="reduce")
+    before = await _switches(ana)
+    note = await _plays(ana, "The service goes down")
+    await expect(ana.card("The new office")).to_be_visible()
+    await note.get_by_role("button", name="Stop").click()
+    await expect(note).to_contain_text("Stopped.")
+    await expect(note).to_contain_text(BACK)
+    assert await _switches(ana) == before
+
+    await note.get_by_role("button", name="Play again").click()
+    await expect(ana.card("The new office")).to_have_count(2)
+    assert await _switches(ana) != before
+    await ana.tab.reload()
+    await expect(ana.tab.get_by_role("radio", name="ana")).to_be_checked()
+    await expect(ana.card("The new office")).to_have_count(2)
+    assert await _switches(ana) == before
+
+
+async def test_a_switch_that_was_on_before_is_on_again_at_the_end(quick_world: PageWorld) -> None:
+    ana = await quick_world.window(reduced_motion="reduce")
+    service = await ana.looks_behind("Video service")
+    await service.get_by_role("switch", name="Service is down").check()
+    await expect(service.get_by_role("switch", name="Service is down")).to_be_checked()
+    before = await _switches(ana)
+    assert before["down"]
+    await _plays_to_its_end(quick_world, ana, "A video that fails")
+    assert await _switches(ana) == before
+
+
+async def test_a_form_that_is_open_is_not_taken_over(quick_world: PageWorld) -> None:
+    quick_world.service.add_replica(REPLICA, "Anna")
+    ana = await quick_world.window(reduced_motion="reduce")
+    scenarios = await ana.looks_behind("Scenarios")
+    await ana.opens_form("/video Mine")
+    play = scenarios.get_by_role("button", name="Play “A video that fails”", include_hidden=True)
+    await play.dispatch_event("click")
+    note = ana.tab.get_by_role("region", name="A video that fails", include_hidden=True)
+    await expect(note).to_contain_text("Close the open form first.")
+    await expect(ana.modal.get_by_label("Script")).to_have_value("Mine")
