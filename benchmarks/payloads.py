@@ -49,7 +49,7 @@ def click(port: int, action_id: str, *, number: int = 0) -> bytes:
         "type": "button",
         "action_id": action_id,
         "block_id": "buttons",
-        "text": {"type": "plain_text", "text": "Check again", "emoji": True},
+        "text": {"type": "plain_text", "text": "Check now", "emoji": True},
         "value": "abcdefghjk",
         "action_ts": f"1700000000.{number:06d}",
     }

@@ -25,10 +25,12 @@ class State(StrEnum):
     Next: running, by a candidate id that matches; queued or failed, by the person's answer; failed,
     when the time for an answer is over."""
     RUNNING = "running"
-    """Set when the id is known. Next, by a poll: succeeded, failed or overdue."""
+    """Set when the id is known. Next, by a poll: succeeded, failed or overdue; failed, by "Stop
+    following"."""
     OVERDUE = "overdue"
     """Set by a poll of a running job that is older than its schedule expects: polled rarely. Next,
-    by a poll: succeeded or failed; running, if it turns out to wait for what it uses."""
+    by a poll: succeeded or failed; running, if it turns out to wait for what it uses; failed, by
+    "Stop following"."""
     SUCCEEDED = "succeeded"
     """Set once, by a poll. Final."""
     FAILED = "failed"
@@ -61,6 +63,10 @@ class Failure(StrEnum):
     """It is unknown whether it was created, and a person cancelled the request."""
     UNANSWERED = "unanswered"
     """It is unknown whether it was created, and the question was not answered."""
+    STOPPED = "stopped"
+    """The person who asked stopped following it: what the service makes of it is unknown."""
+    STOPPED_BY_ADMIN = "stopped_by_admin"
+    """The same, by an admin."""
 
 
 class Verdict(StrEnum):
@@ -114,6 +120,8 @@ class Request:
     user: str
     channel: str
     thread_ts: str | None = None
+    retry_of: str | None = None
+    """The id of the failed job that it retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +160,7 @@ class Job:
     read_at: datetime | None = None
     """When it was last polled, whether or not it could be read."""
     woken_at: datetime | None = None
-    """When a poll was last asked for: by a callback, by *Check again* or by a status command."""
+    """When a poll was last asked for: by a callback, by *Check now* or by a status command."""
     asked_at: datetime | None = None
     """When the person was last asked whether it was created, or chose "Create again"."""
     asked: int = 0
@@ -169,6 +177,8 @@ class Job:
     missing_since: datetime | None = None
     """Since when the service has not found what it made; None if the last read found it."""
     ended_at: datetime | None = None
+    retry_of: str | None = None
+    """The id of the failed job that it retries; None if that is none, or was deleted."""
     erased: bool = False
     """Its script and links were erased after the retention time."""
 
@@ -186,13 +196,10 @@ class Job:
     @property
     def visible(self) -> tuple[object, ...]:
         """All that a card may show: when it changes, the card is edited."""
-        shown = self.snapshot and (
-            self.snapshot.status,
-            self.snapshot.reason,
-            # The others may change with every poll: a service may sign its links again each time.
-            # The end of a job, which shows links, edits its card anyway.
-            tuple(sorted((n, v) for n, v in self.snapshot.facts.items() if n.endswith("progress"))),
-        )
+        facts = self.snapshot.facts if self.snapshot is not None else {}
+        # The others may change with every poll: a service may sign its links again each time. The
+        # end of a job, which shows links, edits its card anyway.
+        shown = tuple(sorted((n, v) for n, v in facts.items() if n.endswith("progress")))
         return (
             self.state,
             self.failure,

@@ -24,7 +24,7 @@ from sandbox.block_kit import Json
 from sandbox.delivery import deliver
 from sandbox.driver import Modal
 from sandbox.scenarios import Pace
-from sandbox.slack_objects import APP, TEAM, Message
+from sandbox.slack_objects import APP, TEAM
 from tests.leaks import _secrets
 from tests.world import World
 
@@ -194,12 +194,6 @@ def command(world: World, text: str, name: str = "/video", raw: str = "") -> byt
 def signature_of(secret: str, stamp: str, body: bytes) -> str:
     base = b":".join([b"v0", stamp.encode(), body])
     return "v0=" + hmac.new(secret.encode(), base, hashlib.sha256).hexdigest()
-
-
-def job_of(card: Message) -> str:
-    found = re.search(r"No. (\w+)", str(card.blocks))
-    assert found is not None
-    return found[1]
 
 
 _NUMBERS: Final = itertools.count()

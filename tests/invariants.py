@@ -21,6 +21,7 @@ from sandbox.slack import Call
 from sandbox.slack_objects import Event, Message
 from tests.crash import CrashingWorld, delivery_key
 from tests.disk import Rows
+from tests.world import number_of
 
 _CREATES: Final = {"create_video": "video", "create_replica": "replica"}
 _TEXT_FIELD: Final = {"video": "script", "replica": "replica_name"}
@@ -28,7 +29,9 @@ _SEARCHES: Final = frozenset(
     {"conversations.history", "conversations.replies", "conversations.open"}
 )
 # Methods that post no message.
-_READS: Final = frozenset({"auth.test", "users.info", "bots.info", "conversations.info"})
+_READS: Final = frozenset(
+    {"auth.test", "users.info", "bots.info", "conversations.info", "chat.getPermalink"}
+)
 _NOT_POSTS: Final = (
     _SEARCHES | _READS | {"chat.update", "chat.postEphemeral", "views.open", "response_url"}
 )
@@ -268,7 +271,7 @@ class InvariantChecker:
             for _, message in posts:
                 if role == "card":
                     shown = slack.find(message.channel, message.ts) or message
-                    assert f"No. {job}" in shown.text, shown.text
+                    assert not shown.blocks or number_of(shown) == job, shown.text
                 else:
                     self._check_reply(now, job, message, [m.ts for _, m in copies[f"{job}/card"]])
 

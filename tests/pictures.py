@@ -54,7 +54,7 @@ async def _play(folder: Path, browser: Browser) -> None:
         await ana.tab.clock.set_fixed_time(world.clock.now())
         jobs = await ana.looks_behind("Jobs")
         await expect(jobs.get_by_role("listitem").filter(has_text=_NUMBERS)).to_be_visible()
-        await expect(ana.card(_NUMBERS)).to_contain_text("service status: generating")
+        await expect(ana.card(_NUMBERS)).to_contain_text("Rendering")
         await _take(ana, "panel")
 
 

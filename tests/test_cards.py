@@ -25,14 +25,14 @@ from bot.slack.blocks import (
     span,
     spoken,
 )
-from bot.slack.buttons import CHECK_AGAIN
+from bot.slack.buttons import DETAILS, STOP
 from bot.slack.cards import card
+from bot.slack.details import details
 from bot.slack.job_status import status_message
 from bot.slack.messages import compose, redirected
-from bot.slack.presenters import state_word
 from bot.slack.replies import reply
 from sandbox import mrkdwn
-from sandbox.block_kit import objects, validate_message
+from sandbox.block_kit import objects, validate_message, validate_view
 from sandbox.faults import CannedResponse
 from tests.world import REPLICA, World
 
@@ -59,7 +59,6 @@ READY = Snapshot(
 PRESENTERS = {feature.kind.name: feature.presenter for feature in FEATURES}
 PRESENTER, REPLICA_PRESENTER = PRESENTERS["video"], PRESENTERS["replica"]
 DATE = "<!date^1772442000^{date_short_pretty} at {time}|2026-03-02 09:00 UTC>"
-SMALL_PRINT = f"replica r-anna-42 · about 1 second spoken · No. 7. requested {DATE}"
 
 
 def going(state: State, **changes: Any) -> Job:  # noqa: ANN401 - a job's own fields
@@ -79,149 +78,6 @@ def buttons(message: Message) -> dict[str, dict[str, Any]]:
     """Return the buttons of a message by their labels."""
     found = [each for each in objects(message.blocks) if each.get("type") == "button"]
     return {each["text"]["text"]: each for each in found}
-
-
-# The words
-
-
-def test_a_new_card_says_who_asked_for_what_and_when() -> None:
-    assert card(JOB, PRESENTER).text == (
-        f"Video for <@{ANA}>: :hourglass: Starting. Sending your request…\n"
-        f"Video: “Greeting”\n{SMALL_PRINT}"
-    )
-
-
-def test_a_card_mentions_the_requester_only_after_it_is_posted_and_pings_no_one() -> None:
-    message = card(JOB, PRESENTER, posted=False)
-    assert message.text.startswith("Video: :hourglass: Starting.")
-    assert mrkdwn.pings(message.text, message.blocks) == set()
-
-
-def test_a_running_card_says_how_long_such_videos_take() -> None:
-    snapshot = Snapshot("v1", "generating", Verdict.GOING)
-    job = going(State.RUNNING, snapshot=snapshot, typical_duration=timedelta(minutes=3, seconds=10))
-    assert card(job, PRESENTER).text == (
-        f"Video for <@{ANA}>: :hourglass_flowing_sand: Rendering. Usually about 3 minutes. "
-        "I'll reply here.\nVideo: “Greeting”\n"
-        "replica r-anna-42 · about 1 second spoken · service status: generating · No. 7. "
-        f"requested {DATE}"
-    )
-
-
-def test_a_card_that_waits_for_an_answer_points_to_the_question() -> None:
-    message = card(going(State.UNCONFIRMED, asked=1), PRESENTER)
-    assert "Your answer is needed. " in message.text
-    assert "answer my question in the thread." in message.text
-    assert not buttons(message)
-
-
-def test_a_ready_card_can_be_watched() -> None:
-    message = card(succeeded(), PRESENTER)
-    assert message.text == (
-        f"Video for <@{ANA}>: :white_check_mark: Ready. See my reply in the thread.\n"
-        f"Video: “Greeting”\n{SMALL_PRINT}, ended {DATE}\n<{WATCH}|Watch>\n<{FILE}|Download>"
-    )
-    assert {label: each["url"] for label, each in buttons(message).items()} == {
-        "Watch": WATCH,
-        "Download": FILE,
-    }
-
-
-def test_a_failed_card_says_why_and_offers_to_try_again() -> None:
-    message = card(failed(Failure.SERVICE_FAILED, "Too <loud> & long"), PRESENTER)
-    assert message.text == (
-        f"Video for <@{ANA}>: :x: Failed. The video service couldn't create this video. "
-        "*Edit and retry* opens the form with everything that was entered. "
-        "The video service says:\n"
-        f"“Too &lt;loud&gt; &amp; long”\nVideo: “Greeting”\n{SMALL_PRINT}, ended {DATE}"
-    )
-    assert list(buttons(message)) == ["Edit and retry"]
-
-
-def test_the_closing_reply_of_a_video_has_its_links_and_its_script() -> None:
-    message = reply(succeeded(), PRESENTER)
-    assert message.text == (
-        f"<@{ANA}> your video “Greeting” is ready.\n<{WATCH}|Watch>\n<{FILE}|Download>\n"
-        "Transcript: Hello, world."
-    )
-    assert list(buttons(message)) == [], "its links stand in it already"
-
-
-def test_the_closing_reply_of_a_failure_says_what_to_do() -> None:
-    message = reply(failed(Failure.OUT_OF_CREDIT, "No credit"), PRESENTER)
-    assert message.text == (
-        f"<@{ANA}> your video “Greeting” couldn't be created.\n"
-        "The video service's account is out of credit; nothing was created. Please tell the person "
-        "who manages that account. After that, *Edit and retry* opens the form with everything "
-        "that was entered. The video service says:\n“No credit”"
-    )
-
-
-def test_a_failure_without_a_reason_says_so() -> None:
-    text = reply(failed(Failure.SERVICE_FAILED, " \n"), PRESENTER).text
-    assert text.endswith(
-        "The video service couldn't create this video. It didn't say why. *Edit and retry* opens "
-        "the form with everything that was entered."
-    )
-
-
-def test_a_video_without_a_link_says_how_to_ask_for_it() -> None:
-    job = succeeded(snapshot=Snapshot("v1", "ready", Verdict.SUCCEEDED))
-    said = "The video service gave no link that I can show: `/video status 7` checks again."
-    assert said in card(job, PRESENTER).text
-    assert said in reply(job, PRESENTER).text
-    assert buttons(reply(job, PRESENTER)) == {}
-
-
-@pytest.mark.parametrize(
-    ("orphaned", "said"),
-    [
-        (("v8",), "An earlier attempt was created after all: video v8. It may be charged too."),
-        (
-            ("v8", "v9"),
-            "Earlier attempts were created after all: videos v8, v9. They may be charged",
-        ),
-    ],
-)
-def test_a_video_that_turns_up_late_is_shown_on_the_card(orphaned: tuple[str], said: str) -> None:
-    message = card(succeeded(orphaned_ids=orphaned), PRESENTER)
-    assert said in message.text
-    assert said in json.dumps(message.blocks)
-
-
-def test_a_message_that_its_channel_refused_says_why_it_is_a_direct_message() -> None:
-    message = redirected(reply(succeeded(), PRESENTER), JOB)
-    note = "I couldn't post this in <#C0STUDIO>, where you asked, so I'm sending it to you."
-    assert message.text.startswith(f"{note}\n<@{ANA}> your video")
-    assert message.blocks[0]["elements"][0]["text"] == note
-    note = "I couldn't post this where you asked, so I'm sending it to you."
-    direct = replace(JOB, channel="D0BEN")
-    assert redirected(reply(succeeded(), PRESENTER), direct).text.startswith(f"{note}\n")
-
-
-@pytest.mark.parametrize("failure", Failure)
-def test_every_failure_says_what_to_do_next_unless_its_job_was_erased(failure: Failure) -> None:
-    retry = "*Edit and retry* opens the form"
-    job = failed(failure, "Because.")
-    assert retry in card(job, PRESENTER).text
-    assert "“Because.”" in reply(job, PRESENTER).text
-    job = replace(job, erased=True, params={})
-    for message in (card(job, PRESENTER), reply(job, PRESENTER)):
-        assert retry not in message.text
-        assert buttons(message) == {}
-        assert not re.search(r"  |After that| \.", message.text)
-
-
-def test_each_failure_has_a_sentence_of_its_own() -> None:
-    assert len({card(failed(failure), PRESENTER).text for failure in Failure}) == len(Failure)
-
-
-@pytest.mark.parametrize("state", State)
-def test_every_state_has_words(state: State) -> None:
-    message = card(going(state), PRESENTER)
-    heading = message.text.split(": ", 1)[1].split("\n")[0]
-    assert re.match(r":\w+: [A-Z][a-z ]+\. [A-Z].+[.:…]$", heading)
-    assert state_word(going(state), PRESENTER)
 
 
 def test_a_delivery_is_composed_according_to_its_role() -> None:
@@ -256,46 +112,6 @@ TRAINED = Snapshot(
 def in_training(progress: str) -> Job:
     snapshot = Snapshot("r1", "started", Verdict.GOING, facts={"training_progress": progress})
     return replace(TRAINING, state=State.RUNNING, started_at=NINE, snapshot=snapshot)
-
-
-def test_a_training_shows_a_bar_figures_and_its_start() -> None:
-    text = card(in_training("1/4"), REPLICA_PRESENTER).text
-    assert text.startswith(f"Replica for <@{ANA}>: :hourglass_flowing_sand: Training. ")
-    assert "`███░░░░░░░░░` 1 of 4 steps done." in text
-    assert "footage storage.example.com · consent storage.example.com" in text
-    assert "started <!date^1772442000^{ago}|2026-03-02 09:00 UTC>" in text
-    assert "secret" not in text
-
-
-@pytest.mark.parametrize(
-    ("progress", "full"),
-    [("0/7", 0), ("1/100", 0), ("50/100", 6), ("99/100", 12), ("3/3", 12), (" 1 / 2", None)],
-)
-def test_a_bar_is_as_full_as_the_training(progress: str, full: int | None) -> None:
-    text = card(in_training(progress), REPLICA_PRESENTER).text
-    assert (full is None) == ("█" not in text and "░" not in text)
-    assert text.count("█") == (full or 0)
-    assert text.count("█") + text.count("░") in {0, 12}
-
-
-def test_a_training_that_is_late_still_shows_how_far_it_is() -> None:
-    text = card(replace(in_training("1/4"), late=True), REPLICA_PRESENTER).text
-    assert "This is taking longer than usual" in text
-    assert "1 of 4 steps" in text
-
-
-def test_a_video_that_waits_for_its_replica_says_so() -> None:
-    text = card(going(State.RUNNING, waits_for="r1", late=True), PRESENTER).text
-    assert "Waiting for its replica. The replica is still training" in text
-    assert "longer than usual" not in text
-
-
-def test_a_trained_replica_can_be_seen_and_used() -> None:
-    job = replace(TRAINING, state=State.SUCCEEDED, remote_id="r1", snapshot=TRAINED, ended_at=NINE)
-    for message in (card(job, REPLICA_PRESENTER), reply(job, REPLICA_PRESENTER)):
-        assert f"<{FILE}|Preview replica>" in message.text
-        assert buttons(message)["Use in a video"]["value"] == "r1"
-        assert "Ready to use by everyone in this workspace" in message.text
 
 
 @pytest.mark.parametrize("remote_id", [None, "", "two words", "r" * 151, "<!channel>"])
@@ -454,21 +270,34 @@ def check(message: Message) -> None:
 
 
 @many
-@given(JOBS)
-def test_slack_accepts_any_card_and_it_pings_no_one_else(job: Job) -> None:
-    message = card(job, PRESENTERS[job.kind])
+@given(JOBS, PEOPLE, st.none() | st.just("") | st.just(WATCH))
+def test_slack_accepts_any_card_and_it_pings_no_one_else(
+    job: Job, replica: str, retry: str | None
+) -> None:
+    message = card(job, PRESENTERS[job.kind], replica=replica, retry=retry)
     check(message)
     check(redirected(message, job))
 
 
 @many
-@given(JOBS)
-def test_slack_accepts_any_reply_and_it_pings_the_requester_once(job: Job) -> None:
-    message = reply(job, PRESENTERS[job.kind])
+@given(JOBS, st.none() | st.just("") | st.just(WATCH))
+def test_slack_accepts_any_reply_and_it_pings_the_requester_once(
+    job: Job, retry: str | None
+) -> None:
+    message = reply(job, PRESENTERS[job.kind], retry=retry)
     check(message)
     check(redirected(message, job))
-    assert message.text.count(f"<@{ANA}>") == 1
-    assert mrkdwn.pings(message.text, message.blocks) == {ANA}
+    pinged = {ANA} if job.failure is not Failure.STOPPED else set()
+    assert message.text.count(f"<@{ANA}>") == len(pinged)
+    assert mrkdwn.pings(message.text, message.blocks) == pinged
+
+
+@many
+@given(JOBS, PEOPLE)
+def test_slack_accepts_the_details_of_any_job(job: Job, replica: str) -> None:
+    for reader in (ANA, BEN):
+        view = details(job, PRESENTERS[job.kind], reader=reader, replica=replica)
+        assert validate_view(view) == []
 
 
 @many
@@ -487,7 +316,8 @@ def test_slack_accepts_the_status_of_a_video_without_a_job(snapshot: Snapshot) -
 @given(JOBS)
 def test_a_card_can_be_checked_again_only_when_it_is_overdue(job: Job) -> None:
     offered = {each["action_id"] for each in buttons(card(job, PRESENTERS[job.kind])).values()}
-    assert (CHECK_AGAIN in offered) == (job.state is State.OVERDUE)
+    assert (STOP in offered) == (job.state in {State.RUNNING, State.OVERDUE})
+    assert DETAILS in offered
 
 
 @pytest.mark.parametrize("state", State)

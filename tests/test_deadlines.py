@@ -36,7 +36,7 @@ async def test_a_late_video_says_so_on_its_card_once(world: World) -> None:
 
     await world.advance(minutes=4)
     late = world.now(card)
-    assert "This is taking longer than usual" in late.text
+    assert "is taking longer than usual" in late.text
     await world.advance(hours=2)
 
     assert world.now(card) == late, "it was not edited again"
@@ -66,7 +66,7 @@ async def test_an_overdue_video_is_polled_hourly_and_can_be_checked_at_once(
     await world.advance(hours=4)
     assert len(world.requests_for("read_video")) - before == 4
 
-    await world.ana.click(overdue, "Check again")
+    await world.ana.click(overdue, "Check now")
     await world.settle()
 
     assert len(world.requests_for("read_video")) - before == 5
@@ -82,7 +82,7 @@ async def test_checking_an_overdue_video_finds_that_it_is_ready(world: World) ->
     [video_id] = world.service.videos
     world.service.finish(video_id)
 
-    await world.ana.click(world.now(card), "Check again")
+    await world.ana.click(world.now(card), "Check now")
     await world.settle()
 
     [reply] = world.replies(card)

@@ -456,7 +456,7 @@ async def test_a_message_whose_blocks_are_refused_is_sent_as_text(world: World, 
     await _submits(world)
     [card] = world.slack.messages("studio")
     assert card.blocks == []
-    assert "No. " in card.text
+    assert "Video “" in card.text
 
     await world.advance(minutes=5)
 

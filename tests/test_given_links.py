@@ -42,7 +42,7 @@ async def test_the_path_of_a_background_is_never_shown(world: World, reason: str
     assert isinstance(create.body, dict)
     assert create.body["background_source_url"] == SHARED
     [card, reply] = world.posts()
-    assert "background we.tl" in card.text
+    assert "Background: we.tl" in (await world.details(world.ana, card)).text
     assert PATH not in _shown(world)
     if reason:
         assert "Could not fetch we.tl: 403." in card.text
@@ -56,7 +56,7 @@ async def test_the_path_of_footage_is_never_shown_even_if_the_service_quotes_it(
     card = await world.request_replica(world.ana, {"train_video_url": SHARED})
     await world.advance(hours=8)
 
-    assert "footage we.tl" in card.text
+    assert "Footage: we.tl" in (await world.details(world.ana, card)).text
     assert "we.tl is not public" in world.now(card).text
     replica_id = world.last_replica_id()
     await world.ben.command("/replica", f"status {replica_id}")

@@ -17,8 +17,8 @@ from sandbox.driver import Modal
 from sandbox.faults import CannedResponse
 from sandbox.slack_objects import Message
 from tests.invalid_cases import COMMANDS, FORM_TEXTS, PAYLOADS, InvalidPayload
-from tests.invalid_input import FAST, BotUnderTest, command, job_of, submitted_view
-from tests.world import FOOTAGE, REPLICA, World
+from tests.invalid_input import FAST, BotUnderTest, command, submitted_view
+from tests.world import FOOTAGE, REPLICA, World, number_of
 
 # ── Payloads ──────────────────────────────────────────────────────────────────────────────────
 
@@ -45,10 +45,10 @@ async def scene(memory: Path, logged: io.StringIO) -> AsyncIterator[Scene]:
         await world.advance(seconds=30)
         words = {
             "ben": world.ben.user.id,
-            "anas": job_of(unconfirmed),
-            "ANAS": job_of(unconfirmed).upper(),
-            "anas other": job_of(other),
-            "bens": job_of(bens),
+            "anas": number_of(unconfirmed),
+            "ANAS": number_of(unconfirmed).upper(),
+            "anas other": number_of(other),
+            "bens": number_of(bens),
             "bens video": list(world.service.videos)[1],
         }
         payloads = await base_payloads(world, world.question(unconfirmed))
@@ -198,7 +198,7 @@ async def test_text_in_a_form_is_sent_unchanged_and_shown_without_effect(
             assert {name: sent[name] for name in case.fields} == {
                 name: text.strip() for name, text in case.fields.items()
             }
-            await world.ana.command(f"/{what}", f"status {job_of(cards[-1])}")
+            await world.ana.command(f"/{what}", f"status {number_of(cards[-1])}")
             await world.ana.command(f"/{what}", "list")
     await world.advance(minutes=1)
     for case, card in zip(FORM_TEXTS, cards, strict=True):

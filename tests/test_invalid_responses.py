@@ -14,8 +14,8 @@ from sandbox.driver import Modal
 from sandbox.faults import CannedResponse
 from sandbox.slack_objects import Message
 from tests.invalid_cases import CREATE_RESPONSES, READ_RESPONSES, SLACK_RESPONSES, ServerResponse
-from tests.invalid_input import FAST, BotUnderTest, job_of, submitted_view
-from tests.world import REPLICA, World
+from tests.invalid_input import FAST, BotUnderTest, submitted_view
+from tests.world import REPLICA, World, number_of
 
 # ── Responses ─────────────────────────────────────────────────────────────────────────────────
 
@@ -106,7 +106,7 @@ async def test_after_any_response_to_a_read_the_video_is_reported_once(
         with subtests.test(case.name):
             assert outcome(world, card) == case.outcome.replace("running", "created")
             check_harmless(world, card, case)
-            await world.ana.command("/video", f"status {job_of(card)}")
+            await world.ana.command("/video", f"status {number_of(card)}")
             if case.outcome == "running":
                 world.service.finish(video)
     await bot.check_works()

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from bot.kinds import Comparison, Invalid, Kind, Unreadable
 from bot.kinds import replica as replicas
-from bot.kinds.replica import Replica, progress
+from bot.kinds.replica import Replica
 from bot.kinds.video import FIELDS, Video, parse
-from bot.kinds.wire import moment
+from bot.kinds.wire import moment, progress
 from bot.model import Snapshot, Verdict
 
 FORM = {"replica_id": "r-anna-42", "script": "Hello."}
@@ -319,6 +319,7 @@ def test_a_recorded_video_answer_is_read_in_full() -> None:
         "download_url": "https://files.example/v1.mp4",
         "hosted_url": "https://watch.example/v1",
         "created_at": "Mon, 14 Jul 2025 09:14:24 GMT",
+        "generation_progress": "100/100",
     }
     assert snapshot == Snapshot("v1", "ready", Verdict.SUCCEEDED, facts=facts)
 

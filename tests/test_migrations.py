@@ -31,6 +31,7 @@ CHECKSUMS: Final[dict[str, str]] = {
     "0015_ids_in_any_case": ("6372bfe4c3eba41fb1f7a8ef07a1183b1d2c5c019548d490a1544a722d6be690"),
     "0016_questions": ("f06f8b306bf2257448dabce7e2923d4e2bc772511b661dcf36908d818740573e"),
     "0017_answered_messages": ("e281eaa0d69ab1977daa69753f547724a7fe3e0d786323fb403c612937efbd7e"),
+    "0018_retries": ("207d5772f732637c95023f76241c9b492532874e02928fdbc57b595682ab3fc7"),
 }
 """Of each migration. Databases out there have them: add a line for a new one, change none."""
 

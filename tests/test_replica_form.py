@@ -95,7 +95,7 @@ async def test_the_links_are_shown_on_the_card_without_their_secrets(
     await world.settle()
 
     assert len(world.posts()) == 2
-    assert "footage storage.example.com" in card.text
+    assert "Footage: storage.example.com" in (await world.details(world.ana, card)).text
     assert "secret" not in str([(each.text, each.blocks) for each in world.posts()])
 
 

@@ -56,12 +56,12 @@ async def test_the_list_and_the_cards_remain_after_erasing(quiet_world: World) -
         assert world.posts() == cards, "what stands in Slack is Slack's to keep"
         answer = await world.ana.command("/video", "list")
         assert answer.message is not None
-        assert "Ready · no name" in answer.message.text
+        assert "Ready · no longer stored" in answer.message.text
         [video_id] = world.service.videos
         answer = await world.ana.command("/video", f"status {video_id}")
         await world.settle()
         [shown] = world.ephemerals(world.ana)[1:]
-        assert "ready" in shown
+        assert "Status: Ready" in shown
 
 
 async def test_a_job_that_has_not_ended_is_never_erased(quiet_world: World) -> None:

@@ -41,7 +41,7 @@ async def test_in_another_channel_others_see_the_state_and_who_can_see_the_rest(
         shown = await _status(world, world.ben, wanted, channel="lobby")
         ana, studio = world.ana.user.id, world.slack.channel("studio").id
         who = f"<@{ana}>, admins and people in <#{studio}>"
-        assert f"No. {number}: ready. Only {who} can see the rest." in shown
+        assert f"This video: ready. Only {who} can see the rest." in shown
         assert "http" not in shown
         assert NAME not in shown
         assert SCRIPT not in shown
@@ -56,7 +56,7 @@ async def test_in_another_channel_others_see_no_reason_of_a_failure(world: World
 
     shown = await _status(world, world.ben, number, channel="lobby")
 
-    assert f"No. {number}: failed. Only" in shown
+    assert "This video: failed. Only" in shown
     assert "anna.mp4" not in shown
 
 
@@ -146,7 +146,8 @@ async def test_a_link_in_a_status_is_shown_as_its_host_on_the_card_and_to_those_
     await world.ben.command("/video", "status v-elsewhere")
     await world.settle()
 
-    shown = [world.now(card).text, *world.ephemerals(world.ben)]
+    details = await world.details(world.ana, card)
+    shown = [details.text, *world.ephemerals(world.ben)]
     assert len(shown) == 3
     assert all("at files.example.com" in each and "s3cret" not in each for each in shown)
     assert "see files.example.com" in shown[-1]

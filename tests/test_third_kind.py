@@ -31,8 +31,7 @@ async def _cuts(world: World, name: str = "Spring") -> Message:
 async def test_it_is_made_and_reported_in_the_thread_once(world: World) -> None:
     card = await _cuts(world)
     await world.advance(minutes=1)
-    assert "Trailer for" in world.now(card).text
-    assert "Being cut. Somebody is cutting it." in world.now(card).text
+    assert "Trailer “Spring”: Being cut. I'll reply here." in world.now(card).text
 
     await world.advance(minutes=5)
 
@@ -43,7 +42,7 @@ async def test_it_is_made_and_reported_in_the_thread_once(world: World) -> None:
     assert create.body == {"video_name": "Spring", **spoken}
     [reply] = world.replies(card)
     assert "your trailer “Spring” is ready" in reply.text
-    assert "Curtain up!" in reply.text
+    assert "is ready: curtain up." in reply.text
     assert "|Show>" in reply.text
     assert reply.pings == {world.ana.user.id}
     assert world.posts() == [world.now(card), reply]
@@ -70,7 +69,7 @@ async def test_its_failure_is_reported_in_the_services_words_and_can_be_retried(
     card = await _cuts(world)
     await world.advance(minutes=5)
     [reply] = world.replies(card)
-    assert "couldn't create this trailer" in reply.text
+    assert "your trailer “Spring” couldn't be created." in reply.text
     assert "“The film tore”" in reply.text
 
     await world.ana.click(reply, "Edit and retry")
@@ -89,7 +88,7 @@ async def test_it_has_a_list_and_a_status(world: World) -> None:
 
     listed = await world.ana.command(third_kind.COMMAND, "list")
     assert listed.message is not None
-    assert f"Ready · Spring · No. {number_of(card)}" in listed.message.text
+    assert "Ready · Spring · <!date^" in listed.message.text
     await world.ana.command(third_kind.COMMAND, f"status {number_of(card)}")
     await world.settle()
     shown = world.ephemerals(world.ana)[-1]
@@ -145,7 +144,7 @@ async def test_it_becomes_overdue_and_can_be_checked(world: World) -> None:
     [video_id] = world.service.videos
     world.service.finish(video_id)
 
-    await world.ana.click(overdue, "Check again")
+    await world.ana.click(overdue, "Check now")
     await world.advance(seconds=5)
 
     assert len(world.replies(card)) == 1

@@ -103,8 +103,11 @@ class TrailerPresenter:
     def name(self, job: Job) -> str:
         return job.params.get("video_name", "")
 
-    def facts(self, job: Job) -> Sequence[str]:  # noqa: ARG002 - there are none
-        return ()
+    def replica_id(self, job: Job) -> str | None:  # noqa: ARG002 - none
+        return None
+
+    def details(self, job: Job) -> Mapping[str, str]:  # noqa: ARG002 - there are none
+        return {}
 
     def links(self, job: Job) -> Mapping[str, str]:
         if job.state is not State.SUCCEEDED or job.snapshot is None:
@@ -115,16 +118,19 @@ class TrailerPresenter:
     def transcript(self, job: Job) -> str:  # noqa: ARG002 - nobody speaks
         return ""
 
-    def running(self, job: Job) -> str:  # noqa: ARG002 - the same for all
-        return "Somebody is cutting it."
+    def progress(self, job: Job) -> tuple[int, int] | None:  # noqa: ARG002 - nobody knows
+        return None
 
     def ready(self, job: Job) -> str:  # noqa: ARG002 - the same for all
-        return "Curtain up!"
+        return ": curtain up"
 
     def advice(self, job: Job) -> str:  # noqa: ARG002 - the same for all
         return ""
 
     def next_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - there are none
+        return ()
+
+    def more_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - there are none
         return ()
 
 

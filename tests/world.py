@@ -1,9 +1,10 @@
 """A bot, a Slack and a video service that talk over real HTTP, under a manual clock."""
 
 import contextlib
+import json
 import os
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Final
 from bot.app import FEATURES, Bot, running
 from bot.clock import Clock
 from bot.settings import Settings
+from bot.slack.buttons import DETAILS
 from bot.slack.context import Feature
 from bot.timings import Timings
 from sandbox import events
@@ -152,6 +154,15 @@ class World:
         [card] = [m for m in self.slack.messages(channel) if m.ts not in before]
         return card
 
+    async def details(self, person: Person, card: Message) -> "Details":
+        """Open the details of a card's job, close them, and return what they say."""
+        answer = await person.click(self.now(card), "Details")
+        assert answer.ok
+        assert person.modal is not None
+        shown = Details(person.modal.view.body)
+        await person.modal.close()
+        return shown
+
     def last_replica_id(self) -> str:
         """Return the id of the replica that the service created last."""
         return list(self.service.replicas)[-1]
@@ -216,9 +227,41 @@ def is_question(message: Message) -> bool:
     return "/question-" in delivery_of(message)
 
 
+class Details:
+    """A modal that is only read."""
+
+    def __init__(self, body: Mapping[str, Any]) -> None:
+        self.body = body
+
+    @property
+    def text(self) -> str:
+        """Its rich texts, a line for each paragraph."""
+        return "\n".join(_paragraphs(self.body["blocks"]))
+
+    def __str__(self) -> str:
+        return json.dumps(self.body, ensure_ascii=False)
+
+
+def _paragraphs(elements: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for each in elements:
+        if all("elements" in inner for inner in each["elements"]):
+            yield from _paragraphs(each["elements"])
+        else:
+            yield "".join(
+                inner.get("text", inner.get("fallback", "")) for inner in each["elements"]
+            )
+
+
 def number_of(card: Message) -> str:
     """Return the id of a job from its card."""
-    return card.text.partition("No. ")[2].split(".")[0]
+    [number] = [each["value"] for each in buttons_of(card.blocks) if each["action_id"] == DETAILS]
+    return str(number)
+
+
+def buttons_of(blocks: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the buttons among some blocks."""
+    found = [each for block in blocks for each in block.get("elements", [])]
+    return [each for each in found if each.get("type") == "button"]
 
 
 async def offered_ids(form: Modal, query: str = "") -> list[str]:

@@ -1,6 +1,5 @@
 """Replicas: trained from footage, used to speak."""
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -13,7 +12,6 @@ _TRAINED: Final = frozenset({"completed", "ready"})
 _BROKEN: Final = frozenset({"error", "failed", "deleted"})
 FIELDS: Final = ("train_video_url", "consent_video_url", "replica_name")
 MAX_NAME: Final = 100
-_PROGRESS: Final = re.compile(r"([0-9]{1,6})\s*/\s*([0-9]{1,6})", re.ASCII)
 _FACTS: Final = (
     "replica_name",
     "thumbnail_video_url",
@@ -67,15 +65,6 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
     if errors:
         raise Invalid(errors)
     return params
-
-
-def progress(text: str) -> tuple[int, int] | None:
-    """Return (done, total) from a ``training_progress`` such as "3/10"; None for anything else."""
-    found = _PROGRESS.fullmatch(text)
-    if found is None:
-        return None
-    done, total = int(found[1]), int(found[2])
-    return (done, total) if 0 <= done <= total and total > 0 else None
 
 
 class Replica:

@@ -25,6 +25,7 @@ _FILLERS: Final = frozenset("\u115f\u1160\u3164\uffa0")
 _ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,149}")
 _FACTS: Final = (
     "status_details",
+    "generation_progress",
     "hosted_url",
     "download_url",
     "stream_url",
@@ -42,6 +43,8 @@ class _Video(Answer):
     video_name: Text = ""
     status: Text = ""
     status_details: Text = ""
+    generation_progress: Text = ""
+    """Not in the interface document, but seen in some answers: "40/100"."""
     hosted_url: Text = ""
     download_url: Text = ""
     stream_url: Text = ""

@@ -2,6 +2,7 @@
 
 import html
 import logging
+import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -16,6 +17,7 @@ from bot.masking import MASKED
 from bot.model import Job, Snapshot
 from bot.reasons import reason_in
 
+_PROGRESS: Final = re.compile(r"([0-9]{1,6})\s*/\s*([0-9]{1,6})", re.ASCII)
 _LOG: Final = logging.getLogger(__name__)
 # In characters. Longer texts are cut; longer ids are ignored.
 _MAX_TEXT: Final = 10_000
@@ -125,3 +127,12 @@ def moment(text: str) -> datetime | None:
         except (ValueError, OverflowError):
             continue
     return None
+
+
+def progress(text: str) -> tuple[int, int] | None:
+    """Return (done, total) from a progress such as "3/10"; None for anything else."""
+    found = _PROGRESS.fullmatch(text)
+    if found is None:
+        return None
+    done, total = int(found[1]), int(found[2])
+    return (done, total) if 0 <= done <= total and total > 0 else None

@@ -7,7 +7,7 @@ from functools import partial
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 
-from bot.slack import job_actions, question, short_help, shortcuts
+from bot.slack import details, job_actions, question, short_help, shortcuts
 from bot.slack.context import Feature, HandlerContext
 from bot.slack.error_handler import PayloadCheck, handle_error
 from bot.slack.sender_check import SenderCheck
@@ -47,6 +47,7 @@ def register_listeners(app: AsyncApp, ctx: HandlerContext, features: Sequence[Fe
     for feature in features:
         feature.register(app, ctx)
     job_actions.register(app, ctx)
+    details.register(app, ctx)
     question.register(app, ctx)
     shortcuts.register(app, ctx)
     short_help.register(app, ctx)

@@ -34,6 +34,7 @@ _HALF_ENTITY: Final = re.compile(r"&[a-z]*\Z")
 _HALF_MARKUP: Final = re.compile(r"<[^>]*\Z|&[a-z]*\Z")
 _ELLIPSIS: Final = len("…".encode())  # bytes
 _MAX_TITLE: Final = 60
+_DATE: Final = "{date_short_pretty} at {time}"
 _WORDS_A_MINUTE: Final = 150
 # A unit, its seconds, and up to how many seconds it is used.
 _UNITS: Final = (
@@ -127,8 +128,12 @@ def one_line(text: str) -> str:
 
 
 def title(text: str) -> str:
-    """Return the first line, short enough for a heading."""
-    return cut(one_line(text), _MAX_TITLE)
+    """Return the first line, short enough for a heading; no word is cut, unless it is too long."""
+    line = one_line(text)
+    if line == (short := cut(line, _MAX_TITLE)):
+        return line
+    whole_words, space, _ = short.removesuffix("…").rpartition(" ")
+    return f"{whole_words.rstrip(' ,;:.-')}…" if space else short
 
 
 # ── Texts ─────────────────────────────────────────────────────────────────────────────────────
@@ -236,21 +241,24 @@ def modal(
     callback_id: str,
     title: str,
     *,
-    submit: str,
-    close: str,
-    private_metadata: str,
     blocks: Iterable[Json],
+    submit: str = "",
+    close: str,
+    private_metadata: str = "",
 ) -> Json:
-    """Return a modal; Slack sends its ``private_metadata`` back with it."""
-    return {
-        "type": "modal",
-        "callback_id": callback_id,
-        "title": plain(title, 24),
-        "submit": plain(submit, 24),
-        "close": plain(close, 24),
-        "private_metadata": private_metadata,
-        "blocks": list(blocks),
-    }
+    """Return a modal; Slack sends its ``private_metadata`` back with it.
+
+    One without ``submit`` is only read.
+    """
+    return _given(
+        type="modal",
+        callback_id=callback_id,
+        title=plain(title, 24),
+        submit=plain(submit, 24) if submit else None,
+        close=plain(close, 24),
+        private_metadata=private_metadata,
+        blocks=list(blocks),
+    )
 
 
 def field(
@@ -315,16 +323,31 @@ def anchor(url: str, label: str) -> str:
     return f"<{escape(url)}|{label}>"
 
 
+def moment_of(moment: datetime) -> Json:
+    """Return a moment for a rich text, as ``date`` does for mrkdwn.
+
+    https://docs.slack.dev/reference/block-kit/block-elements/date-element
+    """
+    return {
+        "type": "date",
+        "timestamp": int(moment.timestamp()),
+        "format": _DATE,
+        "fallback": _in_utc(moment),
+    }
+
+
 def date(moment: datetime) -> str:
     """Return a moment as each reader's own date and time, with UTC as the fallback."""
-    fallback = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return f"<!date^{int(moment.timestamp())}^{{date_short_pretty}} at {{time}}|{fallback}>"
+    return f"<!date^{int(moment.timestamp())}^{_DATE}|{_in_utc(moment)}>"
 
 
 def ago(moment: datetime) -> str:
     """Return how long ago a moment was, as each reader's own client computes it."""
-    fallback = moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return f"<!date^{int(moment.timestamp())}^{{ago}}|{fallback}>"
+    return f"<!date^{int(moment.timestamp())}^{{ago}}|{_in_utc(moment)}>"
+
+
+def _in_utc(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def span(duration: timedelta) -> str:

@@ -3,46 +3,70 @@
 import re
 from typing import Final
 
-from bot.model import Job, State
+from bot.model import Failure, Job, State
 from bot.slack.blocks import Json, button, confirm
-from bot.slack.presenters import Presenter
+from bot.slack.presenters import STOPPED, Presenter
 
 _ATTEMPTS: Final = re.compile(r"[0-9]{1,9}", re.ASCII)
+_MAY_GO_ON: Final = STOPPED | {Failure.TIMED_OUT}
 
-CHECK_AGAIN: Final = "job_check_again"
+CHECK_NOW: Final = "job_check_again"
+STOP: Final = "job_stop"
+DETAILS: Final = "job_details"
 HAVE_ID: Final = "job_have_id"
 CREATE_AGAIN: Final = "job_create_again"
 GIVE_UP: Final = "job_give_up"
 RETRY: Final = "retry"
 """Each kind has its own form: ``<kind>_retry`` opens it."""
+ANOTHER: Final = "video_another"
 OPEN_LINK: Final = "open_link"
 MAKE_VIDEO: Final = "replica_make_video"
 """Its value is the replica's id."""
 
 
-def buttons_of(job: Job, presenter: Presenter) -> list[Json]:
+def card_buttons(job: Job, presenter: Presenter, *, is_retried: bool = False) -> list[Json]:
     """Return the buttons of a card."""
+    return [
+        *_state_buttons(job, presenter, is_retried=is_retried),
+        button("Details", DETAILS, value=job.id),
+    ]
+
+
+def reply_buttons(job: Job, presenter: Presenter, *, is_retried: bool = False) -> list[Json]:
+    """Return the buttons of a closing reply: what to do next."""
+    if job.state is State.SUCCEEDED:
+        return [*presenter.next_steps(job)]  # its links are in the reply's text
+    if job.failure in STOPPED:
+        return []
+    return _state_buttons(job, presenter, is_retried=is_retried)
+
+
+def _state_buttons(job: Job, presenter: Presenter, *, is_retried: bool) -> list[Json]:
+    check_now = button("Check now", CHECK_NOW, value=job.id)
     match job.state:
+        case State.RUNNING:
+            return [_stop(job, presenter.noun)]
         case State.OVERDUE:
-            return [button("Check again", CHECK_AGAIN, value=job.id)]
+            return [check_now, _stop(job, presenter.noun)]
         case State.SUCCEEDED:
-            next_steps = list(presenter.next_steps(job))
             links = [
                 button(label, f"{OPEN_LINK}_{at}", url=url)
                 for at, (label, url) in enumerate(presenter.links(job).items())
             ]
-            return [*next_steps, *links]
-        case State.FAILED if not job.erased:
-            return [button("Edit and retry", f"{job.kind}_{RETRY}", value=job.id, style="primary")]
+            return [*links, *presenter.next_steps(job), *presenter.more_steps(job)]
+        case State.FAILED:
+            retry = button("Edit and retry", f"{job.kind}_{RETRY}", value=job.id, style="primary")
+            may_retry = not job.erased and not is_retried
+            # It may have gone on at the service.
+            may_check = job.failure in _MAY_GO_ON and job.remote_id is not None
+            return [*([retry] if may_retry else []), *([check_now] if may_check else [])]
         case _:
             return []
 
 
 def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
     """Return the buttons that answer whether the last create call of a job made something."""
-    noun = presenter.noun
-    # A late click is not taken for an answer about the next attempt.
-    pressed = f"{job.id}:{job.attempts}"
+    noun, pressed = presenter.noun, _pressed(job)
     again = confirm(
         f"Create the {noun} again?",
         f"If an earlier {noun} was created after all, it is charged too.",
@@ -62,8 +86,23 @@ def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
     ]
 
 
+def _stop(job: Job, noun: str) -> Json:
+    ask = confirm(
+        f"Stop following this {noun}?",
+        f"I'll stop checking it. The {noun} may still be created and charged.",
+        yes="Stop following",
+        no="Keep following",
+    )
+    return button("Stop following", STOP, value=_pressed(job), confirm=ask)
+
+
+def _pressed(job: Job) -> str:
+    """Return a value that names job and attempt: a late click is not about the next attempt."""
+    return f"{job.id}:{job.attempts}"
+
+
 def attempt_of(value: str) -> tuple[str, int]:
-    """Return the job id and the attempt count in the value of a button that answers the question.
+    """Return the job id and the attempt count in the value of a button that is about an attempt.
 
     A button of an earlier version of the bot has only the job id, and means attempt 1.
     """

@@ -1,18 +1,21 @@
-"""A job's card: a pure function of the job."""
+"""A job's card: a pure function of the job.
 
+Four lines at most: its title, its state, one line that helps now, and buttons. Who asked, and with
+which replica, is in small print. All else is in its details.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
-from bot.links import only_hosts
 from bot.model import Failure, Job, State
 from bot.slack.blocks import (
-    MAX_SECTION,
     Json,
     Message,
     actions,
     ago,
     anchor,
     context,
-    cut,
     date,
     escape,
     escaped,
@@ -20,99 +23,177 @@ from bot.slack.blocks import (
     mrkdwn,
     one_line,
     paragraph,
-    plain,
-    quote,
     rich,
     section,
     span,
     title,
     words,
 )
-from bot.slack.buttons import buttons_of
-from bot.slack.failures import MAX_REASON, explanation, service_reason
-from bot.slack.presenters import Presenter, state_word
+from bot.slack.buttons import card_buttons
+from bot.slack.failures import explained, explained_text, meaning_of
+from bot.slack.presenters import CANCELLED, STOPPED, Presenter, state_word
 
-_MAX_FACTS: Final = 500
-_MAX_ID: Final = 100
-_MAX_ORPHANED: Final = 5
+_BAR_WIDTH: Final = 12
+_MAX_NAME: Final = 60
+_HUNDRED: Final = 100
+_THIS: Final = "this message"
 
 
-def card(job: Job, presenter: Presenter, *, posted: bool = True) -> Message:
+@dataclass(frozen=True, slots=True)
+class _Status:
+    """What a card says about a state, in mrkdwn."""
+
+    emoji: str
+    more: str = ""
+    """How the sentence goes on that begins with the word for the state."""
+    line: str = ""
+    """What helps now."""
+    word: str = ""
+    """The word for the state, where it is another one than in lists."""
+
+
+def card(
+    job: Job,
+    presenter: Presenter,
+    *,
+    posted: bool = True,
+    replica: str = "",
+    retry: str | None = None,
+) -> Message:
     """Return the status card of a job.
 
     It mentions the requester once it is ``posted``: a mention pings in a new message but not in an
     edit, and the only ping is that of the closing reply.
+
+    Args:
+        job: the job.
+        presenter: the presenter of its kind.
+        posted: whether it is in Slack.
+        replica: the name of the replica that it uses, if that is known.
+        retry: if the job was retried, the link to that card, or "" if there is none.
     """
-    whose = f"{_capital(presenter.noun)} for <@{job.user}>" if posted else _capital(presenter.noun)
-    emoji, sentence = _emoji_and_sentence(job, presenter)
-    heading = f"{emoji} {state_word(job, presenter)}"
-    name, said = title(presenter.name(job)), service_reason(job)
-    orphaned, since = _orphaned(job, presenter), _since(job, presenter)
-    facts = cut(
-        " · ".join([*presenter.facts(job), *_service_status(job), f"No. {job.id}"]), _MAX_FACTS
-    )
-    blocks = [*headed(f"*{whose}* · {heading}", name), section(sentence)]
-    if said:
-        blocks.append(rich(quote(said)))
-    if orphaned:
-        blocks.append(context(plain(orphaned, MAX_SECTION)))
-    blocks.append(context(plain(facts, MAX_SECTION), mrkdwn(since)))
-    if buttons := buttons_of(job, presenter):
-        blocks.append(actions(buttons))
+    noun, name = presenter.noun.capitalize(), title(presenter.name(job))
+    status = _status(job, presenter, replica, retry)
+    word = status.word or state_word(job, presenter)
+    bar, figures = _progress(job, presenter)
+    blocks = [
+        rich(paragraph(words(name or noun, bold=True))),
+        section(
+            joined(
+                [
+                    f"{status.emoji} *{word}*{status.more}",
+                    joined([bar, status.line], by=" "),
+                ]
+            )
+        ),
+        *_explanation(job, presenter),
+    ]
+    small = _small_print(job, presenter, replica, posted=posted)
+    blocks += [context(mrkdwn(line)) for line in small]
+    blocks.append(actions(card_buttons(job, presenter, is_retried=retry is not None)))
+    called = f"{noun} “{escape(name)}”" if name else noun
     text = [
-        f"{whose}: {heading}. {sentence}",
-        f"“{escaped(said, MAX_REASON)}”" if said else "",
-        f"{_capital(presenter.noun)}: “{escape(name)}”" if name else "",
-        escape(orphaned),
-        f"{escaped(facts, _MAX_FACTS)}. {since}",
-        *anchors_of(job, presenter),
+        f"{called}: {_sentence(word + status.more)}",
+        joined([figures, status.line], by=" "),
+        explanation_text(job, presenter, this=_THIS),
+        *small,
+        *links_of(job, presenter),
     ]
     return Message(joined(text), blocks)
 
 
-def _emoji_and_sentence(job: Job, presenter: Presenter) -> tuple[str, str]:
-    """Return an emoji for the state of a job, and a sentence about it in mrkdwn."""
-    noun, running = presenter.noun, ":hourglass_flowing_sand:"
+def explanation_text(job: Job, presenter: Presenter, *, this: str) -> str:
+    """Return why a job failed; "" if it did not."""
+    if job.state is not State.FAILED:
+        return ""
+    return explained_text(job, escape(meaning_of(job, presenter, this=this)))
+
+
+def _explanation(job: Job, presenter: Presenter) -> list[Json]:
+    if job.state is not State.FAILED:
+        return []
+    return explained(job, meaning_of(job, presenter, this=_THIS))
+
+
+def links_of(job: Job, presenter: Presenter) -> list[str]:
+    """Return the links of what was made, as mrkdwn."""
+    if job.state is not State.SUCCEEDED:
+        return []
+    return [anchor(url, label) for label, url in presenter.links(job).items()]
+
+
+# ── Its state ─────────────────────────────────────────────────────────────────────────────────
+
+
+def _status(job: Job, presenter: Presenter, replica: str, retry: str | None) -> _Status:
+    waiting, running = ":hourglass:", ":hourglass_flowing_sand:"
     match job.state:
         case State.QUEUED | State.CREATING if job.held_by is not None:
-            return ":hourglass:", _held(job)
+            return _Status(waiting, line=_held(job))
         case State.QUEUED | State.CREATING if job.unreachable:
-            return ":hourglass:", (
-                "I can't send this right now. I'll keep trying; there is nothing for you to do."
+            return _Status(
+                waiting,
+                line="I can't send this right now. I'll keep trying; there is nothing for you to "
+                "do.",
             )
         case State.QUEUED | State.CREATING:
-            return ":hourglass:", "Sending your request…"
-        case State.UNCONFIRMED if not job.asked:
-            why = ", so that nobody pays twice" if job.asked_at is None else ""
-            return ":question:", (
-                "The video service gave no clear answer. I'm waiting for it to confirm before "
-                f"anything is sent again{why}."
-            )
+            return _Status(waiting, word="Sending your request…")
         case State.UNCONFIRMED:
-            return ":question:", (
-                f"We don't know whether this {noun} was created. "
-                "Please answer my question in the thread."
-            )
+            return _Status(":question:", line=_unconfirmed(job, presenter.noun))
         case State.RUNNING if job.unreachable:
-            return running, "I can't check this right now. I'll keep trying."
+            return _Status(running, line="I can't check this right now. I'll keep trying.")
         case State.RUNNING if job.waits_for is not None:
-            return running, ("The replica is still training. The video starts when it's ready.")
+            named = escaped(one_line(replica), _MAX_NAME) or "The replica"
+            line = f"{named} is still training. The {presenter.noun} starts when it's ready."
+            return _Status(running, line=line)
         case State.RUNNING if job.late:
-            sentence = "This is taking longer than usual; I'm still checking."
-            return running, joined([sentence, presenter.running(job)], by=" ")
+            more = " is taking longer than usual. I'm still checking."
+            return _Status(running, more, line=_since(job))
         case State.RUNNING:
-            usual = job.typical_duration
-            usually = f"Usually about {span(usual)}." if usual is not None else ""
-            return running, joined([presenter.running(job), usually, "I'll reply here."], by=" ")
+            return _running(job, presenter, running)
         case State.OVERDUE:
-            return ":turtle:", (
-                "This should have finished long ago. I'll check it only now and then; "
-                "*Check again* checks right away."
-            )
+            line = "This should have finished long ago. I still check now and then."
+            return _Status(":turtle:", line=line)
         case State.SUCCEEDED:
-            return ":white_check_mark:", presenter.ready(job) or "See my reply in the thread."
+            ready = presenter.ready(job)
+            return _Status(":white_check_mark:", f"{ready}." if ready else "")
         case State.FAILED:
-            return ":x:", explanation(job, presenter)
+            return _failed(job, retry)
+
+
+def _running(job: Job, presenter: Presenter, emoji: str) -> _Status:
+    usual = job.typical_duration
+    if usual is not None:
+        more = f", usually about {_brief(usual)}"
+    else:
+        more = " takes hours" if presenter.slow else ""
+    return _Status(emoji, f"{more}. I'll reply here.", _since(job) if presenter.slow else "")
+
+
+def _failed(job: Job, retry: str | None) -> _Status:
+    emoji, more = ":x:", ""
+    if job.deleted:
+        emoji, more = ":wastebasket:", " at the video service"
+    elif job.failure in STOPPED:
+        by_admin = job.failure is Failure.STOPPED_BY_ADMIN
+        emoji, more = ":no_entry_sign:", " by an admin" if by_admin else " following"
+    elif job.failure in CANCELLED:
+        emoji = ":no_entry_sign:"
+    if retry is not None:
+        more += f" · {anchor(retry, 'Retried here') if retry else 'Retried'}"
+    return _Status(emoji, more)
+
+
+def _unconfirmed(job: Job, noun: str) -> str:
+    if not job.asked:
+        why = ", so that nobody pays twice" if job.asked_at is None else ""
+        return (
+            "The video service gave no clear answer. I'm waiting for it to confirm before "
+            f"anything is sent again{why}."
+        )
+    return (
+        f"We don't know whether this {noun} was created. Please answer my question in the thread."
+    )
 
 
 def _held(job: Job) -> str:
@@ -134,56 +215,59 @@ def _held(job: Job) -> str:
     return f"{why} {when}I'll keep trying for a day, so there is no need to ask again."
 
 
-def _since(job: Job, presenter: Presenter) -> str:
-    asked = f"requested {date(job.created_at)}"
-    if job.started_at is not None and presenter.slow and not job.state.ended:
-        asked += f" · started {ago(job.started_at)}"
-    if job.ended_at is not None:
-        return f"{asked}, ended {date(job.ended_at)}"
-    if job.typical_duration is not None and job.state not in {State.RUNNING, State.UNCONFIRMED}:
-        asked += f" · usually takes about {span(job.typical_duration)}"
-    return asked
+def _since(job: Job) -> str:
+    if job.started_at is None:
+        return ""
+    usual = job.typical_duration
+    usually = f", usually about {_brief(usual)}" if usual is not None and job.late else ""
+    return f"Started {ago(job.started_at)}{usually}."
 
 
-def _service_status(job: Job) -> list[str]:
-    """Return the service's own status of a running job, if there is one."""
-    if job.snapshot is None or job.state.ended or not job.snapshot.status:
-        return []
-    return [f"service status: {cut(one_line(only_hosts(job.snapshot.status)), 40)}"]
+def _progress(job: Job, presenter: Presenter) -> tuple[str, str]:
+    """Return how far a running job is: with a bar, and in figures alone for those who listen."""
+    is_shown = job.state is State.RUNNING and not job.unreachable and job.waits_for is None
+    progress = presenter.progress(job) if is_shown else None
+    if progress is None:
+        return "", ""
+    done, total = progress
+    figures = f"{done}% done." if total == _HUNDRED else f"{done} of {total} steps done."
+    full = round(_BAR_WIDTH * done / total)
+    return f"`{'█' * full}{'░' * (_BAR_WIDTH - full)}` {figures}", figures
 
 
-def _orphaned(job: Job, presenter: Presenter) -> str:
-    """Return a sentence about what earlier create calls made after all."""
-    noun, ids = presenter.noun, [cut(id_, _MAX_ID) for id_ in job.orphaned_ids[-_MAX_ORPHANED:]]
-    match ids:
-        case []:
+# ── Small print ───────────────────────────────────────────────────────────────────────────────
+
+
+def _small_print(job: Job, presenter: Presenter, replica: str, *, posted: bool) -> list[str]:
+    """Return the lines of small print, in mrkdwn."""
+    who = f"Requested by <@{job.user}>" if posted else ""
+    with_replica = f"Replica: {escaped(one_line(replica), _MAX_NAME)}" if replica else ""
+    lines = [_orphaned(job, presenter.noun), joined([who, with_replica], by=" · ")]
+    return [line for line in lines if line]
+
+
+def _orphaned(job: Job, noun: str) -> str:
+    """Return that earlier create calls made something after all, which its details name."""
+    match len(job.orphaned_ids):
+        case 0:
             return ""
-        case [id_]:
+        case 1:
+            return f"An earlier {noun} was created after all and may be charged too: see *Details*."
+        case number:
             return (
-                f"An earlier attempt was created after all: {noun} {id_}. It may be charged "
-                f"too. /{noun} status {id_} shows it."
-            )
-        case _:
-            return (
-                f"Earlier attempts were created after all: {noun}s {', '.join(ids)}. They may be "
-                f"charged too. /{noun} status <id> shows one."
+                f"{number} earlier {noun}s were created after all and may be charged too: "
+                "see *Details*."
             )
 
 
-def anchors_of(job: Job, presenter: Presenter) -> list[str]:
-    """Return the links of what was made, as mrkdwn."""
-    if job.state is not State.SUCCEEDED:
-        return []
-    return [anchor(url, label) for label, url in presenter.links(job).items()]
+def _brief(duration: timedelta) -> str:
+    """Return a duration in as few letters as are read easily: "40 sec", "2 min", "3 hours"."""
+    written = span(duration)
+    for unit, short in (("second", "sec"), ("minute", "min")):
+        if unit in written:
+            return f"{written.split()[0]} {short}"
+    return written
 
 
-def headed(head: str, name: str) -> list[Json]:
-    """Return the blocks of a heading, with a name below it if there is one."""
-    blocks: list[Json] = [section(head)]
-    if name:
-        blocks.append(rich(paragraph(words(name, bold=True))))
-    return blocks
-
-
-def _capital(noun: str) -> str:
-    return noun[:1].upper() + noun[1:]
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "…")) else f"{text}."

@@ -88,7 +88,7 @@ def log_not_stored(error: DatabaseError, code: str) -> tuple[str, str]:
 
 async def ack_missing_id(ack: AsyncAck, command: str, subcommand: str, noun: str) -> None:
     """Acknowledge a subcommand that lacks its id with a sentence about where to find one."""
-    text = f"`{command} {subcommand}` needs a {noun} ID: `{command} list` shows them."
+    text = f"`{command} {subcommand}` needs a {noun} ID: *Details* on its message shows it."
     await ack_ephemeral(ack, text)
 
 

@@ -11,7 +11,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from bot.errors import OutsideError
 from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video, is_replica_id, parse
-from bot.model import Verdict
+from bot.model import Job, Verdict
 from bot.slack.blocks import (
     Json,
     Message,
@@ -24,7 +24,7 @@ from bot.slack.blocks import (
     section,
     spoken,
 )
-from bot.slack.buttons import MAKE_VIDEO, RETRY
+from bot.slack.buttons import ANOTHER, MAKE_VIDEO, RETRY
 from bot.slack.context import UNKNOWN_JOB, Feature, HandlerContext, ack_ephemeral, ack_missing_id
 from bot.slack.errors import translated
 from bot.slack.forms import (
@@ -42,7 +42,7 @@ from bot.slack.forms import (
     where_field,
 )
 from bot.slack.help import video_help
-from bot.slack.job_actions import find_job
+from bot.slack.job_actions import find_failed, retry_metadata
 from bot.slack.job_status import list_jobs, show_status
 from bot.slack.payloads import BlockAction, OptionsRequest, SlashCommand, View, ViewSubmission, read
 from bot.slack.replica_picker import check_used, replica_label
@@ -80,6 +80,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
     app.command(ctx.command(_KIND))(partial(handle_command, ctx))
     app.action(_BACKGROUND)(partial(switch_background, ctx))
     app.action(f"{_KIND}_{RETRY}")(partial(retry, ctx))
+    app.action(ANOTHER)(partial(make_another, ctx))
     app.action(MAKE_VIDEO)(partial(make_video, ctx))
     app.action(_USE_AS_SCRIPT)(partial(use_as_script, ctx))
 
@@ -156,17 +157,33 @@ async def open_create_form(
 async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Open the form with the input of a failed job."""
     action = read(BlockAction, body)
-    if (job := await find_job(ctx, action)) is not None:
-        fields = dict(job.params)
-        if action.user != job.user:
-            # Only the user who typed a script sees it.
-            fields = {name: fields[name] for name in ("replica_id", "video_name") if name in fields}
-        metadata: Metadata = {"channel": job.channel, "thread_ts": job.thread_ts}
-        filled = {**fields, "where": job.channel}
-        view = await _form(ctx, filled, metadata, note=retention_note(job))
+    if (job := await find_failed(ctx, action)) is not None:
+        filled = {**_fields_for(action.user, job), "where": job.channel}
+        view = await _form(ctx, filled, await retry_metadata(ctx, job), note=retention_note(job))
         if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
             ctx.respond_ephemeral(action, error)
     await ack()
+
+
+async def make_another(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the form with the input of a video, for a new one in its channel. Anyone may."""
+    action = read(BlockAction, body)
+    job = await ctx.store.jobs.fetch(action.value)
+    if job is not None and job.kind == _KIND:
+        filled = {**_fields_for(action.user, job), "where": job.channel}
+        view = await _form(ctx, filled, {"channel": job.channel}, note=retention_note(job))
+        error = await ctx.open_form(action.user, job.channel, action.trigger_id, view)
+    else:
+        error = UNKNOWN_JOB
+    if error:
+        ctx.respond_ephemeral(action, error)
+    await ack()
+
+
+def _fields_for(user: str, job: Job) -> dict[str, str]:
+    """Return the input of a job that a user sees: a script, only if they typed it."""
+    shown = job.params if user == job.user else ("replica_id", "video_name")
+    return {name: value for name, value in job.params.items() if name in shown}
 
 
 async def make_video(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
@@ -253,7 +270,12 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         return
     request = JobRequest(_KIND, params, deadline, used=check.found)
     await submit_job(
-        ctx, ack, submission, request, lambda note: _form(ctx, fields, metadata, note=note)
+        ctx,
+        ack,
+        submission,
+        request,
+        # It is a request of its own from now on.
+        lambda note: _form(ctx, fields, {**metadata, "retry_of": None}, note=note),
     )
 
 

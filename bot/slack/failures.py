@@ -1,55 +1,65 @@
-"""Why a job failed, in sentences: the service's own, what it means, and what to do next."""
+"""Why a job failed, in sentences: the service's own, then what it means and what to do."""
 
 from typing import Final
 
 from bot.links import only_hosts
 from bot.model import Failure, Job, State
-from bot.slack.blocks import cut
+from bot.slack.blocks import Json, cut, escaped, joined, paragraph, rich, words
 from bot.slack.presenters import Presenter
 
-MAX_REASON: Final = 500
+_MAX_REASON: Final = 500
+_OURS: Final = ("The video service ", "The connection to the video service ")
+"""How the sentences begin that we use as a reason where the service gave none."""
+_FEW_WORDS: Final = 5
 
 
 def service_reason(job: Job) -> str:
-    """Return what the service said about a failure, in its own words."""
-    return cut(only_hosts(job.reason.strip()), MAX_REASON) if job.state is State.FAILED else ""
+    """Return what the service said about a failure, in its own words; "" if it said nothing new."""
+    if job.state is not State.FAILED or job.reason.startswith(_OURS):
+        return ""
+    said = cut(" ".join(only_hosts(job.reason).split()), _MAX_REASON)
+    # "The video was deleted" is no more than the message itself says.
+    is_known = job.deleted and "deleted" in said.casefold() and len(said.split()) <= _FEW_WORDS
+    return "" if is_known else said
 
 
-def explanation(job: Job, presenter: Presenter) -> str:
-    """Return what a failure means and what to do next. The service's reason follows below."""
-    parts = [_failure_sentence(job, presenter)]
-    explained = service_reason(job) or job.deleted
-    if job.failure in {Failure.SERVICE_FAILED, Failure.REFUSED} and not explained:
-        parts.append("It didn't say why.")
-    if not job.erased:
-        fixed = (
-            "After that, " if job.failure in {Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT} else ""
-        )
-        parts.append(f"{fixed}*Edit and retry* opens the form with everything that was entered.")
-    parts.append(presenter.advice(job))
-    if service_reason(job):
-        parts.append("The video service says:")
-    return " ".join(filter(None, parts))
+def explained(job: Job, meaning: str) -> list[Json]:
+    """Return the service's words and what they mean, letter for letter; [] if there are none."""
+    said = service_reason(job)
+    text = joined([f"“{said}”" if said else "", meaning], by=" ")
+    return [rich(paragraph(words(text)))] if text else []
 
 
-def _failure_sentence(job: Job, presenter: Presenter) -> str:
+def explained_text(job: Job, meaning: str) -> str:
+    """Return what ``explained`` shows, as mrkdwn; so is ``meaning``."""
+    said = service_reason(job)
+    quoted = f"“{escaped(said, _MAX_REASON)}”" if said else ""
+    return joined([quoted, meaning], by=" ")
+
+
+def meaning_of(job: Job, presenter: Presenter, *, this: str) -> str:
+    """Return what a failure means beside the service's own words, and what to do; "" if nothing.
+
+    ``this`` is what the reader calls the job's card: "this message" on the card itself.
+    """
     noun, created = presenter.noun, _created_nothing(job)
     match job.failure:
-        case Failure.SERVICE_FAILED if job.deleted:
-            return f"This {noun} was deleted at the video service."
+        case Failure.SERVICE_FAILED | None if job.deleted or service_reason(job):
+            return presenter.advice(job)
         case Failure.SERVICE_FAILED | None:
-            return f"The video service couldn't create this {noun}."
+            return "The video service didn't say why."
         case Failure.REFUSED:
-            return f"The video service refused the request; {created}."
+            why = "" if service_reason(job) else " and didn't say why"
+            return f"The video service refused the request{why}; {created}."
         case Failure.KEY_REJECTED:
             return (
-                f"The video service doesn't accept this bot's key; {created}. Please tell "
-                "the person who runs this bot: it needs a working key."
+                f"The video service doesn't accept this bot's key; {created}. Please tell the "
+                "person who runs this bot."
             )
         case Failure.OUT_OF_CREDIT:
             return (
-                f"The video service's account is out of credit; {created}. Please tell "
-                "the person who manages that account."
+                f"The video service's account is out of credit; {created}. Please tell the "
+                "person who manages that account."
             )
         case Failure.UNREACHABLE:
             return (
@@ -57,22 +67,16 @@ def _failure_sentence(job: Job, presenter: Presenter) -> str:
                 f"{created}."
             )
         case Failure.NOT_FOUND:
-            return f"The video service can't find this {noun} any more: it may have been deleted."
+            return f"The video service can't find this {noun} any more. It may have been deleted."
         case Failure.TIMED_OUT:
-            return (
-                f"The video service never finished this {noun}, so I stopped checking. "
-                f"`/{noun} status {job.id}` still checks it."
-            )
-        case Failure.CANCELLED:
-            return (
-                f"We don't know whether this {noun} was created. If it turns up, its "
-                "card will say so."
-            )
-        case Failure.UNANSWERED:
-            return (
-                f"Nobody could say whether this {noun} was created, so I stopped "
-                "waiting. If it turns up, its card will say so."
-            )
+            return "It never finished, so I stopped checking."
+        case Failure.CANCELLED | Failure.UNANSWERED:
+            unknown = f"We don't know whether this {noun} was created"
+            if job.failure is Failure.UNANSWERED:
+                unknown = f"Nobody could say whether this {noun} was created, so I stopped waiting"
+            return f"{unknown}. If it turns up, {this} will say so."
+        case Failure.STOPPED | Failure.STOPPED_BY_ADMIN:
+            return "It may still be created and charged."
 
 
 def _created_nothing(job: Job) -> str:

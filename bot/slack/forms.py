@@ -53,6 +53,7 @@ class _Metadata(BaseModel):
     name: str = ""
     links: dict[str, str] = Field(default_factory=dict)
     warned: list[str] = Field(default_factory=list)
+    retry_of: str | None = None
 
 
 def metadata_of(view: View) -> dict[str, Any]:
@@ -157,7 +158,7 @@ async def submit_job(
     """Store what a form asks for, and acknowledge.
 
     A form that was submitted before, and has been changed since, opens again under a note:
-    ``redraw`` returns it with the note.
+    ``redraw`` returns it with the note. So does a form that retries what was retried meanwhile.
     """
     view, metadata = submission.view, metadata_of(submission.view)
     channel = view.fields().get("where") or metadata["channel"]
@@ -189,6 +190,7 @@ async def submit_job(
         user=submission.user,
         channel=channel,
         thread_ts=metadata.get("thread_ts") if channel == metadata["channel"] else None,
+        retry_of=metadata.get("retry_of"),
     )
     try:
         job = (await ctx.store.jobs.submit(asked, now)).job
@@ -198,9 +200,11 @@ async def submit_job(
     if (job.params, job.channel) != (request.params, channel):
         noun = ctx.presenters[request.kind].noun
         note = (
-            f"You have already submitted an earlier version of this form: request No. {job.id}. "
+            "You have already submitted an earlier version of this form. "
             f"This one is different, and submitting it creates a second {noun}."
         )
+        if asked.retry_of is not None:
+            note = f"This has already been retried. Submitting this creates another {noun}."
         await ack(response_action="push", view=await redraw(note))
         return
     if request.used is not None:

@@ -1,40 +1,59 @@
-"""The buttons that cards of every kind have: check again, create again, give up, and links."""
+"""The buttons that jobs of every kind have: check, stop following, retry, the question, links."""
 
 import re
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
-from bot.model import Job
-from bot.slack.blocks import Json
-from bot.slack.buttons import CHECK_AGAIN, CREATE_AGAIN, GIVE_UP, OPEN_LINK, attempt_of
+from bot.model import Failure, Job
+from bot.slack.blocks import Json, Message, anchor
+from bot.slack.buttons import CHECK_NOW, CREATE_AGAIN, GIVE_UP, OPEN_LINK, STOP, attempt_of
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
+from bot.slack.job_status import current_status
 from bot.slack.limits import limit_sentence
 from bot.slack.payloads import BlockAction, read
+from bot.slack.permalinks import permalink
 from bot.store import LimitReached
 
+_RETRIED: Final = "This has already been retried."
 SETTLED: Final = "That has already been settled: see the card."
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the buttons."""
-    app.action(CHECK_AGAIN)(partial(check_again, ctx))
+    app.action(CHECK_NOW)(partial(check_now, ctx))
+    app.action(STOP)(partial(stop_following, ctx))
     app.action(CREATE_AGAIN)(partial(create_again, ctx))
     app.action(GIVE_UP)(partial(give_up, ctx))
     app.action(re.compile(f"^{OPEN_LINK}_"))(acknowledge)
 
 
-async def check_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Poll a job at once."""
+async def check_now(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Poll a job at once; of one that has ended, show how it stands at the service."""
     action = read(BlockAction, body)
-    if (job := await find_job(ctx, action)) is not None:
-        text = SETTLED
-        if not job.state.ended:
-            await ctx.store.jobs.wake(job, ctx.clock.now())
-            text = "Checking now. If anything has changed, the card will show it."
+    job = await find_job(ctx, action)
+    if job is not None and not job.state.ended:
+        await ctx.store.jobs.wake(job, ctx.clock.now())
+        text = "Checking now. If anything has changed, the message above will show it."
         ctx.respond_ephemeral(action, text)
+    elif job is not None and job.remote_id is not None and action.response_url is not None:
+        work = current_status(ctx, action.user, ctx.kinds[job.kind], job, job.remote_id)
+        ctx.answer_later(action.response_url, work)
+    elif job is not None:
+        ctx.respond_ephemeral(action, SETTLED)
+    await ack()
+
+
+async def stop_following(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """End a job that the service works on, unless the button belongs to an earlier attempt."""
+    action = read(BlockAction, body)
+    job_id, attempts = attempt_of(action.value)
+    if (job := await find_job(ctx, action, job_id)) is not None:
+        failure = Failure.STOPPED if action.user == job.user else Failure.STOPPED_BY_ADMIN
+        if not await ctx.store.jobs.stop(job.id, attempts, failure, ctx.clock.now()):
+            ctx.respond_ephemeral(action, SETTLED)
     await ack()
 
 
@@ -78,17 +97,20 @@ async def acknowledge(ack: AsyncAck) -> None:
     await ack()
 
 
-def not_theirs(owner: str) -> str:
+# ── What features use ─────────────────────────────────────────────────────────────────────────
+
+
+def not_theirs(owner: str, what: str = "do that") -> str:
     """Return that a job is someone else's; a form, unlike a message, cannot mention its owner."""
-    return f"Only {owner} or an admin can do that."
+    return f"Only {owner} or an admin can {what}."
 
 
 async def find_job(
-    ctx: HandlerContext, action: BlockAction, job_id: str | None = None
+    ctx: HandlerContext, action: BlockAction, job_id: str | None = None, what: str = "do that"
 ) -> Job | None:
     """Return the job of a button if this user may decide about it; if not, answer so.
 
-    ``job_id`` is the button's value, unless that holds more.
+    ``job_id`` is the button's value, unless that holds more. ``what`` is what the button does.
     """
     job = await ctx.store.jobs.fetch(action.value if job_id is None else job_id)
     if job is None:
@@ -96,8 +118,36 @@ async def find_job(
     elif job.kind not in ctx.kinds:
         text = UNKNOWN_KIND
     elif not ctx.may_decide(action.user, job):
-        text = not_theirs(f"<@{job.user}>")
+        text = not_theirs(f"<@{job.user}>", what)
     else:
         return job
     ctx.respond_ephemeral(action, text)
     return None
+
+
+async def find_failed(ctx: HandlerContext, action: BlockAction) -> Job | None:
+    """Return the job of *Edit and retry*, as ``find_job`` does, if nobody has retried it before."""
+    job = await find_job(ctx, action)
+    retry = await ctx.store.jobs.fetch_retry(job) if job is not None else None
+    if retry is None:
+        return job
+    if action.response_url is not None:
+        ctx.answer_later(action.response_url, _already_retried(ctx, retry))
+    else:
+        ctx.respond_ephemeral(action, _RETRIED)
+    return None
+
+
+async def _already_retried(ctx: HandlerContext, retry: Job) -> Message:
+    card = await ctx.store.deliveries.fetch_card(retry)
+    link = await permalink(ctx.client, card, ctx.timings) if card.ts is not None else ""
+    where = f" {anchor(link, 'See the new request')}." if link else ""
+    return Message(f"{_RETRIED}{where}", ())
+
+
+async def retry_metadata(ctx: HandlerContext, job: Job) -> dict[str, Any]:
+    """Return the metadata of a form that retries a job: it goes into the thread of its card."""
+    card = await ctx.store.deliveries.fetch_card(job)
+    is_there = card.ts is not None and card.channel == job.channel
+    thread_ts = job.thread_ts or (card.ts if is_there else None)
+    return {"channel": job.channel, "thread_ts": thread_ts, "retry_of": job.id}

@@ -1,7 +1,8 @@
 """The state of jobs of any kind: the list of a user's jobs, and the status of one."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, TypeAlias
 
 from slack_bolt.context.ack.async_ack import AsyncAck
 
@@ -18,7 +19,6 @@ from bot.slack.blocks import (
     Message,
     anchor,
     bullets,
-    context,
     cut,
     date,
     escape,
@@ -26,10 +26,9 @@ from bot.slack.blocks import (
     joined,
     link,
     linked,
-    mrkdwn,
+    moment_of,
     one_line,
     paragraph,
-    plain,
     quote,
     rich,
     section,
@@ -51,7 +50,15 @@ _LINKS: Final = {
     "stream_url": "Stream",
     "thumbnail_video_url": "Thumbnail",
 }
-_MORE: Final = {"replica_name": "Name at the service", "training_progress": "Progress"}
+_MORE: Final = {
+    "replica_name": "Name at the service",
+    "training_progress": "Progress",
+    "generation_progress": "Progress",
+}
+_ERASED: Final = "no longer stored"
+
+Fact: TypeAlias = tuple[str, str | datetime]
+"""A label, and a text or a time."""
 
 
 async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Message:
@@ -61,11 +68,17 @@ async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Me
     if not jobs:
         text = f"You don't have any {presenter.noun}s yet. Start with `{command.command}`."
         return Message(text, [section(text)])
+    return listed(jobs, presenter)
+
+
+def listed(jobs: Sequence[Job], presenter: Presenter) -> Message:
+    """Return a list of jobs: state, name, when each was asked for, and its links."""
     heading = f"Your {presenter.noun}s, newest first:"
     items = [
         paragraph(
             words(state_word(job, presenter), bold=True),
-            words(f" · {title(presenter.name(job)) or 'no name'} · No. {job.id}"),
+            words(f" · {title(presenter.name(job)) or _ERASED} · "),
+            moment_of(job.created_at),
             *[
                 part
                 for label, url in presenter.links(job).items()
@@ -78,19 +91,14 @@ async def list_jobs(ctx: HandlerContext, command: SlashCommand, kind: str) -> Me
         " · ".join(
             [
                 f"• {state_word(job, presenter)}",
-                escape(title(presenter.name(job)) or "no name"),
-                f"No. {job.id}",
+                escape(title(presenter.name(job)) or _ERASED),
+                date(job.created_at),
                 *_best_link(presenter, job),
             ]
         )
         for job in jobs
     ]
-    blocks = [
-        section(heading),
-        rich(bullets(items)),
-        context(plain(f"{command.command} status {jobs[0].id} shows more about the first.", 200)),
-    ]
-    return Message(joined([heading, *lines]), blocks)
+    return Message(joined([heading, *lines]), [section(heading), rich(bullets(items))])
 
 
 def _best_link(presenter: Presenter, job: Job) -> list[str]:
@@ -112,7 +120,7 @@ async def show_status(
     kind, presenter = ctx.kinds[kind_name], ctx.presenters[kind_name]
     wanted = wanted.strip("`#")
     if not wanted or len(wanted) > _MAX_ID or not wanted.isprintable():
-        await ack_ephemeral(ack, f"That's not an ID: `{command.command} list` shows yours.")
+        await ack_ephemeral(ack, "That's not an ID. *Details* on a message of mine shows its ID.")
         return
     job = await ctx.store.jobs.fetch(wanted) or await ctx.store.jobs.fetch_by_remote_id(
         kind.name, wanted
@@ -121,12 +129,12 @@ async def show_status(
         await ack_ephemeral(ack, _of_another_kind(ctx, job))
     elif job is not None and not _may_see(ctx, command, job):
         state = state_word(job, presenter).lower()
-        text = f"No. {job.id}: {state}. Only {_who_sees(job)} can see the rest."
+        text = f"This {presenter.noun}: {state}. Only {_who_sees(job)} can see the rest."
         await ack_ephemeral(ack, text)
     elif job is not None and job.remote_id is None:
         await ack_ephemeral(ack, status_message(presenter, job, None, command.user))
     else:
-        work = _current_status(ctx, command, kind, job, wanted)
+        work = current_status(ctx, command.user, kind, job, wanted)
         ctx.answer_later(command.response_url, work)
         await ack()
 
@@ -154,41 +162,48 @@ def _of_another_kind(ctx: HandlerContext, job: Job) -> str:
     return f"That's a {other}: `{ctx.command(job.kind)} status {job.id}` shows it."
 
 
-async def _current_status(
-    ctx: HandlerContext, command: SlashCommand, kind: Kind, job: Job | None, wanted: str
+async def current_status(
+    ctx: HandlerContext, reader: str, kind: Kind, job: Job | None, wanted: str
 ) -> Message:
+    """Return the status of a job, or of anything else at the service, as it is now.
+
+    Args:
+        ctx: the bot's parts.
+        reader: the id of the user who asks.
+        kind: the kind of what is asked about.
+        job: the job, if it is one.
+        wanted: the job's id, or an id at the service.
+    """
     presenter, remote_id = ctx.presenters[kind.name], (job and job.remote_id) or wanted
     try:
         answer = await ctx.service.read(kind.path, remote_id, for_person=True)
         snapshot = kind.read(answer, remote_id)
     except Unreadable:
-        return _unread(presenter, job, command, wanted, "Its answer couldn't be read.")
+        return _unread(presenter, job, reader, wanted, "Its answer couldn't be read.")
     except Refused as error:
         if error.code not in UNKNOWN_ID:
-            return _unread(presenter, job, command, wanted, error.reason)
+            return _unread(presenter, job, reader, wanted, error.reason)
         if job is not None:
-            return status_message(presenter, job, None, command.user, error.reason)
+            return status_message(presenter, job, None, reader, error.reason)
         reason = escaped(only_hosts(error.reason), 500)
         return Message(
             f"I can't find a {presenter.noun} “{escape(wanted)}”. "
-            f"The video service says: “{reason}”. `{command.command} list` shows yours.",
+            f"The video service says: “{reason}”",
             (),
         )
     except OutsideError as error:
-        return _unread(presenter, job, command, wanted, error.reason)
+        return _unread(presenter, job, reader, wanted, error.reason)
     if kind.catalogued and (job is not None or await ctx.store.replicas.get(remote_id)):
         await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     if job is not None:
         await ctx.store.jobs.wake(job, ctx.clock.now())
-    return status_message(presenter, job, snapshot, command.user)
+    return status_message(presenter, job, snapshot, reader)
 
 
-def _unread(
-    presenter: Presenter, job: Job | None, command: SlashCommand, wanted: str, why: str
-) -> Message:
+def _unread(presenter: Presenter, job: Job | None, reader: str, wanted: str, why: str) -> Message:
     """Return what can be said although the service could not be asked."""
     if job is not None:
-        return status_message(presenter, job, None, command.user, why)
+        return status_message(presenter, job, None, reader, why)
     return Message(
         f"I don't know {escape(wanted)}, and the video service couldn't be asked: "
         f"{escaped(only_hosts(why), 500)} Please try again in a moment.",
@@ -201,28 +216,15 @@ def status_message(
 ) -> Message:
     """Return all that is known; ``unread`` is why the service could not be asked just now."""
     known = snapshot or (job.snapshot if job is not None else None)
-    facts: list[tuple[str, str]] = []
     # A job's words, and what the service says about them, are for the person who asked.
     own = job is None or reader == job.user
+    facts: list[Fact] = []
     if job is not None:
-        facts.append((f"No. {job.id}", state_word(job, presenter).lower()))
         # Without a name of its own, it is shown by the beginning of its script.
         name = presenter.name(job) if own else job.params.get(f"{presenter.noun}_name", "")
-        if name := title(name):
-            facts.append(("Name", name))
-        if own and job.reason:
-            facts.append(("Reason", only_hosts(job.reason)))
-    if known is not None:
-        facts.append((f"{presenter.noun.capitalize()} ID", known.remote_id))
-        facts.append(("Video service status", only_hosts(known.status)))
-        details = (known.facts.get("status_details") or known.reason) if own else ""
-        if known.deleted and not details:
-            details = f"This {presenter.noun} was deleted at the video service."
-        if details:
-            facts.append(("Details", only_hosts(details)))
-        facts += [
-            (label, known.facts[field]) for field, label in _MORE.items() if field in known.facts
-        ]
+        facts += [("Status", state_word(job, presenter)), ("Name", title(name))]
+        facts.append(("Requested", job.created_at))
+    facts += facts_of(known, presenter, job, own=own)
     if unread:
         facts.append(("Couldn't be checked just now", only_hosts(unread)))
     links: dict[str, str] = {}
@@ -232,37 +234,73 @@ def status_message(
             for field, label in _LINKS.items()
             if (safe := link(known.facts.get(field, ""))) is not None
         }
-    times = [
-        f"{label} {date(at)}"
-        for label, field in (("created", "created_at"), ("updated", "updated_at"))
-        if known is not None and (at := moment(known.facts.get(field, ""))) is not None
-    ]
-    script = ""
     # It is unknown who may read what belongs to no job of ours.
-    if own and job is not None:
-        script = (known.facts.get("script", "") if known is not None else "") or job.params.get(
-            "script", ""
-        )
-    return _drawn(facts, links, times, script)
+    script = script_of(job, known) if own and job is not None else ""
+    return _drawn(facts, links, script)
 
 
-def _drawn(
-    facts: Sequence[tuple[str, str]], links: dict[str, str], times: Sequence[str], script: str
-) -> Message:
-    said = [(label, line) for label, value in facts if (line := one_line(value))]
-    rows = [
-        paragraph(words(f"{label}: ", bold=True), words(cut(line, _MAX_FACT)))
-        for label, line in said
+def facts_of(
+    known: Snapshot | None, presenter: Presenter, job: Job | None, *, own: bool
+) -> list[Fact]:
+    """Return what the service has said, by labels; ``own`` is whether its words are for the reader.
+
+    ``job`` is the job that it is about, if there is one.
+    """
+    facts: list[Fact] = []
+    if own and job is not None and job.reason:
+        facts.append(("Reason", only_hosts(job.reason)))
+    if known is None:
+        return facts
+    facts.append((f"{presenter.noun.capitalize()} ID", known.remote_id))
+    facts.append(("Video service status", only_hosts(known.status)))
+    details = (known.facts.get("status_details") or known.reason) if own else ""
+    if details and (job is None or details != job.reason):
+        facts.append(("Details", only_hosts(details)))
+    facts += [(label, known.facts[field]) for field, label in _MORE.items() if field in known.facts]
+    facts += [
+        (label, at)
+        for label, field in (("Created", "created_at"), ("Updated", "updated_at"))
+        if (at := moment(known.facts.get(field, ""))) is not None
     ]
-    rows += [paragraph(linked(url, label)) for label, url in links.items()]
-    blocks: list[Json] = [rich(bullets(rows))]
-    if times:
-        blocks.append(context(mrkdwn(" · ".join(times))))
+    return facts
+
+
+def script_of(job: Job, known: Snapshot | None) -> str:
+    """Return the script that the service used, or the one that it was given."""
+    used = known.facts.get("script", "") if known is not None else ""
+    return used or job.params.get("script", "")
+
+
+def rows(facts: Iterable[Fact]) -> list[Json]:
+    """Return facts as the lines of a list, those without a value left out."""
+    return [
+        paragraph(
+            words(f"{label}: ", bold=True),
+            moment_of(value) if isinstance(value, datetime) else words(cut(value, _MAX_FACT)),
+        )
+        for label, value in _with_values(facts)
+    ]
+
+
+def _with_values(facts: Iterable[Fact]) -> Iterable[Fact]:
+    for label, value in facts:
+        if isinstance(value, datetime):
+            yield label, value
+        elif line := one_line(value):
+            yield label, line
+
+
+def _drawn(facts: Sequence[Fact], links: dict[str, str], script: str) -> Message:
+    items = [*rows(facts), *(paragraph(linked(url, label)) for label, url in links.items())]
+    blocks: list[Json] = [rich(bullets(items))]
     if script:
         blocks.append(rich(quote(cut(script, MAX_QUOTE))))
     text = [
-        *(f"{label}: {escaped(line, _MAX_FACT)}" for label, line in said),
-        *times,
+        *(
+            f"{label}: "
+            + (date(value) if isinstance(value, datetime) else escaped(value, _MAX_FACT))
+            for label, value in _with_values(facts)
+        ),
         *(anchor(url, label) for label, url in links.items()),
     ]
     if script:

@@ -11,20 +11,33 @@ from bot.slack.replies import reply
 
 
 def compose(
-    delivery: Delivery, job: Job, presenters: Presenters, admins: Collection[str] = ()
+    delivery: Delivery,
+    job: Job,
+    presenters: Presenters,
+    admins: Collection[str] = (),
+    *,
+    replica: str = "",
+    retry: str | None = None,
 ) -> Message:
-    """Return what a delivery says now; ``admins`` can answer a question."""
+    """Return what a delivery says now.
+
+    ``admins`` can answer a question; see ``card`` for ``replica`` and ``retry``.
+    """
     presenter = presenters[job.kind]
     if delivery.role is Role.QUESTION:
         return question(delivery, job, presenter, admins)
     if delivery.role is Role.REPLY:
-        return reply(job, presenter)
-    return card(job, presenter, posted=delivery.ts is not None)
+        return reply(job, presenter, retry=retry)
+    return card(job, presenter, posted=delivery.ts is not None, replica=replica, retry=retry)
 
 
 def redirected(message: Message, job: Job) -> Message:
     """Return a message as it is sent to the person directly, because the channel refused it."""
+    note = "I couldn't post where you asked, so I'm sending this to you."
     # The name of a direct conversation means nothing to those outside it.
-    place = f"in <#{job.channel}>, where you asked," if job.channel[:1] in {"C", "G"} else ""
-    note = f"I couldn't post this {place or 'where you asked,'} so I'm sending it to you."
+    if job.channel.startswith(("C", "G")):
+        note = (
+            f"I couldn't post in <#{job.channel}>, where you asked, so I'm sending this to you. "
+            "If that channel is private, type `/invite @Replica Videos` there."
+        )
     return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])

@@ -22,8 +22,8 @@ from bot.outages import Outages
 from bot.slack.blocks import Message
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import find_posted, metadata_for
-from bot.slack.message_forms import accepted, as_sent, can_be_rewritten, rewritten
-from bot.slack.messages import compose, redirected
+from bot.slack.message_forms import accepted, can_be_rewritten, rewritten
+from bot.slack.outgoing import composed, with_names
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import MethodLimits, RateLimits, covering
 from bot.store import Outgoing, Store
@@ -115,7 +115,7 @@ class Messenger:
             ):
                 self._limits.count(limited)
                 claimed += first
-        return claimed
+        return await with_names(claimed, self._store, self._presenters)
 
     async def next_due(self, held: Collection[Outgoing] = ()) -> datetime | None:
         """Return when the next delivery is due that is not ``held``."""
@@ -165,9 +165,9 @@ class Messenger:
                 self._methods.note(_OPEN, error)
                 await self._back_off(delivery, error)
                 return
+        message = await self._message(outgoing, delivery)
         if not await self._store.deliveries.mark_sending(delivery, self._clock.now()):
             return
-        message = self._message(outgoing.job, delivery)
         try:
             async with translated(self._timings.call_timeout, self._outages):
                 answer = await self._client.chat_postMessage(
@@ -258,7 +258,7 @@ class Messenger:
 
     async def _edit(self, outgoing: Outgoing) -> None:
         delivery = outgoing.delivery
-        message = self._message(outgoing.job, delivery)
+        message = await self._message(outgoing, delivery)
         try:
             async with translated(self._timings.call_timeout, self._outages):
                 await self._client.chat_update(
@@ -360,9 +360,9 @@ class Messenger:
     async def _release(self, delivery: Delivery, due_at: datetime | None = None) -> None:
         await self._store.deliveries.release(delivery, self._clock.now(), due_at)
 
-    def _message(self, job: Job, delivery: Delivery) -> Message:
-        message = compose(delivery, job, self._presenters, self._admins)
-        return as_sent(redirected(message, job) if delivery.direct else message, delivery)
+    async def _message(self, outgoing: Outgoing, delivery: Delivery) -> Message:
+        outgoing = replace(outgoing, delivery=delivery)
+        return await composed(outgoing, self._presenters, self._admins, self._client, self._timings)
 
 
 def _placed(outgoing: Outgoing) -> Delivery:

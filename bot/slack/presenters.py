@@ -8,6 +8,8 @@ from bot.slack.blocks import Json
 
 CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 """The failures that say that the request was ended, not that the service failed."""
+STOPPED: Final = frozenset({Failure.STOPPED, Failure.STOPPED_BY_ADMIN})
+"""The failures that say that nobody follows it any more."""
 
 
 class Presenter(Protocol):
@@ -20,8 +22,11 @@ class Presenter(Protocol):
     def name(self, job: Job) -> str:
         """Return its name in the words of the user; "" if they gave none."""
 
-    def facts(self, job: Job) -> Sequence[str]:
-        """Return short facts for the small print, with people's words not yet escaped."""
+    def replica_id(self, job: Job) -> str | None:
+        """Return the id of the replica that it uses, whose name is shown; None if it uses none."""
+
+    def details(self, job: Job) -> Mapping[str, str]:
+        """Return facts for its details by their labels, with people's words not yet escaped."""
 
     def links(self, job: Job) -> Mapping[str, str]:
         """Return the links of what was made, by the label of their button, the best first."""
@@ -37,17 +42,20 @@ class Presenter(Protocol):
     def running_word(self) -> str:
         """The state of a running job in a word: "Rendering"."""
 
-    def running(self, job: Job) -> str:
-        """Return how far a running job is, as a sentence; "" if that is not known."""
+    def progress(self, job: Job) -> tuple[int, int] | None:
+        """Return how far a running job is, as (done, total); None if that is not known."""
 
     def ready(self, job: Job) -> str:
-        """Return what to say of a job that succeeded, beside its links; "" if they say it all."""
+        """Return how "it is ready" goes on, with what to do beside opening its links; "" if not."""
 
     def advice(self, job: Job) -> str:
         """Return what the service's reason for a failure usually means; "" if nothing is known."""
 
     def next_steps(self, job: Job) -> Sequence[Json]:
-        """Return the buttons for what can be done with what was made."""
+        """Return the buttons for what to do with what was made, on card and reply."""
+
+    def more_steps(self, job: Job) -> Sequence[Json]:
+        """Return further buttons of what was made, for its card alone."""
 
 
 Presenters = Mapping[str, Presenter]
@@ -72,4 +80,6 @@ def state_word(job: Job, presenter: Presenter) -> str:
         case State.FAILED:
             if job.failure in CANCELLED:
                 return "Cancelled"
+            if job.failure in STOPPED:
+                return "Stopped"
             return "Deleted" if job.deleted else "Failed"

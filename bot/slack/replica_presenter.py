@@ -4,14 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from bot.kinds.replica import progress
 from bot.kinds.video import is_replica_id
+from bot.kinds.wire import progress
 from bot.links import show_link
 from bot.model import Failure, Job, State
 from bot.slack.blocks import Json, button, link
 from bot.slack.buttons import MAKE_VIDEO
-
-_BAR_WIDTH: Final = 12
 
 # What the service's sentences usually mean: the first pattern that matches counts.
 _ADVICE: Final = tuple(
@@ -63,14 +61,18 @@ class ReplicaPresenter:
         """Return its name."""
         return job.params.get("replica_name", "")
 
-    def facts(self, job: Job) -> Sequence[str]:
+    def replica_id(self, job: Job) -> str | None:  # noqa: ARG002 - the same for all
+        """Return None: it uses no other replica."""
+        return None
+
+    def details(self, job: Job) -> Mapping[str, str]:
         """Return where its footage is."""
-        labels = {"train_video_url": "footage", "consent_video_url": "consent"}
-        return [
-            f"{label} {show_link(job.params[field])}"
+        labels = {"train_video_url": "Footage", "consent_video_url": "Consent video"}
+        return {
+            label: show_link(job.params[field])
             for field, label in labels.items()
             if field in job.params
-        ]
+        }
 
     def links(self, job: Job) -> Mapping[str, str]:
         """Return where its thumbnail can be watched."""
@@ -83,18 +85,13 @@ class ReplicaPresenter:
         """Return nothing: it has not spoken yet."""
         return ""
 
-    def running(self, job: Job) -> str:
-        """Return a bar and figures, if the service gives any that make sense."""
-        said = job.snapshot.facts.get("training_progress", "") if job.snapshot is not None else ""
-        if (figures := progress(said)) is None:
-            return "This takes hours." if job.typical_duration is None else ""
-        done, total = figures
-        full = round(_BAR_WIDTH * done / total)
-        return f"`{'█' * full}{'░' * (_BAR_WIDTH - full)}` {done} of {total} steps done."
+    def progress(self, job: Job) -> tuple[int, int] | None:
+        """Return how far it is, where the service says so."""
+        return progress(job.snapshot.facts.get("training_progress", "")) if job.snapshot else None
 
     def ready(self, job: Job) -> str:  # noqa: ARG002 - the same for all
-        """Return what can be done with it."""
-        return "Ready to use by everyone in this workspace."
+        """Return who can use it."""
+        return " to use by everyone in this workspace"
 
     def advice(self, job: Job) -> str:
         """Return what the service's sentence about a failed training usually means."""
@@ -110,3 +107,7 @@ class ReplicaPresenter:
             return ()
         label = "Use in a video"
         return [button(label, MAKE_VIDEO, value=job.remote_id, style="primary")]
+
+    def more_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - the same for all
+        """Return nothing more."""
+        return ()

@@ -1,12 +1,15 @@
-"""A job's closing reply: a pure function of the job."""
+"""A job's closing reply: a pure function of the job. It does not repeat the card."""
 
-from bot.model import Job, State
+from typing import Final
+
+from bot.model import Failure, Job, State
 from bot.slack.blocks import (
     MAX_QUOTE,
     MAX_SECTION,
     MAX_TEXT,
     Message,
     actions,
+    anchor,
     cut,
     escape,
     escaped,
@@ -17,54 +20,63 @@ from bot.slack.blocks import (
     size,
     title,
 )
-from bot.slack.buttons import buttons_of
-from bot.slack.cards import anchors_of, headed
-from bot.slack.failures import MAX_REASON, explanation, service_reason
-from bot.slack.presenters import CANCELLED, Presenter
+from bot.slack.buttons import reply_buttons
+from bot.slack.cards import explanation_text, links_of
+from bot.slack.failures import explained, meaning_of
+from bot.slack.presenters import CANCELLED, STOPPED, Presenter
+
+_CARD: Final = "the message above"
 
 
-def reply(job: Job, presenter: Presenter) -> Message:
-    """Return the closing reply of an ended job: it mentions who asked, once."""
-    name, said, anchors = (
-        title(presenter.name(job)),
-        service_reason(job),
-        anchors_of(job, presenter),
-    )
-    called = f" “{escape(name)}”" if name else ""
-    transcript = ""
+def reply(job: Job, presenter: Presenter, *, retry: str | None = None) -> Message:
+    """Return the closing reply of an ended job: it mentions who asked, once.
+
+    Those who stopped following it themselves know that it has ended, and are not mentioned.
+    ``retry`` is the link to the card of its retry, or "" without a link; None if it has none.
+    """
+    noun, name = presenter.noun, title(presenter.name(job))
+    if job.failure in STOPPED:
+        return _stopped(job, noun)
+    links, transcript = links_of(job, presenter), presenter.transcript(job).strip()
+    ending = _ending(job, presenter)
+    head = f"<@{job.user}> your {noun} {ending}"
+    text = [f"<@{job.user}> your {noun}{f' “{escape(name)}”' if name else ''} {ending}"]
     if job.state is State.SUCCEEDED:
-        ending = "is ready."
-        body = joined([joined(anchors, MAX_SECTION, by=" · "), presenter.ready(job)], MAX_SECTION)
-        transcript = presenter.transcript(job).strip()
+        blocks = [section(joined([head, joined(links, by=" · ")], MAX_SECTION))]
+        text += links
+        if transcript:
+            blocks.append(rich(quote(cut(transcript, MAX_QUOTE))))
+            text.append(f"Transcript: {escaped(transcript, MAX_TEXT - size(joined(text)) - 20)}")
     else:
-        again = " again" if job.asked_at is not None and job.remote_id is None else ""
-        if job.failure in CANCELLED:
-            ending = "was cancelled."
-        elif job.deleted:
-            ending = "was deleted."
-        else:
-            ending = f"couldn't be created{again}."
-        body = explanation(job, presenter)
-    # In blocks the name is shown letter for letter; in text it can only be escaped. Where it is
-    # the beginning of the text below anyway, it is not repeated.
-    head = f"<@{job.user}> your {presenter.noun} {ending}"
-    blocks = [
-        *headed(head, "" if name == title(transcript) else name),
-        section(body),
-    ]
-    if said:
-        blocks.append(rich(quote(said)))
-    if transcript:
-        blocks.append(rich(quote(cut(transcript, MAX_QUOTE))))
-    # Its links are in it already.
-    ended_well = job.state is State.SUCCEEDED
-    if buttons := presenter.next_steps(job) if ended_well else buttons_of(job, presenter):
+        retried = ""
+        if retry is not None:
+            retried = f"{anchor(retry, 'Retried here') if retry else 'Retried'}."
+        blocks = [
+            section(joined([head, retried])),
+            *explained(job, meaning_of(job, presenter, this=_CARD)),
+        ]
+        text += [explanation_text(job, presenter, this=_CARD), retried]
+    if buttons := reply_buttons(job, presenter, is_retried=retry is not None):
         blocks.append(actions(buttons))
-    text = [
-        f"<@{job.user}> your {presenter.noun}{called} {ending}",
-        *([*anchors, presenter.ready(job)] if ended_well else [body]),
-        f"“{escaped(said, MAX_REASON)}”" if said else "",
-    ]
-    if transcript:
-        text.append(f"Transcript: {escaped(transcript, MAX_TEXT - size(joined(text)) - 20)}")
     return Message(joined(text), blocks)
+
+
+def _ending(job: Job, presenter: Presenter) -> str:
+    if job.state is State.SUCCEEDED:
+        return f"is ready{presenter.ready(job)}."
+    if job.failure in CANCELLED:
+        return "was cancelled."
+    if job.deleted:
+        return "was deleted at the video service."
+    again = " again" if job.asked_at is not None and job.remote_id is None else ""
+    return f"couldn't be created{again}."
+
+
+def _stopped(job: Job, noun: str) -> Message:
+    text = f"You stopped following this {noun}. It may still be created and charged."
+    if job.failure is Failure.STOPPED_BY_ADMIN:
+        text = (
+            f"<@{job.user}> an admin stopped following your {noun}. It may still be created and "
+            "charged."
+        )
+    return Message(text, [section(text)])

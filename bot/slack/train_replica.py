@@ -27,7 +27,7 @@ from bot.slack.forms import (
     where_field,
 )
 from bot.slack.help import replica_help
-from bot.slack.job_actions import find_job
+from bot.slack.job_actions import find_failed, retry_metadata
 from bot.slack.job_status import show_status
 from bot.slack.payloads import BlockAction, SlashCommand, ViewSubmission, read
 from bot.slack.replica_commands import add_replica, list_replicas, set_default_replica
@@ -92,16 +92,12 @@ async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) 
 async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Open the form with the input of a failed job."""
     action = read(BlockAction, body)
-    if (job := await find_job(ctx, action)) is not None:
+    if (job := await find_failed(ctx, action)) is not None:
         fields = dict(job.params)
         if action.user != job.user:
             # Only the user who typed a link sees it.
             fields = {name: fields[name] for name in ("replica_name",) if name in fields}
-        metadata = {
-            "channel": job.channel,
-            "thread_ts": job.thread_ts,
-            "name": _name_for(ctx.clock.now()),
-        }
+        metadata = {**await retry_metadata(ctx, job), "name": _name_for(ctx.clock.now())}
         view = _form(ctx, {**fields, "where": job.channel}, metadata, retention_note(job))
         if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
             ctx.respond_ephemeral(action, error)
@@ -135,7 +131,8 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     params.setdefault("replica_name", metadata["name"])
 
     async def redraw(note: str) -> Json:
-        return _form(ctx, fields, metadata, note)
+        # It is a request of its own from now on.
+        return _form(ctx, fields, {**metadata, "retry_of": None}, note)
 
     request = JobRequest(_KIND, params, ctx.service_deadline())
     await submit_job(ctx, ack, submission, request, redraw)

@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bot.kinds.video import BACKGROUNDS
+from bot.kinds.wire import progress
 from bot.links import show_link
 from bot.model import Job, State
-from bot.slack.blocks import Json, link, one_line, spoken
+from bot.slack.blocks import Json, button, link, one_line, spoken
+from bot.slack.buttons import ANOTHER, CHECK_NOW
 
 
 class VideoPresenter:
@@ -20,17 +22,19 @@ class VideoPresenter:
         """Return its name, or the first line of its script."""
         return job.params.get("video_name") or one_line(job.params.get("script", ""))
 
-    def facts(self, job: Job) -> Sequence[str]:
-        """Return its replica, how long it speaks, and its background."""
-        facts = [f"replica {job.params.get('replica_id', '?')}"]
+    def replica_id(self, job: Job) -> str | None:
+        """Return the replica that speaks."""
+        return job.params.get("replica_id")
+
+    def details(self, job: Job) -> Mapping[str, str]:
+        """Return its replica's id, how long it speaks, and where its background is."""
+        found = {"Replica ID": job.params.get("replica_id", "")}
         if script := job.params.get("script"):
-            facts.append(f"about {spoken(script)} spoken")
-        facts += [
-            f"background {show_link(job.params[name])}"
-            for name in BACKGROUNDS
-            if name in job.params
-        ]
-        return facts
+            found["Spoken time"] = f"about {spoken(script)}"
+        for name in BACKGROUNDS:
+            if name in job.params:
+                found["Background"] = show_link(job.params[name])
+        return found
 
     def links(self, job: Job) -> Mapping[str, str]:
         """Return where it can be watched and downloaded."""
@@ -46,20 +50,22 @@ class VideoPresenter:
         facts = job.snapshot.facts if job.snapshot is not None else {}
         return facts.get("script") or job.params.get("script", "")
 
-    def running(self, job: Job) -> str:  # noqa: ARG002 - the same for all
-        """Return nothing: the service gives no progress of videos."""
-        return ""
+    def progress(self, job: Job) -> tuple[int, int] | None:
+        """Return how far it is, where the service says so."""
+        return progress(job.snapshot.facts.get("generation_progress", "")) if job.snapshot else None
 
     def ready(self, job: Job) -> str:
         """Return what to do if the service gave no link."""
-        if self.links(job):
-            return ""
-        return "The video service gave no link that I can show."
+        return "" if self.links(job) else ", but the video service gave no link"
 
     def advice(self, job: Job) -> str:  # noqa: ARG002 - the service's words say it
         """Return nothing: no sentence of the service about videos needs an explanation."""
         return ""
 
-    def next_steps(self, job: Job) -> Sequence[Json]:  # noqa: ARG002 - the same for all
-        """Return nothing: the links say it all."""
-        return ()
+    def next_steps(self, job: Job) -> Sequence[Json]:
+        """Return a button that asks for its links, if there are none."""
+        return () if self.links(job) else (button("Check now", CHECK_NOW, value=job.id),)
+
+    def more_steps(self, job: Job) -> Sequence[Json]:
+        """Return the button that opens the form with the same input."""
+        return () if job.erased else (button("Another like this", ANOTHER, value=job.id),)

@@ -12,8 +12,9 @@ from bot.store.database import (
     to_ms,
     wait_ms,
 )
-from bot.store.delivery_claims import CARDS, DeliveryClaims, delivery_from
-from bot.store.job_rows import lock_job
+from bot.store.delivery_claims import CARDS, DeliveryClaims
+from bot.store.delivery_rows import delivery_from
+from bot.store.job_rows import lock_job, lock_jobs
 from bot.store.sql import Query
 
 _MARK_SENDING: Final = Query(
@@ -98,6 +99,21 @@ _EDIT_CARD: Final = Query(
     WHERE job_id = :job_id AND role = 'card' AND state <> 'undeliverable'
     """
 )
+# The reply too: it has the button. One that is not posted yet will not have it.
+_EDIT_MESSAGES: Final = Query(
+    """
+    UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, :now)
+    WHERE job_id = :job_id
+        AND (role = 'card' AND state <> 'undeliverable' OR role = 'reply' AND state = 'posted')
+    """
+)
+# Of a card that is about to be stored as posted for the first time.
+_RETRIED_BY: Final = Query(
+    """
+    SELECT jobs.retry_of FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+    WHERE deliveries.id = :id AND deliveries.state <> 'posted'
+    """
+)
 
 
 class Deliveries(DeliveryClaims):
@@ -136,8 +152,9 @@ class Deliveries(DeliveryClaims):
         """Store a claimed delivery as it now is, and leave it alone until ``due_at``.
 
         None means for good, unless there is a newer version to show: then it stays due. Once it is
-        known where a card is, what goes into its thread becomes due. It is stored even if the
-        database is unavailable for a while.
+        known where a card is, what goes into its thread becomes due, and the messages of the job
+        that it retries are edited, which link to it. It is stored even if the database is
+        unavailable for a while.
 
         Returns:
             Whether it was stored: False if it was claimed again meanwhile.
@@ -146,7 +163,11 @@ class Deliveries(DeliveryClaims):
         at = optional_ms(due_at)
 
         def work(tx: Transaction) -> bool:
-            lock_job(tx, delivery.job_id)
+            retried = None
+            if posted and delivery.role is Role.CARD:
+                found = tx.one(_RETRIED_BY, id=delivery.id)
+                retried = found["retry_of"] if found is not None else None
+            lock_jobs(tx, filter(None, [delivery.job_id, retried]))
             released = tx.one(
                 _RELEASE,
                 id=delivery.id,
@@ -166,6 +187,8 @@ class Deliveries(DeliveryClaims):
             )
             if released is not None and delivery.role is Role.CARD and delivery.state.settled:
                 tx.all(_CARD_IS_SETTLED, job_id=delivery.job_id, now=to_ms(now))
+            if released is not None and retried is not None:
+                edit_messages(tx, retried, to_ms(now))
             tx.notify(Topic.DELIVERIES)
             return released is not None
 
@@ -226,4 +249,10 @@ def settle_question(
 def edit_card(tx: Transaction, job_id: str, now: int) -> None:
     """Owe an edit of the card of a job, whose row is locked."""
     tx.all(_EDIT_CARD, job_id=job_id, now=now)
+    tx.notify(Topic.DELIVERIES)
+
+
+def edit_messages(tx: Transaction, job_id: str, now: int) -> None:
+    """Owe an edit of all messages of an ended job, whose row is locked."""
+    tx.all(_EDIT_MESSAGES, job_id=job_id, now=now)
     tx.notify(Topic.DELIVERIES)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
-from bot.model import Delivery, DeliveryState, Job, Role, Settlement
+from bot.model import Delivery, DeliveryState, Job, Role, State
 from bot.store.database import (
     Database,
     Row,
@@ -15,20 +15,16 @@ from bot.store.database import (
     Topic,
     Transaction,
     Value,
-    optional_moment,
     to_ms,
 )
+from bot.store.delivery_rows import RETRIES, delivery_from, retry_from
 from bot.store.job_rows import job_from, lock_jobs
 from bot.store.sql import Query
 from bot.store.unreadable import (
     UnreadableRows,
     due_at_of,
-    number,
-    optional_text,
     read_each,
-    reading,
     set_aside,
-    text,
 )
 from bot.timings import StoreTimings
 
@@ -152,12 +148,16 @@ class Limited:
 class Outgoing:
     """A claimed delivery with what is needed to write and place it.
 
-    ``card`` is its job's card: the delivery itself, unless that is another message.
+    ``card`` is its job's card: the delivery itself, unless that is another message. ``retry`` is
+    the card of the job that retries it, if there is one.
     """
 
     delivery: Delivery
     job: Job
     card: Delivery
+    retry: Delivery | None = None
+    replica: str = ""
+    """The name of the replica that the job uses, if that is known."""
 
 
 _Claimed: TypeAlias = tuple[list[Outgoing], list[RowUnreadable]]
@@ -356,46 +356,18 @@ def _with_jobs_and_cards(tx: Transaction, rows: Sequence[Row]) -> _Claimed:
         read, errors = read_each(delivery_from, tx.all(CARDS, job_ids=[*missing]))
         unreadable += errors
         cards |= {card.job_id: card for card in read}
+    failed = [job.id for job in found if job.state is State.FAILED]
+    rows = tx.all(RETRIES, job_ids=failed) if failed else []
+    retries, errors = read_each(retry_from, rows)
+    unreadable += errors
+    retry_of = dict(retries)
     outgoing = []
     for each in claimed:
         if each.job_id in jobs and each.job_id in cards:
-            outgoing.append(Outgoing(each, jobs[each.job_id], cards[each.job_id]))
+            job_id = each.job_id
+            outgoing.append(Outgoing(each, jobs[job_id], cards[job_id], retry_of.get(job_id)))
         else:
             set_aside(tx, [RowUnreadable("deliveries", str(each.id), each.id)])
     # A post notifies a person, so it goes before the edits of cards.
     outgoing.sort(key=lambda each: each.delivery.state is DeliveryState.POSTED)
     return outgoing, unreadable
-
-
-def delivery_from(row: Row) -> Delivery:
-    """Return a row of the table of deliveries as a value.
-
-    Raises:
-        RowUnreadable: its content is damaged.
-    """
-    with reading("deliveries", row):
-        return _delivery_from(row)
-
-
-def _delivery_from(row: Row) -> Delivery:
-    return Delivery(
-        id=row["id"],
-        job_id=text(row["job_id"]),
-        role=Role(row["role"]),
-        state=DeliveryState(row["state"]),
-        channel=text(row["channel"]),
-        thread_ts=optional_text(row["thread_ts"]),
-        ts=optional_text(row["ts"]),
-        version=number(row["version"]),
-        shown_version=number(row["shown_version"]),
-        due_at=optional_moment(row["due_at"]),
-        claim=number(row["claim"]),
-        failures=number(row["failures"]),
-        refusals=number(row["refusals"]),
-        direct=bool(row["direct"]),
-        rewrites=number(row["text_only"]),
-        sent_at=optional_moment(row["sent_at"]),
-        number=number(row["number"]),
-        settled_as=Settlement(row["settled_as"]) if row["settled_as"] else None,
-        settled_by=optional_text(row["settled_by"]),
-    )

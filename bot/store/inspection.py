@@ -8,7 +8,7 @@ from typing import Final
 
 from bot.store.attempts import attempt_from
 from bot.store.database import Row, RowUnreadable
-from bot.store.delivery_claims import delivery_from
+from bot.store.delivery_rows import delivery_from
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
 from bot.store.migrate import check_tables

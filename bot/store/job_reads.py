@@ -13,6 +13,7 @@ from bot.timings import StoreTimings
 
 _BY_ID: Final = Query("SELECT * FROM jobs WHERE id = :id")
 BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
+BY_RETRIED: Final = Query("SELECT * FROM jobs WHERE retry_of = :id")
 _BY_REMOTE_ID: Final = Query(
     """
     SELECT jobs.* FROM attempts JOIN jobs ON jobs.id = attempts.job_id
@@ -54,6 +55,10 @@ class JobReads:
     async def fetch_by_request(self, key: str) -> Job | None:
         """Return the job that the request with this key made, if it came before."""
         return await self._find(BY_REQUEST, key=key)
+
+    async def fetch_retry(self, job: Job) -> Job | None:
+        """Return the job that retries a failed one, if there is one."""
+        return await self._find(BY_RETRIED, id=job.id)
 
     async def list_for_user(self, user: str, kind: str, limit: int) -> list[Job]:
         """Return a person's jobs of one kind, newest first."""

@@ -68,6 +68,7 @@ def _job_from(row: Row) -> Job:
         waits_for=optional_text(row["waits_for"]),
         missing_since=optional_moment(row["missing_since"]),
         ended_at=optional_moment(row["ended_at"]),
+        retry_of=optional_text(row["retry_of"]),
         erased=bool(row["erased"]),
     )
 

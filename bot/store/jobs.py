@@ -302,6 +302,25 @@ class Jobs(Submissions, JobRetention):
 
         return await self._database.run(work)
 
+    async def stop(self, job_id: str, attempts: int, failure: Failure, now: datetime) -> bool:
+        """End a job that the service works on, for which ``attempts`` create calls were begun.
+
+        What the service makes of it is no longer followed.
+
+        Returns:
+            Whether it was ended: False if it is no longer under way, or another attempt was begun
+            since.
+        """
+
+        def work(tx: Transaction) -> bool:
+            row = lock_job(tx, job_id)
+            if row is None or row["state"] not in POLLED or row["attempts"] != attempts:
+                return False
+            stopped = replace(job_from(row), state=State.FAILED, failure=failure)
+            return end(tx, stopped, to_ms(now))
+
+        return await self._database.run(work)
+
     async def expire(self, job: Job, now: datetime) -> bool:
         """End a claimed job whose question was not answered.
 

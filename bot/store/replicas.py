@@ -1,14 +1,14 @@
 """The tables of replicas: those that this workspace knows, and which is a channel's default."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import accumulate
 from typing import Final
 
 from bot.model import Snapshot, Verdict
-from bot.store.database import Database, Row, Transaction, optional_moment, to_ms
+from bot.store.database import Database, Row, RowUnreadable, Transaction, optional_moment, to_ms
 from bot.store.sql import Query
 from bot.store.unreadable import UnreadableRows, number, read_each, reading, text
 
@@ -21,6 +21,7 @@ _NEXT_REVISION: Final = Query(
 )
 _REVISION: Final = Query("SELECT revision FROM revisions WHERE name = 'replicas'")
 _GET: Final = Query("SELECT * FROM replicas WHERE id = :id")
+_GET_SEVERAL: Final = Query("SELECT * FROM replicas WHERE id IN (EACH :ids)")
 _CHANGED_SINCE: Final = Query("SELECT * FROM replicas WHERE revision > :revision")
 _COUNT: Final = Query("SELECT count(*) AS number FROM replicas")
 _DEFAULTS: Final = Query("SELECT channel, replica_id FROM channel_defaults")
@@ -120,6 +121,18 @@ class Replicas:
             return replica_from(row) if row else None
 
         return await self._database.run(work, durable=False)
+
+    async def names(self, replica_ids: Collection[str]) -> dict[str, str]:
+        """Return the names that are known of these replicas, by id."""
+        if not replica_ids:
+            return {}
+
+        def work(tx: Transaction) -> tuple[list[KnownReplica], list[RowUnreadable]]:
+            return read_each(replica_from, tx.all(_GET_SEVERAL, ids=list(replica_ids)))
+
+        known, unreadable = await self._database.run(work, durable=False)
+        self._unreadable.report(unreadable)
+        return {replica.id: replica.name for replica in known}
 
     async def learn(self, snapshot: Snapshot, now: datetime) -> None:
         """Store what the service said about a replica, and offer it from now on."""

@@ -9,9 +9,9 @@ from typing import Final, TypeVar
 
 from bot.model import Job, Request, Settlement, State
 from bot.store.database import Topic, Transaction, span_ms, to_ms
-from bot.store.deliveries import add_card, edit_card, settle_question
+from bot.store.deliveries import add_card, edit_card, edit_messages, settle_question
 from bot.store.job_claims import JobClaims
-from bot.store.job_reads import BY_REQUEST
+from bot.store.job_reads import BY_REQUEST, BY_RETRIED
 from bot.store.job_rows import job_from, lock_job
 from bot.store.limits import LimitReached, lock_limits, reached_limit
 from bot.store.sql import Query
@@ -28,9 +28,9 @@ _RECENT_JOBS: Final = 20
 _ADD: Final = Query(
     """
     INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
-                      created_at, state, due_at, turn_at, typical_ms)
+                      created_at, state, due_at, turn_at, typical_ms, retry_of)
     VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
-            :now, 'queued', :now, :turn_at, :typical_ms)
+            :now, 'queued', :now, :turn_at, :typical_ms, :retry_of)
     RETURNING *
     """
 )
@@ -69,14 +69,21 @@ class Submissions(JobClaims):
     async def submit(self, request: Request, now: datetime) -> Submitted:
         """Store a job and owe its card, or find the job that this request made before.
 
+        A job is retried once: a second retry finds the first one. The messages of the job that is
+        retried change with it.
+
         Raises:
             LimitReached: its user has to wait.
         """
         new_id = "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH))
 
         def work(tx: Transaction) -> Submitted | LimitReached:
+            retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
             lock_limits(tx)
-            if (found := tx.one(BY_REQUEST, key=request.key)) is not None:
+            found = tx.one(BY_REQUEST, key=request.key)
+            if found is None and retried is not None:
+                found = tx.one(BY_RETRIED, id=retried["id"])
+            if found is not None:
                 return Submitted(job_from(found), new=False)
             if reached := reached_limit(tx, self._limits, request.user, now, opens=True):
                 return reached
@@ -92,9 +99,12 @@ class Submissions(JobClaims):
                 now=to_ms(now),
                 turn_at=_turn_at(tx, request.user, now),
                 typical_ms=_typical_ms(tx, request.kind),
+                retry_of=retried["id"] if retried is not None else None,
             )
             job = job_from(added)
             add_card(tx, job, to_ms(now))
+            if retried is not None:
+                edit_messages(tx, retried["id"], to_ms(now))
             tx.notify(Topic.JOBS)
             return Submitted(job, new=True)
 

@@ -1,0 +1,48 @@
+"""What a claimed delivery says, with what it takes from elsewhere: a replica's name, a link."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.slack.blocks import Message
+from bot.slack.message_forms import as_sent
+from bot.slack.messages import compose, redirected
+from bot.slack.permalinks import permalink
+from bot.slack.presenters import Presenters
+from bot.store import Outgoing, Store
+from bot.timings import CallTimings
+
+
+async def with_names(
+    claimed: Sequence[Outgoing], store: Store, presenters: Presenters
+) -> Sequence[Outgoing]:
+    """Return deliveries with the names of the replicas that their jobs use: one query for all."""
+    used = {
+        each.delivery.id: replica_id
+        for each in claimed
+        if (presenter := presenters.get(each.job.kind)) is not None
+        and (replica_id := presenter.replica_id(each.job)) is not None
+    }
+    names = await store.replicas.names(set(used.values()))
+    return [
+        replace(each, replica=names.get(used.get(each.delivery.id, ""), "")) for each in claimed
+    ]
+
+
+async def composed(
+    outgoing: Outgoing,
+    presenters: Presenters,
+    admins: Collection[str],
+    client: AsyncWebClient,
+    timings: CallTimings,
+) -> Message:
+    """Return what a delivery says now; ``admins`` can answer a question."""
+    delivery, job, card = outgoing.delivery, outgoing.job, outgoing.retry
+    retry = None
+    if card is not None:
+        # Others cannot open a direct message.
+        is_open = card.ts is not None and not card.direct
+        retry = await permalink(client, card, timings) if is_open else ""
+    message = compose(delivery, job, presenters, admins, replica=outgoing.replica, retry=retry)
+    return as_sent(redirected(message, job) if delivery.direct else message, delivery)
