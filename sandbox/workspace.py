@@ -49,7 +49,8 @@ class Workspace:
     """A workspace with an app installed in it.
 
     ``enterprise`` is the id of its organisation on Enterprise Grid, if it is in one. ``text_limit``
-    is the highest number of bytes of a message's text.
+    is the highest number of bytes of a message's text. ``away`` are the ids of people who are not
+    active in Slack: no ephemeral message reaches them.
 
     It begins with the people ana, ben and cleo, and the channels studio (with the bot), lobby
     (public, without the bot), vault (private, without the bot) and attic (archived). Users and
@@ -62,6 +63,7 @@ class Workspace:
         self.app = App()
         self.enterprise: str | None = None
         self.text_limit = TEXT_LIMIT
+        self.away: set[str] = set()
         self.users: dict[str, User] = {}
         self.channels: dict[str, Channel] = {}
         self.modals: defaultdict[str, list[View]] = defaultdict(list)
@@ -212,12 +214,22 @@ class Workspace:
         blocks = form.with_ids(message.blocks, f"{ts[-6:]}-")
         message = replace(message, ts=ts, blocks=blocks)
         if message.visible_to:
-            self._ephemerals[ts] = message
-            self._publish("ephemeral", message=message)
+            if self._reaches(message):
+                self._ephemerals[ts] = message
+                self._publish("ephemeral", message=message)
         else:
             self._in(message.channel)[ts] = message
             self._publish("posted", message=message)
         return message
+
+    def _reaches(self, message: Message) -> bool:
+        """Return whether an ephemeral message is seen by anybody; Slack answers "ok" either way.
+
+        Its reader has to be active, and a thread has to have begun:
+        https://docs.slack.dev/reference/methods/chat.postEphemeral.
+        """
+        started = message.thread_ts is None or self.thread(message.channel, message.thread_ts)
+        return message.visible_to not in self.away and bool(started)
 
     def edit(
         self, message: Message, *, text: str, blocks: list[Json], metadata: Json | None

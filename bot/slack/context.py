@@ -49,6 +49,10 @@ class Answerable(Protocol):
     def is_outside_conversations(self) -> bool:
         """Whether it comes from no conversation, so that a modal has to show the answer."""
 
+    @property
+    def reply_thread_ts(self) -> str | None:
+        """The thread in which the answer is seen, if that is not the channel."""
+
 
 async def ack_ephemeral(ack: AsyncAck, message: Message | str) -> None:
     """Acknowledge a command with a message that only this user sees."""
@@ -147,7 +151,11 @@ class HandlerContext:
                     return "Slack took too long to reach me, so the form couldn't open. Try again?"
                 case ErrorAction.PAUSE | ErrorAction.REDIRECT:
                     return f"Slack doesn't let me open forms ({error.code}). {_CONTACT_OPERATOR}"
-            raise
+                case None:
+                    raise
+            code = reference()
+            _LOG.error("Slack refuses a form", extra={"reference": code, "reason": error.reason})
+            return with_reference("Slack didn't open the form. Please try again.", code)
         except OutsideError:
             return "Slack couldn't open the form just now. Please try again."
         return None
@@ -161,7 +169,9 @@ class HandlerContext:
         if isinstance(message, str):
             message = Message(message, ())
         if request.response_url is not None:
-            self.background.spawn(self._respond(request.response_url, message))
+            self.background.spawn(
+                self._respond(request.response_url, message, request.reply_thread_ts)
+            )
         elif request.is_outside_conversations and request.trigger_id:
             self.background.spawn(self.show_notice(request.trigger_id, message))
 
@@ -199,20 +209,26 @@ class HandlerContext:
             message = with_reference(text, code)
         await self._respond(response_url, message)
 
-    async def _respond(self, response_url: str, message: Message | str) -> None:
+    async def _respond(
+        self, response_url: str, message: Message | str, thread_ts: str | None = None
+    ) -> None:
         if isinstance(message, str):
             message = Message(message, ())
         webhook = webhook_client(response_url, self.session)
         try:
             async with translated(self.timings.call_timeout):
-                await webhook.send(
-                    text=message.text,
-                    blocks=message.blocks or None,
-                    response_type="ephemeral",
-                    replace_original=False,
-                    unfurl_links=False,
-                    unfurl_media=False,
-                )
+                answer: Json = {
+                    "text": message.text,
+                    "response_type": "ephemeral",
+                    "replace_original": False,
+                    "unfurl_links": False,
+                    "unfurl_media": False,
+                }
+                if message.blocks:
+                    answer["blocks"] = list(message.blocks)
+                if thread_ts is not None:  # else it is shown in the channel
+                    answer["thread_ts"] = thread_ts
+                await webhook.send_dict(answer)
         except OutsideError:
             # The user can ask for it again.
             return

@@ -168,7 +168,32 @@ class SlashCommand(_Payload):
         return close[0] if close and word not in subcommands else None
 
 
-class Origin(_Payload):
+class _OfMessage(_Payload):
+    """A request that may come from a message."""
+
+    ts: Text | None = Field(
+        default=None,
+        validation_alias=AliasChoices(
+            AliasPath("container", "message_ts"), AliasPath("message", "ts")
+        ),
+    )
+    parent_ts: Text | None = Field(
+        default=None,
+        validation_alias=AliasChoices(
+            AliasPath("container", "thread_ts"), AliasPath("message", "thread_ts")
+        ),
+    )
+
+    @property
+    def reply_thread_ts(self) -> str | None:
+        """The thread whose reply the message is: a private answer is seen there, if it says so.
+
+        https://docs.slack.dev/interactivity/handling-user-interaction#message_responses
+        """
+        return self.parent_ts if self.parent_ts != self.ts else None
+
+
+class Origin(_OfMessage):
     """Where the answer to a click or a shortcut can go, whatever else is wrong with it."""
 
     kind: Text = Field(validation_alias="type")
@@ -182,7 +207,7 @@ class Origin(_Payload):
         return self.kind == "shortcut" or self.view_kind == "home"
 
 
-class ShortcutPayload(_Payload):
+class ShortcutPayload(_OfMessage):
     """A shortcut: that of a message has the message and where it is, a global one neither.
 
     https://docs.slack.dev/reference/interaction-payloads/shortcuts-payload
@@ -194,8 +219,6 @@ class ShortcutPayload(_Payload):
     response_url: Text | None = None
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
     text: Text = Field(default="", validation_alias=AliasPath("message", "text"))
-    ts: Text | None = Field(default=None, validation_alias=AliasPath("message", "ts"))
-    parent_ts: Text | None = Field(default=None, validation_alias=AliasPath("message", "thread_ts"))
 
     @property
     def is_outside_conversations(self) -> bool:
@@ -208,7 +231,7 @@ class ShortcutPayload(_Payload):
         return self.parent_ts or self.ts
 
 
-class BlockAction(_Payload):
+class BlockAction(_OfMessage):
     """A button that was clicked, or an element of a modal that was changed."""
 
     user: Id = Field(validation_alias=AliasPath("user", "id"))
