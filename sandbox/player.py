@@ -25,6 +25,7 @@ _FILES: Final = {
 _ASSETS: Final = {
     "icon.svg": "image/svg+xml",
     "watch.css": "text/css; charset=utf-8",
+    "watch.js": "text/javascript; charset=utf-8",
 }
 # In `clip.mp4`, one fragment follows the header.
 _HEADER_BYTES: Final = 1334
@@ -39,17 +40,17 @@ _PAGE: Final = """\
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-{refresh}<title>{title} · a sandbox video</title>
+<title>{title} · a sandbox video</title>
 <link rel="icon" href="/clip/icon.svg">
 <link rel="stylesheet" href="/clip/watch.css">
-</head>
+{script}</head>
 <body>
 <p class="note" role="note">{note}</p>
 <main>
 <h1 dir="auto">{title}</h1>
 {picture}
 <h2>Script</h2>
-<blockquote dir="auto">{script}</blockquote>
+<blockquote dir="auto">{spoken}</blockquote>
 <p class="facts">A sandbox video · replica {replica}{download}</p>
 </main>
 </body>
@@ -63,7 +64,7 @@ _PLAYER: Final = """\
 </video>"""
 _OPEN: Final = (
     '<p class="state" role="status">This video is not ready yet. Its status is “{status}”. '
-    "This page reloads by itself.</p>"
+    "This page updates by itself.</p>"
 )
 _FAILED: Final = '<p class="state" role="status">This video cannot be watched: {reason}.</p>'
 
@@ -110,9 +111,9 @@ def _page(video: Video, now: datetime) -> web.Response:
     text = _PAGE.format(
         title=html.escape(video.title),
         note=_NOTE,
-        refresh="" if ended else '<meta http-equiv="refresh" content="3">\n',
+        script="" if ended else '<script type="module" src="/clip/watch.js"></script>\n',
         picture=picture,
-        script=html.escape(video.script),
+        spoken=html.escape(video.script),
         replica=html.escape(video.replica_id),
         download=f' · <a download href="/files/{html.escape(video.video_id)}.mp4">Download</a>'
         if ended == "success"
