@@ -7,32 +7,12 @@ from typing import Any, Final
 import pytest
 from playwright.async_api import Locator, expect
 
-from sandbox.faults import Reset
-from sandbox.scenarios import CallbackPlan, Scenario
+from sandbox.scenarios import Scenario
 from sandbox.slack_objects import Message
 from tests.browser import MILLISECONDS, PHONE, PageWorld, Window, within_limit
-from tests.world import REPLICA
+from tests.page_content import SCRIPT, has_everything
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-SCRIPT = "Welcome to the team, Kim!"
-
-
-async def _has_everything(world: PageWorld) -> None:
-    """Have cards of every look in the channel, and ephemeral messages."""
-    await world.ana.command("/replica", f"add {REPLICA}")
-    await world.request_video(world.ana, {"script": SCRIPT, "video_name": "Kim's first day"})
-    world.service.next_video(Scenario(end="error", reason="The replica is shy"))
-    await world.request_video(world.ben, {"script": "A few words on our competitors."})
-    await world.request_replica(world.ben, {"replica_name": "Ben"})
-    await world.advance(minutes=10)
-    world.service.callback_plan = CallbackPlan(times=0)
-    world.service.faults.next("create_video", Reset())
-    await world.request_video(world.ana, {"script": "Our numbers in one minute."})
-    await world.advance(minutes=16)
-    await world.ana.command("/video", "list")
-    world.ben.say("Thank you, *@ana*! `Nice`, see https://example.com and _this_:\n> well said")
-    await world.settle()
 
 
 # ── On a phone ────────────────────────────────────────────────────────────────────────────────
@@ -66,7 +46,7 @@ async def _fits(window: Window) -> None:
 async def test_everything_can_be_reached_on_a_phone_and_nothing_overflows(
     page_world: PageWorld,
 ) -> None:
-    await _has_everything(page_world)
+    await has_everything(page_world)
     page_world.ben.say("W" * 400 + " https://example.com/" + "w" * 300)
     ana = await page_world.window("ana", PHONE, is_mobile=True, has_touch=True)
     await expect(ana.card("WWWW")).to_be_visible()
@@ -191,7 +171,7 @@ async def _is_legible(window: Window) -> None:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_every_text_is_legible(page_world: PageWorld, scheme: str) -> None:
-    await _has_everything(page_world)
+    await has_everything(page_world)
     page_world.ben.say("You there, @ana?", "lobby")
     ana = await page_world.window(color_scheme=scheme)
     await expect(ana.card("You have not").or_(ana.card("Your videos"))).to_be_visible()
@@ -278,7 +258,7 @@ def _value(node: dict[str, Any], name: str) -> str:
 
 
 async def test_everything_that_can_be_used_has_a_name(page_world: PageWorld) -> None:
-    await _has_everything(page_world)
+    await has_everything(page_world)
     ana = await page_world.window()
     await ana.opens_thread(ana.card("Kim's first day"))
     await _is_named(ana)
@@ -369,7 +349,7 @@ async def _takes(act: Locator, awaited: str, words: str = "") -> float:
 async def test_the_page_is_quick_with_many_messages(
     page_world: PageWorld, record_property: Callable[[str, object], None]
 ) -> None:
-    await _has_everything(page_world)
+    await has_everything(page_world)
     _has_many(page_world)
     ana = await page_world.window()
     await expect(ana.card(f"Message {_MANY - 1}")).to_be_visible()

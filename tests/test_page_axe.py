@@ -1,0 +1,153 @@
+"""The sandbox's page under axe-core's rules for WCAG 2.2, levels A and AA, in a real browser."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from playwright.async_api import expect
+
+from bot.settings import environment
+from tests.browser import REQUIRED, PageWorld, Window, within_limit
+from tests.page_content import has_everything
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+_AXE: Final = Path(__file__).parent / "axe/node_modules/axe-core/axe.min.js"
+_MISSING: Final = (
+    "axe-core is not installed here, and these tests need it: "
+    "npm ci --ignore-scripts --prefix tests/axe"
+)
+_TAGS: Final = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa")
+# Of each rule that is broken: its name, and the elements that break it.
+_RUN: Final = """async ([part, tags]) => {
+  await Promise.allSettled(document.getAnimations().map((each) => each.finished));
+  const { violations } = await axe.run(part, { runOnly: tags, resultTypes: ["violations"] });
+  const what = ({ html, any }) => `${html.slice(0, 150)} ${any[0]?.message ?? ""}`;
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(what).join(" AND ")}`);
+}"""
+
+_SCHEMES: Final[dict[str, dict[str, Any]]] = {
+    "light": {"color_scheme": "light", "forced_colors": "none"},
+    "dark": {"color_scheme": "dark", "forced_colors": "none"},
+    "forced colours": {"color_scheme": "light", "forced_colors": "active"},
+}
+# The drawer is open in the first two. At 200 %, a window has room for half as much each way.
+_SIZES: Final = {"390 px": (390, 780), "200 %": (640, 400), "wide": (1280, 800)}
+
+
+async def _shows_channel(ana: Window) -> None:
+    await expect(ana.card("Kim's first day").first).to_be_visible()
+
+
+async def _shows_drawer(ana: Window) -> None:
+    menu = ana.tab.get_by_role("button", name="Channels and people")
+    await menu.click()
+    await expect(menu).to_have_attribute("aria-expanded", "true")
+
+
+async def _shows_commands(ana: Window) -> None:
+    await ana.types("/vidoe")
+    await expect(ana.tab.get_by_text("/vidoe is not a command")).to_be_visible()
+    await ana.composer.fill("/")
+    await expect(ana.tab.get_by_role("listbox", name="Commands")).to_be_visible()
+
+
+async def _shows_thread(ana: Window) -> None:
+    await ana.opens_thread(ana.card("Kim's first day"))
+
+
+async def _shows_form(ana: Window) -> None:
+    await ana.opens_form()
+    await ana.modal.get_by_label("A web page").check()
+    await expect(ana.modal.get_by_label("Web page link")).to_be_visible()
+
+
+async def _shows_form_with_errors(ana: Window) -> None:
+    await ana.opens_form()
+    await ana.presses("Create")
+    await expect(ana.modal.get_by_text("complete this required").first).to_be_visible()
+    await ana.modal.get_by_label("Replica").press("ArrowDown")
+    await expect(ana.modal.get_by_role("option")).not_to_have_count(0)
+
+
+async def _shows_jobs(ana: Window) -> None:
+    jobs = await ana.looks_behind("Jobs")
+    await jobs.get_by_role("button", name="Fail…").first.click()
+    await expect(jobs.get_by_label("Reason").locator("visible=true")).to_be_focused()
+
+
+async def _shows_service(ana: Window) -> None:
+    await ana.looks_behind("Video service")
+
+
+async def _shows_slack(ana: Window) -> None:
+    await ana.looks_behind("Slack")
+
+
+async def _shows_wire(ana: Window) -> None:
+    wire = await ana.looks_behind("Wire")
+    await wire.locator("details").first.evaluate("node => node.open = true")
+    await expect(wire.locator(".wire-path").first).to_be_visible()
+
+
+# What shows each view, and the part of the page that is new in it.
+_VIEWS: Final[dict[str, tuple[Callable[[Window], Awaitable[None]], str]]] = {
+    "channel": (_shows_channel, "html"),
+    "drawer": (_shows_drawer, "#sidebar"),
+    "commands": (_shows_commands, "#composer"),
+    "thread": (_shows_thread, "#thread"),
+    "form": (_shows_form, "#modal"),
+    "form with errors": (_shows_form_with_errors, "#modal"),
+    "jobs": (_shows_jobs, "#panel"),
+    "video service": (_shows_service, "#panel"),
+    "slack": (_shows_slack, "#panel"),
+    "wire": (_shows_wire, "#panel"),
+}
+
+
+@pytest.fixture
+def axe() -> str:
+    """axe-core's script."""
+    if not _AXE.exists():
+        if environment().get(REQUIRED):
+            raise LookupError(_MISSING)
+        pytest.skip(_MISSING)
+    return _AXE.read_text()
+
+
+async def _findings(window: Window, axe: str, part: str) -> dict[str, list[str]]:
+    """Return what axe-core finds, by size and scheme."""
+    await window.tab.evaluate(axe)
+    found: dict[str, list[str]] = {}
+    for size, (width, height) in _SIZES.items():
+        await window.tab.set_viewport_size({"width": width, "height": height})
+        for scheme, media in _SCHEMES.items():
+            await window.tab.emulate_media(**media)
+            broken = await within_limit(window.tab.evaluate(_RUN, [part, _TAGS]))
+            found |= {f"{size}, {scheme}": broken} if broken else {}
+    return found
+
+
+async def test_axe_finds_nothing_on_any_view(page_world: PageWorld, axe: str) -> None:
+    await has_everything(page_world)
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, (shows, part) in _VIEWS.items():
+        ana = await page_world.window(size=_SIZES["390 px"])
+        await shows(ana)
+        if broken := await _findings(ana, axe, part):
+            found[name] = broken
+        await ana.tab.close()
+    assert found == {}
+
+
+async def test_axe_finds_nothing_on_the_watch_page(page_world: PageWorld, axe: str) -> None:
+    for _ in range(3):
+        await page_world.request_video(page_world.ana)
+    ready, failed, _ = page_world.service.videos
+    page_world.service.finish(ready)
+    page_world.service.fail(failed, "The replica is shy")
+    ana = await page_world.window()
+    for video in page_world.service.videos:
+        await ana.tab.goto(f"{page_world.service.url}/watch/{video}")
+        assert await _findings(ana, axe, "html") == {}
