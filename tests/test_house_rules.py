@@ -1,6 +1,7 @@
 """Rules for the whole project: complete tables, and documents that are true."""
 
 import ast
+import json
 import re
 import shutil
 import stat
@@ -359,6 +360,13 @@ def test_dependencies_are_installed_from_wheels_with_hashes(path: Path) -> None:
     pinned = [line for line in lines if re.match(r"[\w.-]+==", line)]
     assert pinned
     assert all(line.endswith("\\") for line in pinned), "a hash follows"
+
+
+def test_node_packages_are_pinned_by_hash_without_the_address_of_a_registry() -> None:
+    lock = json.loads((ROOT / "tests/axe/package-lock.json").read_text(encoding="utf-8"))
+    packages = [each for name, each in lock["packages"].items() if name]
+    assert packages
+    assert all("integrity" in each and "resolved" not in each for each in packages)
 
 
 @pytest.mark.parametrize("document", ["README.md", ".ci/run"])

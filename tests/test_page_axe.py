@@ -71,6 +71,10 @@ async def _shows_form_with_errors(ana: Window) -> None:
     await expect(ana.modal.get_by_role("option")).not_to_have_count(0)
 
 
+async def _shows_scenarios(ana: Window) -> None:
+    await ana.looks_behind("Scenarios")
+
+
 async def _shows_jobs(ana: Window) -> None:
     jobs = await ana.looks_behind("Jobs")
     await jobs.get_by_role("button", name="Fail…").first.click()
@@ -99,6 +103,7 @@ _VIEWS: Final[dict[str, tuple[Callable[[Window], Awaitable[None]], str]]] = {
     "thread": (_shows_thread, "#thread"),
     "form": (_shows_form, "#modal"),
     "form with errors": (_shows_form_with_errors, "#modal"),
+    "scenarios": (_shows_scenarios, "#panel"),
     "jobs": (_shows_jobs, "#panel"),
     "video service": (_shows_service, "#panel"),
     "slack": (_shows_slack, "#panel"),

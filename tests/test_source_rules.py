@@ -116,6 +116,7 @@ TEXTS = sorted(
     for folder in ("bot", "sandbox", "tests", "benchmarks", "docs")
     for ending in ("*.py", "*.md", "*.toml", "*.js", "*.html", "*.css")
     for path in (ROOT / folder).rglob(ending)
+    if "node_modules" not in path.parts
 )
 
 

@@ -15,6 +15,7 @@ const button = (words, onclick, tag = "button.button.is-small") =>
 
 function close() {
   note.hidden = true;
+  note.removeAttribute("aria-labelledby");
   fill(note);
   (the("#composer textarea") ?? note).focus();
 }
@@ -22,6 +23,7 @@ function close() {
 function open(scenario, steps, tools) {
   const title = make("h2", { id: "scenario-title" }, icon("play"), scenario.title);
   fill(note, make("div.scenario-head", {}, title, tools), steps);
+  note.setAttribute("aria-labelledby", title.id);
   note.hidden = false;
 }
 
