@@ -101,7 +101,8 @@ class CrashingWorld(World):
 
     * ``submission``, ``request`` (another one of Slack's), ``callback``: to the bot;
     * ``create``, ``read``: to the service;
-    * ``card``, ``reply``, ``edit``, ``search`` (for a post), or a method's own name: to Slack.
+    * ``card``, ``question``, ``reply``, ``edit``, ``search`` (for a post), or a method's own name:
+      to Slack.
 
     Attributes:
         crash_at: the moment of the next crash. With "before" the call is not carried out, with
@@ -243,7 +244,7 @@ class CrashingWorld(World):
     async def _on_slack(self, phase: Phase, method: str, arguments: Json) -> None:
         if method == "chat.postMessage":
             key = delivery_key(arguments)
-            self._at(f"{phase} {key.rpartition('/')[2]}", key)
+            self._at(f"{phase} {role_of(key)}", key)
         else:
             self._at(f"{phase} {_MOMENTS.get(method, method)}")
 
@@ -275,8 +276,16 @@ class CrashingWorld(World):
         return web.Response(status=status, body=content, content_type=content_type)
 
 
+def role_of(key: str) -> str:
+    """Return the role in a delivery's key."""
+    return key.rpartition("/")[2].partition("-")[0]
+
+
 def delivery_key(arguments: Json) -> str:
-    """Return ``<job>/<role>`` from the metadata of a post, "" without metadata."""
+    """Return ``<job>/<role>`` from the metadata of a post, "" without metadata.
+
+    That of a question ends in its number: ``<job>/question-1``.
+    """
     metadata = arguments.get("metadata") or {}
     metadata = json.loads(metadata) if isinstance(metadata, str) else metadata
     return str(metadata.get("event_payload", {}).get("message", ""))

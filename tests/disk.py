@@ -27,7 +27,7 @@ class Rows:
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     attempts: list[dict[str, Any]] = field(default_factory=list)
     deliveries: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By ``<job>/<role>``, as the messages themselves are marked."""
+    """By ``<job>/<role>``, for questions ``<job>/question-<number>``, as they are marked."""
     raw: bytes = b""
 
 
@@ -131,10 +131,7 @@ class Disk:
             return Rows(
                 {row["id"]: dict(row) for row in db.execute("SELECT * FROM jobs")},
                 [dict(row) for row in db.execute("SELECT * FROM attempts")],
-                {
-                    f"{row['job_id']}/{row['role']}": dict(row)
-                    for row in db.execute("SELECT * FROM deliveries")
-                },
+                {_delivery_key(row): dict(row) for row in db.execute("SELECT * FROM deliveries")},
                 b"".join(left),
             )
 
@@ -149,6 +146,11 @@ class Disk:
         if self._file is None:
             return self._path.read_bytes()
         return os.pread(self._file, os.fstat(self._file).st_size, 0)
+
+
+def _delivery_key(row: sqlite3.Row) -> str:
+    number = f"-{row['number']}" if row["number"] else ""
+    return f"{row['job_id']}/{row['role']}{number}"
 
 
 @contextlib.contextmanager

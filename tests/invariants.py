@@ -19,8 +19,9 @@ from bot.store.sqlite_file import FileLock
 from sandbox.faults import LateCommit
 from sandbox.slack import Call
 from sandbox.slack_objects import Event, Message
-from tests.crash import CrashingWorld, delivery_key
+from tests.crash import CrashingWorld, delivery_key, role_of
 from tests.disk import Rows
+from tests.question_invariants import check_final_questions, check_questions
 from tests.world import number_of
 
 _CREATES: Final = {"create_video": "video", "create_replica": "replica"}
@@ -32,9 +33,7 @@ _SEARCHES: Final = frozenset(
 _READS: Final = frozenset(
     {"auth.test", "users.info", "bots.info", "conversations.info", "chat.getPermalink"}
 )
-_NOT_POSTS: Final = (
-    _SEARCHES | _READS | {"chat.update", "chat.postEphemeral", "views.open", "response_url"}
-)
+_NOT_POSTS: Final = _SEARCHES | _READS | {"chat.update", "views.open", "response_url"}
 _UNDER_WAY: Final = frozenset({"running", "overdue"})
 _ENDED: Final = frozenset({"succeeded", "failed"})
 # The words of card and reply for each outcome.
@@ -45,7 +44,7 @@ _ENDINGS: Final = {
     "unanswered": ("Cancelled", "was cancelled"),
 }
 _DELETED: Final = ("Deleted", "was deleted")
-_SETTLED: Final = frozenset({"posted", "undeliverable"})
+_SETTLED: Final = frozenset({"posted", "undeliverable", "withdrawn"})
 _MAY_BE_THERE: Final = frozenset({"sending", "uncertain", "posted"})
 
 
@@ -99,6 +98,7 @@ class InvariantChecker:
         self._check_payment(now)
         self._check_waits(now)
         self._check_posts(now)
+        check_questions(now)
         self._check_lock()
         self._before = now
 
@@ -107,7 +107,7 @@ class InvariantChecker:
     def _on_moment(self, moment: str, about: str) -> None:
         if moment == "before create":
             self._expect_attempts(self._world.disk.rows())
-        elif moment in {"before card", "before reply"}:
+        elif moment in {"before card", "before question", "before reply"}:
             self._expect_delivery(about, self._world.disk.rows())
 
     def _expect_attempts(self, rows: Rows) -> None:
@@ -128,7 +128,7 @@ class InvariantChecker:
         late = any(isinstance(call.fault, LateCommit) for call in self._posts_of(key))
         delivery = rows.deliveries.get(key, {"state": "nowhere"})
         if delivery["state"] not in _MAY_BE_THERE and not late:
-            self._violations.append(f"{key} is posted while it is {delivery['posting']}")
+            self._violations.append(f"{key} is posted while it is {delivery['state']}")
         job, _, role = key.partition("/")
         if role == "reply" and rows.jobs[job]["ended_at"] is None:
             self._violations.append(f"a reply before the end of {job}")
@@ -226,14 +226,14 @@ class InvariantChecker:
             due = optional_moment(delivery["due_at"])
             if delivery["state"] not in _SETTLED:
                 waits = self._waits(now, key)
-                assert (due is None) is waits, f"{key} is {delivery['posting']} and due {due}"
-            if delivery["state"] == "posted" and delivery["role"] == "card":
+                assert (due is None) is waits, f"{key} is {delivery['state']} and due {due}"
+            if delivery["state"] == "posted" and delivery["role"] != "reply":
                 assert due is not None or delivery["shown_version"] == delivery["version"], (
                     "not shown"
                 )
             if due is not None and not self._is_paused(clock):
                 assert clock < due <= clock + longest, (
-                    f"{key} is {delivery['posting']} and due {due}, now it is {clock}"
+                    f"{key} is {delivery['state']} and due {due}, now it is {clock}"
                 )
 
     def _is_paused(self, clock: datetime) -> bool:
@@ -241,9 +241,10 @@ class InvariantChecker:
         return any(since < call.at <= clock and not call.ok for call in self._world.slack.calls)
 
     def _waits(self, now: Rows, key: str) -> bool:
-        """Return whether it is a reply whose card has yet to be posted."""
-        job, _, role = key.partition("/")
-        return role == "reply" and now.deliveries[f"{job}/card"]["state"] not in _SETTLED
+        """Return whether it goes into the thread of a card that has yet to be posted."""
+        job = key.partition("/")[0]
+        card = now.deliveries[f"{job}/card"]
+        return role_of(key) != "card" and card["state"] not in _SETTLED
 
     def _check_lock(self) -> None:
         """No other bot can use the database meanwhile."""
@@ -267,22 +268,28 @@ class InvariantChecker:
                 assert any(map(_search_failed, searches)) or self._to_person(key), (
                     f"posted again without a search: {message.text}"
                 )
-            job, _, role = key.partition("/")
+            job = key.partition("/")[0]
             for _, message in posts:
-                if role == "card":
+                if role_of(key) == "card":
                     shown = slack.find(message.channel, message.ts) or message
                     assert not shown.blocks or number_of(shown) == job, shown.text
+                    continue
+                cards = [m.ts for _, m in copies[f"{job}/card"]]
+                outside = message.thread_ts not in cards and not now.deliveries[key]["direct"]
+                assert not outside, f"outside its thread: {message.text}"
+                if role_of(key) == "question":
+                    asked = {now.jobs[job]["user_id"], self._world.cleo.user.id}
+                    shortened = now.deliveries[key]["text_only"]
+                    assert message.pings == asked or shortened, f"not asked: {message.text}"
                 else:
-                    self._check_reply(now, job, message, [m.ts for _, m in copies[f"{job}/card"]])
+                    self._check_reply(now, job, message)
 
-    def _check_reply(self, now: Rows, job: str, reply: Message, cards: list[str]) -> None:
+    def _check_reply(self, now: Rows, job: str, reply: Message) -> None:
         row = now.jobs[job]
         assert row["ended_at"] is not None, "a reply before the end"
         _, words = _ending(row)
         assert words in reply.text, f"{row['state']}: {reply.text}"
         assert row["user_id"] in reply.pings
-        direct = now.deliveries[f"{job}/reply"]["direct"]
-        assert direct or reply.thread_ts in cards, "a reply outside its thread"
 
     def _to_person(self, key: str) -> bool:
         """Return whether it was posted to a user id, so that the conversation is not known."""
@@ -318,13 +325,17 @@ class InvariantChecker:
         posts = Counter(delivery_key({"metadata": message.metadata}) for _, message in self._posted)
         for id_, job in now.jobs.items():
             assert job["ended_at"] is not None, f"{id_} never ended: {job['state']}"
-            for key in (f"{id_}/card", f"{id_}/reply"):
-                if now.deliveries[key]["state"] == "undeliverable":
+            for key in (key for key, each in now.deliveries.items() if each["job_id"] == id_):
+                if now.deliveries[key]["state"] == "withdrawn":
+                    assert not posts[key], f"{key} was posted and withdrawn"
+                elif now.deliveries[key]["state"] == "undeliverable":
                     refused = [call for call in self._posts_of(key) if not call.ok]
                     assert len(refused) > 1, f"{key} was not tried in both places"
                 else:
                     assert posts[key], f"{key} was not posted"
+            assert {f"{id_}/card", f"{id_}/reply"} <= now.deliveries.keys()
             self._check_final_card(now, id_)
+        check_final_questions(now, self._world.slack)
         assert not self._world.disk.complaints()
 
     def _check_final_card(self, now: Rows, job: str) -> None:

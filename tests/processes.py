@@ -29,8 +29,9 @@ from sandbox.scenarios import Pace
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, SandboxVideoService
+from tests.crash import delivery_key, role_of
 from tests.leaks import LeakDetector
-from tests.world import NO_LIMITS, REPLICA
+from tests.world import NO_LIMITS, REPLICA, is_question
 
 Phase = Literal["before", "after"]
 MomentHook = Callable[[str, str], Awaitable[None]]
@@ -245,7 +246,14 @@ class LiveWorld:
         return card is not None and words in card.text
 
     def replies(self, script: str = "") -> list[Message]:
-        """Return the replies in the thread of the card."""
+        """Return the replies in the thread of the card, without questions."""
+        return [m for m in self._thread(script) if not is_question(m)]
+
+    def questions(self, script: str = "") -> list[Message]:
+        """Return the questions in the thread of the card."""
+        return [m for m in self._thread(script) if is_question(m)]
+
+    def _thread(self, script: str) -> list[Message]:
         card = self.card(script)
         return self.slack.thread("studio", card.ts) if card is not None else []
 
@@ -258,9 +266,9 @@ class LiveWorld:
         return self.moments.count("after edit") + self.moments.count("after last edit")
 
     def posts(self) -> int:
-        """Return how many messages were posted in all conversations."""
-        posts = [call for call in self.slack.calls if call.method == "chat.postMessage"]
-        return len([call for call in posts if call.ok])
+        """Return how many cards and replies were posted in all conversations."""
+        posts = [call for call in self.slack.calls if call.method == "chat.postMessage" and call.ok]
+        return len([post for post in posts if role_of(delivery_key(post.arguments)) != "question"])
 
     def created_count(self, script: str = "") -> int:
         """Return how many videos with these words the service has created."""
@@ -299,7 +307,7 @@ class LiveWorld:
     async def _on_slack(self, phase: Phase, method: str, arguments: Json) -> None:
         text = str(arguments.get("text"))
         if method == "chat.postMessage":
-            await self._at(f"{phase} {'reply' if arguments.get('thread_ts') else 'card'}", text)
+            await self._at(f"{phase} {role_of(delivery_key(arguments))}", text)
         elif method == "chat.update":
             ended = "Ready" in text or "Failed" in text
             await self._at(f"{phase} {'last edit' if ended else 'edit'}", text)

@@ -151,16 +151,32 @@ async def test_an_interrupted_create_call_is_asked_about_and_never_repeated_by_i
     assert polling.posts() == 1
 
 
+@pytest.mark.parametrize("phase", ["before", "after"])
+async def test_the_person_is_asked_once_wherever_the_bot_dies(
+    phase: str, polling: LiveWorld
+) -> None:
+    polling.kill_at = "before create"
+    await polling.request_video()
+    await polling.wait_until(lambda: not polling.kill_at)
+    polling.kill_at = f"{phase} question"
+    await polling.start_bot()
+    await polling.restart_killed_bot()
+    await polling.wait_until(polling.questions)
+    [question] = polling.questions()
+    await polling.ana.click(question, "Cancel request")
+    await expect_one_reply(polling, "Cancelled")
+    [settled] = polling.questions()
+    assert "cancelled the request" in settled.text
+
+
 async def test_a_create_call_that_never_arrived_is_repeated_when_the_user_asks_for_it(
     polling: LiveWorld,
 ) -> None:
     polling.kill_at = "before create"
     await polling.request_video()
     await polling.restart_killed_bot()
-    await polling.wait_until(lambda: polling.card_says("Your answer is needed"))
-    card = polling.card()
-    assert card is not None
-    await polling.ana.click(card, "Create again (may be charged twice)")
+    await polling.wait_until(polling.questions)
+    await polling.ana.click(polling.questions()[0], "Create again (may be charged twice)")
     await expect_one_reply(polling)
     assert polling.created_count() == 1
 
@@ -171,10 +187,9 @@ async def test_an_interrupted_create_call_is_reconciled_by_the_id_from_the_perso
     polling.kill_at = "after create"
     await polling.request_video()
     await polling.restart_killed_bot()
-    await polling.wait_until(lambda: polling.card_says("Your answer is needed"))
-    card, [video_id] = polling.card(), polling.service.videos
-    assert card is not None
-    await polling.ana.click(card, "I found it")
+    await polling.wait_until(polling.questions)
+    [video_id] = polling.service.videos
+    await polling.ana.click(polling.questions()[0], "I found it")
     assert polling.ana.modal is not None
     await polling.ana.modal.submit({"remote_id": video_id})
     await expect_one_reply(polling)

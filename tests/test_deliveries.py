@@ -558,29 +558,6 @@ async def test_a_card_that_can_no_longer_be_edited_does_not_hold_the_answer_back
     assert len(world.posts()) == 2
 
 
-# ── Reminders ─────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    "fault", [Reset(), CannedResponse(500, "<html>Oops</html>"), _refusal("user_not_in_channel")]
-)
-async def test_a_reminder_that_does_not_arrive_changes_nothing_else(
-    world: World, fault: Fault
-) -> None:
-    world.service.faults.next("create_video", Reset())
-    await _submits(world)
-    world.slack.faults.always("chat.postEphemeral", fault)
-
-    await world.advance(minutes=20)
-
-    [card] = world.slack.messages("studio")
-    assert "Your answer is needed" in card.text
-    assert not world.ephemerals(world.ana)
-    await world.ana.click(world.question(card), "Cancel request")
-    await world.settle()
-    assert len(world.replies(card)) == 1
-
-
 async def test_an_edit_that_slack_does_late_does_not_undo_the_next_one(world: World) -> None:
     world.slack.faults.next("chat.update", LateCommit(timedelta(seconds=10)))
     await world.request_video(world.ana)

@@ -110,7 +110,6 @@ def _refusals(method: str) -> Mapping[str, Fault]:
 
 _POSTS: Final = {**_refusals("chat.postMessage"), "no code": CannedResponse(200, {"ok": False})}
 _EDITS: Final = {**_LOST, **_refusals("chat.update")}
-_EPHEMERALS: Final = {**_LOST, **_refusals("chat.postEphemeral")}
 # A form that Slack refuses as invalid is a bug in the bot, and is logged with a traceback.
 _VIEWS: Final = {
     code: fault
@@ -128,7 +127,6 @@ _SEARCHES: Final = {
 _FAULTS_BY_METHOD: Final[Mapping[str, Mapping[str, Fault]]] = {
     "chat.postMessage": {**_LOST, **_POSTS},
     "chat.update": _EDITS,
-    "chat.postEphemeral": _EPHEMERALS,
     "response_url": _LOST,
     "views.open": _VIEWS,
     "conversations.open": _SEARCHES,
@@ -153,7 +151,10 @@ _INDEX: Final = st.integers(0, 5)
 _MOMENTS: Final = st.sampled_from(
     [
         f"{phase} {what}"
-        for what in ("create", "card", "reply", "submission", "read", "edit", "search", "callback")
+        for what in (
+            *("create", "card", "question", "reply", "submission"),
+            *("read", "edit", "search", "callback"),
+        )
         for phase in ("after", "before")
     ]
 )

@@ -301,7 +301,14 @@ async def _is_asked(world: PageWorld, ana: Window, *, made: bool = True) -> Loca
     await expect(card).to_contain_text("Checking")
     await world.advance(minutes=16)
     await expect(card).to_contain_text("Your answer is needed")
+    await ana.opens_thread(card)
+    await expect(_question(ana)).to_contain_text("We don't know whether this video was created.")
     return card
+
+
+def _question(ana: Window) -> Locator:
+    """Return the question in the open thread."""
+    return ana.replies().nth(1)
 
 
 async def _confirms(ana: Window, button: str) -> None:
@@ -315,7 +322,7 @@ async def test_a_video_whose_answer_was_lost_is_found_by_its_id(page_world: Page
     ana = await page_world.window()
     card = await _is_asked(page_world, ana)
     [video_id] = page_world.service.videos
-    await card.get_by_role("button", name="I found it").click()
+    await _question(ana).get_by_role("button", name="I found it").click()
     field = ana.modal.get_by_role("textbox")
     await field.fill("v-unknown")
     await ana.modal.get_by_role("button").last.click()
@@ -333,7 +340,7 @@ async def test_a_video_whose_answer_was_lost_is_found_by_its_id(page_world: Page
 async def test_nothing_is_created_again_before_it_was_confirmed(page_world: PageWorld) -> None:
     ana = await page_world.window()
     card = await _is_asked(page_world, ana)
-    button = card.get_by_role("button", name=AGAIN)
+    button = _question(ana).get_by_role("button", name=AGAIN)
     await button.click()
     dialog = ana.tab.get_by_role("alertdialog", name="Create the video again?")
     await expect(dialog).to_have_accessible_description(re.compile("it is charged too"))
@@ -354,18 +361,18 @@ async def test_nothing_is_created_again_before_it_was_confirmed(page_world: Page
 async def test_a_video_is_given_up_only_once_that_was_confirmed(page_world: PageWorld) -> None:
     ana = await page_world.window()
     card = await _is_asked(page_world, ana, made=False)
-    await card.get_by_role("button", name="Cancel request").click()
+    await _question(ana).get_by_role("button", name="Cancel request").click()
     await ana.tab.keyboard.press("Escape")
     await expect(ana.tab.get_by_role("alertdialog")).to_have_count(0)
     await expect(card).to_contain_text("Your answer is needed")
 
-    await card.get_by_role("button", name="Cancel request").click()
+    await _question(ana).get_by_role("button", name="Cancel request").click()
     await _confirms(ana, "Cancel request")
 
     await expect(card).to_contain_text("Cancelled")
-    await ana.opens_thread(card)
-    await expect(ana.replies().nth(1)).to_contain_text("was cancelled")
-    await expect(card.get_by_role("button", name=AGAIN)).to_have_count(0)
+    await expect(ana.replies().nth(2)).to_contain_text("was cancelled")
+    await expect(_question(ana)).to_contain_text("cancelled the request")
+    await expect(_question(ana).get_by_role("button", name=AGAIN)).to_have_count(0)
 
 
 # ── Without a mouse ───────────────────────────────────────────────────────────────────────────

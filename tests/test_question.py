@@ -64,7 +64,6 @@ async def test_the_question_is_a_message_in_the_thread_that_mentions_the_person(
 async def test_admins_are_mentioned_once_each_and_can_answer(quiet_world: World) -> None:
     world = quiet_world
     ana, ben = world.ana.user.id, world.ben.user.id
-    world.slack.add_user("cleo")
     cleo = world.slack.user("cleo").id
     async with world.running_bot(ADMIN_USERS=f"{ben}, {cleo}, {ana}, {ben}"):
         await loses_a_create_call(world)

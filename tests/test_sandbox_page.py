@@ -590,14 +590,15 @@ async def test_a_button_of_a_card_is_pressed_by_its_ids(browser: Browser) -> Non
     browser.world.service.faults.next("create_video", CannedResponse(500))
     card = await browser.asks()
     await browser.world.advance(minutes=30)
-    asked = await browser.presses(card, "I found it")
+    question = browser.world.question(card)
+    asked = await browser.presses(question, "I found it")
     assert asked["ok"]
     assert [each["title"]["text"] for each in (await browser.sees())["views"]] != []
-    stranger = await browser.presses(card, "Cancel request", "ben")
+    stranger = await browser.presses(question, "Cancel request", "ben")
     assert stranger["ok"]
     await browser.world.settle()
     assert browser.world.slack.ephemerals("ben", "studio")
-    assert (await browser.presses(card, "Cancel request"))["ok"]
+    assert (await browser.presses(question, "Cancel request"))["ok"]
     await browser.world.settle()
     assert len(browser.world.replies(card)) == 1
 
@@ -640,10 +641,11 @@ async def test_an_app_that_does_not_answer_a_button_is_reported(browser: Browser
     browser.world.service.faults.next("create_video", CannedResponse(500))
     card = await browser.asks()
     await browser.world.advance(minutes=30)
+    question = browser.world.question(card)
     async with nobody_home(browser.world, None):
-        lost = await browser.presses(card, "Cancel request")
+        lost = await browser.presses(question, "Cancel request")
     async with nobody_home(browser.world, 500):
-        broken = await browser.presses(card, "Cancel request")
+        broken = await browser.presses(question, "Cancel request")
     assert lost["error"]["code"] == "operation_timeout"
     assert broken["error"]["code"] == "dispatch_failed"
     assert "500" in broken["error"]["text"]
