@@ -1,0 +1,175 @@
+"""Stop following, Details, Another like this, and the names of replicas on cards."""
+
+from bot.model import Failure
+from sandbox.scenarios import CallbackPlan, Scenario
+from tests.world import REPLICA, World, number_of
+
+STOPPED = "You stopped following this video. It may still be created and charged."
+
+
+async def test_stop_following_ends_a_video_once_whatever_comes_later(world: World) -> None:
+    card = await world.request_video(world.ana)
+    await world.advance(seconds=30)
+    running = world.now(card)
+    asked = await world.ana.click(running, "Stop following", confirm=False)
+    assert asked.dialog is not None
+    assert "may still be created and charged" in str(asked.dialog)
+
+    await world.ben.click(running, "Stop following")
+    await world.settle()
+    assert f"Only <@{world.ana.user.id}> or an admin can do that." in world.ephemerals(world.ben)
+    await world.ana.click(running, "Stop following")
+    await world.ana.click(running, "Stop following")
+    await world.settle()
+
+    stopped = world.now(card)
+    assert "Stopped following.\nIt may still be created and charged." in stopped.text
+    [reply] = world.replies(card)
+    assert reply.text == STOPPED
+    assert reply.pings == set(), "they know: they pressed it"
+    assert ["already been settled" in each for each in world.ephemerals(world.ana)] == [True]
+
+    reads = len(world.requests_for("read_video"))
+    await world.advance(minutes=10)  # its callback comes
+    await world.service.call_back(next(iter(world.service.videos)))
+    await world.advance(hours=2)
+    assert world.posts() == [stopped, reply]
+    assert len(world.requests_for("read_video")) == reads
+
+    await world.ana.click(stopped, "Check now")
+    await world.settle()
+    assert "Video service status: ready" in world.ephemerals(world.ana)[-1]
+    assert world.posts() == [stopped, reply]
+
+
+async def test_a_click_for_an_earlier_attempt_stops_nothing(world: World) -> None:
+    card = await world.request_video(world.ana)
+    await world.advance(seconds=30)
+    number, now = number_of(card), world.clock.now()
+    jobs = world.bot.store.jobs
+    for attempts in (0, 2):
+        assert not await jobs.stop(number, attempts, Failure.STOPPED, now)
+    await world.advance(minutes=5)
+    assert "is ready" in world.replies(card)[0].text
+
+
+async def test_an_admin_who_stops_following_lets_the_requester_know(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+        card = await world.request_video(world.ana)
+        await world.advance(seconds=30)
+        await world.ben.click(world.now(card), "Stop following")
+        await world.settle()
+
+    [reply] = world.replies(card)
+    assert "an admin stopped following your video" in reply.text
+    assert reply.pings == {world.ana.user.id}
+
+
+async def test_an_overdue_video_can_be_stopped_and_retried_without_two_replies(
+    world: World,
+) -> None:
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.next_video(Scenario(end="never"))
+    card = await world.request_video(world.ana)
+    await world.advance(hours=4)
+    await world.ana.click(world.now(card), "Stop following")
+    await world.settle()
+    await world.ana.click(world.now(card), "Edit and retry")
+    assert world.ana.modal is not None
+    await world.ana.modal.submit()
+    await world.advance(minutes=5)
+
+    stopped, again, ending = world.replies(card)
+    assert stopped.text == STOPPED
+    assert "Ready" in world.now(again).text
+    assert "is ready" in ending.text
+
+
+async def test_details_have_everything_for_the_person_who_asked_and_nothing_for_others(
+    world: World,
+) -> None:
+    typed = {"video_name": "Greeting", "script": "A secret script."}
+    card = await world.request_video(world.ana, typed)
+    await world.advance(seconds=30)
+    [video_id] = world.service.videos
+    shown = (await world.details(world.ana, card)).text.split("\n")
+    assert shown[0] == "Greeting"
+    assert shown[-1] == "A secret script."
+    assert {
+        "Status: Rendering",
+        "Replica: Anna",
+        f"Replica ID: {REPLICA}",
+        f"Video ID: {video_id}",
+        "Video service status: generating",
+        "Requested: 2026-03-02 09:00 UTC",
+        f"Request number: {number_of(card)}",
+    } <= set(shown)
+
+    await world.ben.click(world.now(card), "Details")
+    await world.settle()
+    assert world.ben.modal is None
+    [said] = world.ephemerals(world.ben)
+    assert said == f"Only <@{world.ana.user.id}> or an admin can see the details."
+
+    assert video_id not in card.text
+    assert number_of(card) not in world.now(card).text
+    assert f"Requested by <@{world.ana.user.id}> · Replica: Anna" in world.now(card).text
+
+
+async def test_an_admin_sees_the_details_but_not_the_script(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+        card = await world.request_video(world.ana, {"script": "A secret script."})
+        await world.advance(seconds=30)
+        shown = await world.details(world.ben, card)
+    assert next(iter(world.service.videos)) in shown.text
+    assert "secret" not in str(shown)
+
+
+async def test_another_like_this_opens_the_form_filled_in_for_a_new_request_in_the_channel(
+    world: World,
+) -> None:
+    card = await world.request_video(world.ana, {"video_name": "Greeting"})
+    await world.advance(minutes=5)
+    await world.ana.click(world.now(card), "Another like this")
+    form = world.ana.modal
+    assert form is not None
+    assert form.values["script"] == "Hello, world."
+    assert form.values["video_name"] == "Greeting"
+    await form.submit({"script": "Goodbye, world."})
+    await world.settle()
+    first, second = world.slack.messages("studio")
+    assert first == world.now(card), "the first one stays as it was"
+    assert second.thread_ts is None
+
+    await world.ben.click(world.now(card), "Another like this")
+    assert world.ben.modal is not None
+    assert world.ben.modal.values["replica_id"] == REPLICA
+    assert world.ben.modal.values["script"] is None, "only the person who typed it sees it there"
+
+
+async def test_progress_of_a_video_is_shown_where_a_read_has_it(world: World) -> None:
+    world.service.next_video(Scenario(overrides={"generation_progress": "40/100"}))
+    card = await world.request_video(world.ana)
+    await world.advance(seconds=40)
+    shown = world.now(card)
+    assert "40% done." in shown.text
+    assert f"`{'█' * 5}{'░' * 7}` 40% done." in str(shown.blocks)
+    edits = len(world.calls("chat.update"))
+    await world.advance(seconds=30)
+    assert len(world.calls("chat.update")) == edits, "nothing has changed"
+
+
+async def test_a_list_tells_two_alike_apart_by_when_they_were_asked_for(world: World) -> None:
+    first = await world.request_video(world.ana, {"video_name": "Greeting"})
+    await world.advance(hours=1)
+    await world.request_video(world.ana, {"video_name": "Greeting"})
+    answer = await world.ana.command("/video", "list")
+    assert answer.message is not None
+    heading, newer, older = answer.message.text.split("\n")
+    assert heading == "Your videos, newest first:"
+    at = "<!date^{}^{{date_short_pretty}} at {{time}}|2026-03-02 {}:00 UTC>"
+    assert newer.endswith(f" · Greeting · {at.format(1772445600, '10')}")
+    assert older.startswith(f"• Ready · Greeting · {at.format(1772442000, '09')} · <http")
+    assert number_of(first) not in answer.message.text

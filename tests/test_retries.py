@@ -1,0 +1,171 @@
+"""Retries: in the thread of what failed, which links to them, and each once."""
+
+import pytest
+
+from sandbox.driver import ClientRefusal
+from sandbox.faults import CannedResponse
+from sandbox.scenarios import Scenario
+from sandbox.slack_objects import Message
+from tests.world import World, number_of
+
+
+async def _fails(world: World, channel: str = "studio") -> Message:
+    """Return the card of a video that failed."""
+    world.service.next_video(Scenario(end="error", reason="The replica is shy."))
+    card = await world.request_video(world.ana, {"video_name": "Greeting"}, channel)
+    await world.advance(minutes=5)
+    return world.now(card)
+
+
+async def _retries(world: World, message: Message, script: str = "Better.") -> None:
+    await world.ana.click(message, "Edit and retry")
+    form = world.ana.modal
+    assert form is not None
+    await form.submit({"script": script})
+    assert not form.is_open
+    await world.settle()
+
+
+async def test_a_retry_goes_into_the_thread_of_its_card_which_links_to_it_and_has_no_button(
+    world: World,
+) -> None:
+    card = await _fails(world)
+    reply = world.replies(card)[0]
+
+    await _retries(world, card)
+
+    assert world.slack.messages("studio") == [world.now(card)], "nothing new in the channel"
+    _, again = world.replies(card)
+    assert again.text.startswith("Video “Greeting”: ")
+    link = f"https://sandbox.slack.com/archives/{card.channel}/p{again.ts.replace('.', '')}"
+    for message in (world.now(card), world.now(reply)):
+        assert f"<{link}?thread_ts={card.ts}&amp;cid={card.channel}|Retried here>" in message.text
+        with pytest.raises(ClientRefusal):
+            await world.ana.click(message, "Edit and retry")
+    assert mentions(world.now(reply)) == 1, "an edit, which pings nobody"
+
+    await world.advance(minutes=5)
+    _, again, ending = world.replies(card)
+    assert "Ready" in world.now(again).text
+    assert "your video “Greeting” is ready" in ending.text
+    assert ending.pings == {world.ana.user.id}
+    edits = len(world.calls("chat.update"))
+    await world.advance(hours=1)
+    assert len(world.calls("chat.update")) == edits
+
+
+async def test_a_second_click_says_that_it_was_retried_and_links_to_it(world: World) -> None:
+    stale = await _fails(world)
+    await _retries(world, stale)
+    _, again = world.replies(stale)
+
+    await world.ana.click(stale, "Edit and retry")
+    await world.settle()
+
+    assert world.ana.modal is None
+    link = f"/archives/{again.channel}/p{again.ts.replace('.', '')}"
+    said = world.ephemerals(world.ana)[-1]
+    assert said.startswith("This has already been retried. <https")
+    assert link in said
+    assert world.created_count() == 2
+
+
+async def test_a_form_that_was_open_when_another_retried_asks_before_it_makes_a_third(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+        card = await _fails(world)
+        await world.ben.click(card, "Edit and retry")
+        left_open = world.ben.modal
+        assert left_open is not None
+        await _retries(world, card, "Better.")
+
+        await left_open.submit({"script": "A third one."})
+        asking = world.ben.modal
+        assert asking is not None
+        note = "This has already been retried. Submitting this creates another video."
+        assert note in str(asking.view.body)
+        assert asking.values["script"] == "A third one.", "nothing typed is lost"
+        await world.advance(minutes=1)
+        assert world.created_count() == 2
+        await asking.submit()
+        await world.advance(minutes=5)
+        assert world.created_count() == 3
+
+
+async def test_two_who_retry_with_the_same_words_make_one(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+        card = await _fails(world)
+        await world.ben.click(card, "Edit and retry")
+        left_open = world.ben.modal
+        assert left_open is not None
+        await _retries(world, card, "Better.")
+        await left_open.submit({"script": "Better."})
+        await world.advance(minutes=5)
+        assert world.ben.modal is None
+        assert world.created_count() == 2
+
+
+async def test_a_retry_of_a_retry_stays_in_the_thread(world: World) -> None:
+    card = await _fails(world)
+    world.service.next_video(Scenario(end="error", reason="Still shy."))
+    await _retries(world, card)
+    await world.advance(minutes=5)
+    _, second, _ = world.replies(card)
+
+    await _retries(world, world.now(second), "Third time lucky.")
+    await world.advance(minutes=5)
+
+    assert world.slack.messages("studio") == [world.now(card)]
+    texts = [message.text for message in world.replies(card)]
+    assert len(texts) == 5, texts
+    assert "is ready" in texts[-1]
+    assert "Retried here" in world.now(second).text
+
+
+async def test_a_retry_elsewhere_is_posted_there_and_still_linked_to(world: World) -> None:
+    card = await _fails(world)
+    await world.ana.click(card, "Edit and retry")
+    assert world.ana.modal is not None
+    await world.ana.modal.submit({"where": world.slack.channel("lobby").id})
+    await world.settle()
+
+    [again] = world.slack.messages("lobby")
+    assert again.thread_ts is None
+    assert f"/archives/{again.channel}/p" in world.now(card).text
+    assert len(world.replies(card)) == 1
+
+
+async def test_a_card_loses_its_button_even_if_slack_gives_no_link(world: World) -> None:
+    world.slack.faults.always("chat.getPermalink", CannedResponse(200, {"ok": False, "error": "x"}))
+    card = await _fails(world)
+
+    await _retries(world, card)
+
+    assert "Failed · Retried." in world.now(card).text
+    with pytest.raises(ClientRefusal):
+        await world.ana.click(world.now(card), "Edit and retry")
+
+
+async def test_a_job_can_be_deleted_before_its_retry(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(RETENTION_DAYS="1"):
+        card = await _fails(world)
+        number = number_of(card)
+        await world.advance(days=20)
+        assert await world.bot.store.jobs.fetch(number) is not None
+        await _retries(world, card)
+        await world.advance(minutes=5)
+        [_, again, _] = world.replies(card)
+        await world.advance(days=15)
+
+        assert await world.bot.store.jobs.fetch(number) is None
+        retry = await world.bot.store.jobs.fetch(number_of(again))
+        assert retry is not None
+        assert retry.retry_of is None
+
+
+def mentions(message: Message) -> int:
+    return message.text.count("<@")
