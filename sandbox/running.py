@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bot import app
+from bot.app import Bot
 from bot.clock import Clock
 from bot.settings import Settings, environment
 from bot.timings import Timings
@@ -58,6 +59,7 @@ class Sandbox:
     slack: SandboxSlack
     service: SandboxVideoService
     bot_url: str
+    bot: Bot
 
 
 @contextlib.asynccontextmanager
@@ -97,8 +99,8 @@ async def running(clock: Clock, pace: Pace, timings: Timings) -> AsyncIterator[S
                     **{name: given[name] for name in SETTINGS if name in given},
                 }
             )
-            async with app.running(settings, clock=clock, timings=timings):
-                yield Sandbox(slack, service, bot_url)
+            async with app.running(settings, clock=clock, timings=timings) as bot:
+                yield Sandbox(slack, service, bot_url, bot)
         finally:
             await service.stop()
             await slack.stop()

@@ -279,7 +279,7 @@ class PageWorld(World):
     def __init__(self, folder: Path, browser: Browser, timings: Timings | None = None) -> None:
         super().__init__(folder, timings)
         self.slack.app = APP
-        self.page = Page(self.slack, self.service)
+        self.page = Page(self.slack, self.service, store=lambda: self.bot.store)
         self.windows = Windows(browser)
 
     @contextlib.asynccontextmanager

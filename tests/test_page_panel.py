@@ -273,7 +273,7 @@ async def test_the_panel_is_left_with_escape_and_gives_the_focus_back(
     await tabs.first.focus()
     await ana.tab.keyboard.press("ArrowRight")
     await expect(tabs.nth(1)).to_be_focused()
-    await expect(ana.panel.get_by_role("tabpanel", name="Video service")).to_be_visible()
+    await expect(ana.panel.get_by_role("tabpanel", name="Jobs")).to_be_visible()
     await ana.tab.keyboard.press("Escape")
 
     await expect(ana.panel).to_be_hidden()

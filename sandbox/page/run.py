@@ -63,7 +63,9 @@ async def run(out: TextIO, *, port: int | None, open_browser: bool) -> int:
     clock = TrailingClock(SystemClock(), sample.SPAN)
     async with running(clock, _PACE, TIMINGS) as sandbox:
         command = shlex.join(sys.orig_argv)
-        page = Page(sandbox.slack, sandbox.service, sandbox.bot_url, command)
+        page = Page(
+            sandbox.slack, sandbox.service, sandbox.bot_url, command, lambda: sandbox.bot.store
+        )
         await page.start(port or PORT)
         try:
             with contextlib.suppress(TimeoutError):

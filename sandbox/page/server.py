@@ -13,11 +13,13 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 from pydantic import BaseModel, ValidationError
 
+from bot.store import Store
 from sandbox.block_kit import Json
 from sandbox.http import POLICY, Server
 from sandbox.page import actions, panel, snapshot, switches
 from sandbox.page.actions import PersonActions
 from sandbox.page.journal import Journal, Update
+from sandbox.page.requests import JobRequests
 from sandbox.page.switches import Switches
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import User
@@ -71,8 +73,17 @@ class Page:
         service: SandboxVideoService,
         bot_url: str = "",
         command: str = "python -m sandbox",
+        store: Callable[[], Store | None] = lambda: None,
     ) -> None:
-        """Make a page that does not listen yet; ``command`` is what starts the sandbox."""
+        """Make a page that does not listen yet.
+
+        Args:
+            slack: the workspace that it shows.
+            service: what makes the videos.
+            bot_url: where the bot listens.
+            command: what starts the sandbox.
+            store: returns the store of the bot that runs, if any, to tell whose a request is.
+        """
         # One log for all requests, in order.
         slack.wire.secrets |= service.wire.secrets
         service.wire = slack.wire
@@ -82,6 +93,7 @@ class Page:
         self._command = command
         self._journal = Journal()
         self._switches = Switches(slack, service)
+        self._requests = JobRequests(slack, store)
         self._actions: dict[str, PersonActions] = {}
         self._leave: list[Callable[[], None]] = []
         self._is_closing = False
@@ -131,6 +143,7 @@ class Page:
         add_get("/static/{path:.+}", self._serve_static)
         add_get("/api/events", self._serve_events)
         add_get("/api/panel", self._serve_panel)
+        add_post("/api/panel/wire/clear", self._clear_wire)
         add_post("/api/panel/service", self._switch_service)
         add_post("/api/panel/slack", self._switch_slack)
         add_post("/api/panel/next", self._plan)
@@ -138,6 +151,8 @@ class Page:
         add_post("/api/panel/jobs/{id}", self._act_on_job)
         add_post("/api/panel/channels/{id}", self._change_channel)
         add_post("/api/panel/reset", self._reset)
+        add_get("/api/{person}/jobs/{job}/requests", self._serve_job_requests)
+        add_get("/api/{person}/requests/{number:\\d{1,9}}/card", self._serve_card)
         add_get("/api/{person}/snapshot", self._serve_snapshot)
         add_post("/api/{person}/{action}", self._serve_action)
         add_post("/api/{person}/views/{view}/{action}", self._serve_action)
@@ -162,6 +177,16 @@ class Page:
         exchanges = [wire.shown(each) for each in wire.exchanges]
         cursor = self._journal.cursor(self._journal.last)
         return _answer({"cursor": cursor, **self._panel(), "wire": exchanges})
+
+    async def _serve_job_requests(self, request: web.Request) -> web.StreamResponse:
+        self._user(request.match_info["person"])
+        return _answer({"ids": await self._requests.of_job(request.match_info["job"])})
+
+    async def _serve_card(self, request: web.Request) -> web.StreamResponse:
+        reader = self._user(request.match_info["person"])
+        number = int(request.match_info["number"])
+        card = await self._requests.card_of(number, reader.id)
+        return _answer({"card": None if card is None else snapshot.message_json(card)})
 
     async def _serve_events(self, request: web.Request) -> web.StreamResponse:
         reader = self._user(request.query.get("as", ""))
@@ -248,6 +273,12 @@ class Page:
     async def _drop_plan(self, request: web.Request) -> web.StreamResponse:
         await _read(request, actions.PageRequest)
         return self._switched(self._switches.drop(int(request.match_info["number"])))
+
+    async def _clear_wire(self, request: web.Request) -> web.StreamResponse:
+        await _read(request, actions.PageRequest)
+        self._slack.wire.exchanges.clear()
+        self._journal.note("wire_cleared", dict, None)
+        return self._switched(None)
 
     async def _act_on_job(self, request: web.Request) -> web.StreamResponse:
         body = await _read(request, switches.JobRequest)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from sandbox.block_kit import Json
 from sandbox.page.journal import Journal
+from sandbox.page.requests import job_of
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import APP, TEAM, Channel, Event, Message, User, View
 
@@ -65,9 +66,13 @@ def read_only(slack: SandboxSlack, channel: Channel) -> str | None:
 
 
 def message_json(message: Message) -> Json:
-    """Return Slack's JSON for a message, with its channel and whether it is ephemeral."""
-    place = {"channel": message.channel, "is_ephemeral": message.visible_to is not None}
-    return {**message.payload(), **place}
+    """Return Slack's JSON for a message, with its channel, and what else the page needs."""
+    beside = {
+        "channel": message.channel,
+        "is_ephemeral": message.visible_to is not None,
+        "job": job_of(message),
+    }
+    return {**message.payload(), **beside}
 
 
 def view_json(view: View) -> Json:

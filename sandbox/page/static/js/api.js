@@ -94,6 +94,14 @@ export async function readPanel() {
   return response.json();
 }
 
+const read = async (path) => (await ask(`/api/${encodeURIComponent(person)}/${path}`)).json();
+
+/** Return the numbers of the requests that belong to a job of the bot. */
+export const requestsOf = async (job) => (await read(`jobs/${encodeURIComponent(job)}/requests`)).ids;
+
+/** Return the card that a request belongs to, or null. */
+export const cardOf = async (number) => (await read(`requests/${number}/card`)).card;
+
 /** Become somebody: read all that they see, and follow what happens from there. */
 export async function become(name) {
   person = name;
@@ -136,6 +144,7 @@ const ON_EVENT = {
   // `home` comes with App Home.
   panel: (panel) => tell("panel", panel),
   wire: ({ entry }) => tell("wire", entry),
+  wire_cleared: () => tell("wire cleared"),
 };
 
 /** Tell that nothing connects; where a second try fails too, nobody is there. */

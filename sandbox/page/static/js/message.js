@@ -8,7 +8,7 @@ import { arrange, fill, make } from "./dom.js";
 import { icon } from "./icons.js";
 import { mrkdwn } from "./mrkdwn.js";
 import { unreadReplies } from "./reads.js";
-import { authorName, goTo, repliesTo, state } from "./state.js";
+import { authorName, goTo, messageAt, repliesTo, state, tell } from "./state.js";
 
 const TOGETHER_SECONDS = 300;
 const HUES = 6;
@@ -131,6 +131,17 @@ export function messageNode(message, { inThread }) {
         make("span.author", {}, authorName(message)),
         isApp && make("span.badge", {}, "App"),
         when,
+        message.job &&
+          make(
+            "button.requests-link",
+            {
+              type: "button",
+              title: "Show its requests behind the scenes",
+              data: { key: `${message.channel}/${message.ts}/requests` },
+              onclick: () => tell("requests", messageAt(message.channel, message.ts) ?? message),
+            },
+            "Requests",
+          ),
       ),
       make("div.message-body"),
       make("span.edited", { hidden: true }, "(edited)"),

@@ -5,6 +5,7 @@ import { warn } from "./announce.js";
 import { fill, make, the } from "./dom.js";
 import { icon } from "./icons.js";
 import { jobList } from "./jobs.js";
+import { reveal } from "./reveal.js";
 import { scenarioList } from "./scenario_note.js";
 import { serviceSwitches, slackSwitches } from "./switches.js";
 import { on, state } from "./state.js";
@@ -29,7 +30,13 @@ const scenarios = scenarioList(() => coversChannel.matches && closePanel());
 const service = serviceSwitches(turned);
 const jobs = jobList(turned);
 const slack = slackSwitches(turned);
-const wire = wireLog();
+const wire = wireLog({
+  onClear: () => turned("wire/clear", {}),
+  onCard(card) {
+    if (coversChannel.matches) closePanel();
+    reveal(card);
+  },
+});
 
 const TABS = [
   ["scenarios", "Scenarios", [scenarios.node]],
@@ -167,5 +174,10 @@ on("snapshot", (hasGap) => {
 });
 on("panel", (panel) => pane.hidden || show(panel));
 on("wire", (entry) => wire.put(entry));
+on("wire cleared", () => wire.begin([]));
+on("requests", (card) => {
+  wire.showOnly(card);
+  openPanel("wire");
+});
 // Before the thread is shown: it cannot have the focus under the panel.
 on("leave", () => state.thread && !roomForBoth.matches && leave());
