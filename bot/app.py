@@ -153,6 +153,7 @@ async def running(
             timings=timings,
             admins=settings.admin_users,
             max_script=settings.max_script,
+            consent_statement=settings.consent_statement,
             command_prefix=settings.command_prefix,
             access=Access(
                 client,

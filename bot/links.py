@@ -89,7 +89,7 @@ _NOT_A_HOST: Final = (
 )
 _NOT_PUBLIC_ADDRESS: Final = (
     "The address in the link is not one on the public internet, or not in its plain form. "
-    "Use a link with a name, like https://example.com/video.mp4."
+    "Use a link with a name, like https://example.com."
 )
 
 
@@ -240,7 +240,7 @@ def _rest(text: str, unencoded: re.Pattern[str]) -> str:
 
 def _host(text: str) -> str:
     if not text:
-        raise BadLink("The link names no host. It should look like https://example.com/video.mp4.")
+        raise BadLink("The link names no host. It should look like https://example.com.")
     if text.startswith("["):
         return f"[{_address(IPv6Address, text[1:-1])}]"
     host = _ascii_host(text).removesuffix(".")

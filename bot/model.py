@@ -107,6 +107,10 @@ class Installation:
     """The organisation on Enterprise Grid that the team belongs to."""
     app_id: str | None = None
     """None where Slack does not tell it: it needs a scope."""
+    scopes: frozenset[str] | None = None
+    """What the token may do; None until Slack said it to this process."""
+    bot_name: str = ""
+    """What people type after @ to invite the bot; "" until Slack said it to this process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 _MAX_RETENTION_DAYS: Final = 36500  # far more would overflow dates
+_MAX_STATEMENT: Final = 2000  # characters
 _MAX_LIMIT: Final = 1_000_000
 _MAX_SCRIPT: Final = 3000  # the most that a field of a Slack form holds
 _VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, without spaces
@@ -182,6 +183,24 @@ def _users(text: str) -> frozenset[str]:
     return users
 
 
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # bytes of the environment that are not UTF-8
+        return False
+    return True
+
+
+def _statement(text: str) -> str:
+    if not _is_text(text):
+        raise ValueError("has bytes in it that are not text: write it again.")
+    if len(text) > _MAX_STATEMENT:
+        raise ValueError(
+            f"has more than {_MAX_STATEMENT} characters: give only what is to be said."
+        )
+    return text
+
+
 def _days(text: str) -> timedelta:
     if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= _MAX_RETENTION_DAYS:
         raise ValueError(f"is not a whole number of days from 1 to {_MAX_RETENTION_DAYS}.")
@@ -287,6 +306,7 @@ class Settings(ManifestSettings):
     max_per_user_per_day: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 100
     max_per_day: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 500
     max_script: Annotated[int, BeforeValidator(_count(_MAX_SCRIPT))] = _MAX_SCRIPT
+    consent_statement: Annotated[str, BeforeValidator(_statement)] = ""
     allow_temporary_disk: bool = Field(False, validate_default=True)
     https_proxy: Annotated[SecretStr | None, BeforeValidator(_proxy)] = None
     no_proxy: Annotated[str, BeforeValidator(_no_proxy)] = ""

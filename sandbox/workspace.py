@@ -367,7 +367,18 @@ class Workspace:
         root, previous = (under.root_id, under.id) if under else (name, None)
         view = View(name, user, channel, body, self._new_hash(), root, previous)
         view.values = form.state_of(body["blocks"], self._preselected(body, channel), {})
+        self._clear_unseen(view)
         return view
+
+    def _clear_unseen(self, view: View) -> None:
+        """Leave a menu of conversations empty whose chosen one it does not list for this user."""
+        for each in form.fields(view.body["blocks"]):
+            state = view.values[each.block_id][each.action_id]
+            if chosen := state.get("selected_conversation"):
+                place = self.channels.get(chosen)
+                shown = place is not None and shows(each.element.get("filter", {}), place)
+                if place is None or not shown or view.user not in place.members:
+                    state["selected_conversation"] = None
 
     def _preselected(self, body: Json, channel: str | None) -> str | None:
         """Return the current conversation for a menu of conversations, unless its filter hides it.

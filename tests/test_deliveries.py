@@ -29,7 +29,11 @@ def _refusal(code: str) -> CannedResponse:
 
 
 async def _submits(world: World, channel: str = "studio") -> None:
-    form = await world.open_form(world.ana, channel=channel)
+    form = await (
+        world.open_form_and_remove_bot(world.ana)
+        if channel == "vault"
+        else world.open_form(world.ana, channel=channel)
+    )
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
     assert not form.is_open
     await world.settle()

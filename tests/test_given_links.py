@@ -7,7 +7,7 @@ from sandbox.scenarios import Scenario
 from tests.world import REPLICA, World
 
 PATH = "t-S3CRETpath"
-SHARED = f"https://we.tl/{PATH}"
+SHARED = f"https://files.example.org/{PATH}"
 LINKS = {
     name: f"https://storage.example.com/{name}.mp4?X-Amz-Signature=".ljust(3000, "a")
     for name in ("background_url", "background_source_url")
@@ -42,11 +42,11 @@ async def test_the_path_of_a_background_is_never_shown(world: World, reason: str
     assert isinstance(create.body, dict)
     assert create.body["background_source_url"] == SHARED
     [card, reply] = world.posts()
-    assert "Background: we.tl" in (await world.details(world.ana, card)).text
+    assert "Background: files.example.org" in (await world.details(world.ana, card)).text
     assert PATH not in _shown(world)
     if reason:
-        assert "Could not fetch we.tl: 403." in card.text
-        assert "Could not fetch we.tl: 403." in reply.text
+        assert "Could not fetch files.example.org: 403." in card.text
+        assert "Could not fetch files.example.org: 403." in reply.text
 
 
 async def test_the_path_of_footage_is_never_shown_even_if_the_service_quotes_it(
@@ -56,14 +56,14 @@ async def test_the_path_of_footage_is_never_shown_even_if_the_service_quotes_it(
     card = await world.request_replica(world.ana, {"train_video_url": SHARED})
     await world.advance(hours=8)
 
-    assert "Footage: we.tl" in (await world.details(world.ana, card)).text
-    assert "we.tl is not public" in world.now(card).text
+    assert "Footage: files.example.org" in (await world.details(world.ana, card)).text
+    assert "files.example.org is not public" in world.now(card).text
     replica_id = world.last_replica_id()
     await world.ben.command("/replica", f"status {replica_id}")
     await world.ben.command("/replica", f"add {replica_id}")
     form = await world.open_form(world.ben, "Hello.")
     await form.submit({"replica_id": replica_id})
-    assert "we.tl is not public" in form.errors["replica_id"]
+    assert "files.example.org is not public" in form.errors["replica_id"]
     assert PATH not in _shown(world) + str(form.errors) + str(world.ephemerals(world.ben))
 
 

@@ -21,7 +21,11 @@ async def loses_a_create_call(world: World, channel: str = "studio", *, made: bo
     """Have Ana's create call lose its answer, and let the time for a callback pass."""
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.next("create_video", Reset(done=made))
-    form = await world.open_form(world.ana, channel=channel)
+    form = await (
+        world.open_form_and_remove_bot(world.ana)
+        if channel == "vault"
+        else world.open_form(world.ana, channel=channel)
+    )
     await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
     await world.advance(minutes=16)
 

@@ -275,7 +275,9 @@ def test_the_environment_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch)
 
 
 def _examples() -> dict[str, str]:
-    return dict(re.findall(r"^(?:# )?([A-Z_]+)=(.*)$", _EXAMPLE, re.MULTILINE))
+    # As a shell reads it: without the quotes.
+    lines = re.findall(r"^(?:# )?([A-Z_]+)=(.*)$", _EXAMPLE, re.MULTILINE)
+    return {name: text.strip("'") for name, text in lines}
 
 
 def test_the_example_lists_every_setting_and_no_other() -> None:

@@ -76,7 +76,7 @@ KINDS = {feature.kind.name for feature in FEATURES}
 # The modules of one kind: its feature, its parameters, and what its cards and forms say.
 OF_ONE_KIND = re.compile(
     r"bot/(kinds/(video|replica|wire)"
-    r"|slack/(create_video|train_replica|(video|replica)_\w+)"
+    r"|slack/(create_video|create_form|train_replica|(video|replica)_\w+)"
     r"|store/replicas)\.py"
 )
 

@@ -698,7 +698,7 @@ async def test_the_question_reaches_a_person_whose_card_is_a_direct_message(
 ) -> None:
     world.service.callback_plan = SILENT
     world.service.faults.next("create_video", Reset(done=False))
-    form = await world.open_form(world.ana, channel="vault")
+    form = await world.open_form_and_remove_bot(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
     await world.advance(minutes=16)
 

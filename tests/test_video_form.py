@@ -424,7 +424,7 @@ async def test_where_the_bot_cannot_post_everything_is_sent_as_a_direct_message(
     world: World,
 ) -> None:
     vault = world.slack.channel("vault")
-    form = await world.open_form(world.ana, channel="vault")
+    form = await world.open_form_and_remove_bot(world.ana)
     await form.submit({"replica_id": REPLICA, "script": "Hello."})
     await world.advance(minutes=5)
 

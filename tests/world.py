@@ -130,6 +130,19 @@ class World:
         assert person.modal is not None
         return person.modal
 
+    async def open_form_and_remove_bot(
+        self, person: Person, channel: str = "vault", command: str = "/video"
+    ) -> Modal:
+        """Open a form in a private channel that the bot is removed from before it is submitted.
+
+        Otherwise the form is refused: the bot has to be in a private channel to post there.
+        """
+        self.slack.change_channel(channel, with_bot=True)
+        form = await self.open_form(person, channel=channel, command=command)
+        await self.settle()
+        self.slack.change_channel(channel, with_bot=False)
+        return form
+
     async def request_video(
         self, person: Person, values: Mapping[str, Any] | None = None, channel: str = "studio"
     ) -> Message:

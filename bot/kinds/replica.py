@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from bot.file_links import check_file_link
 from bot.kinds import Comparison, Invalid, Unreadable
 from bot.kinds.wire import Answer, Id, Text, reason_of, report_alias, same_words
-from bot.links import BadLink, check_link, without_keys
+from bot.links import BadLink, without_keys
 from bot.model import Snapshot, Verdict
 
 _TRAINED: Final = frozenset({"completed", "ready"})
@@ -55,7 +56,7 @@ def parse(fields: Mapping[str, str]) -> dict[str, str]:
     for name in ("train_video_url", "consent_video_url"):
         if name in params:
             try:
-                params[name] = check_link(params[name])
+                params[name] = check_file_link(params[name])
             except BadLink as error:
                 errors[name] = str(error)
     if len(params.get("replica_name", "")) > MAX_NAME:

@@ -6,6 +6,7 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, field_validator
 
+from bot.file_links import check_file_link
 from bot.kinds import Comparison, Invalid, Unreadable
 from bot.kinds.wire import Answer, Id, Text, letters, reason_of, same_words, text_of
 from bot.links import BadLink, check_link, without_keys
@@ -104,7 +105,8 @@ def parse(fields: Mapping[str, str], max_script: int = MAX_SCRIPT) -> dict[str, 
     backgrounds = [name for name in BACKGROUNDS if name in given]
     for name in backgrounds:
         try:
-            params[name] = check_link(given[name])
+            check = check_file_link if name == "background_source_url" else check_link
+            params[name] = check(given[name])
         except BadLink as error:
             errors[name] = str(error)
     if len(backgrounds) > 1:

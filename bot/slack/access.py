@@ -34,6 +34,8 @@ SHARED_CHANNEL: Final = (
 _USERS: Final = "users.info"
 _CONVERSATIONS: Final = "conversations.info"
 _NO_SCOPE: Final = "missing_scope"
+# As in manifest.yml, until Slack said the real one.
+_DEFAULT_BOT_NAME: Final = "replica-videos"
 # https://docs.slack.dev/reference/methods/users.info#errors
 _NOT_OURS: Final = frozenset({"user_not_found", "user_not_visible", "user_not_in_team"})
 # Slack does not let a bot see a private channel that it is not in. It cannot post there either.
@@ -80,6 +82,17 @@ class _Standing(Enum):
     """Slack does not let us ask."""
 
 
+class _Place(Enum):
+    """What a channel is to the bot."""
+
+    OPEN = "open"
+    """It can post there, or Slack does not let it find out."""
+    SHARED = "shared"
+    """People of other organisations read it."""
+    CLOSED = "closed"
+    """A private channel that the bot is not in."""
+
+
 class Access:
     """Decides who may ask for something, and where it may be posted.
 
@@ -114,7 +127,7 @@ class Access:
         max_age = timings.person_max_age
         self._limits = MethodLimits(clock, max_age)
         self._people = Lookups(self._look_up_person, background, clock, max_age)
-        self._shared = Lookups(self._look_up_channel, background, clock, max_age)
+        self._places = Lookups(self._look_up_channel, background, clock, max_age)
 
     # ── Where a request comes from ────────────────────────────────────────────────────────────
 
@@ -152,8 +165,8 @@ class Access:
 
         A form opens without waiting for it: what it asks for is refused when it is submitted.
         """
-        if not self._allow_shared_channels and _may_be_shared(channel):
-            self._shared.prepare(channel)
+        if _is_channel(channel):
+            self._places.prepare(channel)
         if self._is_limited or user in self._named:
             return self._limited_refusal(user)
         self._people.prepare(user)
@@ -218,25 +231,48 @@ class Access:
 
         Without the scope nobody can tell: then it is posted to.
         """
-        if self._allow_shared_channels or not _may_be_shared(channel):
+        if not _is_channel(channel):
             return None
-        is_shared = await self._shared.get(channel, deadline)
-        if is_shared is None:
+        if self._places.known(channel) is _Place.CLOSED:
+            self._places.forget(channel)  # the bot may have been invited meanwhile
+        place = await self._places.get(channel, deadline)
+        if place is _Place.CLOSED:
+            return (
+                f"I'm not in this channel. Type “/invite @{self._bot_name}” there and press the "
+                "button again, or choose another place."
+            )
+        if self._allow_shared_channels:
+            return None
+        if place is None:
             return "I couldn't check with Slack who reads this channel. Please try again."
-        return SHARED_CHANNEL if is_shared else None
+        return SHARED_CHANNEL if place is _Place.SHARED else None
 
-    async def _look_up_channel(self, channel: str) -> bool | None:
+    async def _look_up_channel(self, channel: str) -> _Place | None:
         if self._limits.until(_CONVERSATIONS) is not None:
             return None
         try:
             async with translated(self._timings.call_timeout):
                 answer = await self._client.conversations_info(channel=channel)
-                return _Conversation.model_validate(answer.data).is_ext_shared
+                is_shared = _Conversation.model_validate(answer.data).is_ext_shared
+                return _Place.SHARED if is_shared else _Place.OPEN
         except Refused as error:
-            return False if error.code in {_NO_SCOPE, _HIDDEN} else None
+            if error.code == _HIDDEN:
+                return _Place.CLOSED if self._sees_private_channels else _Place.OPEN
+            return _Place.OPEN if error.code == _NO_SCOPE else None
         except OutsideError as error:
             self._limits.note(_CONVERSATIONS, error)
             return None
+
+    @property
+    def _sees_private_channels(self) -> bool:
+        """Whether Slack hides from the bot only the private channels that it is not in."""
+        installation = self._installation.current
+        return installation is not None and "groups:read" in (installation.scopes or ())
+
+    @property
+    def _bot_name(self) -> str:
+        installation = self._installation.current
+        return (installation.bot_name if installation else "") or _DEFAULT_BOT_NAME
 
     def _deadline(self) -> float:
         loop = asyncio.get_running_loop()
@@ -255,6 +291,6 @@ def _standing(user: _User, installation: Installation | None) -> _Standing:
     return _Standing.MEMBER
 
 
-def _may_be_shared(channel: str) -> bool:
-    """Return whether a conversation can be one that other organisations share: a channel."""
+def _is_channel(channel: str) -> bool:
+    """Return whether a conversation is a channel: others share some, and bots are not in all."""
     return channel.startswith(("C", "G"))

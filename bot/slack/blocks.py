@@ -175,6 +175,11 @@ def quote(text: str) -> Json:
     return {"type": "rich_text_quote", "elements": [words(text)]}
 
 
+def preformatted(text: str) -> Json:
+    """Return a text that can be copied as one piece."""
+    return {"type": "rich_text_preformatted", "elements": [words(text)]}
+
+
 def bullets(paragraphs: Iterable[Json]) -> Json:
     """Return paragraphs as a list."""
     return {"type": "rich_text_list", "style": "bullet", "elements": list(paragraphs)}

@@ -115,6 +115,8 @@ class HandlerContext:
     access: Access
     outages: Outages
     """Of Slack."""
+    consent_statement: str = ""
+    """What the person in a training video has to say; "" if the operator named nothing."""
     command_prefix: str = ""
     """What the names of the commands begin with: "acme-" in "/acme-video"."""
 

@@ -5,17 +5,18 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.model import Job, Request, Snapshot
-from bot.slack.blocks import Json, element, field, modal, section
+from bot.slack.blocks import Json, element, modal, section
+from bot.slack.blocks import field as form_field
 from bot.slack.context import HandlerContext
 from bot.slack.limits import limit_sentence
-from bot.slack.payloads import View, ViewSubmission
+from bot.slack.payloads import BlockAction, View, ViewSubmission
 from bot.store import DatabaseError, LimitReached
 
 Metadata = Mapping[str, Any]
@@ -42,6 +43,8 @@ class JobRequest:
     """When to stop waiting for the service, by the event loop's clock."""
     used: Snapshot | None = None
     """What the service said about the replica that the job uses: offered from now on."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """What is wrong with it, by the id of the field; then it is not stored."""
 
 
 class _Metadata(BaseModel):
@@ -84,6 +87,12 @@ def retention_note(job: Job) -> str:
     return "What was entered has been erased, because it was too old to keep." if job.erased else ""
 
 
+def place_to_retry(job: Job, action: BlockAction) -> Mapping[str, str]:
+    """Return what is filled in for where to post: nothing if the person may not see that place."""
+    is_seen = action.user == job.user or action.channel == job.channel
+    return {"where": job.channel} if is_seen and job.channel.startswith(("C", "G")) else {}
+
+
 def form(
     callback_id: str,
     title: str,
@@ -113,7 +122,7 @@ def text_field(
     line = element(
         "plain_text_input", name, initial_value=value, max_length=longest, placeholder=placeholder
     )
-    return field(name, label, line, hint=hint, optional=True)
+    return form_field(name, label, line, hint=hint, optional=True)
 
 
 def link_field(
@@ -121,20 +130,44 @@ def link_field(
 ) -> Json:
     """Return a field for a link."""
     link = element("url_text_input", name, initial_value=value, placeholder="https://")
-    return field(name, label, link, hint=hint, optional=optional)
+    return form_field(name, label, link, hint=hint, optional=optional)
 
 
 def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
-    """Return the field for where to post: in this conversation, unless another is chosen."""
+    """Return the field for where to post: in this channel, unless another is chosen.
+
+    It lists channels alone: a filter that lets the app's own direct message through lets everyone's
+    through, where the bot cannot post. So that one is meant where nothing is chosen, as when the
+    form was opened in it, or the chosen channel is none that this person sees.
+    https://docs.slack.dev/reference/block-kit/composition-objects/conversation-filter-object
+    """
     conversation = element(
         "conversations_select",
         "where",
         initial_conversation=chosen,
         default_to_current_conversation=chosen is None,
         filter=ctx.access.conversation_filter,
+        placeholder="In a direct message to you",
     )
-    hint = "I'll post updates in this channel."
-    return field("where", "Where to post", conversation, hint=hint)
+    hint = "I'll post updates in this channel. Without one, they come as a direct message to you."
+    return form_field("where", "Where to post", conversation, hint=hint, optional=True)
+
+
+def _place(submission: ViewSubmission) -> str:
+    """Return where to post: the person's id stands for the app's direct message with them."""
+    chosen = submission.view.fields().get("where")
+    metadata = metadata_of(submission.view)
+    if chosen is None and metadata.get("thread_ts") and metadata["channel"].startswith("D"):
+        return str(metadata["channel"])
+    return chosen or submission.user
+
+
+async def _place_refusal(
+    ctx: HandlerContext, submission: ViewSubmission, channel: str, deadline: float
+) -> str | None:
+    if channel != submission.user and not _CONVERSATION.fullmatch(channel):
+        return "I can't post there. Please choose another conversation."
+    return await ctx.access.posting_refusal(channel, deadline)
 
 
 async def ack_errors(ack: AsyncAck, errors: Mapping[str, str]) -> None:
@@ -142,10 +175,12 @@ async def ack_errors(ack: AsyncAck, errors: Mapping[str, str]) -> None:
     await ack(response_action="errors", errors=dict(errors))
 
 
-async def _ack_general_error(ack: AsyncAck, view: View, text: str) -> None:
-    """Keep the modal open, with a sentence that is about no field in particular."""
+async def _ack_general_error(
+    ack: AsyncAck, view: View, text: str, errors: Mapping[str, str] | None = None
+) -> None:
+    """Keep the modal open, with a sentence that is about no field in particular, and the errors."""
     fields = [block["block_id"] for block in view.blocks if block.get("type") == "input"]
-    await ack_errors(ack, {fields[0]: text})
+    await ack_errors(ack, {**(errors or {}), fields[0]: text})
 
 
 async def submit_job(
@@ -161,18 +196,18 @@ async def submit_job(
     ``redraw`` returns it with the note. So does a form that retries what was retried meanwhile.
     """
     view, metadata = submission.view, metadata_of(submission.view)
-    channel = view.fields().get("where") or metadata["channel"]
-    if not _CONVERSATION.fullmatch(channel):
-        error = "I can't post there. Please choose another conversation."
-        await ack_errors(ack, {"where": error})
-        return
+    channel, errors = _place(submission), dict(request.errors)
+    if not_there := await _place_refusal(ctx, submission, channel, request.deadline):
+        errors["where"] = not_there
     not_allowed = await ctx.access.asking_refusal(submission.user, request.deadline)
-    not_there = await ctx.access.posting_refusal(channel, request.deadline)
-    if (not_allowed or not_there) and await ctx.store.jobs.fetch_by_request(view.id) is None:
+    if request.errors or (
+        (errors or not_allowed) and await ctx.store.jobs.fetch_by_request(view.id) is None
+    ):
         if not_allowed:
-            await _ack_general_error(ack, view, f"{not_allowed} What you entered stays here.")
+            text = f"{not_allowed} What you entered stays here."
+            await _ack_general_error(ack, view, text, errors)
         else:
-            await ack_errors(ack, {"where": str(not_there)})
+            await ack_errors(ack, errors)
         return
     if (
         await _is_key_refused(ctx, request.deadline)

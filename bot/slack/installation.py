@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import re
+from collections.abc import Mapping
 from typing import Final
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
@@ -27,6 +29,7 @@ class _Identity(_Answer):
     team_id: str = Field(min_length=1)
     enterprise_id: str | None = None
     bot_id: str | None = None
+    user: str = ""
 
 
 class _BotInfo(_Answer):
@@ -42,16 +45,25 @@ async def fetch_installation(client: AsyncWebClient, timings: FormTimings) -> In
         Refused, Unavailable, Uncertain: Slack does not say it.
     """
     async with translated(timings.call_timeout):
-        identity = _Identity.model_validate((await client.auth_test()).data)
+        answer = await client.auth_test()
+        identity = _Identity.model_validate(answer.data)
     app_id = None
     if identity.bot_id is not None:
         try:
             async with translated(timings.call_timeout):
-                answer = await client.bots_info(bot=identity.bot_id)
-                app_id = _BotInfo.model_validate(answer.data).app_id
+                about = await client.bots_info(bot=identity.bot_id)
+                app_id = _BotInfo.model_validate(about.data).app_id
         except Refused as error:
             _LOG.info("the app is not known", extra={"reason": error.reason})
-    return Installation(identity.team_id, identity.enterprise_id, app_id)
+    scopes = _scopes(answer.headers)
+    return Installation(identity.team_id, identity.enterprise_id, app_id, scopes, identity.user)
+
+
+def _scopes(headers: Mapping[str, object]) -> frozenset[str] | None:
+    """Return the token's scopes: https://docs.slack.dev/authentication/installing-with-oauth."""
+    named = {name.lower(): value for name, value in headers.items()}
+    granted = named.get("x-oauth-scopes")
+    return frozenset(re.split(r",\s*", granted)) if isinstance(granted, str) else None
 
 
 class InstallationSource:
@@ -82,6 +94,11 @@ class InstallationSource:
             DatabaseError: it cannot be read.
         """
         self._current = await self._store.installation.fetch()
+
+    @property
+    def current(self) -> Installation | None:
+        """What is known of it now, without asking."""
+        return self._current
 
     async def get(self) -> Installation | None:
         """Return the installation; wait for Slack for a moment if it is not known yet."""

@@ -148,6 +148,11 @@ async def _already_retried(ctx: HandlerContext, retry: Job) -> Message:
 async def retry_metadata(ctx: HandlerContext, job: Job) -> dict[str, Any]:
     """Return the metadata of a form that retries a job: it goes into the thread of its card."""
     card = await ctx.store.deliveries.fetch_card(job)
-    is_there = card.ts is not None and card.channel == job.channel
+    # A job that was to be posted as a direct message has the person's id for a channel.
+    as_direct_message = job.channel == job.user
+    is_there = card.ts is not None and (as_direct_message or card.channel == job.channel)
     thread_ts = job.thread_ts or (card.ts if is_there else None)
-    return {"channel": job.channel, "thread_ts": thread_ts, "retry_of": job.id}
+    channel = job.channel
+    if as_direct_message:
+        channel = card.channel if is_there else ""
+    return {"channel": channel, "thread_ts": thread_ts, "retry_of": job.id}

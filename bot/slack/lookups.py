@@ -54,6 +54,10 @@ class Lookups(Generic[_T]):
         answer = self._answers.get(key)
         return None if answer is None else answer[1]
 
+    def forget(self, key: str) -> None:
+        """Ask again the next time about an id, whose answer may have changed."""
+        self._answers.pop(key, None)
+
     async def get(self, key: str, deadline: float) -> _T | None:
         """Return a fresh answer about an id, or at the deadline the last one, if any.
 

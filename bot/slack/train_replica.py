@@ -1,5 +1,6 @@
 """The /replica command and the training form: opening, submission, retry."""
 
+import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,16 +12,25 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from bot.kinds import Invalid
 from bot.kinds.replica import MAX_NAME, Replica, parse
 from bot.links import expiry_of
-from bot.slack.blocks import Json, date, element, field, option, section
+from bot.slack.blocks import (
+    Json,
+    date,
+    element,
+    field,
+    option,
+    preformatted,
+    rich,
+    section,
+)
 from bot.slack.buttons import RETRY
 from bot.slack.context import Feature, HandlerContext, ack_ephemeral, ack_missing_id
 from bot.slack.forms import (
     JobRequest,
     Metadata,
-    ack_errors,
     form,
     link_field,
     metadata_of,
+    place_to_retry,
     retention_note,
     submit_job,
     text_field,
@@ -36,6 +46,9 @@ from bot.slack.replica_presenter import ReplicaPresenter
 CALLBACK_ID: Final = "train_replica"
 _KIND: Final = "replica"
 _AGREED: Final = "agreed"
+# Without those that look alike.
+_LETTERS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+_NAME_LENGTH: Final = 5
 # The service may fetch the footage only after hours.
 _LINK_LIFETIME: Final = timedelta(hours=24)
 
@@ -82,7 +95,7 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
 
 
 async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:
-    view = _form(ctx, {}, {"channel": command.channel, "name": _name_for(ctx.clock.now())})
+    view = _form(ctx, {}, {"channel": command.channel, "name": _new_name()})
     if error := await ctx.open_form(command.user, command.channel, command.trigger_id, view):
         await ack_ephemeral(ack, error)
     else:
@@ -97,8 +110,9 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         if action.user != job.user:
             # Only the user who typed a link sees it.
             fields = {name: fields[name] for name in ("replica_name",) if name in fields}
-        metadata = {**await retry_metadata(ctx, job), "name": _name_for(ctx.clock.now())}
-        view = _form(ctx, {**fields, "where": job.channel}, metadata, retention_note(job))
+        metadata = {**await retry_metadata(ctx, job), "name": _new_name()}
+        filled = {**fields, **place_to_retry(job, action)}
+        view = _form(ctx, filled, metadata, retention_note(job))
         if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
             ctx.respond_ephemeral(action, error)
     await ack()
@@ -111,18 +125,16 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Store the training that the form asks for, or say what is wrong with it."""
     submission = read(ViewSubmission, body)
     fields, now = submission.view.fields(), ctx.clock.now()
-    metadata = {"name": _name_for(now), **metadata_of(submission.view)}
+    metadata = {"name": _new_name(), **metadata_of(submission.view)}
+    params, errors = dict(fields), {}
     try:
         params = parse(fields)
     except Invalid as error:
-        await ack_errors(ack, error.errors)
-        return
+        errors = dict(error.errors)
     over, soon = _expiring(params, now)
-    if over:
-        text = "This link has already expired. Please create a new one."
-        await ack_errors(ack, dict.fromkeys(over, text))
-        return
-    if soon and sorted(soon.values()) != metadata.get("warned"):
+    text = "This link has already expired. Please create a new one."
+    errors = {**dict.fromkeys(over, text), **errors}
+    if not errors and soon and sorted(soon.values()) != metadata.get("warned"):
         warned = {**metadata, "warned": sorted(soon.values())}
         redrawn = _form(ctx, fields, warned, _warning(soon))
         await ack(response_action="update", view=redrawn)
@@ -134,7 +146,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         # It is a request of its own from now on.
         return _form(ctx, fields, {**metadata, "retry_of": None}, note)
 
-    request = JobRequest(_KIND, params, ctx.service_deadline())
+    request = JobRequest(_KIND, params, ctx.service_deadline(), errors=errors)
     await submit_job(ctx, ack, submission, request, redraw)
 
 
@@ -161,8 +173,9 @@ def _warning(soon: Mapping[str, str]) -> str:
     )
 
 
-def _name_for(now: datetime) -> str:
-    return f"Replica {now:%Y-%m-%d %H:%M:%S}"
+def _new_name() -> str:
+    """Return a name that no other replica has, without a time: the person's zone is not known."""
+    return f"Replica {''.join(secrets.choice(_LETTERS) for _ in range(_NAME_LENGTH))}"
 
 
 def _form(
@@ -178,6 +191,7 @@ def _form(
     )
     blocks: list[Json] = [
         section(_NEEDS),
+        *_statement(ctx.consent_statement),
         link_field(
             "train_video_url",
             "Training video link",
@@ -205,6 +219,14 @@ def _form(
     return form(
         CALLBACK_ID, "Train a replica", submit="Train", metadata=metadata, blocks=blocks, note=note
     )
+
+
+def _statement(statement: str) -> list[Json]:
+    """Return the consent statement, as one piece that can be copied."""
+    if not statement:
+        return []
+    intro = "*Consent statement*: the person says this in the video, word for word."
+    return [section(intro), rich(preformatted(statement))]
 
 
 FEATURE: Final = Feature(Replica(), ReplicaPresenter(), register)

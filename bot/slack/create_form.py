@@ -1,0 +1,148 @@
+"""The create form as it is drawn: its fields, with what is filled in."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+from bot.kinds.video import BACKGROUNDS, MAX_NAME
+from bot.model import Verdict
+from bot.slack.blocks import Json, element, field, option, spoken
+from bot.slack.context import HandlerContext
+from bot.slack.forms import (
+    Metadata,
+    fits_in_metadata,
+    form,
+    link_field,
+    metadata_of,
+    note_of,
+    text_field,
+    where_field,
+)
+from bot.slack.payloads import View
+from bot.slack.replica_picker import replica_label
+from bot.store import KnownReplica
+
+CALLBACK_ID: Final = "create_video"
+REPLICA: Final = "video_replica"
+BACKGROUND: Final = "video_background"
+_MAX_CACHED_OPTIONS: Final = 10_000
+_CHOICES: Final = {
+    "none": "No background",
+    "background_url": "A web page",
+    "background_source_url": "A video file",
+}
+LINK_FIELDS: Final = {
+    "background_url": ("Web page link", "Anyone must be able to open it."),
+    "background_source_url": (
+        "Direct link to the video file",
+        "Anyone must be able to download it for at least 24 hours.",
+    ),
+}
+
+
+async def redrawn(ctx: HandlerContext, view: View) -> Json:
+    """Return a form as it is filled in, with the link field of the chosen background.
+
+    Slack drops the value of a field that is removed: the metadata keep it until the field returns.
+    A link that does not fit there keeps its field.
+    """
+    fields, metadata = view.fields(), metadata_of(view)
+    typed = {at: fields[at] for at in BACKGROUNDS if at in fields}
+    links = {**metadata.get("links", {}), **typed}
+    metadata["links"] = {}
+    for at in sorted(links.keys() - {fields.get("background")}, key=lambda at: len(links[at])):
+        more = {**metadata, "links": {**metadata["links"], at: links[at]}}
+        if fits_in_metadata(more):
+            metadata = more
+    return await draw_form(ctx, {**links, **fields}, metadata, note=note_of(view))
+
+
+async def draw_form(
+    ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, *, note: str = ""
+) -> Json:
+    """Return the create form with ``fields`` filled in."""
+    background = fields.get("background", "")
+    if background not in _CHOICES:
+        background = next((name for name in BACKGROUNDS if name in fields), "none")
+    blocks: list[Json] = [
+        await _replica_field(ctx, fields.get("replica_id"), metadata["channel"]),
+        _script_field(fields.get("script"), ctx.max_script),
+        text_field(
+            "video_name",
+            "Name",
+            "",
+            fields.get("video_name"),
+            MAX_NAME,
+            placeholder="For example: Welcome video",
+        ),
+        _background_field(background),
+    ]
+    for at, (label, hint) in LINK_FIELDS.items():
+        link = fields.get(at)
+        if at == background:
+            blocks.append(link_field(at, label, hint, link))
+        elif link and at not in metadata.get("links", {}):
+            unused = f"Not used unless you choose “{_CHOICES[at]}”."
+            blocks.append(link_field(at, label, unused, link, optional=True))
+    blocks.append(where_field(ctx, fields.get("where")))
+    return form(
+        CALLBACK_ID, "Create a video", submit="Create", metadata=metadata, blocks=blocks, note=note
+    )
+
+
+async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) -> Json:
+    """Return the picker; without another choice the channel's default is chosen."""
+    known = await ctx.store.replicas.find("", channel, 1)
+    hint = "Pick a replica or paste a replica ID."
+    if not known:
+        hint = (
+            "There are no replicas here yet. Paste a replica ID from your account at the video "
+            f"service, or train one with {ctx.command('replica')}."
+        )
+    picked = None
+    if chosen:
+        picked = as_option(await ctx.store.replicas.get(chosen) or KnownReplica(chosen))
+    elif known and known[0].default and known[0].verdict is not Verdict.FAILED:
+        picked = as_option(known[0])
+    picker = element(
+        "external_select",
+        REPLICA,
+        initial_option=picked,
+        min_query_length=0,
+        placeholder="Pick a replica, or paste an ID",
+    )
+    return field("replica_id", "Replica", picker, hint=hint)
+
+
+def _script_field(script: str | None, max_script: int) -> Json:
+    hint = f"150 words take about a minute. At most {max_script:,} characters."
+    if script:
+        hint = f"This takes about {spoken(script)} to speak. {hint}"
+    box = element(
+        "plain_text_input",
+        "script",
+        multiline=True,
+        initial_value=script,
+        # A script from before the limit was lowered stays as it was typed, to be shortened.
+        max_length=max(max_script, len(script or "")),
+        placeholder="What the replica says",
+    )
+    return field("script", "Script", box, hint=hint)
+
+
+def _background_field(chosen: str) -> Json:
+    options = {value: option(label, value) for value, label in _CHOICES.items()}
+    buttons = element(
+        "radio_buttons",
+        BACKGROUND,
+        options=list(options.values()),
+        initial_option=options[chosen],
+    )
+    return field("background", "Background", buttons, reports=True)
+
+
+# Each keystroke offers up to 99 replicas, mostly those that the last one offered.
+@lru_cache(maxsize=_MAX_CACHED_OPTIONS)
+def as_option(replica: KnownReplica) -> Json:
+    """Return a replica as one of the picker's options."""
+    return option(replica_label(replica), replica.id)
