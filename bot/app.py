@@ -26,9 +26,10 @@ from bot.slack.access import Access
 from bot.slack.app import create_app
 from bot.slack.client import open_session, web_client
 from bot.slack.context import Feature, HandlerContext
+from bot.slack.home_publisher import HomePublisher
 from bot.slack.installation import InstallationSource
 from bot.slack.messenger import Messenger
-from bot.store import DatabaseError, Limits, Outgoing, Store
+from bot.store import DatabaseError, Home, Limits, Outgoing, Store
 from bot.sweep import Sweep
 from bot.timings import Timings
 from bot.video_service import VideoService
@@ -42,6 +43,7 @@ _T = TypeVar("_T")
 FEATURES: Final = (create_video.FEATURE, train_replica.FEATURE)
 
 _MAX_STEPS: Final = 64  # of one worker at a time
+_MAX_HOMES: Final = 8  # published at a time
 # For the requests that are being answered when the process is asked to end.
 _SHUTDOWN_TIMEOUT: Final = timedelta(seconds=3)
 
@@ -60,6 +62,7 @@ class Bot:
     store: Store
     _engine: Worker[Job]
     _messenger: Worker[Outgoing]
+    _homes: Worker[Home]
     _background: BackgroundTasks
     _sweep: Sweep
     _parts: Sequence[asyncio.Task[None]]
@@ -83,7 +86,7 @@ class Bot:
 
     async def settled(self) -> bool:
         """Wait until nothing is due or under way; return whether anything was."""
-        parts = (self._engine, self._messenger, self._background, self._sweep)
+        parts = (self._engine, self._messenger, self._homes, self._background, self._sweep)
         return any([await part.settled() for part in parts])
 
 
@@ -187,9 +190,11 @@ async def running(
             public_url=settings.public_url,
         )
         priority = RequestPriority(timings)
+        homes = HomePublisher(handler_context)
         workers = (
             Worker(engine, clock, timings, priority, slots=_MAX_STEPS),
             Worker(messenger, clock, timings, priority, slots=_MAX_STEPS),
+            Worker(homes, clock, timings, priority, slots=_MAX_HOMES),
         )
         server = WebServer(
             create_app(handler_context, features),
@@ -210,6 +215,7 @@ async def running(
         work = [
             _start_part(workers[0].run, "engine"),
             _start_part(workers[1].run, "messenger"),
+            _start_part(workers[2].run, "home publisher"),
         ]
         endless = [
             _start_part(sweep.run, "sweep"),

@@ -106,7 +106,16 @@ class CallbackTimings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreTimings(WorkTimings, CallbackTimings):
+class HomeTimings(WorkTimings, CallTimings):
+    """For Home tabs."""
+
+    home_interval: timedelta = timedelta(seconds=3)
+    """From one publication of a person's Home tab to the next: it shows the newest of all changes
+    meanwhile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreTimings(HomeTimings, CallbackTimings):
     """For the database."""
 
     hasten_within: timedelta = timedelta(seconds=5)

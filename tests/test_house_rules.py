@@ -28,9 +28,11 @@ from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.settings import Settings
 from bot.slack import errors
 from bot.slack.app import register_listeners
+from bot.slack.buttons import TURN_PAGE
 from bot.slack.cards import card
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.home_view import HomeContent, home_view
 from bot.slack.presenters import state_word
 from bot.slack.replies import reply
 from sandbox.block_kit import objects
@@ -60,6 +62,7 @@ SCOPES: dict[str, set[str]] = {
     "conversations_replies": HISTORY,
     "users_info": {"users:read"},
     "views_open": set(),
+    "views_publish": set(),
     "views_update": set(),
 }
 # Those of events: https://docs.slack.dev/reference/events.
@@ -188,6 +191,11 @@ def test_every_button_has_a_listener_or_is_a_link() -> None:
         for each in objects(message.blocks)
         if each.get("type") == "button"
     ]
+    home = HomeContent(jobs=list(jobs()), page=1, more=True, replicas=())
+    shown = home_view(home, PRESENTERS, "/{}".format)
+    rendered += [each for each in objects(shown["blocks"]) if each.get("type") == "button"]
+    # One listener answers both of them.
+    rendered = [each for each in rendered if not each["action_id"].startswith(TURN_PAGE)]
     assert rendered
     unanswered = {each["action_id"] for each in rendered if not each.get("url")}
     assert unanswered <= set(LISTENERS["action"])

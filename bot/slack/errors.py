@@ -60,7 +60,7 @@ ERROR_ACTIONS: Final = {
         """,
         ErrorAction.GONE: """
             cant_update_message edit_window_closed external_channel_migrating hash_conflict
-            message_not_found not_found streaming_state_conflict
+            message_not_found not_enabled not_found not_implemented streaming_state_conflict
         """,
         ErrorAction.EXPIRED: """
             expired_trigger_id invalid_trigger_id trigger_expired

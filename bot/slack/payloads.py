@@ -107,6 +107,16 @@ class EventSender(Sender):
     place_enterprise: Text | None = Field(default=None, validation_alias="enterprise_id")
 
 
+class HomeOpened(_Payload):
+    """A tab of the app that a person opened.
+
+    https://docs.slack.dev/reference/events/app_home_opened
+    """
+
+    user: Id = Field(validation_alias=AliasPath("event", "user"))
+    tab: Text = Field(default="home", validation_alias=AliasPath("event", "tab"))
+
+
 class MessageEvent(_Payload):
     """A message in the app's direct message, or one that mentions the app.
 

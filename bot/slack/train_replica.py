@@ -22,7 +22,7 @@ from bot.slack.blocks import (
     rich,
     section,
 )
-from bot.slack.buttons import RETRY
+from bot.slack.buttons import OPEN_TRAIN, RETRY
 from bot.slack.context import Feature, HandlerContext, ack_ephemeral, ack_missing_id
 from bot.slack.forms import (
     JobRequest,
@@ -67,6 +67,7 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
     app.view(CALLBACK_ID)(partial(submit, ctx))
     app.command(ctx.command(_KIND))(partial(handle_command, ctx))
     app.action(f"{_KIND}_{RETRY}")(partial(retry, ctx))
+    app.action(OPEN_TRAIN)(partial(open_from_home, ctx))
 
 
 # ── The command and the button ────────────────────────────────────────────────────────────────
@@ -100,6 +101,15 @@ async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) 
         await ack_ephemeral(ack, error)
     else:
         await ack()
+
+
+async def open_from_home(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the form from a place without a conversation: where to post is asked."""
+    action = read(BlockAction, body)
+    view = _form(ctx, {}, {"channel": "", "name": _new_name()})
+    if error := await ctx.open_form(action.user, "", action.trigger_id, view):
+        ctx.respond_ephemeral(action, error)
+    await ack()
 
 
 async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:

@@ -18,6 +18,7 @@ from bot.store.database import (
 )
 from bot.store.deliveries import Deliveries
 from bot.store.delivery_claims import Limited, Outgoing
+from bot.store.homes import Home, Homes
 from bot.store.installation import Installations
 from bot.store.jobs import Jobs
 from bot.store.limits import Limit, LimitReached, Limits
@@ -34,6 +35,7 @@ __all__ = [
     "DatabaseInUse",
     "DatabaseUnavailable",
     "DatabaseUncertain",
+    "Home",
     "KnownReplica",
     "Limit",
     "LimitReached",
@@ -55,6 +57,7 @@ class Store:
         jobs: what people asked for, and the create calls that were made for it.
         deliveries: the Slack messages that we owe.
         replicas: those that people may choose.
+        homes: the Home tabs that people have opened.
         answered: the messages of people that were answered with help.
         installation: the workspace that all of this belongs to.
         database: the database that holds them, to check and to watch.
@@ -68,6 +71,7 @@ class Store:
         self.jobs = Jobs(database, timings, limits, unreadable)
         self.deliveries = Deliveries(database, timings, unreadable)
         self.replicas = Replicas(database, unreadable)
+        self.homes = Homes(database, timings)
         self.answered = AnsweredMessages(database)
         self.installation = Installations(database)
 
@@ -86,4 +90,5 @@ class Store:
             if database.is_sole_process:
                 await store.jobs.void_leases()
                 await store.deliveries.void_leases()
+                await store.homes.void_leases()
             yield store

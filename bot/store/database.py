@@ -61,6 +61,8 @@ class Topic(Enum):
     """A job may have become due."""
     DELIVERIES = "deliveries"
     """A delivery may have become due."""
+    HOMES = "homes"
+    """A Home tab may have become due."""
 
 
 class Row(Protocol):

@@ -14,6 +14,7 @@ from bot.store.database import (
 )
 from bot.store.delivery_claims import CARDS, DeliveryClaims
 from bot.store.delivery_rows import delivery_from
+from bot.store.homes import change_home
 from bot.store.job_rows import lock_job, lock_jobs
 from bot.store.sql import Query
 
@@ -116,8 +117,26 @@ _RETRIED_BY: Final = Query(
 )
 
 
+_COUNT_UNSENT: Final = Query(
+    """
+    SELECT count(*) AS number FROM (
+        SELECT 1 FROM deliveries WHERE due_at IS NOT NULL AND state <> 'posted' LIMIT 1000
+    ) AS found
+    """
+)
+
+
 class Deliveries(DeliveryClaims):
     """The deliveries as their worker uses them."""
+
+    async def count_unsent(self) -> int:
+        """Return how many messages wait to be posted, at most 1,000."""
+
+        def work(tx: Transaction) -> int:
+            row = tx.one(_COUNT_UNSENT)
+            return 0 if row is None else int(row["number"])
+
+        return await self._database.run(work, durable=False)
 
     async def fetch_card(self, job: Job) -> Delivery:
         """Return the card of a job."""
@@ -201,6 +220,7 @@ def add_card(tx: Transaction, job: Job, now: int) -> None:
     """Owe the card of a new job."""
     tx.all(_ADD_CARD, job_id=job.id, channel=job.channel, thread_ts=job.thread_ts, now=now)
     tx.notify(Topic.DELIVERIES)
+    change_home(tx, job.id, now)
 
 
 def add_reply(tx: Transaction, job: Job, now: int) -> None:
@@ -250,9 +270,11 @@ def edit_card(tx: Transaction, job_id: str, now: int) -> None:
     """Owe an edit of the card of a job, whose row is locked."""
     tx.all(_EDIT_CARD, job_id=job_id, now=now)
     tx.notify(Topic.DELIVERIES)
+    change_home(tx, job_id, now)
 
 
 def edit_messages(tx: Transaction, job_id: str, now: int) -> None:
     """Owe an edit of all messages of an ended job, whose row is locked."""
     tx.all(_EDIT_MESSAGES, job_id=job_id, now=now)
     tx.notify(Topic.DELIVERIES)
+    change_home(tx, job_id, now)

@@ -1,12 +1,14 @@
 """Reads of jobs, by id and by user."""
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Final
 
 from bot.model import Attempt, Job
 from bot.store.attempts import list_candidates
 from bot.store.database import Database, RowUnreadable, Transaction, Value
 from bot.store.job_rows import job_from
-from bot.store.limits import Limits
+from bot.store.limits import Limits, used_by_all
 from bot.store.sql import Query
 from bot.store.unreadable import UnreadableRows, read_each
 from bot.timings import StoreTimings
@@ -27,6 +29,14 @@ _OF_USER: Final = Query(
     ORDER BY created_at DESC LIMIT :limit
     """
 )
+_OF_HOME: Final = Query(
+    """
+    SELECT * FROM jobs WHERE user_id = :user
+    ORDER BY CASE WHEN ended_at IS NULL THEN 0 ELSE 1 END, created_at DESC
+    LIMIT :limit OFFSET :skip
+    """
+)
+_RETRIED: Final = Query("SELECT retry_of FROM jobs WHERE retry_of IN (EACH :ids)")
 
 
 class JobReads:
@@ -69,6 +79,40 @@ class JobReads:
         jobs, unreadable = await self._database.run(work, durable=False)
         self._unreadable.report(unreadable)
         return jobs
+
+    async def list_running_first(self, user: str, skip: int, limit: int) -> list[Job]:
+        """Return a person's jobs of all kinds: first those that run, then the others, newest first.
+
+        ``skip`` is how many of them to leave out first.
+        """
+
+        def work(tx: Transaction) -> tuple[list[Job], list[RowUnreadable]]:
+            return read_each(job_from, tx.all(_OF_HOME, user=user, skip=skip, limit=limit))
+
+        jobs, unreadable = await self._database.run(work, durable=False)
+        self._unreadable.report(unreadable)
+        return jobs
+
+    async def list_retried(self, job_ids: Sequence[str]) -> set[str]:
+        """Return those of the jobs with these ids that were retried."""
+
+        def work(tx: Transaction) -> set[str]:
+            return {row["retry_of"] for row in tx.all(_RETRIED, ids=job_ids)}
+
+        return await self._database.run(work, durable=False)
+
+    async def count_used(self, now: datetime) -> int:
+        """Return how many create calls of everybody count for the last 24 hours."""
+
+        def work(tx: Transaction) -> int:
+            return used_by_all(tx, now)
+
+        return await self._database.run(work, durable=False)
+
+    @property
+    def limits(self) -> Limits:
+        """The limits on what people may ask for."""
+        return self._limits
 
     async def candidates(self, job: Job) -> list[Attempt]:
         """Return the job's attempts that have a candidate id."""

@@ -63,6 +63,22 @@ _CHARGED_AT: Final = Query(
 )
 
 
+_USED_BY_ALL: Final = Query(
+    """
+    SELECT
+        (SELECT count(*) FROM (
+            SELECT 1 FROM jobs WHERE ended_at IS NULL AND state = 'queued' LIMIT :most
+        ) AS found) AS queued,
+        (SELECT count(*) FROM (
+            SELECT 1 FROM attempts
+            WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
+                AND made_at > :since LIMIT :most
+        ) AS found) AS charged
+    """
+)
+_MOST_COUNTED: Final = 100_000
+
+
 class Limit(Enum):
     """What is limited."""
 
@@ -136,6 +152,13 @@ def reached_limit(
         charged = free > 0 and tx.one(_CHARGED_AT, since=since, later=free - 1)
         return LimitReached(Limit.PER_DAY, limits.per_day, _free_at(charged, now))
     return None
+
+
+def used_by_all(tx: Transaction, now: datetime) -> int:
+    """Return how many create calls count now towards the limit for everybody together."""
+    used = tx.one(_USED_BY_ALL, since=to_ms(now - DAY), most=_MOST_COUNTED)
+    assert used is not None  # noqa: S101 - it has no condition
+    return int(used["queued"]) + int(used["charged"])
 
 
 def _free_at(charged: Row | Literal[False] | None, now: datetime) -> datetime:

@@ -1,0 +1,131 @@
+"""The Home tab: a person's requests with their buttons, replicas, and for admins how it all goes.
+
+A view has at most 100 blocks: https://docs.slack.dev/reference/views/home-tab-views.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bot.model import Job, State
+from bot.slack.blocks import (
+    Json,
+    actions,
+    bullets,
+    button,
+    context,
+    cut,
+    date,
+    mrkdwn,
+    paragraph,
+    plain,
+    rich,
+    section,
+    title,
+    words,
+)
+from bot.slack.buttons import (
+    OPEN_CREATE,
+    OPEN_TRAIN,
+    TURN_PAGE,
+    card_buttons,
+    question_buttons,
+)
+from bot.slack.presenters import Presenter, Presenters, state_word
+
+PAGE: Final = 10
+"""Jobs on a page: each has up to three blocks."""
+MAX_REPLICAS: Final = 20
+_MAX_LINE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What admins see of the whole bot."""
+
+    used: int
+    """Create calls that count for the last 24 hours."""
+    limit: int
+    unsent: int
+    """Messages that wait to be posted."""
+    key_refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HomeContent:
+    """What a Home tab shows."""
+
+    jobs: Sequence[Job]
+    """Those of the page."""
+    page: int
+    more: bool
+    """Whether there are jobs after these."""
+    replicas: Sequence[str]
+    """The labels of those that everyone can use."""
+    retried: Collection[str] = ()
+    """The ids of those jobs that were retried."""
+    health: Health | None = None
+
+
+def home_view(content: HomeContent, presenters: Presenters, command: Callable[[str], str]) -> Json:
+    """Return the view; ``command`` gives the name of a kind's command."""
+    create, train = (presenter.noun for presenter in list(presenters.values())[:2])
+    top = [
+        button(f"Create a {create}", OPEN_CREATE, style="primary"),
+        button(f"Train a {train}", OPEN_TRAIN),
+    ]
+    blocks: list[Json] = [actions(top), _heading("Your requests")]
+    known = [job for job in content.jobs if job.kind in presenters]
+    for job in known:
+        blocks += _job(job, presenters[job.kind], is_retried=job.id in content.retried)
+    if not known:
+        blocks.append(
+            section(f"Nothing here yet. Type `{command(create)}` in a channel, or start above.")
+        )
+    turns = []
+    if content.page > 0:
+        turns.append(button("Newer", f"{TURN_PAGE}_back", value=str(content.page - 1)))
+    if content.more:
+        turns.append(button("More", f"{TURN_PAGE}_on", value=str(content.page + 1)))
+    if turns:
+        blocks.append(actions(turns))
+    blocks.append(_heading(f"{train.capitalize()}s everyone here can use"))
+    if content.replicas:
+        items = [paragraph(words(cut(label, _MAX_LINE))) for label in content.replicas]
+        blocks.append(rich(bullets(items)))
+    else:
+        blocks.append(section(f"None yet. Train one, or add one with `{command(train)} add <id>`."))
+    if content.health is not None:
+        blocks += _health(content.health)
+    return {"type": "home", "blocks": blocks}
+
+
+def _heading(text: str) -> Json:
+    return {"type": "header", "text": plain(text, 150)}
+
+
+def _job(job: Job, presenter: Presenter, *, is_retried: bool) -> list[Json]:
+    name = title(presenter.name(job)) or f"A {presenter.noun} without a name"
+    # In rich text a name is shown letter for letter.
+    line = paragraph(words(name, bold=True), words(f" · {state_word(job, presenter)}"))
+    asked = f"{presenter.noun.capitalize()} · requested {date(job.created_at)}"
+    if job.channel.startswith(("C", "G")):
+        asked += f" in <#{job.channel}>"
+    buttons = card_buttons(job, presenter, is_retried=is_retried)
+    if job.state is State.UNCONFIRMED and job.asked:
+        buttons = question_buttons(job, presenter)
+        asked = f"We don't know whether this {presenter.noun} was created. {asked}"
+    return [rich(line), context(mrkdwn(asked)), actions(buttons)]
+
+
+def _health(health: Health) -> list[Json]:
+    service = (
+        ":x: The video service doesn't accept this bot's key: it needs a working one."
+        if health.key_refused
+        else ":white_check_mark: The video service accepts this bot's key."
+    )
+    posted = ":white_check_mark: Every message is posted."
+    if health.unsent:
+        posted = f":hourglass: Messages that wait to be posted: {health.unsent:,}."
+    used = f"Requests in the last 24 hours: {health.used:,} of at most {health.limit:,}."
+    return [_heading("For admins"), section(f"{used}\n{service}\n{posted}")]

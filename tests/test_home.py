@@ -1,0 +1,197 @@
+"""The Home tab: a person's requests, always there, and updated after each change."""
+
+import itertools
+
+from bot.model import Request
+from sandbox.block_kit import Json, objects
+from sandbox.driver import Modal, Person
+from sandbox.faults import CannedResponse
+from tests.world import FOOTAGE, REPLICA, World
+
+REFUSED = CannedResponse(200, b'{"ok": false, "error": "not_in_channel"}')
+
+
+def words(home: Modal | None) -> str:
+    """Return all texts of a Home tab, one a line."""
+    assert home is not None
+    texts = (each.get("text") for each in objects(home.view.body["blocks"]))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+async def opened(world: World, person: Person) -> Modal:
+    assert (await person.open_home()).ok
+    await world.settle()
+    assert person.home is not None
+    return person.home
+
+
+async def test_home_shows_my_requests_and_follows_them(world: World) -> None:
+    empty = words(await opened(world, world.ana))
+    assert "Nothing here yet" in empty
+    await world.request_video(world.ana, {"video_name": "First"})
+    await world.advance(seconds=5)
+    assert "First\n · Rendering" in words(world.ana.home)
+
+    await world.advance(minutes=5)
+    await world.request_video(world.ana, {"video_name": "Second"})
+    await world.advance(seconds=5)
+    shown = words(world.ana.home)
+    assert shown.index("Second\n · Rendering") < shown.index("First\n · Ready")
+    assert "Watch" in shown
+    assert "For admins" not in shown
+    assert world.ben.user.id not in world.slack.homes, "who never opened it needs none"
+
+
+async def test_a_persons_home_is_published_once_in_a_few_seconds_and_shows_the_newest(
+    world: World,
+) -> None:
+    await opened(world, world.ana)
+    before = len(world.calls("views.publish"))
+    for number in range(6):
+        await world.request_video(world.ana, {"video_name": f"Video {number}"})
+    assert len(world.calls("views.publish")) == before
+    await world.advance(seconds=10)
+    calls = world.calls("views.publish")[before:]
+    assert 1 <= len(calls) <= 3
+    moments = [call.at for call in calls]
+    assert all(
+        (later - earlier).total_seconds() >= 3 for earlier, later in itertools.pairwise(moments)
+    )
+    assert all(f"Video {number}" in words(world.ana.home) for number in range(6))
+
+
+async def test_a_change_during_the_publication_is_published_after_it(world: World) -> None:
+    await opened(world, world.ana)
+    await world.advance(seconds=10)
+    changed = False
+
+    async def change(moment: str, method: str, _: Json) -> None:
+        nonlocal changed
+        if (moment, method, changed) == ("before", "views.publish", False):
+            changed = True
+            await world.bot.store.jobs.submit(
+                Request("V-late", "video", {"video_name": "Late"}, world.ana.user.id, "C0LATE"),
+                world.clock.now(),
+            )
+
+    world.slack.on_request = change
+    await world.request_video(world.ana, {"video_name": "Early"})
+    await world.advance(seconds=10)
+    assert changed
+    assert "Late" in words(world.ana.home)
+
+
+async def test_an_answer_can_be_found_in_home_when_no_message_can_be_posted(world: World) -> None:
+    await opened(world, world.ana)
+    world.slack.faults.always("chat.postMessage", REFUSED)
+    form = await world.open_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    await world.advance(minutes=10)
+    assert world.posts() == []
+    shown = words(world.ana.home)
+    assert "Ready" in shown
+    assert "Watch" in shown
+
+
+async def test_a_question_can_be_answered_in_home(world: World) -> None:
+    await opened(world, world.ana)
+    world.slack.faults.always("chat.postMessage", REFUSED)
+    world.service.faults.next("create_video", CannedResponse(500))
+    form = await world.open_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    await world.advance(minutes=30)
+    assert "Your answer is needed" in words(world.ana.home)
+    assert world.ana.home is not None
+    stale = world.ana.home
+    await stale.click("Create again (may be charged twice)")
+    await world.advance(minutes=10)
+    assert "Ready" in words(world.ana.home)
+    assert world.created_count() == 1
+
+    # A click that comes too late is answered in a modal: there is no conversation.
+    assert (await stale.click("I found it")).ok
+    await world.settle()
+    assert world.ana.modal is not None
+    assert "already been settled" in str(world.ana.modal.view.body)
+
+
+async def test_buttons_of_home_work_like_those_of_cards(world: World) -> None:
+    world.service.faults.next("create_video", CannedResponse(422))
+    await world.request_video(world.ana, {"script": "Hello, once more."})
+    home = await opened(world, world.ana)
+    await home.click("Edit and retry")
+    assert world.ana.modal is not None
+    assert world.ana.modal.values["script"] == "Hello, once more."
+    await world.ana.modal.submit({})
+    await world.advance(minutes=5)
+    assert "Ready" in words(world.ana.home)
+
+
+async def test_forms_open_from_home_and_ask_where_to_post(world: World) -> None:
+    home = await opened(world, world.ana)
+    await home.click("Create a video")
+    form = world.ana.modal
+    assert form is not None
+    assert not form.values["where"]
+    await form.submit({"replica_id": REPLICA, "script": "Hello.", "where": "studio"})
+    await home.click("Train a replica")
+    form = world.ana.modal
+    assert form is not None
+    await form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"], "where": "studio"})
+    await world.advance(seconds=10)
+    shown = words(world.ana.home)
+    assert "Training" in shown
+    assert "Rendering" in shown
+    assert len(world.posts()) == 2
+
+
+async def test_more_requests_than_fit_are_on_further_pages(world: World) -> None:
+    for number in range(12):
+        await world.request_video(world.ana, {"video_name": f"Video {number:02}"})
+        await world.advance(seconds=1)
+    await world.advance(minutes=10)
+    home = await opened(world, world.ana)
+    assert len(home.view.body["blocks"]) <= 100
+    assert "Video 11" in words(home)
+    assert "Video 01" not in words(home)
+    await home.click("More")
+    await world.advance(seconds=5)
+    assert "Video 01" in words(world.ana.home)
+    assert world.ana.home is not None
+    await world.ana.home.click("Newer")
+    await world.advance(seconds=5)
+    assert "Video 11" in words(world.ana.home)
+
+
+async def test_admins_see_how_much_is_used_and_what_waits(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ana.user.id, MAX_PER_DAY="20"):
+        await world.request_video(world.ben)
+        shown = words(await opened(world, world.ana))
+        assert "Requests in the last 24 hours: 1 of at most 20." in shown
+        assert "accepts this bot's key" in shown
+        assert "Every message is posted" in shown
+
+
+async def test_a_home_that_could_not_be_published_is_published_later(quiet_world: World) -> None:
+    world = quiet_world
+    slow = CannedResponse(429, b'{"ok": false, "error": "ratelimited"}', {"Retry-After": "30"})
+    async with world.running_bot():
+        world.slack.faults.next("views.publish", slow)
+        await world.ana.open_home()
+        await world.advance(seconds=29)
+        assert len(world.calls("views.publish")) == 1
+        await world.advance(seconds=5)
+        assert world.ana.home is not None
+        world.slack.faults.next("views.publish", CannedResponse(500))
+        await world.request_video(world.ana, {"video_name": "Kept"})
+    # It is due after a restart too.
+    async with world.running_bot():
+        await world.advance(minutes=1)
+        assert "Kept" in words(world.ana.home)
+
+
+async def test_home_lists_the_replicas_that_everyone_can_use(world: World) -> None:
+    await world.request_video(world.ana)
+    await world.advance(seconds=10)
+    assert "Anna" in words(await opened(world, world.ben))
