@@ -95,7 +95,9 @@ async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: Wor
     mine, _, all_of_them = shown.text.partition("everyone here can use")
     states = [line.split(" · ")[:2] for line in mine.splitlines() if line.startswith("•")]
     assert states == [["• Ready", "Second"], ["• Failed", "First &lt;b&gt;"]]
-    lines = [line for line in all_of_them.splitlines() if line.startswith("•")]
+    dated = [line for line in all_of_them.splitlines() if line.startswith("•")]
+    lines = [line.partition(" · <!date^")[0] for line in dated]
+    assert all(" at {time}|2026-03-02 09:0" in line for line in dated)
     first, second, third = list(world.service.replicas)[1:]
     assert lines == [
         f"• Anna · {REPLICA} · this channel's default",

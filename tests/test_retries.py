@@ -149,22 +149,22 @@ async def test_a_card_loses_its_button_even_if_slack_gives_no_link(world: World)
         await world.ana.click(world.now(card), "Edit and retry")
 
 
-async def test_a_job_can_be_deleted_before_its_retry(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(RETENTION_DAYS="1"):
-        card = await _fails(world)
-        number = number_of(card)
-        await world.advance(days=20)
-        assert await world.bot.store.jobs.fetch(number) is not None
-        await _retries(world, card)
-        await world.advance(minutes=5)
-        [_, again, _] = world.replies(card)
-        await world.advance(days=15)
+async def test_a_job_can_be_deleted_before_its_retry(world: World) -> None:
+    card = await _fails(world)
+    number, jobs = number_of(card), world.bot.store.jobs
+    await world.advance(minutes=10)
+    between = world.clock.now()
+    await _retries(world, card)
+    await world.advance(minutes=5)
+    [_, again, _] = world.replies(card)
 
-        assert await world.bot.store.jobs.fetch(number) is None
-        retry = await world.bot.store.jobs.fetch(number_of(again))
-        assert retry is not None
-        assert retry.retry_of is None
+    assert await jobs.erase(between, {}) == 1
+    assert await jobs.delete(between) == 1
+
+    assert await jobs.fetch(number) is None
+    retry = await jobs.fetch(number_of(again))
+    assert retry is not None
+    assert retry.retry_of is None
 
 
 def mentions(message: Message) -> int:

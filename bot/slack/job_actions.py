@@ -18,7 +18,7 @@ from bot.slack.permalinks import permalink
 from bot.store import LimitReached
 
 _RETRIED: Final = "This has already been retried."
-SETTLED: Final = "That has already been settled: see the card."
+SETTLED: Final = "That has already been settled."
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:

@@ -1,6 +1,8 @@
 """What can be done with replicas by command: list them, add one, set a channel's default."""
 
 import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from slack_bolt.context.ack.async_ack import AsyncAck
@@ -14,9 +16,11 @@ from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import (
     Message,
     bullets,
+    date,
     escape,
     escaped,
     joined,
+    moment_of,
     paragraph,
     rich,
     section,
@@ -26,6 +30,7 @@ from bot.slack.context import HandlerContext
 from bot.slack.job_status import list_jobs
 from bot.slack.payloads import SlashCommand
 from bot.slack.replica_picker import known_from, read_replica, replica_label, unexplained_failure
+from bot.store import KnownReplica
 
 _MAX_LISTED: Final = 30
 
@@ -36,14 +41,24 @@ async def list_replicas(ctx: HandlerContext, command: SlashCommand, kind: str) -
     known = await ctx.store.replicas.find("", command.channel, _MAX_LISTED)
     if not known:
         return trainings
+    replicas = listed_replicas(known)
+    text = joined([trainings.text, replicas.text])
+    return Message(text, [*trainings.blocks, *replicas.blocks])
+
+
+def listed_replicas(known: Sequence[KnownReplica]) -> Message:
+    """Return a list of replicas: with their ids, which *default* and *status* need, and dates."""
     heading = "Replicas that everyone here can use, last used first:"
     lines = [
-        replica_label(each) + (" · this channel's default" if each.default else "")
+        (
+            replica_label(each) + (" · this channel's default" if each.default else ""),
+            datetime.fromtimestamp(each.used_at / 1000, UTC),
+        )
         for each in known
     ]
-    items = [paragraph(words(line)) for line in lines]
-    text = joined([trainings.text, heading, *(f"• {escape(line)}" for line in lines)])
-    return Message(text, [*trainings.blocks, section(heading), rich(bullets(items))])
+    items = [paragraph(words(f"{line} · "), moment_of(at)) for line, at in lines]
+    text = joined([heading, *(f"• {escape(line)} · {date(at)}" for line, at in lines)])
+    return Message(text, [section(heading), rich(bullets(items))])
 
 
 async def add_replica(
