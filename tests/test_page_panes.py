@@ -55,3 +55,43 @@ async def test_the_newest_card_stays_in_sight_when_the_panel_opens(page_world: P
         await expect(newest).to_be_in_viewport(ratio=1)
     await ana.tab.set_viewport_size({"width": 800, "height": 420})
     await expect(newest.get_by_role("link", name="Watch")).to_be_in_viewport()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_all_tabs_of_the_panel_are_in_sight(page_world: PageWorld, width: int) -> None:
+    ana = await page_world.window(size=(width, 780))
+    await ana.looks_behind("Jobs")
+    for tab in await ana.panel.get_by_role("tab").all():
+        await expect(tab).to_be_in_viewport(ratio=1)
+
+
+# How far things have moved since the page was opened, as a share of what is seen, without what a
+# person brought about: https://web.dev/articles/cls
+_SHIFTS = """() => new Promise((resolve) => {
+  const found = [];
+  const note = (list) => found.push(...list.getEntries());
+  const observer = new PerformanceObserver(note);
+  observer.observe({ type: "layout-shift", buffered: true });
+  setTimeout(() => {
+    note({ getEntries: () => observer.takeRecords() });
+    resolve(found.reduce((sum, each) => sum + each.value, 0));
+  }, 100);
+})"""
+_GOOD_SHIFT = 0.1
+
+
+async def test_nothing_jumps_when_the_page_opens_and_when_messages_arrive(
+    page_world: PageWorld,
+) -> None:
+    for number in range(40):
+        page_world.ben.say(f"Message {number}")
+    await page_world.request_video(page_world.ana, {"script": SCRIPT})
+    ana = await page_world.window()
+    await expect(ana.card(SCRIPT)).to_be_visible()
+    opening = await within_limit(ana.tab.evaluate(_SHIFTS))
+    assert opening < _GOOD_SHIFT
+    await ana.card("Message 12").scroll_into_view_if_needed()
+    await page_world.advance(minutes=3)
+    page_world.ben.say("The newest of all")
+    await expect(ana.tab.get_by_role("button", name="1 new message")).to_be_visible()
+    assert await within_limit(ana.tab.evaluate(_SHIFTS)) - opening < _GOOD_SHIFT

@@ -46,6 +46,7 @@ function goByAddress() {
 }
 
 window.addEventListener("hashchange", goByAddress);
+on("snapshot", () => page.classList.remove("is-loading"));
 on("snapshot", () => {
   if (!state.channels.has(state.channel)) goByAddress();
   else if (state.thread && !state.messages.get(state.channel)?.has(state.thread))
