@@ -21,6 +21,7 @@ from sandbox.slack import DEFAULT_SCOPES, SandboxSlack
 from sandbox.slack_objects import Event, Message
 from sandbox.video_service import Operation, RateLimit, SandboxVideoService
 from tests.chaos.plan import Kill, Plan, PlannedFaults
+from tests.crash import delivery_key, role_of
 from tests.processes import BotProcess, Phase
 from tests.world import NO_LIMITS, REPLICA
 
@@ -73,6 +74,7 @@ class Environment:
     """The sandbox, the bot's process, and the relay through which the outside reaches it.
 
     Attributes:
+        admin: who may answer every question.
         posted: every message that the bot posted, as it was then.
         kills_by_moment: the number of kills by moment.
     """
@@ -82,6 +84,7 @@ class Environment:
         # With groups:read, forms would be refused instead of answered in direct messages.
         scopes = DEFAULT_SCOPES - {"groups:read"} - (set() if can_search else _HISTORY)
         self.slack = SandboxSlack(clock, scopes=scopes)
+        self.admin = self.slack.user("cleo")
         self.service = SandboxVideoService(clock, pace=_PACE)
         self.service.add_replica(REPLICA, "Anna")
         self.service.next_video(*plan.scenarios)
@@ -210,6 +213,7 @@ class Environment:
             "VIDEO_API_KEY": self.service.api_key,
             "PUBLIC_URL": self.url,
             "DATABASE_URL": f"sqlite:///{self.database}",
+            "ADMIN_USERS": self.admin.id,
             "HOST": "127.0.0.1",
             "PORT": "0",
             **NO_LIMITS,
@@ -228,7 +232,7 @@ class Environment:
     async def _on_slack(self, phase: Phase, method: str, arguments: Json) -> None:
         match method:
             case "chat.postMessage":
-                await self._at(f"{phase} {'reply' if arguments.get('thread_ts') else 'card'}")
+                await self._at(f"{phase} {role_of(delivery_key(arguments))}")
             case "chat.update":
                 await self._at(f"{phase} edit")
             case "conversations.history" | "conversations.replies":

@@ -105,7 +105,6 @@ _FAULTS_BY_OPERATION: Final[Mapping[str, tuple[float, float, Sequence[Fault]]]] 
     "conversations.history": (0.2, 0.03, _SEARCH),
     "conversations.replies": (0.2, 0.03, _SEARCH),
     "views.open": (1.3, 0.05, _VIEW),
-    "chat.postEphemeral": (0.2, 0.03, (*_LOST, _no("user_not_in_channel"))),
 }
 
 #: The moments at which the bot is killed: before a call is carried out, and after that, so that
@@ -117,6 +116,7 @@ MOMENTS: Final = tuple(
         "create",
         "read",
         "card",
+        "question",
         "edit",
         "reply",
         "search",

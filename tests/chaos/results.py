@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from sandbox.slack_objects import Message
 from tests.chaos.environment import Environment
-from tests.chaos.users import UserRequest, tag_in
+from tests.chaos.users import UserRequest, is_open, tag_in
+from tests.crash import role_of
 from tests.leaks import secrets_found
+from tests.world import delivery_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,8 @@ def results_of(
     """Return the rows of the table for a finished run."""
     known = {request.tag: request for request in requests}
     accepted = [request for request in requests if request.accepted]
-    cards, replies, unexpected = _by_role(env.posted, known)
+    cards, questions, replies, unexpected = _by_role(env.posted, known)
+    asked = _by_delivery(questions)
     creates = Counter(
         tag
         for words in (
@@ -78,6 +81,7 @@ def results_of(
             sum(request.create_again_presses for request in requests),
         ),
         Result("cards posted", sum(map(len, cards.values()))),
+        Result("questions posted", sum(map(len, questions.values()))),
         Result("closing replies posted", sum(map(len, replies.values()))),
         promise(
             "accepted forms without a job",
@@ -94,7 +98,17 @@ def results_of(
         promise("doubled closing replies", doubled(replies, searchable=True)),
         Result(
             "doubled messages where the bot cannot search",
-            len(doubled(cards, searchable=False) + doubled(replies, searchable=False)),
+            sum(len(doubled(each, searchable=False)) for each in (cards, asked, replies)),
+        ),
+        promise("doubled questions", doubled(asked, searchable=True)),
+        promise(
+            "questions that were left open",
+            [
+                key
+                for key, those in asked.items()
+                if replies[tag_in(those[0].text) or ""]
+                and all(_is_left_open(env, q) for q in those)
+            ],
         ),
         promise(
             "wrong closing replies",
@@ -104,7 +118,7 @@ def results_of(
             "messages to the wrong user or place",
             [
                 m.text
-                for posts in (cards, replies)
+                for posts in (cards, questions, replies)
                 for tag, those in posts.items()
                 for m in those
                 if _is_misplaced(env, known[tag], m)
@@ -134,7 +148,7 @@ def results_of(
 
 def all_replied(env: Environment, requests: Sequence[UserRequest]) -> bool:
     """Return whether every accepted request has its closing reply."""
-    _, replies, _ = _by_role(env.posted, {request.tag: request for request in requests})
+    _, _, replies, _ = _by_role(env.posted, {request.tag: request for request in requests})
     return all(replies[request.tag] for request in requests if request.accepted)
 
 
@@ -143,21 +157,34 @@ Posts = defaultdict[str, list[Message]]
 
 def _by_role(
     posted: Sequence[Message], known: dict[str, UserRequest]
-) -> tuple[Posts, Posts, list[str]]:
-    cards, replies, unexpected = Posts(list), Posts(list), []
+) -> tuple[Posts, Posts, Posts, list[str]]:
+    cards, questions, replies, unexpected = Posts(list), Posts(list), Posts(list), []
     for message in posted:
         tag, role = tag_in(message.text), _role(message)
         if tag not in known or role is None:
             unexpected.append(message.text)
         else:
-            {"card": cards, "reply": replies}[role][tag].append(message)
-    return cards, replies, unexpected
+            {"card": cards, "question": questions, "reply": replies}[role][tag].append(message)
+    return cards, questions, replies, unexpected
+
+
+def _by_delivery(questions: Posts) -> Posts:
+    """Return the questions by what they are marked with: a request may be asked about again."""
+    found = Posts(list)
+    for messages in questions.values():
+        for message in messages:
+            found[delivery_of(message)].append(message)
+    return found
 
 
 def _role(message: Message) -> str | None:
-    payload = (message.metadata or {}).get("event_payload", {})
-    role = str(payload.get("message", "")).rpartition("/")[2]
-    return role if role in {"card", "reply"} else None
+    role = role_of(delivery_of(message))
+    return role if role in {"card", "question", "reply"} else None
+
+
+def _is_left_open(env: Environment, question: Message) -> bool:
+    shown = env.slack.find(question.channel, question.ts)
+    return shown is not None and is_open(shown)
 
 
 def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
@@ -198,11 +225,15 @@ def _says_refused(replies: Sequence[Message]) -> bool:
 def _is_misplaced(env: Environment, request: UserRequest, message: Message) -> bool:
     """Return whether a message is in the wrong place or mentions the wrong user.
 
-    A card mentions no one, a reply the user who asked.
+    A card mentions no one, a reply the user who asked, a question the admin too.
     """
     user = request.person.user.id
     places = {env.slack.channel(request.channel).id, env.slack.dm(user).id}
-    mentioned = {user} if _role(message) == "reply" else set()
+    mentioned = {
+        "card": set[str](),
+        "question": {user, env.admin.id},
+        "reply": {user},
+    }[_role(message) or "card"]
     return message.channel not in places or message.pings != mentioned
 
 

@@ -16,7 +16,7 @@ from sandbox.driver import Modal, Person
 from sandbox.form import ClientRefusal
 from sandbox.slack_objects import Message
 from tests.chaos.environment import Environment
-from tests.world import FOOTAGE, REPLICA
+from tests.world import FOOTAGE, REPLICA, is_question
 
 Decision = Literal["again", "its id", "wrong id, then again", "give up", "nothing"]
 
@@ -100,16 +100,16 @@ class Users:
                 )
 
     async def answer_questions(self) -> None:
-        """Answer the questions on cards, and forge callbacks, until cancelled."""
+        """Answer the questions, and forge callbacks, until cancelled."""
         while True:
             await asyncio.sleep(_INTERVAL_S)
-            cards = self._cards()
+            questions = self._questions()
             for request in self.requests:
-                if request.accepted and (card := cards.get(request.tag)) and _has_question(card):
+                if request.accepted and (question := questions.get(request.tag)):
                     with contextlib.suppress(ClientRefusal):
-                        await self._answer(request, card)
+                        await self._answer(request, question)
             await self._forge_callback()
-            await self._intrude([card for card in cards.values() if _has_question(card)])
+            await self._intrude([*questions.values()])
 
     async def _submit_requests(self, requests: Sequence[UserRequest]) -> None:
         for request in requests:
@@ -148,32 +148,32 @@ class Users:
 
     # ── Questions ─────────────────────────────────────────────────────────────────────────────────
 
-    async def _answer(self, request: UserRequest, card: Message) -> None:
+    async def _answer(self, request: UserRequest, question: Message) -> None:
         ids = [id_ for id_, tag in self._tags_by_id().items() if tag == request.tag]
         match request.decision:
             case "give up":
-                await request.person.click(card, GIVE_UP)
+                await request.person.click(question, GIVE_UP)
             case "nothing":
                 pass
             case "its id" if ids:
-                await self._give_id(request, card, self._rng.choice(ids))
+                await self._give_id(request, question, self._rng.choice(ids))
             case "wrong id, then again" if not request.tried_wrong_id:
                 others = [id_ for id_, tag in self._tags_by_id().items() if tag != request.tag]
                 request.tried_wrong_id = True
-                await self._give_id(request, card, self._rng.choice(others or [REPLICA]))
+                await self._give_id(request, question, self._rng.choice(others or [REPLICA]))
             case _:
                 request.create_again_presses += 1
-                await request.person.click(card, CREATE_AGAIN)
+                await request.person.click(question, CREATE_AGAIN)
 
-    async def _give_id(self, request: UserRequest, card: Message, job: str) -> None:
+    async def _give_id(self, request: UserRequest, question: Message, job: str) -> None:
         lock = self._form_locks[request.person.user.id]
         if lock.locked():
             return  # the user is busy with another form
         async with lock:
-            await self._fill_in_id(request, card, job)
+            await self._fill_in_id(request, question, job)
 
-    async def _fill_in_id(self, request: UserRequest, card: Message, job: str) -> None:
-        await request.person.click(card, HAVE_ID)
+    async def _fill_in_id(self, request: UserRequest, question: Message, job: str) -> None:
+        await request.person.click(question, HAVE_ID)
         form = request.person.modal
         if form is not None and "remote_id" in {each.block_id for each in form.view.fields()}:
             await form.submit({"remote_id": job})
@@ -187,17 +187,22 @@ class Users:
         texts |= {r.replica_id: r.name for r in service.replicas.values()}
         return {id_: tag for id_, text in texts.items() if (tag := tag_in(text))}
 
-    def _cards(self) -> dict[str, Message]:
+    def _questions(self) -> dict[str, Message]:
+        """Return the open question about each request that has one, by tag."""
         slack = self._env.slack
-        tops = [m for channel in slack.channels for m in slack.messages(channel) if m.is_from_bot]
-        return {tag: card for card in tops if (tag := tag_in(card.text))}
+        shown = [slack.find(m.channel, m.ts) for m in self._env.posted if is_question(m)]
+        return {
+            tag: question
+            for question in shown
+            if question is not None and is_open(question) and (tag := tag_in(question.text))
+        }
 
     async def _intrude(self, questions: Sequence[Message]) -> None:
         """Answer a question as the outsider, and ask for a video; neither has any effect."""
         if questions:
-            card = self._rng.choice(questions)
+            question = self._rng.choice(questions)
             with contextlib.suppress(ClientRefusal):
-                await self._outsider.click(card, self._rng.choice((CREATE_AGAIN, GIVE_UP)))
+                await self._outsider.click(question, self._rng.choice((CREATE_AGAIN, GIVE_UP)))
         await self._outsider.command("/video", "An outsider's script.")
         if self._outsider.modal is not None:
             raise AssertionError("a form opened for a person of another organisation")
@@ -227,10 +232,11 @@ def tag_in(text: str) -> str | None:
     return found and found.group()
 
 
-def _has_question(card: Message) -> bool:
+def is_open(question: Message) -> bool:
+    """Return whether a question can be answered."""
     return CREATE_AGAIN in {
         element["action_id"]
-        for block in card.blocks
+        for block in question.blocks
         if block["type"] == "actions"
         for element in block["elements"]
     }
