@@ -40,8 +40,8 @@ _ENDED: Final = frozenset({"succeeded", "failed"})
 _FAILED: Final = ("Failed", "couldn't be created")
 _ENDINGS: Final = {
     "succeeded": ("Ready", "is ready"),
-    "cancelled": ("Cancelled", "was cancelled"),
-    "unanswered": ("Cancelled", "was cancelled"),
+    **dict.fromkeys(("cancelled", "unanswered"), ("Cancelled", "was cancelled")),
+    **dict.fromkeys(("stopped", "stopped_by_admin"), ("Stopped following", "stopped following")),
 }
 _DELETED: Final = ("Deleted", "was deleted")
 _SETTLED: Final = frozenset({"posted", "undeliverable", "withdrawn"})
@@ -304,6 +304,13 @@ class InvariantChecker:
             if call.method == "chat.postMessage" and delivery_key(call.arguments) == key
         ]
 
+    def _search_failed_after(self, key: str) -> bool:
+        """Return whether Slack refused a search after a message was posted."""
+        [first, *_] = [
+            at for at, m in self._posted if delivery_key({"metadata": m.metadata}) == key
+        ]
+        return any(map(_search_failed, self._world.slack.calls[first:]))
+
     # ── At the end ────────────────────────────────────────────────────────────────────────────────
 
     def open_questions(self) -> Iterable[str]:
@@ -327,7 +334,8 @@ class InvariantChecker:
             assert job["ended_at"] is not None, f"{id_} never ended: {job['state']}"
             for key in (key for key, each in now.deliveries.items() if each["job_id"] == id_):
                 if now.deliveries[key]["state"] == "withdrawn":
-                    assert not posts[key], f"{key} was posted and withdrawn"
+                    found = not posts[key] or self._to_person(key) or self._search_failed_after(key)
+                    assert found, f"{key} was posted and withdrawn"
                 elif now.deliveries[key]["state"] == "undeliverable":
                     refused = [call for call in self._posts_of(key) if not call.ok]
                     assert len(refused) > 1, f"{key} was not tried in both places"
