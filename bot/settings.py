@@ -24,7 +24,8 @@ from pydantic import (
 _MAX_RETENTION_DAYS: Final = 36500  # far more would overflow dates
 _MAX_STATEMENT: Final = 2000  # characters
 _MAX_LIMIT: Final = 1_000_000
-_MAX_SCRIPT: Final = 3000  # the most that a field of a Slack form holds
+_DEFAULT_SCRIPT: Final = 3000  # the most that a field of a Slack form holds
+_MAX_SCRIPT: Final = 50_000  # in a text file: more than five hours of speech
 _VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, without spaces
 _BOT_TOKEN: Final = re.compile(r"xoxb-[!-~]+")
 _HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
@@ -305,7 +306,7 @@ class Settings(ManifestSettings):
     max_open_per_user: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 20
     max_per_user_per_day: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 100
     max_per_day: Annotated[int, BeforeValidator(_count(_MAX_LIMIT))] = 500
-    max_script: Annotated[int, BeforeValidator(_count(_MAX_SCRIPT))] = _MAX_SCRIPT
+    max_script: Annotated[int, BeforeValidator(_count(_MAX_SCRIPT))] = _DEFAULT_SCRIPT
     consent_statement: Annotated[str, BeforeValidator(_statement)] = ""
     allow_temporary_disk: bool = Field(False, validate_default=True)
     https_proxy: Annotated[SecretStr | None, BeforeValidator(_proxy)] = None

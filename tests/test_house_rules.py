@@ -60,6 +60,7 @@ SCOPES: dict[str, set[str]] = {
     "conversations_info": {"channels:read", "groups:read"},
     "conversations_open": {"im:write"},
     "conversations_replies": HISTORY,
+    "files_info": {"files:read"},
     "users_info": {"users:read"},
     "views_open": set(),
     "views_publish": set(),

@@ -263,11 +263,15 @@ class Access:
             self._limits.note(_CONVERSATIONS, error)
             return None
 
+    def has_scope(self, scope: str) -> bool:
+        """Return whether the token is known to have a scope."""
+        installation = self._installation.current
+        return installation is not None and scope in (installation.scopes or ())
+
     @property
     def _sees_private_channels(self) -> bool:
         """Whether Slack hides from the bot only the private channels that it is not in."""
-        installation = self._installation.current
-        return installation is not None and "groups:read" in (installation.scopes or ())
+        return self.has_scope("groups:read")
 
     @property
     def _bot_name(self) -> str:

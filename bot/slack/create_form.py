@@ -20,6 +20,7 @@ from bot.slack.forms import (
 )
 from bot.slack.payloads import View
 from bot.slack.replica_picker import replica_label
+from bot.slack.script_file import MAX_BOX, takes_files
 from bot.store import KnownReplica
 
 CALLBACK_ID: Final = "create_video"
@@ -66,7 +67,7 @@ async def draw_form(
         background = next((name for name in BACKGROUNDS if name in fields), "none")
     blocks: list[Json] = [
         await _replica_field(ctx, fields.get("replica_id"), metadata["channel"]),
-        _script_field(fields.get("script"), ctx.max_script),
+        *_script_fields(ctx, fields.get("script"), metadata),
         text_field(
             "video_name",
             "Name",
@@ -114,9 +115,14 @@ async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) 
     return field("replica_id", "Replica", picker, hint=hint)
 
 
-def _script_field(script: str | None, max_script: int) -> Json:
+def _script_fields(ctx: HandlerContext, script: str | None, metadata: Metadata) -> list[Json]:
+    """Return the fields for a script: a box, and a file where one may be longer."""
+    with_file, is_kept = takes_files(ctx), metadata.get("script_of") is not None
+    max_script = min(ctx.max_script, MAX_BOX)
     hint = f"150 words take about a minute. At most {max_script:,} characters."
-    if script:
+    if is_kept and len(script or "") not in range(1, MAX_BOX + 1):
+        script, hint = None, "Leave this empty to use the same script again: it doesn't fit here."
+    elif script:
         hint = f"This takes about {spoken(script)} to speak. {hint}"
     box = element(
         "plain_text_input",
@@ -127,7 +133,13 @@ def _script_field(script: str | None, max_script: int) -> Json:
         max_length=max(max_script, len(script or "")),
         placeholder="What the replica says",
     )
-    return field("script", "Script", box, hint=hint)
+    fields = [field("script", "Script", box, hint=hint, optional=with_file or is_kept)]
+    if with_file:
+        # Its kinds are not limited: what counts is what is in it.
+        file = element("file_input", "script_file", max_files=1)
+        longer = f"For a longer one: plain text in UTF-8, at most {ctx.max_script:,} characters."
+        fields.append(field("script_file", "Script file", file, hint=longer, optional=True))
+    return fields
 
 
 def _background_field(chosen: str) -> Json:

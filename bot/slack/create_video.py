@@ -1,6 +1,7 @@
 """The /video command and the create form: opening, type-ahead, submission, retry."""
 
 import logging
+from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
@@ -44,6 +45,7 @@ from bot.slack.job_actions import find_failed, retry_metadata
 from bot.slack.job_status import list_jobs, show_status
 from bot.slack.payloads import BlockAction, OptionsRequest, SlashCommand, ViewSubmission, read
 from bot.slack.replica_picker import ReplicaCheck, check_used
+from bot.slack.script_file import MAX_BOX, UnreadableFile, read_script, takes_files
 from bot.slack.video_presenter import VideoPresenter
 
 _LOG: Final = logging.getLogger(__name__)
@@ -121,11 +123,11 @@ async def open_create_form(
         thread_ts: the thread in ``channel`` to post in.
         script: what is filled in as the script.
     """
-    if len(script) > ctx.max_script:
-        return (
-            f"That script has {len(script):,} characters; the form takes {ctx.max_script:,}. "
-            "Please shorten it, or split it into two videos."
-        )
+    if len(script) > (limit := min(ctx.max_script, MAX_BOX)):
+        remedy = "Please shorten it, or split it into two videos."
+        if takes_files(ctx):
+            remedy = f"Please type `{ctx.command(_KIND)}` and add it to the form as a text file."
+        return f"That script has {len(script):,} characters; the form takes {limit:,}. {remedy}"
     fields = {"script": script} if script else {}
     view = await draw_form(ctx, fields, {"channel": channel, "thread_ts": thread_ts})
     return await ctx.open_form(user, channel, trigger_id, view)
@@ -139,7 +141,7 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     action = read(BlockAction, body)
     if (job := await find_failed(ctx, action)) is not None:
         filled = {**_fields_for(action.user, job), **place_to_retry(job, action)}
-        metadata = await retry_metadata(ctx, job)
+        metadata = {**await retry_metadata(ctx, job), **_kept_script(filled, job)}
         view = await draw_form(ctx, filled, metadata, note=retention_note(job))
         if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
             ctx.respond_ephemeral(action, error)
@@ -152,7 +154,8 @@ async def make_another(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     job = await ctx.store.jobs.fetch(action.value)
     if job is not None and job.kind == _KIND:
         filled = {**_fields_for(action.user, job), **place_to_retry(job, action)}
-        view = await draw_form(ctx, filled, {"channel": action.channel}, note=retention_note(job))
+        metadata = {"channel": action.channel, **_kept_script(filled, job)}
+        view = await draw_form(ctx, filled, metadata, note=retention_note(job))
         error = await ctx.open_form(action.user, job.channel, action.trigger_id, view)
     else:
         error = UNKNOWN_JOB
@@ -165,6 +168,11 @@ def _fields_for(user: str, job: Job) -> dict[str, str]:
     """Return the input of a job that a user sees: a script, only if they typed it."""
     shown = job.params if user == job.user else ("replica_id", "video_name")
     return {name: value for name, value in job.params.items() if name in shown}
+
+
+def _kept_script(fields: Mapping[str, str], job: Job) -> Mapping[str, str]:
+    """Return the metadata of a form whose script does not fit into its field."""
+    return {"script_of": job.id} if len(fields.get("script", "")) > MAX_BOX else {}
 
 
 async def make_video(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
@@ -226,6 +234,36 @@ async def switch_background(ctx: HandlerContext, ack: AsyncAck, body: Json) -> N
     await ack()
 
 
+async def _with_script(
+    ctx: HandlerContext, submission: ViewSubmission, fields: Mapping[str, str], deadline: float
+) -> dict[str, str]:
+    """Return the fields with the whole script, which may be in a file or in an earlier request.
+
+    Raises:
+        UnreadableFile: the file is no script, or there is another script beside it.
+    """
+    used = {name: text for name, text in fields.items() if name != "script_file"}
+    if (file := fields.get("script_file")) is not None:
+        if used.get("script", "").strip():
+            raise UnreadableFile("Use either the box or a file for the script, not both.")
+        return {**used, "script": await read_script(ctx, file, deadline)}
+    earlier = metadata_of(submission.view).get("script_of")
+    if earlier is not None and "script" not in used:
+        job = await ctx.store.jobs.fetch(earlier)
+        if job is not None and job.user == submission.user and "script" in job.params:
+            used["script"] = job.params["script"]
+    return used
+
+
+def _other_mistakes(fields: Mapping[str, str]) -> dict[str, str]:
+    """Return what is wrong with a form beside its script."""
+    try:
+        parse({**fields, "script": "a script"})
+    except Invalid as error:
+        return dict(error.errors)
+    return {}
+
+
 async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Store the video that the form asks for, or say what is wrong with it."""
     submission = read(ViewSubmission, body)
@@ -240,11 +278,14 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         name: text for name, text in fields.items() if name not in BACKGROUNDS or name == background
     }
     params, errors = {name: used[name].strip() for name in ("replica_id",) if name in used}, {}
+    deadline = ctx.service_deadline()
     try:
+        used = await _with_script(ctx, submission, used, deadline)
         params = parse(used, ctx.max_script)
     except Invalid as error:
         errors = dict(error.errors)
-    deadline = ctx.service_deadline()
+    except UnreadableFile as error:
+        errors = {**_other_mistakes(used), "script_file": str(error)}
     check = ReplicaCheck()
     if "replica_id" not in errors:
         check = await check_used(ctx, ctx.kinds[_KIND], params, deadline)

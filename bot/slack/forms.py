@@ -54,6 +54,7 @@ class _Metadata(BaseModel):
     """"" for a form that was opened in no conversation."""
     thread_ts: str | None = Field(default=None, pattern=r"^[0-9]+\.[0-9]+$")
     name: str = ""
+    script_of: str | None = None
     links: dict[str, str] = Field(default_factory=dict)
     warned: list[str] = Field(default_factory=list)
     retry_of: str | None = None

@@ -317,6 +317,9 @@ def _value(element: dict[str, Any]) -> str:
     if isinstance(options := element.get("selected_options"), list):
         values = [each.get("value") for each in options if isinstance(each, dict)]
         return " ".join(value for value in values if isinstance(value, str))
+    if isinstance(files := element.get("files"), list):
+        ids = [each.get("id") for each in files if isinstance(each, dict)]
+        return next((each for each in ids if isinstance(each, str)), "")
     option = element.get("selected_option")
     if isinstance(option, dict) and isinstance(value := option.get("value"), str):
         return value

@@ -1,0 +1,95 @@
+"""A script in a text file that a person uploads with a form, read from Slack."""
+
+import asyncio
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
+
+from bot.errors import OutsideError
+from bot.slack.context import HandlerContext
+from bot.slack.errors import translated
+
+SCOPE: Final = "files:read"
+MAX_BOX: Final = 3000
+"""The most characters that a text field of a form holds.
+
+https://docs.slack.dev/reference/block-kit/block-elements/plain-text-input-element
+"""
+_MAX_BYTES_PER_CHARACTER: Final = 4  # UTF-8
+_MAX_MARK: Final = 3  # bytes of a byte order mark
+_NOT_READ: Final = "I couldn't read the file from Slack. Please try again, or paste the script."
+_NOT_TEXT: Final = "This isn't a plain text file. Save the script as text in UTF-8 (.txt)."
+
+
+class UnreadableFile(Exception):
+    """A file is no script; ``str()`` is a sentence to show under its field."""
+
+
+class _File(BaseModel):
+    """The answer of files.info: https://docs.slack.dev/reference/methods/files.info."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    size: int = Field(validation_alias=AliasPath("file", "size"))
+    mimetype: str = Field(validation_alias=AliasPath("file", "mimetype"))
+    url: str = Field(validation_alias=AliasPath("file", "url_private_download"))
+
+
+def takes_files(ctx: HandlerContext) -> bool:
+    """Return whether a script may come in a file: where one may be longer than a field holds."""
+    return ctx.max_script > MAX_BOX and ctx.access.has_scope(SCOPE)
+
+
+async def read_script(ctx: HandlerContext, file: str, deadline: float) -> str:
+    """Return the text of the file with this id, by ``deadline`` of the event loop's clock.
+
+    Raises:
+        UnreadableFile: it is no plain text in UTF-8, too large, or did not come in time.
+    """
+    try:
+        async with asyncio.timeout_at(deadline):
+            async with translated(ctx.timings.call_timeout):
+                about = _File.model_validate((await ctx.client.files_info(file=file)).data)
+            return await _download(ctx, about)
+    except (OutsideError, TimeoutError, ValidationError, aiohttp.ClientError):
+        raise UnreadableFile(_NOT_READ) from None
+
+
+async def _download(ctx: HandlerContext, file: _File) -> str:
+    max_bytes = ctx.max_script * _MAX_BYTES_PER_CHARACTER + _MAX_MARK
+    too_large = UnreadableFile(
+        f"The file is too large: a script has at most {ctx.max_script:,} characters."
+    )
+    if not file.mimetype.startswith("text/") or file.mimetype == "text/html":
+        raise UnreadableFile(_NOT_TEXT)
+    if file.size > max_bytes:
+        raise too_large
+    if not _is_slacks(file.url, ctx.client.base_url):
+        raise UnreadableFile(_NOT_READ)
+    headers = {"Authorization": f"Bearer {ctx.client.token}"}
+    async with ctx.session.get(file.url, headers=headers, allow_redirects=False) as answer:
+        # Without the permission, Slack answers with its sign-in page.
+        if answer.status != 200 or answer.content_type == "text/html":  # noqa: PLR2004 - OK
+            raise UnreadableFile(_NOT_READ)
+        content = b""
+        while len(content) <= max_bytes and (chunk := await answer.content.readany()):
+            content += chunk
+    if len(content) > max_bytes:
+        raise too_large
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UnreadableFile(_NOT_TEXT) from None
+    if "\0" in text:
+        raise UnreadableFile(_NOT_TEXT)
+    return text.replace("\r\n", "\n")
+
+
+def _is_slacks(url: str, api: str) -> bool:
+    """Return whether a URL is one of Slack's: only such a host is sent the token."""
+    parts, ours = urlsplit(url), urlsplit(api)
+    if (parts.scheme, parts.netloc) == (ours.scheme, ours.netloc):
+        return True
+    return parts.scheme == "https" and (parts.hostname or "").endswith(".slack.com")

@@ -1,0 +1,141 @@
+"""Scripts that are longer than a form's field holds, in a text file."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sandbox.driver import ClientRefusal, Modal
+from sandbox.faults import CannedResponse, Hang
+from sandbox.scenarios import Scenario
+from tests.world import REPLICA, World
+
+LONG = "A sentence with an é and a 🎬. " * 400 + "The end."
+
+
+@pytest.fixture
+async def filed(quiet_world: World) -> AsyncIterator[World]:
+    async with quiet_world.running_bot(MAX_SCRIPT="20000"):
+        await quiet_world.settle()
+        yield quiet_world
+
+
+async def with_file(
+    world: World, content: bytes, name: str = "a.txt", mimetype: str = "text/plain"
+) -> Modal:
+    """Submit a form with a file as its script."""
+    form = await world.open_form(world.ana)
+    file = world.slack.upload("ana", name, content, mimetype)
+    await form.submit({"replica_id": REPLICA, "script_file": [file["id"]]})
+    await world.settle()
+    return form
+
+
+def scripts(world: World) -> list[str]:
+    return [video.script for video in world.service.videos.values()]
+
+
+async def test_a_script_in_a_file_is_sent_whole(filed: World) -> None:
+    world = filed
+    for content in (LONG.encode(), b"\xef\xbb\xbf" + LONG.encode()):
+        form = await with_file(world, content)
+        assert not form.is_open, form.errors
+    await with_file(world, b"One line\r\nand another.\r\n")
+    assert scripts(world) == [LONG, LONG, "One line\nand another."]
+    await world.advance(minutes=10)
+    assert len(world.posts()) == 6
+
+
+async def test_a_file_that_is_no_script_is_refused_under_its_field(filed: World) -> None:
+    world = filed
+    refused = {
+        "isn't a plain text file": [
+            (b"\xff\xfeH\x00i\x00", "a.txt", "text/plain"),
+            (b"Hi\0", "a.txt", "text/plain"),
+            (b"%PDF", "a.pdf", "application/pdf"),
+        ],
+        "too large": [(b"a" * 90_000, "a.txt", "text/plain")],
+        "The limit is 20,000": [(b"a" * 20_001, "a.txt", "text/plain")],
+        "Write what the replica should say": [(b" \n ", "a.txt", "text/plain")],
+    }
+    for sentence, files in refused.items():
+        for content, name, mimetype in files:
+            form = await with_file(world, content, name, mimetype)
+            assert sentence in " ".join(form.errors.values()), form.errors
+            assert form.is_open
+    assert not world.service.videos
+
+
+async def test_a_file_that_slack_does_not_give_keeps_the_form_open_with_all_mistakes(
+    filed: World,
+) -> None:
+    world = filed
+    form = await world.open_form(world.ana)
+    file = world.slack.upload("ana", "a.txt", LONG.encode())
+    for method, fault in (
+        ("files.info", CannedResponse(200, {"ok": False, "error": "file_not_found"})),
+        ("files.info", Hang()),
+        ("files.download", CannedResponse(503, {})),
+        ("files.download", Hang()),
+        ("files.download", CannedResponse(302, {})),
+    ):
+        world.slack.faults.next(method, fault)
+        typed = {"replica_id": REPLICA, "script_file": [file["id"]], "video_name": "Greeting"}
+        answer = await form.submit(typed)
+        assert answer.ok
+        assert "couldn't read the file" in form.errors["script_file"]
+        world.slack.faults.clear()
+    await form.submit({"script": "Another script."})
+    assert "not both" in form.errors["script_file"]
+    assert not world.service.videos
+    await form.submit({"script": ""})
+    await world.settle()
+    assert not form.is_open
+    assert scripts(world) == [LONG]
+
+
+async def test_a_long_script_that_failed_is_used_again_without_its_file(filed: World) -> None:
+    world = filed
+    world.service.next_video(Scenario(end="error", reason="No."))
+    await with_file(world, LONG.encode())
+    await world.advance(minutes=5)
+    [card, *_] = world.posts()
+    await world.ana.click(world.now(card), "Edit and retry")
+    form = world.ana.modal
+    assert form is not None
+    assert form.values["script"] is None
+    await form.choose("background", "background_url")
+    await form.choose("background", "none")
+    await form.submit()
+    await world.settle()
+    assert not form.is_open, form.errors
+    assert scripts(world) == [LONG, LONG]
+
+
+async def test_without_the_scope_or_the_setting_there_is_no_field_for_a_file(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        form = await world.open_form(world.ana)
+        with pytest.raises(ClientRefusal):
+            form._field("script_file")
+    world.slack.scopes.discard("files:read")
+    async with world.running_bot(MAX_SCRIPT="20000"):
+        await world.settle()
+        form = await world.open_form(world.ana)
+        with pytest.raises(ClientRefusal):
+            form._field("script_file")
+        answer = await world.ana.command("/video", "word " * 700)
+        assert answer.message is not None
+        assert "the form takes 3,000. Please shorten it" in answer.message.text
+
+
+async def test_the_token_goes_to_no_host_but_slacks(filed: World) -> None:
+    world = filed
+    file = world.slack.upload("ana", "a.txt", b"Hello")
+    file["url_private_download"] = f"{world.service.url}/stolen"
+    before = len(world.service.requests)
+    form = await world.open_form(world.ana)
+    await form.submit({"replica_id": REPLICA, "script_file": [file["id"]]})
+    assert "couldn't read the file" in form.errors["script_file"]
+    assert not [each for each in world.service.requests[before:] if "stolen" in str(each)]
