@@ -174,6 +174,11 @@ class DeliveryTimings(WorkTimings, CallTimings):
     """From a post without an answer to the search for it in Slack."""
     pause: timedelta = timedelta(minutes=1)
     """From a refusal for the whole workspace to the next try."""
+    post_interval: timedelta = timedelta(seconds=1.1)
+    """Between two posts into a channel under a rate limit: Slack allows one a second, and no two
+    calls take equally long to get there."""
+    call_interval: timedelta = timedelta(seconds=1.3)
+    """Between two edits, or two searches, under a rate limit: Slack allows about 50 a minute."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,10 +17,6 @@ from bot.store import Limited
 from bot.timings import DeliveryTimings
 
 _LOG: Final = logging.getLogger(__name__)
-# Slack allows one post a second in a channel, and about 50 calls a minute of the methods for edits
-# and searches. A little more than that, as no two calls take equally long to get there.
-_POST_INTERVAL: Final = timedelta(seconds=1.1)
-_CALL_INTERVAL: Final = timedelta(seconds=1.3)
 # A limit without a call for so long is over.
 _FORGET_AFTER: Final = timedelta(minutes=1)
 
@@ -87,7 +83,7 @@ class RateLimits:
     def count(self, limited: Limited) -> None:
         """Note that a call under a limit begins: the next one follows at the pace of the limit."""
         posts = limited.state is DeliveryState.PENDING
-        interval = _POST_INTERVAL if posts else _CALL_INTERVAL
+        interval = self._timings.post_interval if posts else self._timings.call_interval
         self._next_calls[limited] = self._clock.now() + interval
 
     def open_now(self, under_way: Iterable[Limited]) -> list[Limited]:
