@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.chaos.environment import Environment
 from tests.chaos.plan import Plan, draw_plan
-from tests.chaos.results import Result, all_replied, results_of
+from tests.chaos.results import Result, all_done, results_of
 from tests.chaos.users import Users
 
 # For all jobs to end once the faults have stopped.
@@ -80,7 +80,9 @@ async def _run(
         turning_away.cancel()
         env.stop_faults()
         deadline = time.monotonic() + _FINISH_TIMEOUT_S
-        while not all_replied(env, users.requests) and time.monotonic() < deadline:
+        while time.monotonic() < deadline and not all_done(
+            env, users.requests, can_search=can_search
+        ):
             await asyncio.sleep(1)
         await asyncio.sleep(_EXTRA_WAIT_S)
         answering.cancel()

@@ -54,6 +54,8 @@ TIMINGS: Final = Timings(
     hasten_within=timedelta(milliseconds=300),
     post_hold=timedelta(milliseconds=800),
     pause=timedelta(milliseconds=500),
+    post_interval=timedelta(milliseconds=50),
+    call_interval=timedelta(milliseconds=50),
     replica_max_age=timedelta(seconds=2),
     stop_timeout=timedelta(seconds=2),
 )

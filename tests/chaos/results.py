@@ -3,7 +3,7 @@
 import contextlib
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sandbox.slack_objects import Message
@@ -105,9 +105,8 @@ def results_of(
             "questions that were left open",
             [
                 key
-                for key, those in asked.items()
-                if replies[tag_in(those[0].text) or ""]
-                and all(_is_left_open(env, q) for q in those)
+                for key in _left_open(env, asked)
+                if can_search and replies[tag_in(asked[key][0].text) or ""]
             ],
         ),
         promise(
@@ -146,10 +145,15 @@ def results_of(
     ]
 
 
-def all_replied(env: Environment, requests: Sequence[UserRequest]) -> bool:
-    """Return whether every accepted request has its closing reply."""
-    _, _, replies, _ = _by_role(env.posted, {request.tag: request for request in requests})
-    return all(replies[request.tag] for request in requests if request.accepted)
+def all_done(env: Environment, requests: Sequence[UserRequest], *, can_search: bool) -> bool:
+    """Return whether every accepted request has its reply, and other messages say how it ended."""
+    known = {request.tag: request for request in requests}
+    cards, questions, replies, _ = _by_role(env.posted, known)
+    return (
+        all(replies[request.tag] for request in requests if request.accepted)
+        and all(_shows_outcome(env, cards[tag], those) for tag, those in replies.items() if those)
+        and not (can_search and any(_left_open(env, _by_delivery(questions))))
+    )
 
 
 Posts = defaultdict[str, list[Message]]
@@ -182,9 +186,13 @@ def _role(message: Message) -> str | None:
     return role if role in {"card", "question", "reply"} else None
 
 
-def _is_left_open(env: Environment, question: Message) -> bool:
-    shown = env.slack.find(question.channel, question.ts)
-    return shown is not None and is_open(shown)
+def _left_open(env: Environment, asked: Posts) -> Iterator[str]:
+    """Yield the marks of open questions, but for places where the bot cannot search for them."""
+    for key, messages in asked.items():
+        shown = [found for m in messages if (found := env.slack.find(m.channel, m.ts))]
+        members = (env.slack.channel(message.channel).members for message in messages)
+        if all(map(is_open, shown)) and all(env.slack.bot.id in each for each in members):
+            yield key
 
 
 def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
@@ -203,18 +211,18 @@ def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
     if "is ready" in reply.text:
         # A replica's reply has no link, and so no id in it.
         return not good or (request.kind == "video" and not any(job in reply.text for job in good))
-    if "couldn't create this" in reply.text:
-        return "error" not in ends.values()
     if "nothing was created" in reply.text:
         return bool(ends)
     if "this attempt created nothing" in reply.text:
         return not request.create_again_presses
     if "We don't know whether" in reply.text:
         return request.decision != "give up"
-    if "never finished this" in reply.text:
+    if "It never finished" in reply.text:
         return None not in ends.values()
+    if "Nobody could say whether" in reply.text:
+        return False
     # Anything else is wrong, "can't find this" too: the sandbox forgets nothing.
-    return "Nobody could say whether" not in reply.text
+    return "couldn't be created" not in reply.text or "error" not in ends.values()
 
 
 def _says_refused(replies: Sequence[Message]) -> bool:
