@@ -4,7 +4,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -87,6 +87,20 @@ class CloseRequest(PageRequest):
     all: bool = False
 
 
+class ShortcutRequest(PageRequest):
+    """A shortcut of the app by its name: a global one, or one for a message."""
+
+    name: str
+    channel: str | None = None
+    ts: str | None = None
+
+
+class HomeRequest(PageRequest):
+    """A tab of the app that is opened."""
+
+    tab: Literal["home", "messages"] = "home"
+
+
 class PersonActions:
     """The actions of one person."""
 
@@ -130,6 +144,18 @@ class PersonActions:
         return _offered(
             await self._person.look_up(message, request.block_id, request.action_id, request.query)
         )
+
+    async def shortcut(self, request: ShortcutRequest) -> Json:
+        """Choose a shortcut, global or from the menu of a message."""
+        if request.channel is None or request.ts is None:
+            return self._with_views(_outcome(await self._person.shortcut(request.name)))
+        message = self._message(request.channel, request.ts)
+        answer = await self._person.message_shortcut(message, request.name)
+        return self._with_views(_outcome(answer))
+
+    async def open_home(self, request: HomeRequest) -> Json:
+        """Open a tab of the app."""
+        return _outcome(await self._person.open_home(request.tab))
 
     async def press_in_form(self, view_id: str, request: FormPressRequest) -> Json:
         """Press a button of a form, or choose a value in it."""
@@ -212,7 +238,8 @@ class PersonActions:
         return message
 
     def _modal(self, view_id: str) -> Modal:
-        for view in self._slack.modals[self._person.user.id]:
+        home = self._slack.homes.get(self._person.user.id)
+        for view in (*self._slack.modals[self._person.user.id], *([home] if home else [])):
             if view.id == view_id:
                 return Modal(self._slack, view)
         raise Gone("That form is closed.")

@@ -53,6 +53,8 @@ _ACTIONS: Final[dict[str, tuple[type[actions.PageRequest], Callable[..., Awaitab
     "type": (actions.TypeRequest, PersonActions.type),
     "press": (actions.PressRequest, PersonActions.press),
     "options": (actions.OptionsRequest, PersonActions.look_up),
+    "shortcut": (actions.ShortcutRequest, PersonActions.shortcut),
+    "home": (actions.HomeRequest, PersonActions.open_home),
 }
 _FORM_ACTIONS: Final[
     dict[str, tuple[type[actions.PageRequest], Callable[..., Awaitable[Json]]]]

@@ -4,6 +4,7 @@ import { acting } from "./forms_here.js";
 import {
   deleteMessage,
   putChannel,
+  putHome,
   putMessage,
   putViews,
   state,
@@ -73,6 +74,13 @@ export const press = (message, action) =>
 export const options = (message, menu) =>
   act("options", { channel: message.channel, ts: message.ts, ...menu });
 
+/** Choose a shortcut of the app, for this message if one is named. */
+export const shortcut = (name, message) =>
+  act("shortcut", message ? { name, channel: message.channel, ts: message.ts } : { name });
+
+/** Open the Home tab of the app. */
+export const openHome = () => act("home", { tab: "home" });
+
 /** Do something in a modal: "press", "options", "submit" or "close". */
 export const inView = (id, action, body) => act(`views/${encodeURIComponent(id)}/${action}`, body);
 
@@ -141,7 +149,7 @@ const ON_EVENT = {
   channel: ({ channel }) => putChannel(channel),
   views: ({ views, change }) => putViews(views, change),
   reload: () => becomeAgain(person),
-  // `home` comes with App Home.
+  home: ({ view }) => putHome(view),
   panel: (panel) => tell("panel", panel),
   wire: ({ entry }) => tell("wire", entry),
   wire_cleared: () => tell("wire cleared"),

@@ -4,11 +4,14 @@ import { announce } from "./announce.js";
 import { LOST, type } from "./api.js";
 import { fill, make, newId } from "./dom.js";
 import { icon } from "./icons.js";
+import { globalMenu } from "./shortcuts.js";
 import { channelName, on, state } from "./state.js";
 
 /** What was begun and not sent, by person, channel and thread. */
 const drafts = new Map();
 const TALLEST = 200;
+// A command or a mention that is being typed: the last word before the cursor.
+const BEGUN = /(?<!\S)[/@][\w-]*$/;
 
 /**
  * Make a composer in `form`.
@@ -33,7 +36,7 @@ export function composer(form, { thread, onSent }) {
   const problem = make("p.composer-error", { role: "alert" });
   const send = make("button.composer-send", { type: "submit", "aria-label": "Send" }, icon("send"));
   const closed = make("p.composer-closed", { hidden: true });
-  const box = make("div.composer-box", {}, input, send);
+  const box = make("div.composer-box", {}, input, thread() ? null : globalMenu(), send);
   fill(form, list, problem, box, closed, hint);
 
   let channel = null;
@@ -70,48 +73,76 @@ export function composer(form, { thread, onSent }) {
     else input.removeAttribute("aria-activedescendant");
   }
 
-  function choose(command) {
-    input.value = `${command} `;
+  /** Put a suggestion in the place of what was typed for it. */
+  function choose({ whole }) {
+    const { selectionStart: at, value } = input;
+    const before = value.slice(0, at).replace(BEGUN, "");
+    input.value = `${before}${whole} ${value.slice(at).trimStart()}`;
     input.focus();
+    input.setSelectionRange(before.length + whole.length + 1, before.length + whole.length + 1);
     changed();
   }
 
   function row(each) {
     const node = make(
       "div.command",
-      { id: newId("command"), role: "option", onclick: () => choose(each.command) },
+      { id: newId("command"), role: "option", onclick: () => choose(each) },
       make(
         "div",
         {},
-        make("strong", {}, each.command),
+        make("strong", {}, each.whole),
         " ",
-        make("span.command-usage", {}, each.usage_hint),
+        make("span.command-usage", {}, each.beside),
       ),
-      make("div.command-about", {}, each.description),
+      each.about && make("div.command-about", {}, each.about),
     );
-    return { command: each.command, node };
+    return { ...each, node };
+  }
+
+  /** Return what can stand for the word that is being typed: commands at the beginning, or people. */
+  function suggestions() {
+    if (input.value === dismissed) return [];
+    const at = input.selectionStart;
+    const [word = ""] = input.value.slice(0, at).match(BEGUN) ?? [];
+    if (word.startsWith("/") && at === word.length && word === input.value && !thread()) {
+      return state.app.commands
+        .map((each) => ({
+          whole: each.command,
+          beside: each.usage_hint,
+          about: each.description,
+        }))
+        .filter(({ whole }) => whole.startsWith(word.toLowerCase()));
+    }
+    if (!word.startsWith("@") || channel?.kind === "im") return [];
+    const people = state.people
+      .filter((id) => id !== state.me)
+      .map((id) => ({ whole: `@${state.users.get(id).name}`, beside: state.users.get(id).real_name }));
+    const app = { whole: `@${state.app.handle}`, beside: `${state.app.name} (app)` };
+    return [app, ...people].filter(({ whole }) => whole.startsWith(word.toLowerCase()));
   }
 
   function suggest() {
-    const typed = /^\/\S*$/.test(input.value) && input.value !== dismissed ? input.value : null;
-    const found =
-      typed && !thread()
-        ? state.app.commands.filter((each) => each.command.startsWith(typed.toLowerCase()))
-        : [];
-    const same =
-      found.map((each) => each.command).join() === rows.map((each) => each.command).join();
-    if (same && !list.hidden === found.length > 0) return;
+    const found = suggestions();
+    const names = (all) => all.map((each) => each.whole).join();
+    if (names(found) === names(rows) && !list.hidden === found.length > 0) return;
     rows = found.map(row);
     moved = false;
     list.hidden = !rows.length;
+    const areCommands = rows[0]?.whole.startsWith("/");
+    list.setAttribute("aria-label", areCommands === false ? "People" : "Commands");
     fill(
       list,
-      make("p.commands-head", { "aria-hidden": "true" }, `Commands of ${state.app.name}`),
+      make(
+        "p.commands-head",
+        { "aria-hidden": "true" },
+        areCommands ? `Commands of ${state.app.name}` : "People and apps",
+      ),
       rows.map((each) => each.node),
     );
     active = -1;
     point(rows.length ? 0 : -1);
-    if (rows.length) announce(`${rows.length} ${rows.length === 1 ? "command" : "commands"}`);
+    const kind = areCommands ? "command" : "suggestion";
+    if (rows.length) announce(`${rows.length} ${kind}${rows.length === 1 ? "" : "s"}`);
   }
 
   function usage() {
@@ -187,11 +218,11 @@ export function composer(form, { thread, onSent }) {
       suggest();
     } else if (isOpen && event.key === "Tab" && !event.shiftKey) {
       event.preventDefault();
-      choose(rows[active].command);
+      choose(rows[active]);
     } else if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
-      const isWhole = rows.some((each) => each.command === input.value.trim());
-      if (isOpen && (moved || !isWhole)) choose(rows[active].command);
+      const isWhole = rows.some((each) => input.value.trimEnd().endsWith(each.whole));
+      if (isOpen && (moved || !isWhole)) choose(rows[active]);
       else submit();
     }
   });

@@ -13,6 +13,8 @@ const PATHS = {
   box: "M3 4h14v3H3z M4.500 7v9h11V7 M8 10h4",
   scenes: "M3 4h14v12H3z M3 8h14 M7 8v8",
   more: "M5 10h.01M10 10h.01M15 10h.01",
+  bolt: "M11 2.500L4 11.500h5l-1 6 7-9h-5z",
+  kebab: "M10 5v.01M10 10v.01M10 15v.01",
   play: "M7 4.500l9 5.500-9 5.500z",
   copy: "M7 7h9v9H7z M4 13V4h9",
   check: "M4 10.500l4 4 8-9",

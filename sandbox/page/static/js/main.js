@@ -8,6 +8,7 @@ import "./modal.js";
 import { refreshDates } from "./dates.js";
 import "./first_steps.js";
 import { fill, make, the } from "./dom.js";
+import "./home.js";
 import { icon } from "./icons.js";
 import { closePanel } from "./panel.js";
 import "./sidebar.js";

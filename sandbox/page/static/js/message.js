@@ -8,6 +8,7 @@ import { arrange, fill, make } from "./dom.js";
 import { icon } from "./icons.js";
 import { mrkdwn } from "./mrkdwn.js";
 import { unreadReplies } from "./reads.js";
+import { messageMenu } from "./shortcuts.js";
 import { authorName, goTo, messageAt, repliesTo, state, tell } from "./state.js";
 
 const TOGETHER_SECONDS = 300;
@@ -104,19 +105,16 @@ export function messageNode(message, { inThread }) {
   when.classList.add("when");
   const isApp = Boolean(message.bot_id);
   const reply = { type: "button", "aria-label": "Reply in thread", title: "Reply in thread" };
-  // Shortcuts of the app for a message get their menu among these tools.
   const bar = inThread || message.is_ephemeral ? null : threadBar(message);
-  const tools =
+  const replies =
     bar &&
     make(
-      "div.message-tools",
-      {},
-      make(
-        "button.icon-button",
-        { ...reply, onclick: () => goTo(message.channel, message.ts) },
-        icon("reply"),
-      ),
+      "button.icon-button",
+      { ...reply, onclick: () => goTo(message.channel, message.ts) },
+      icon("reply"),
     );
+  const menu = messageMenu(message);
+  const tools = (replies || menu) && make("div.message-tools", {}, replies, menu);
   const node = make(
     "li.message",
     { data: { ts: message.ts } },

@@ -30,6 +30,8 @@ export const state = {
   messages: new Map(),
   /** @type {Object[]} the open modals of this tab, the lowest first */
   views: [],
+  /** What the Home tab of the app shows, or null before it has shown anything. */
+  home: null,
   /** Where this person is: a channel, and the `ts` of the message whose thread is open beside it. */
   channel: "",
   thread: "",
@@ -92,6 +94,12 @@ export function putChannel(channel) {
 export function putViews(views, change = "updated") {
   state.views = formsHere(views);
   tell("views", change);
+}
+
+/** Take what the Home tab shows now. */
+export function putHome(view) {
+  state.home = view;
+  tell("home");
 }
 
 /** Go to a channel, and to a thread in it if one is named. */
