@@ -142,7 +142,7 @@ async def running(
             session,
             timings.call_timeout.total_seconds(),
         )
-        installation = InstallationSource(client, store, background, timings)
+        installation = InstallationSource(client, store, background, clock, timings)
         await installation.load()
         handler_context = HandlerContext(
             store=store,
@@ -158,6 +158,7 @@ async def running(
             max_script=settings.max_script,
             consent_statement=settings.consent_statement,
             command_prefix=settings.command_prefix,
+            installation=installation,
             access=Access(
                 client,
                 installation,
@@ -179,6 +180,7 @@ async def running(
             timings=timings,
             rng=rng,
             outages=slack_outages,
+            installation=installation,
         )
         engine = Engine(
             store,
@@ -206,6 +208,7 @@ async def running(
             timings=timings,
             priority=priority,
             shutdown_timeout=_SHUTDOWN_TIMEOUT,
+            is_installed=lambda: not installation.is_uninstalled,
             is_ready=lambda: all(worker.healthy for worker in workers),
         )
         sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)
@@ -219,6 +222,7 @@ async def running(
         ]
         endless = [
             _start_part(sweep.run, "sweep"),
+            _start_part(installation.run, "check of the installation"),
             _start_part(store.database.watch, "database"),
             _start_part(server.serve, "web server"),
         ]

@@ -195,6 +195,8 @@ class FormTimings(CallTimings):
     """After this time a form reads a replica from the service again."""
     person_max_age: timedelta = timedelta(minutes=10)
     """After this time Slack is asked again about a person, or a channel."""
+    recheck_installation: timedelta = timedelta(minutes=10)
+    """Between two checks whether an uninstalled app is installed again."""
     installation_timeout: timedelta = timedelta(seconds=1)
     """How long an answer waits at a first start until the workspace is known."""
 

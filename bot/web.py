@@ -61,6 +61,7 @@ class WebServer:
         timings: WebTimings,
         priority: RequestPriority,
         shutdown_timeout: timedelta,
+        is_installed: Callable[[], bool],
         is_ready: Callable[[], bool],
     ) -> None:
         self._bolt = bolt
@@ -70,6 +71,7 @@ class WebServer:
         self._mask = mask
         self._clock = clock
         self._priority = priority
+        self._is_installed = is_installed
         self._is_ready = is_ready
         self._wrong_signatures = Rejections(
             "requests with a wrong signature: is SLACK_SIGNING_SECRET right?", clock
@@ -197,6 +199,9 @@ class WebServer:
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="no database")
         if not self._is_ready():
             return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="stopping")
+        if not self._is_installed():
+            # Requests are accepted: the first one shows that it is installed again.
+            return web.Response(text="ok, but the Slack app is uninstalled: nothing is sent")
         return web.Response(text="ok")
 
 

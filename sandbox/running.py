@@ -42,7 +42,6 @@ APP: Final = App(
         ),
         Shortcut("Create a video", "global", "video_from_anywhere", "Turn a script into a video"),
     ),
-    events=frozenset({"app_home_opened", "app_mention", "message.im"}),
 )
 #: The id of the replica that the video service has from the start.
 REPLICA: Final = "r-anna"

@@ -33,6 +33,7 @@ CHECKSUMS: Final[dict[str, str]] = {
     "0017_answered_messages": ("e281eaa0d69ab1977daa69753f547724a7fe3e0d786323fb403c612937efbd7e"),
     "0018_retries": ("207d5772f732637c95023f76241c9b492532874e02928fdbc57b595682ab3fc7"),
     "0019_homes": ("cf952e2b5aeeed9a68dfed832a3196e74d86cca44c5a4343b6a3b17f811faf6d"),
+    "0020_uninstalled": ("08e7b13e6650cb88e3652b4317eab5f4b4d8153df19a255ef02cb64cbbfec9a7"),
 }
 """Of each migration. Databases out there have them: add a line for a new one, change none."""
 

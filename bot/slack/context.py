@@ -21,6 +21,7 @@ from bot.slack.access import Access
 from bot.slack.blocks import Json, Message, plain, section
 from bot.slack.client import webhook_client
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.installation import InstallationSource
 from bot.slack.lookups import Background
 from bot.slack.presenters import Presenter, Presenters
 from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
@@ -113,6 +114,7 @@ class HandlerContext:
     max_script: int
     """The highest number of characters of a script."""
     access: Access
+    installation: InstallationSource
     outages: Outages
     """Of Slack."""
     consent_statement: str = ""

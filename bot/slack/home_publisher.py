@@ -34,12 +34,14 @@ class HomePublisher:
 
     async def claim(self, limit: int, held: Collection[Home] = ()) -> Sequence[Home]:
         """Lease up to ``limit`` that are due; none while Slack asks to wait."""
-        if self._wait_until() is not None:
+        if self._wait_until() is not None or self._ctx.installation.is_uninstalled:
             return ()
         return await self._ctx.store.homes.claim(self._ctx.clock.now(), limit, held)
 
     async def next_due(self, held: Collection[Home] = ()) -> datetime | None:
         """Return when the next one is due that is not ``held``."""
+        if self._ctx.installation.is_uninstalled:
+            return None
         due, held_until = await self._ctx.store.homes.next_due(held), self._wait_until()
         return due if due is None or held_until is None else max(due, held_until)
 

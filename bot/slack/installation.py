@@ -9,6 +9,7 @@ from typing import Final
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.clock import Clock
 from bot.errors import OutsideError, Refused
 from bot.model import Installation
 from bot.slack.errors import translated
@@ -74,12 +75,19 @@ class InstallationSource:
     """
 
     def __init__(
-        self, client: AsyncWebClient, store: Store, background: Background, timings: FormTimings
+        self,
+        client: AsyncWebClient,
+        store: Store,
+        background: Background,
+        clock: Clock,
+        timings: FormTimings,
     ) -> None:
         self._client = client
         self._store = store
         self._background = background
+        self._clock = clock
         self._timings = timings
+        self._uninstalled = asyncio.Event()
         self._current: Installation | None = None
         self._learned = False
         self._learning: asyncio.Event | None = None
@@ -94,6 +102,37 @@ class InstallationSource:
             DatabaseError: it cannot be read.
         """
         self._current = await self._store.installation.fetch()
+        if await self._store.installation.is_uninstalled():
+            self._uninstalled.set()
+
+    @property
+    def is_uninstalled(self) -> bool:
+        """Whether Slack said so, and no token has worked since: nothing is sent."""
+        return self._uninstalled.is_set()
+
+    async def uninstalled(self) -> None:
+        """Send nothing until a token works again, also after the next start.
+
+        Raises:
+            DatabaseError: it cannot be stored.
+        """
+        await self._store.installation.uninstall(self._clock.now())
+        if not self.is_uninstalled:
+            _LOG.error(
+                "the Slack app was uninstalled: nothing is sent until it is installed again, with "
+                "its new token in SLACK_BOT_TOKEN"
+            )
+        self._learned = False  # the next request shows that it is installed
+        self._uninstalled.set()
+
+    async def run(self) -> None:
+        """Ask Slack now and then, while the app is uninstalled, whether it is installed again."""
+        never = asyncio.Event()
+        while True:
+            await self._clock.wait(self._uninstalled)
+            await self._clock.wait(never, self._clock.now() + self._timings.recheck_installation)
+            if self.is_uninstalled:
+                self.learn()
 
     @property
     def current(self) -> Installation | None:
@@ -133,6 +172,11 @@ class InstallationSource:
     def _compare(self, found: Installation, before: Installation | None) -> None:
         """Take over what Slack says, unless it contradicts what is stored."""
         self._learned = True
+        is_ours = before is None or before.team_id == found.team_id
+        if is_ours and self.is_uninstalled:
+            _LOG.info("the Slack app is installed again")
+            self._uninstalled.clear()
+            self._store.wake_senders()
         if before is not None and before.team_id != found.team_id:
             _LOG.error(
                 "SLACK_BOT_TOKEN belongs to another workspace than the database: nobody is served. "

@@ -22,6 +22,7 @@ from bot.outages import Outages
 from bot.slack.blocks import Message
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import find_posted, metadata_for
+from bot.slack.installation import InstallationSource
 from bot.slack.message_forms import accepted, can_be_rewritten, rewritten
 from bot.slack.outgoing import composed, with_names
 from bot.slack.presenters import Presenters
@@ -67,6 +68,7 @@ class Messenger:
         timings: DeliveryTimings,
         rng: random.Random,
         outages: Outages,
+        installation: InstallationSource,
     ) -> None:
         self.due = store.deliveries.due
         self._store = store
@@ -79,6 +81,7 @@ class Messenger:
         self._limits = RateLimits(clock, timings)
         self._methods = MethodLimits(clock, timings.max_wait)
         self._outages = outages
+        self._installation = installation
         self._unregistered: set[str] = set()
 
     async def hold_interrupted_edits(self) -> None:
@@ -102,9 +105,9 @@ class Messenger:
     async def claim(self, limit: int, held: Collection[Outgoing] = ()) -> Sequence[Outgoing]:
         """Lease up to ``limit`` due deliveries not ``held``; none during a pause.
 
-        Under a rate limit, they are claimed one at a time.
+        None while the app is uninstalled either. Under a rate limit, one at a time is claimed.
         """
-        if self._limits.paused_until is not None:
+        if self._limits.paused_until is not None or self._installation.is_uninstalled:
             return ()
         now, deliveries = self._clock.now(), [each.delivery for each in held]
         limits = self._limits.current()
@@ -119,6 +122,8 @@ class Messenger:
 
     async def next_due(self, held: Collection[Outgoing] = ()) -> datetime | None:
         """Return when the next delivery is due that is not ``held``."""
+        if self._installation.is_uninstalled:
+            return None
         deliveries, limits = [each.delivery for each in held], self._limits.current()
         moments = [await self._store.deliveries.next_due(deliveries, limits)]
         under_way = set(map(covering, deliveries))

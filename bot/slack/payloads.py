@@ -107,6 +107,15 @@ class EventSender(Sender):
     place_enterprise: Text | None = Field(default=None, validation_alias="enterprise_id")
 
 
+class TokensRevoked(_Payload):
+    """The tokens that were revoked: https://docs.slack.dev/reference/events/tokens_revoked."""
+
+    bots: list[str] = Field(
+        default_factory=list, validation_alias=AliasPath("event", "tokens", "bot")
+    )
+    """The ids of the bot users that they were for."""
+
+
 class HomeOpened(_Payload):
     """A tab of the app that a person opened.
 

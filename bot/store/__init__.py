@@ -75,6 +75,11 @@ class Store:
         self.answered = AnsweredMessages(database)
         self.installation = Installations(database)
 
+    def wake_senders(self) -> None:
+        """Have the workers look again that send to Slack."""
+        self.deliveries.due.set()
+        self.homes.due.set()
+
     @classmethod
     @contextlib.asynccontextmanager
     async def open(

@@ -1,9 +1,10 @@
 """The table of the installation: the workspace that the database belongs to, and its app."""
 
+from datetime import datetime
 from typing import Final
 
 from bot.model import Installation
-from bot.store.database import Database, Row, Transaction
+from bot.store.database import Database, Row, Transaction, to_ms
 from bot.store.sql import Query
 from bot.store.unreadable import UnreadableRows, optional_text, read_each, reading, text
 
@@ -13,10 +14,12 @@ _SAVE: Final = Query(
     INSERT INTO installation (id, team_id, enterprise_id, app_id)
     VALUES (1, :team_id, :enterprise_id, :app_id)
     ON CONFLICT (id) DO UPDATE
-    SET enterprise_id = excluded.enterprise_id, app_id = excluded.app_id
+    SET enterprise_id = excluded.enterprise_id, app_id = excluded.app_id, uninstalled_at = NULL
     WHERE installation.team_id = excluded.team_id
     """
 )
+_UNINSTALL: Final = Query("UPDATE installation SET uninstalled_at = :now")
+_UNINSTALLED: Final = Query("SELECT 1 AS there FROM installation WHERE uninstalled_at IS NOT NULL")
 
 
 class Installations:
@@ -33,6 +36,8 @@ class Installations:
     async def save(self, installation: Installation) -> Installation | None:
         """Store what Slack says of the installation, unless the database is another team's.
 
+        The app is installed from now on.
+
         Returns:
             What was stored before.
         """
@@ -48,6 +53,22 @@ class Installations:
             return before
 
         return await self._database.run(work)
+
+    async def uninstall(self, now: datetime) -> None:
+        """Store that the app was uninstalled. All data is kept."""
+
+        def work(tx: Transaction) -> None:
+            tx.all(_UNINSTALL, now=to_ms(now))
+
+        await self._database.run(work)
+
+    async def is_uninstalled(self) -> bool:
+        """Return whether the app was uninstalled since a token last worked."""
+
+        def work(tx: Transaction) -> bool:
+            return tx.one(_UNINSTALLED) is not None
+
+        return await self._database.run(work, durable=False)
 
     def _get(self, tx: Transaction) -> Installation | None:
         """Return the installation; None if there is none, or if it is damaged: Slack knows it."""
