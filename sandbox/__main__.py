@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import sys
+import textwrap
 from typing import Final
 
 from bot import log
@@ -24,7 +25,8 @@ Without options, a page opens in your browser on which you use the bot as you wo
 see the requests on the wire, and make things go wrong. Ctrl-C ends it.
 
 These settings of the bot are read from the environment:
-{", ".join(SETTINGS)}.
+{textwrap.fill(", ".join(SETTINGS), 95)}.
+Where a setting takes ids of people, their names here do: ana, ben, cleo, gus, otto.
 """
 
 

@@ -1,9 +1,10 @@
 """The real bot, running between a sandbox Slack and a sandbox video service."""
 
 import contextlib
+import re
 import tempfile
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -45,9 +46,65 @@ APP: Final = App(
 )
 #: The id of the replica that the video service has from the start.
 REPLICA: Final = "r-anna"
-#: The settings of the bot that are read from the environment. With a limit on a day's requests, on
-#: scripts or on who may ask, the page could not begin with its sample requests.
-SETTINGS: Final = ("ADMIN_USERS", "MAX_OPEN_PER_USER")
+# What the sandbox sets itself: where the services are, and where the bot listens and stores.
+_OWN: Final = frozenset(
+    {
+        "SLACK_APP_TOKEN",
+        "SLACK_API_URL",
+        "SLACK_BOT_TOKEN",
+        "SLACK_SIGNING_SECRET",
+        "VIDEO_API_KEY",
+        "VIDEO_API_LISTS",
+        "VIDEO_API_URL",
+        "PUBLIC_URL",
+        "DATABASE_URL",
+        "ALLOW_TEMPORARY_DISK",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "HOST",
+        "PORT",
+    }
+)
+#: The settings of the bot that are read from the environment: all others.
+SETTINGS: Final = tuple(
+    name
+    for name in (str(field.alias or at.upper()) for at, field in Settings.model_fields.items())
+    if name not in _OWN
+)
+# Under these, the sample requests would be refused, or would use up what may be asked for.
+_LIMITING: Final = frozenset(
+    {"ALLOWED_USERS", "MAX_PER_USER_PER_DAY", "MAX_PER_DAY", "MAX_SCRIPT"}
+    | {"APPROVERS", "APPROVAL_ABOVE"}
+)
+_USERS: Final = frozenset({"ADMIN_USERS", "ALLOWED_USERS", "APPROVERS"})
+_ADMIN: Final = "cleo"
+
+
+def _prefixed(prefix: str) -> App:
+    """Return the app with its commands as ``COMMAND_PREFIX`` names them."""
+    commands = [
+        replace(each, command=f"/{prefix}{each.command.removeprefix('/')}") for each in APP.commands
+    ]
+    return replace(APP, commands=tuple(commands))
+
+
+def add_people(slack: SandboxSlack) -> None:
+    """Add a guest, and somebody of another organisation in a channel that is shared with it."""
+    slack.add_channel("partners")
+    slack.change_channel("partners", is_ext_shared=True)
+    slack.add_user("gus", title="Guest", guest="multi-channel", channels=["studio"])
+    slack.add_user("otto", title="From Globex", team="T0GLOBEX", channels=["partners"])
+
+
+def _given(slack: SandboxSlack) -> dict[str, str]:
+    """Return the settings in the environment; people may be named in place of their ids."""
+    environ = environment()
+    given = {name: environ[name] for name in SETTINGS if environ.get(name, "").strip()}
+    given.setdefault("ADMIN_USERS", _ADMIN)
+    ids = {user.name: user.id for user in slack.users.values()}
+    for name in _USERS & given.keys():
+        given[name] = ",".join(ids.get(each, each) for each in re.split(r"[,\s]+", given[name]))
+    return given
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +115,8 @@ class Sandbox:
     service: SandboxVideoService
     bot_url: str
     bot: Bot
+    limited: bool
+    """Whether the settings limit what can be asked for."""
 
 
 @contextlib.asynccontextmanager
@@ -74,10 +133,11 @@ async def running(clock: Clock, pace: Pace, timings: Timings) -> AsyncIterator[S
     """
     slack, service = SandboxSlack(clock), SandboxVideoService(clock, pace=pace)
     slack.app = APP
+    add_people(slack)
     service.add_replica(REPLICA, "Anna")
     await slack.start()
     await service.start()
-    port, given = free_port(), environment()
+    port, given = free_port(), _given(slack)
     bot_url = f"http://127.0.0.1:{port}"
     slack.request_url = f"{bot_url}/slack/events"
     events.follow(slack)
@@ -94,11 +154,14 @@ async def running(clock: Clock, pace: Pace, timings: Timings) -> AsyncIterator[S
                     "DATABASE_URL": f"sqlite:///{Path(folder) / 'bot.db'}",
                     "HOST": "127.0.0.1",
                     "PORT": str(port),
-                    **{name: given[name] for name in SETTINGS if name in given},
+                    **given,
                 }
             )
+            slack.app = _prefixed(settings.command_prefix)
+            for user in settings.admin_users & slack.users.keys():
+                slack.users[user] = replace(slack.users[user], title="Admin")
             async with app.running(settings, clock=clock, timings=timings) as bot:
-                yield Sandbox(slack, service, bot_url, bot)
+                yield Sandbox(slack, service, bot_url, bot, bool(_LIMITING & given.keys()))
         finally:
             await service.stop()
             await slack.stop()

@@ -78,7 +78,7 @@ class App:
 
 @dataclass(frozen=True)
 class User:
-    """A person in the workspace; ``tz`` is an IANA zone name.
+    """A person in the workspace; ``tz`` is an IANA zone name, ``title`` what their profile says.
 
     ``team`` and ``enterprise`` are other ones for people of other organisations, who are here
     through Slack Connect. A guest is ``is_restricted``, and in a single channel
@@ -93,6 +93,7 @@ class User:
     enterprise: str | None = None
     is_restricted: bool = False
     is_ultra_restricted: bool = False
+    title: str = ""
 
     @property
     def zone(self) -> ZoneInfo:

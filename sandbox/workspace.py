@@ -94,6 +94,7 @@ class Workspace:
         enterprise: str | None = None,
         guest: Literal["multi-channel", "single-channel"] | None = None,
         channels: Sequence[str] = (),
+        title: str = "",
     ) -> User:
         """Add a user, as a member of these channels; of another organisation with its ``team``."""
         user = User(
@@ -105,6 +106,7 @@ class Workspace:
             enterprise,
             is_restricted=guest is not None,
             is_ultra_restricted=guest == "single-channel",
+            title=title,
         )
         self.users[user.id] = user
         for channel in channels:

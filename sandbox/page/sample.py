@@ -36,26 +36,27 @@ async def play(
         replica: the id of the replica that speaks in the videos.
         clock: lags by ``SPAN`` at the beginning, and by nothing at the end.
     """
+    video, replicas = (each.command for each in slack.app.commands)
     ana, ben, cleo = (Person(slack, name) for name in ("ana", "ben", "cleo"))
     cleo.say("Kim starts on Monday. Could somebody make a short welcome?", _CHANNEL)
     clock.skip(_PAUSE)
-    ana.say("On it: `/video` and a sentence is all it takes.", _CHANNEL)
+    ana.say(f"On it: `{video}` and a sentence is all it takes.", _CHANNEL)
     welcome = "Welcome to the team, Kim! Your seat is by the window, and lunch is at noon."
     async with _waiting_for(slack, clock, _is_reply):
-        await _submit(ana, "/video", {"replica_id": replica, "script": welcome})
+        await _submit(ana, video, {"replica_id": replica, "script": welcome})
     clock.skip(_PAUSE)
     ben.say("I'll try one about the competition.", _CHANNEL)
     service.next_video(Scenario(end="error", reason=_REASON))
     async with _waiting_for(slack, clock, _is_reply):
         script = "What the others cannot do, and we can."
-        await _submit(ben, "/video", {"replica_id": replica, "script": script})
+        await _submit(ben, video, {"replica_id": replica, "script": script})
     # The training is a quarter done when the page opens.
     clock.skip(clock.lag - service.pace.training / 4)
     ben.say("And I'm having a replica of myself trained.", _CHANNEL)
     async with _waiting_for(slack, clock, lambda message: message.edited is not None):
         footage = "https://storage.example.com/ben.mp4"
         training = {"train_video_url": footage, "replica_name": "Ben", "agreed": ["yes"]}
-        await _submit(ben, "/replica", training)
+        await _submit(ben, replicas, training)
     clock.skip(clock.lag)
 
 

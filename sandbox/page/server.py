@@ -22,7 +22,7 @@ from sandbox.page.journal import Journal, Update
 from sandbox.page.requests import JobRequests
 from sandbox.page.switches import Switches
 from sandbox.slack import SandboxSlack
-from sandbox.slack_objects import User
+from sandbox.slack_objects import TEAM, User
 from sandbox.video_service import SandboxVideoService
 from sandbox.wire import Exchange
 
@@ -117,7 +117,7 @@ class Page:
         await self._listen(port)
         self._is_closing = False
         for user in self._slack.users.values():
-            if user != self._slack.bot:
+            if user != self._slack.bot and user.team == TEAM:
                 self._slack.dm(user.id)
         self._leave = [
             snapshot.follow(self._slack, self._journal),

@@ -39,7 +39,8 @@ def snapshot(slack: SandboxSlack, reader: User) -> Json:
 def user_json(slack: SandboxSlack, user: User) -> Json:
     """Return a member of the workspace; the bot has the name of the app."""
     is_bot = user.id == slack.bot.id
-    shown = {"id": user.id, "name": user.name, "real_name": user.real_name, "tz": user.tz}
+    names = {"name": user.name, "real_name": user.real_name, "title": user.title}
+    shown = {"id": user.id, **names, "tz": user.tz}
     return {**shown, "real_name": slack.app.name if is_bot else user.real_name, "is_bot": is_bot}
 
 

@@ -19,10 +19,16 @@ function people() {
     the("#people"),
     make("legend", {}, "You are"),
     state.people.map((id) => {
-      const { name } = state.users.get(id);
+      const { name, title } = state.users.get(id);
       const box = make("input", { type: "radio", name: "person", id: `person-${id}`, value: name });
       box.checked = id === state.me;
-      const label = make("label", { for: box.id }, avatar(id), make("span", {}, name));
+      const label = make(
+        "label",
+        { for: box.id },
+        avatar(id),
+        make("span", {}, name),
+        title && make("span.person-title", {}, title),
+      );
       return make("div.person", {}, box, label);
     }),
   );

@@ -1,0 +1,59 @@
+"""The settings and people of the sandbox: whom one can be, and what can be tried."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from bot.clock import SystemClock
+from sandbox.driver import Person
+from sandbox.page.run import TIMINGS
+from sandbox.running import SETTINGS, Sandbox, running
+from sandbox.scenarios import Pace
+
+
+@contextlib.asynccontextmanager
+async def _sandbox() -> AsyncIterator[Sandbox]:
+    async with running(SystemClock(), Pace(), TIMINGS) as sandbox:
+        yield sandbox
+
+
+def test_every_setting_that_points_at_no_real_service_can_be_tried() -> None:
+    for name in ("ADMIN_USERS", "ALLOWED_USERS", "MAX_PER_DAY", "MAX_SCRIPT", "COMMAND_PREFIX"):
+        assert name in SETTINGS
+    for name in SETTINGS:
+        assert not name.startswith(("SLACK_", "VIDEO_API", "DATABASE", "PUBLIC", "HOST", "PORT"))
+
+
+async def test_a_guest_and_another_organisation_are_refused_and_an_admin_is_not() -> None:
+    async with _sandbox() as sandbox:
+        slack = sandbox.slack
+        titles = {user.name: user.title for user in slack.users.values() if user.title}
+        assert titles == {"cleo": "Admin", "gus": "Guest", "otto": "From Globex"}
+        cleo, gus, otto = (Person(slack, name) for name in ("cleo", "gus", "otto"))
+        await cleo.command("/video", "Hello team")
+        assert cleo.modal is not None
+        answer = await otto.command("/video", "Hello team", "partners")
+        assert otto.modal is None
+        assert answer.message is not None
+        assert "only people in the workspace" in answer.message.text
+        await gus.command("/video", "Hello team")
+        # Who somebody is may be found out only while the form is open.
+        if gus.modal is not None:
+            await gus.modal.submit({"replica_id": "r-anna"})
+        assert not sandbox.service.videos
+
+
+async def test_people_are_named_in_settings_and_commands_have_the_prefix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ALLOWED_USERS", "ana")
+    monkeypatch.setenv("ADMIN_USERS", "ben")
+    monkeypatch.setenv("COMMAND_PREFIX", "acme-")
+    async with _sandbox() as sandbox:
+        assert sandbox.limited
+        ana, cleo = Person(sandbox.slack, "ana"), Person(sandbox.slack, "cleo")
+        await ana.command("/acme-video", "Hello team")
+        assert ana.modal is not None
+        await cleo.command("/acme-video", "Hello team")
+        assert cleo.modal is None
