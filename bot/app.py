@@ -181,6 +181,7 @@ async def running(
             rng=rng,
             outages=slack_outages,
             installation=installation,
+            join_channels=settings.join_public_channels,
         )
         engine = Engine(
             store,

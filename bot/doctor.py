@@ -34,10 +34,12 @@ _FINDING_POSTS: Final = frozenset(
 _TELLING_GUESTS: Final = frozenset({"users:read"})
 _TELLING_SHARED_CHANNELS: Final = frozenset({"channels:read", "groups:read"})
 _READING_FILES: Final = frozenset({"files:read"})
+_JOINING: Final = frozenset({"channels:join"})
 _HEARING_MENTIONS: Final = frozenset({"app_mentions:read"})
 # What happens without them.
 _WITHOUT: Final = {
     _FINDING_POSTS: "after a lost answer of Slack, a message may be posted twice there",
+    _JOINING: "JOIN_PUBLIC_CHANNELS has no effect",
     _TELLING_GUESTS: "guests can't be told from members, and can ask unless ALLOWED_USERS is set",
     _READING_FILES: "scripts have at most 3,000 characters, whatever MAX_SCRIPT says",
     _HEARING_MENTIONS: "a mention of the app isn't answered",

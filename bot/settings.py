@@ -300,6 +300,7 @@ class Settings(ManifestSettings):
     admin_users: Annotated[frozenset[str], BeforeValidator(_users)] = frozenset()
     allowed_users: Annotated[frozenset[str], BeforeValidator(_users)] = frozenset()
     allow_shared_channels: bool = False
+    join_public_channels: bool = False
     retention: Annotated[timedelta, BeforeValidator(_days)] = Field(
         timedelta(days=90), alias="RETENTION_DAYS"
     )

@@ -143,12 +143,25 @@ def _history(workspace: Workspace, arguments: Json) -> Json:
 
 def _replies(workspace: Workspace, arguments: Json) -> Json:
     channel = _readable_channel(workspace, arguments)
+    if workspace.threads_error and channel.kind != "im":
+        raise SlackError(workspace.threads_error)
     message = workspace.find(channel.id, str(arguments.get("ts")))
     if message is None or message.visible_to:
         raise SlackError("thread_not_found")
     parent = workspace.find(channel.id, message.thread_ts or message.ts)
     whole = [parent or message, *workspace.thread(channel.id, message.thread_ts or message.ts)]
     return page(workspace, whole, arguments, default=MAX_PAGE)
+
+
+def _join(workspace: Workspace, arguments: Json) -> Json:
+    """Join a public channel: https://docs.slack.dev/reference/methods/conversations.join."""
+    channel = _channel(workspace, str(arguments.get("channel") or ""))
+    if channel.kind != "public":
+        raise SlackError("method_not_supported_for_channel_type")
+    if channel.is_archived:
+        raise SlackError("is_archived")
+    workspace.change_channel(channel.id, with_bot=True)
+    return {"channel": channel_json(workspace, channel)}
 
 
 def _conversation(workspace: Workspace, arguments: Json) -> Json:
@@ -223,6 +236,7 @@ _METHODS: Final[dict[str, tuple[str | None, Callable[[Workspace, Json], Json]]]]
     "conversations.history": (None, _history),
     "conversations.replies": (None, _replies),
     "conversations.info": (None, _conversation),
+    "conversations.join": ("channels:join", _join),
     "conversations.open": ("im:write", _open_conversation),
     "files.info": ("files:read", _file),
     "users.info": ("users:read", _user),

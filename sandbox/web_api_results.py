@@ -10,6 +10,8 @@ from sandbox.web_api_arguments import invalid_arguments, read_flag
 from sandbox.workspace import Workspace
 
 MAX_PAGE: Final = 999
+# As many as clients show.
+_MAX_REPLY_USERS: Final = 5
 
 
 def page(workspace: Workspace, messages: list[Message], arguments: Json, *, default: int) -> Json:
@@ -98,9 +100,12 @@ def _message_json(workspace: Workspace, message: Message, *, with_metadata: bool
     shown = message.payload(with_metadata=with_metadata)
     replies = workspace.thread(message.channel, message.ts)
     if replies:
+        users = list(dict.fromkeys(each.user for each in replies))
         shown |= {
             "thread_ts": message.ts,
             "reply_count": len(replies),
             "latest_reply": replies[-1].ts,
+            "reply_users": users[:_MAX_REPLY_USERS],
+            "reply_users_count": len(users),
         }
     return shown

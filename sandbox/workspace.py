@@ -50,7 +50,10 @@ class Workspace:
 
     ``enterprise`` is the id of its organisation on Enterprise Grid, if it is in one. ``text_limit``
     is the highest number of bytes of a message's text. ``away`` are the ids of people who are not
-    active in Slack: no ephemeral message reaches them.
+    active in Slack: no ephemeral message reaches them. ``threads_error`` is the code with which
+    ``conversations.replies`` is refused in channels. Slack documents that a bot may not call it
+    there (https://docs.slack.dev/reference/methods/conversations.replies), and not with which code;
+    in practice it can (https://github.com/vikasprogrammer/agentric/pull/789): None.
 
     It begins with the people ana, ben and cleo, and the channels studio (with the bot), lobby
     (public, without the bot), vault (private, without the bot) and attic (archived). Users and
@@ -64,6 +67,7 @@ class Workspace:
         self.enterprise: str | None = None
         self.text_limit = TEXT_LIMIT
         self.away: set[str] = set()
+        self.threads_error: str | None = None
         self.users: dict[str, User] = {}
         self.channels: dict[str, Channel] = {}
         self.modals: defaultdict[str, list[View]] = defaultdict(list)

@@ -56,6 +56,7 @@ SCOPES: dict[str, set[str]] = {
     "chat_postMessage": {"chat:write"},
     "chat_update": {"chat:write"},
     "conversations_history": HISTORY,
+    "conversations_join": {"channels:join"},
     # Those of direct messages are not looked up.
     "conversations_info": {"channels:read", "groups:read"},
     "conversations_open": {"im:write"},

@@ -21,7 +21,7 @@ from bot.model import Delivery, DeliveryState, Job, Role
 from bot.outages import Outages
 from bot.slack.blocks import Message
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
-from bot.slack.find_posted import find_posted, metadata_for
+from bot.slack.find_posted import CANNOT_LOOK, PostSearch, metadata_for
 from bot.slack.installation import InstallationSource
 from bot.slack.message_forms import accepted, can_be_rewritten, rewritten
 from bot.slack.outgoing import composed, with_names
@@ -33,8 +33,6 @@ from bot.timings import DeliveryTimings
 _LOG: Final = logging.getLogger(__name__)
 # Posts of a message that a user does not accept, or that is refused for an unknown reason.
 _MAX_REFUSALS: Final = 6
-# Slack's codes if the app may post, but not search.
-_CANNOT_LOOK: Final = frozenset({"missing_scope", "no_permission", "not_allowed_token_type"})
 # Calls of conversations.open before a direct message is posted to the user's id.
 _MAX_OPENINGS: Final = 3
 _OPEN: Final = "conversations.open"
@@ -69,6 +67,7 @@ class Messenger:
         rng: random.Random,
         outages: Outages,
         installation: InstallationSource,
+        join_channels: bool,
     ) -> None:
         self.due = store.deliveries.due
         self._store = store
@@ -82,6 +81,7 @@ class Messenger:
         self._methods = MethodLimits(clock, timings.max_wait)
         self._outages = outages
         self._installation = installation
+        self._lost_posts = PostSearch(client, timings, join_channels)
         self._unregistered: set[str] = set()
 
     async def hold_interrupted_edits(self) -> None:
@@ -233,14 +233,9 @@ class Messenger:
         """Search for a message whose post got no answer; post it again if it is not there."""
         delivery = outgoing.delivery
         try:
-            ts = await find_posted(
-                self._client, delivery, outgoing.job.created_at, self._timings.call_timeout
-            )
+            ts = await self._lost_posts.find(delivery, outgoing.job.created_at)
         except Refused as error:
-            if (
-                ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE
-                and error.code not in _CANNOT_LOOK
-            ):
+            if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code not in CANNOT_LOOK:
                 await self._release(delivery, self._limits.pause(error))
                 return
             _LOG.info("a message cannot be searched for", extra=_about(delivery, error))

@@ -12,6 +12,7 @@ from pydantic import (
     AliasChoices,
     AliasPath,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -34,6 +35,8 @@ def without_surrogates(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(without_surrogates)]
+# Nothing depends on it: what is no text is left out.
+Lenient = Annotated[Text, BeforeValidator(lambda value: value if isinstance(value, str) else "")]
 """A text that can be stored and sent."""
 Id = Annotated[Text, Field(min_length=1)]
 """An id: never empty."""
@@ -190,14 +193,14 @@ class SlashCommand(_Payload):
 class _OfMessage(_Payload):
     """A request that may come from a message."""
 
-    ts: Text | None = Field(
-        default=None,
+    ts: Lenient = Field(
+        default="",
         validation_alias=AliasChoices(
             AliasPath("container", "message_ts"), AliasPath("message", "ts")
         ),
     )
-    parent_ts: Text | None = Field(
-        default=None,
+    parent_ts: Lenient = Field(
+        default="",
         validation_alias=AliasChoices(
             AliasPath("container", "thread_ts"), AliasPath("message", "thread_ts")
         ),
@@ -209,14 +212,14 @@ class _OfMessage(_Payload):
 
         https://docs.slack.dev/interactivity/handling-user-interaction#message_responses
         """
-        return self.parent_ts if self.parent_ts != self.ts else None
+        return self.parent_ts or None if self.parent_ts != self.ts else None
 
 
 class Origin(_OfMessage):
     """Where the answer to a click or a shortcut can go, whatever else is wrong with it."""
 
     kind: Text = Field(validation_alias="type")
-    trigger_id: Text = ""
+    trigger_id: Lenient = ""
     response_url: Text | None = None
     view_kind: Text = Field(default="", validation_alias=AliasPath("view", "type"))
 

@@ -1,0 +1,161 @@
+"""Looking for a message whose post got no answer: in busy channels, at any time, and in threads."""
+
+from datetime import timedelta
+
+import pytest
+
+from sandbox.faults import CannedResponse, Fault, Reset
+from sandbox.slack_objects import Message
+from tests.world import REPLICA, World
+
+CHANNEL_NOT_FOUND = CannedResponse(200, {"ok": False, "error": "channel_not_found"})
+
+
+async def requests(world: World, channel: str = "studio") -> None:
+    form = await world.open_form(world.ana, channel=channel)
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    await world.settle()
+
+
+def cards(world: World, channel: str = "studio") -> list[Message]:
+    return [each for each in world.slack.messages(channel) if each.is_from_bot]
+
+
+async def test_a_lost_card_is_found_before_thousands_of_newer_messages(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        world.slack.faults.next("chat.postMessage", Reset(done=True))
+        await requests(world)
+    world.clock.set(world.clock.now() + timedelta(hours=2))
+    for number in range(1300):
+        world.ben.say(f"Message {number}")
+    async with world.running_bot():
+        await world.advance(minutes=5)
+
+    assert len(cards(world)) == 1
+    assert "Ready" in cards(world)[0].text
+    assert len(world.calls("conversations.history")) == 1, "newer messages are not read"
+
+
+async def test_a_lost_card_is_found_among_thousands_of_the_same_minute(world: World) -> None:
+    world.slack.faults.next("chat.postMessage", Reset(done=True))
+    await requests(world)
+    for number in range(1300):
+        world.ben.say(f"Message {number}")
+    await world.advance(minutes=5)
+
+    assert len(cards(world)) == 1
+
+
+async def test_a_lost_card_is_found_though_the_clock_was_wrong_when_it_was_posted(
+    world: World,
+) -> None:
+    wait = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"})
+    world.slack.faults.next("chat.postMessage", wait, Reset(done=True))
+    await requests(world)
+    right = world.clock.now() + timedelta(seconds=30)
+
+    async def set_right(when: str, method: str, _: object) -> None:
+        if (when, method) == ("before", "chat.postMessage"):
+            world.clock.set(right)
+
+    world.slack.on_request = set_right
+    world.clock.set(world.clock.now() + timedelta(hours=6))
+    await world.settle()
+    world.slack.on_request = None
+    await world.advance(minutes=5)
+
+    assert len(world.calls("chat.postMessage")) > 2
+    assert len(cards(world)) == 1
+
+
+# ── Threads that a bot may not read ───────────────────────────────────────────────────────────
+
+
+@pytest.fixture(params=["missing_scope", "not_allowed_token_type", "access_denied"])
+def closed_threads(world: World, request: pytest.FixtureRequest) -> World:
+    world.slack.threads_error = request.param
+    return world
+
+
+async def ready(world: World, *faults: Fault, chatter: bool = False) -> Message:
+    """Have a video end whose reply meets ``faults``; return its card."""
+    card = await world.request_video(world.ana)
+    if chatter:
+        world.ben.say("Nice!", thread_ts=card.ts)
+        await world.advance(seconds=20)
+    world.slack.faults.next("chat.postMessage", *faults)
+    [video_id] = world.service.videos
+    world.service.finish(video_id)
+    await world.advance(minutes=5)
+    return card
+
+
+async def test_a_lost_reply_is_known_by_its_thread_s_newest_reply(closed_threads: World) -> None:
+    card = await ready(closed_threads, Reset(done=True))
+    [reply] = closed_threads.replies(card)
+    assert "is ready" in reply.text
+
+
+@pytest.mark.parametrize("chatter", [False, True])
+async def test_a_reply_that_is_not_there_is_posted_where_threads_cannot_be_read(
+    closed_threads: World, *, chatter: bool
+) -> None:
+    card = await ready(closed_threads, Reset(), chatter=chatter)
+    replies = [each for each in closed_threads.replies(card) if each.is_from_bot]
+    assert ["is ready" in each.text for each in replies] == [True]
+
+
+async def test_a_lost_reply_of_a_direct_message_is_looked_for_in_its_thread(
+    closed_threads: World,
+) -> None:
+    world = closed_threads
+    form = await world.open_form(world.ana, channel="studio")
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    world.slack.faults.next("chat.postMessage", CHANNEL_NOT_FOUND)
+    await world.settle()
+    place = world.slack.dm(world.ana.user.id).id
+    [card] = world.slack.messages(place)
+    world.slack.faults.next("chat.postMessage", Reset(done=True))
+    await world.advance(minutes=5)
+    assert len(world.replies(card)) == 1
+    assert world.calls("conversations.replies")[0].ok
+
+
+# ── Channels that the bot is not in ───────────────────────────────────────────────────────────
+
+
+async def test_a_public_channel_is_joined_only_to_look_for_a_lost_card(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.slack.scopes.add("channels:join")
+    async with world.running_bot(JOIN_PUBLIC_CHANNELS="yes"):
+        await requests(world, "lobby")
+        await world.advance(minutes=5)
+        assert not world.calls("conversations.join")
+
+        world.slack.faults.next("chat.postMessage", Reset(done=True))
+        await requests(world, "lobby")
+        await world.advance(minutes=5)
+
+    assert len(world.calls("conversations.join")) == 1
+    assert [len(world.replies(card)) for card in cards(world, "lobby")] == [1, 1]
+
+
+@pytest.mark.parametrize(("join", "scope"), [("no", True), ("yes", False)])
+async def test_a_public_channel_that_may_not_be_joined_gets_a_lost_card_again(
+    quiet_world: World, join: str, *, scope: bool
+) -> None:
+    world = quiet_world
+    if scope:
+        world.slack.scopes.add("channels:join")
+    async with world.running_bot(JOIN_PUBLIC_CHANNELS=join):
+        world.slack.faults.next("chat.postMessage", Reset(done=True))
+        await requests(world, "lobby")
+        await world.advance(minutes=5)
+
+    assert len(cards(world, "lobby")) == 2
+    assert bool(world.calls("conversations.join")) == (join == "yes")
