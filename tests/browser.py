@@ -147,7 +147,7 @@ class Window:
 
     def card(self, words: str) -> Locator:
         """Return the message in the channel that has these words."""
-        return self.channel.get_by_role("listitem").filter(has_text=words)
+        return self.channel.locator(":scope > li").filter(has_text=words)
 
     def replies(self) -> Locator:
         """Return the messages of the open thread, its parent first."""

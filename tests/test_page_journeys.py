@@ -51,7 +51,10 @@ async def test_a_mistake_is_shown_under_its_field_and_no_input_is_lost(
     await ana.presses("Create")
 
     await expect(ana.modal).to_be_hidden()
-    await expect(ana.card("Kim's first day")).to_contain_text("background example.com")
+    await expect(ana.card("Kim's first day")).to_contain_text("Rendering")
+    [create] = page_world.requests_for("create_video")
+    assert isinstance(create.body, dict)
+    assert create.body["background_url"] == "https://example.com/office"
     [video] = page_world.service.videos.values()
     assert (video.script, video.name) == (SCRIPT, "Kim's first day")
 
@@ -119,8 +122,11 @@ async def test_a_video_that_failed_is_edited_and_tried_again(page_world: PageWor
     await expect(ana.modal).to_be_hidden()
     await page_world.advance(minutes=3)
 
-    await expect(ana.card("A few words on ourselves.")).to_contain_text("Ready")
+    again = ana.replies().filter(has_text="Requested by").last
+    await expect(again).to_contain_text("A few words on ourselves.")
+    await expect(again).to_contain_text("Ready")
     await expect(card).to_contain_text("Failed")
+    await expect(card.get_by_role("button", name="Edit and retry")).to_have_count(0)
     assert [each.script for each in page_world.service.videos.values()] == [
         "A few words on our competitors.",
         "A few words on ourselves.",
@@ -181,8 +187,9 @@ async def test_on_the_page_of_the_command_a_video_can_be_requested_at_once(
         assert sandbox.stdout is not None
         printed = await within_limit(sandbox.stdout.readuntil(b" in a browser"))
         ana = await windows.open(printed.decode().split()[1])
-        await expect(ana.card("Replica for @ben")).to_contain_text("steps done")
-        await expect(ana.card("Video for @ana").get_by_role("link", name="Watch")).to_be_visible()
+        await expect(ana.card("Training takes")).to_contain_text("steps done")
+        welcome = ana.card("Welcome to the team, Kim!")
+        await expect(welcome.get_by_role("link", name="Watch")).to_be_visible()
 
         card = await ana.asks("We have a page for it.", "r-anna")
         await expect(card).to_contain_text("Rendering")
@@ -230,7 +237,7 @@ async def test_a_replica_is_found_while_typing_and_picked_with_the_mouse(
     await expect(options).to_have_count(0)
     await form.get_by_label("Script").fill(SCRIPT)
     await ana.presses("Create")
-    await expect(ana.card(SCRIPT)).to_contain_text("r-benno-7")
+    await expect(ana.card(SCRIPT)).to_contain_text("Replica: Benno")
 
 
 async def test_a_replica_is_found_while_typing_and_picked_with_the_keyboard(
@@ -278,9 +285,9 @@ async def test_the_bar_of_a_training_moves_on_the_open_page(page_world: PageWorl
     await expect(card).to_contain_text("Training")
 
     await page_world.advance(hours=1)
-    await expect(card).to_contain_text(re.compile(r"█{3}░{9} 2\d of 100 steps"))
+    await expect(card).to_contain_text(re.compile(r"█{3}░{9} 2\d% done"))
     await page_world.advance(hours=2)
-    await expect(card).to_contain_text(re.compile(r"█{8,9}░{3,4} 7\d of 100 steps"))
+    await expect(card).to_contain_text(re.compile(r"█{8,9}░{3,4} 7\d% done"))
     await page_world.advance(hours=2)
 
     await expect(card).to_contain_text("Ready")

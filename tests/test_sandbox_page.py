@@ -480,7 +480,7 @@ async def test_a_form_shows_a_mistake_under_its_field_and_keeps_its_input(
         assert (mended["ok"], mended["views"]) == (True, [])
     await browser.world.settle()
     [card] = browser.world.slack.messages("studio")
-    assert "Video for" in card.text
+    assert card.text.startswith("Video “Hello")
 
 
 async def test_a_choice_that_changes_the_form_is_sent_at_once_and_loses_no_input(
