@@ -41,7 +41,7 @@ _FAILED: Final = ("Failed", "couldn't be created")
 _ENDINGS: Final = {
     "succeeded": ("Ready", "is ready"),
     **dict.fromkeys(("cancelled", "unanswered"), ("Cancelled", "was cancelled")),
-    **dict.fromkeys(("stopped", "stopped_by_admin"), ("Stopped following", "stopped following")),
+    **dict.fromkeys(("stopped", "stopped_by_admin"), ("Stopped", "stopped following")),
 }
 _DELETED: Final = ("Deleted", "was deleted")
 _SETTLED: Final = frozenset({"posted", "undeliverable", "withdrawn"})
