@@ -45,6 +45,26 @@ async def test_a_script_in_a_file_is_sent_whole(filed: World) -> None:
     assert len(world.posts()) == 6
 
 
+async def test_the_reply_says_where_the_rest_of_a_long_transcript_is(filed: World) -> None:
+    world = filed
+    await with_file(world, LONG.encode())
+    await world.advance(minutes=10)
+    card, reply = world.posts()
+    assert "The whole transcript is under *Details*" in reply.text
+    assert "The whole transcript is under *Details*" in str(reply.blocks)
+    await world.ana.click(world.now(card), "Details")
+    assert world.ana.modal is not None
+    quotes = [
+        piece["text"]
+        for block in world.ana.modal.view.body["blocks"]
+        if block["type"] == "rich_text"
+        for element in block["elements"]
+        if element["type"] == "rich_text_quote"
+        for piece in element["elements"]
+    ]
+    assert "".join(quotes) == LONG
+
+
 async def test_a_file_that_is_no_script_is_refused_under_its_field(filed: World) -> None:
     world = filed
     refused = {

@@ -136,7 +136,7 @@ def test_other_variables_are_ignored() -> None:
         ("MAX_PER_USER_PER_DAY", "unlimited", "whole number"),
         ("MAX_PER_DAY", "1,000", "whole number"),
         ("MAX_PER_DAY", "1000001", "to 1000000"),
-        ("MAX_SCRIPT", "50001", "from 1 to 50000"),
+        ("MAX_SCRIPT", "20001", "from 1 to 20000"),
         ("ALLOW_TEMPORARY_DISK", "perhaps", "neither yes nor no"),
         ("HOST", "any host", "copy it again"),
         ("PORT", "65536", "from 0 to 65535"),

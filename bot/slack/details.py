@@ -11,7 +11,6 @@ from bot.slack.blocks import (
     MAX_QUOTE,
     Json,
     bullets,
-    cut,
     modal,
     paragraph,
     quote,
@@ -70,6 +69,8 @@ def details(job: Job, presenter: Presenter, *, reader: str, replica: str = "") -
     blocks = [rich(paragraph(words(name, bold=True)))] if name else []
     blocks.append(rich(bullets(rows(facts))))
     if own and (script := script_of(job, job.snapshot)):
-        blocks.append(rich(quote(cut(script, MAX_QUOTE))))
+        # The whole of it: the closing reply has room for the beginning of a long one.
+        starts = range(0, len(script), MAX_QUOTE)
+        blocks += [rich(quote(script[start : start + MAX_QUOTE])) for start in starts]
     heading = f"{presenter.noun.capitalize()} details"
     return modal(_CALLBACK_ID, heading, close="Close", blocks=blocks)

@@ -268,7 +268,9 @@ def facts_of(
 def script_of(job: Job, known: Snapshot | None) -> str:
     """Return the script that the service used, or the one that it was given."""
     used = known.facts.get("script", "") if known is not None else ""
-    return used or job.params.get("script", "")
+    given = job.params.get("script", "")
+    # Of a long one, only the beginning is kept of what the service returns.
+    return given if given.startswith(used) else used
 
 
 def rows(facts: Iterable[Fact]) -> list[Json]:

@@ -10,10 +10,12 @@ from bot.slack.blocks import (
     Message,
     actions,
     anchor,
+    context,
     cut,
     escape,
     escaped,
     joined,
+    mrkdwn,
     quote,
     rich,
     section,
@@ -26,6 +28,7 @@ from bot.slack.failures import explained, meaning_of
 from bot.slack.presenters import CANCELLED, STOPPED, Presenter
 
 _CARD: Final = "the message above"
+_BEGINNING: Final = "This is the beginning. The whole transcript is under *Details* above."
 
 
 def reply(job: Job, presenter: Presenter, *, retry: str | None = None) -> Message:
@@ -46,6 +49,9 @@ def reply(job: Job, presenter: Presenter, *, retry: str | None = None) -> Messag
         text += links
         if transcript:
             blocks.append(rich(quote(cut(transcript, MAX_QUOTE))))
+            if len(transcript) > MAX_QUOTE:
+                blocks.append(context(mrkdwn(_BEGINNING)))
+                text.append(_BEGINNING)
             text.append(f"Transcript: {escaped(transcript, MAX_TEXT - size(joined(text)) - 20)}")
     else:
         retried = ""
