@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    field_validator,
 )
 
 # Slack escapes brackets that people type: if one opens within another, neither is Slack's. Both
@@ -222,6 +223,11 @@ class Origin(_OfMessage):
     trigger_id: Lenient = ""
     response_url: Text | None = None
     view_kind: Text = Field(default="", validation_alias=AliasPath("view", "type"))
+
+    @field_validator("kind", "trigger_id", "view_kind", mode="before")
+    @classmethod
+    def _text_or_nothing(cls, value: object) -> object:
+        return value if isinstance(value, str) else ""
 
     @property
     def is_outside_conversations(self) -> bool:
