@@ -4,6 +4,7 @@ import asyncio
 
 from sandbox import events
 from sandbox.driver import Person
+from sandbox.slack_objects import BOT
 from tests.world import World
 
 
@@ -69,3 +70,12 @@ async def test_people_of_other_organisations_get_no_help(world: World) -> None:
 
 async def test_the_request_url_is_verified(world: World) -> None:
     assert await events.verify_request_url(world.slack)
+
+
+async def test_a_message_of_an_app_is_not_answered(world: World) -> None:
+    place = world.slack.channel("studio").id
+    event = {"type": "message", "channel": place, "user": world.slack.bot.id, "ts": "1.2"}
+    answer = await events.send(world.slack, {**event, "bot_id": BOT, "text": "Hi"}, "message.im")
+    assert answer.ok
+    await world.settle()
+    assert world.posts() == []
