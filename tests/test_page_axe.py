@@ -46,6 +46,13 @@ async def _shows_drawer(ana: Window) -> None:
     await expect(menu).to_have_attribute("aria-expanded", "true")
 
 
+async def _shows_home(ana: Window) -> None:
+    await _shows_drawer(ana)
+    await ana.goes_to("Replica Videos")
+    await ana.tab.get_by_role("tab", name="Home").click()
+    await expect(ana.tab.locator("#home").get_by_role("button").first).to_be_visible()
+
+
 async def _shows_commands(ana: Window) -> None:
     await ana.types("/vidoe")
     await expect(ana.tab.get_by_text("/vidoe is not a command")).to_be_visible()
@@ -99,6 +106,7 @@ async def _shows_wire(ana: Window) -> None:
 _VIEWS: Final[dict[str, tuple[Callable[[Window], Awaitable[None]], str]]] = {
     "channel": (_shows_channel, "html"),
     "drawer": (_shows_drawer, "#sidebar"),
+    "home": (_shows_home, "#channel"),
     "commands": (_shows_commands, "#composer"),
     "thread": (_shows_thread, "#thread"),
     "form": (_shows_form, "#modal"),
