@@ -149,7 +149,7 @@ CARDS: Final[dict[str, tuple[Job, str, list[str]]]] = {
     ),
     "ready without a link": (
         replace(WELL, snapshot=Snapshot("v1", "ready", Verdict.SUCCEEDED)),
-        f"Video “Greeting”: Ready, but the video service gave no link.\n{SMALL}",
+        f"Video “Greeting”: Ready, but the video service gave no link that I can show.\n{SMALL}",
         ["Check now", "Another like this", "Details"],
     ),
     "ready twice": (
@@ -296,7 +296,10 @@ REPLIES: Final[dict[str, tuple[Job, str, list[str]]]] = {
     "ready": (WELL, f"{YOUR_VIDEO} is ready.\n{LINKS}\nTranscript: Hello, world.", []),
     "ready without a link": (
         CARDS["ready without a link"][0],
-        f"{YOUR_VIDEO} is ready, but the video service gave no link.\nTranscript: Hello, world.",
+        (
+            f"{YOUR_VIDEO} is ready, but the video service gave no link that I can show.\n"
+            "Transcript: Hello, world."
+        ),
         ["Check now"],
     ),
     "failed": (

@@ -56,7 +56,7 @@ class VideoPresenter:
 
     def ready(self, job: Job) -> str:
         """Return what to do if the service gave no link."""
-        return "" if self.links(job) else ", but the video service gave no link"
+        return "" if self.links(job) else ", but the video service gave no link that I can show"
 
     def advice(self, job: Job) -> str:  # noqa: ARG002 - the service's words say it
         """Return nothing: no sentence of the service about videos needs an explanation."""
