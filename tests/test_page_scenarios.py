@@ -137,7 +137,8 @@ async def test_the_answer_reaches_a_person_where_the_bot_cannot_post(
     note = await _plays_to_its_end(quick_world, ana, "The bot is not in the channel")
     await expect(ana.tab.get_by_role("heading", level=1)).to_have_text("vault")
     await expect(note.get_by_role("listitem").first).to_contain_text("#vault")
-    await expect(note.get_by_role("listitem").nth(1)).to_contain_text("bot")
+    await expect(note.get_by_role("listitem").nth(1)).to_contain_text("before anything is spent")
+    await expect(ana.card("This stays between us")).to_contain_text("Ready")
     assert await _switches(ana) == before
 
 
