@@ -16,18 +16,20 @@ _ADD: Final = Query(
 )
 _GET: Final = Query("SELECT * FROM attempts WHERE id = :id")
 _OF_TOKEN: Final = Query("SELECT id, job_id FROM attempts WHERE token_hash = :token_hash")
+# "kind" is part of an expression, since SQLite would rather read all of a kind from the index of
+# UNIQUE (kind, remote_id) than the one id from the index that is made for this.
 _OTHER_WITH_REMOTE_ID: Final = Query(
     """
     SELECT id FROM attempts
-    WHERE kind = :kind AND lower(remote_id) = lower(:remote_id) AND remote_id IS NOT NULL
-        AND id <> :id
+    WHERE lower(remote_id) = lower(:remote_id) AND remote_id IS NOT NULL
+        AND kind || '' = :kind AND id <> :id
     """
 )
 _OTHER_NAMED_BY_CALLBACK: Final = Query(
     """
     SELECT id FROM attempts
-    WHERE kind = :kind AND lower(candidate_id) = lower(:remote_id) AND candidate_id IS NOT NULL
-        AND user_supplied = 0 AND remote_id IS NULL AND id <> :id
+    WHERE lower(candidate_id) = lower(:remote_id) AND candidate_id IS NOT NULL
+        AND kind || '' = :kind AND user_supplied = 0 AND remote_id IS NULL AND id <> :id
     """
 )
 _BIND: Final = Query(

@@ -1,0 +1,2 @@
+-- Posts that are due are found without reading the edits that are due.
+CREATE INDEX deliveries_to_post ON deliveries (due_at) WHERE due_at IS NOT NULL AND state <> 'posted';

@@ -1,0 +1,85 @@
+"""What a statement reads does not grow with what it does not need."""
+
+import contextlib
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from bot.store.attempts import _OTHER_NAMED_BY_CALLBACK, _OTHER_WITH_REMOTE_ID
+from bot.store.database import Value
+from bot.store.delivery_claims import _CLAIM
+from bot.store.sql import Query
+from bot.store.sqlite import migrate
+
+_CLAIM_VALUES = {
+    "now": 1_000_000,
+    "lease_end": 2_000_000,
+    "held": "[]",
+    "busy_channels": "[]",
+    "limited_states": "[]",
+    "window": 100,
+    "posts_at_once": 8,
+    "free_posts": 56,
+    "free_edits": 48,
+    "limit": 64,
+}
+
+
+def add_jobs(db: sqlite3.Connection, count: int) -> None:
+    """Add jobs that were created, each with a card whose edit is due."""
+    known = db.execute("SELECT count(*) FROM jobs").fetchone()[0]
+    for number in range(known, known + count):
+        db.execute(
+            "INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state)"
+            " VALUES (:n, :n, 'video', '{}', 'U1', 'C1', 1, 'running')",
+            {"n": f"job-{number}"},
+        )
+        db.execute(
+            "INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at, remote_id)"
+            " VALUES (:n, 'U1', 'video', :n, 1, :n)",
+            {"n": f"job-{number}"},
+        )
+        db.execute(
+            "INSERT INTO deliveries (job_id, role, state, channel, due_at, version)"
+            " VALUES (?, 'card', 'posted', 'C1', ?, 2)",
+            (f"job-{number}", number),
+        )
+    db.commit()
+
+
+def cost(db: sqlite3.Connection, query: Query, values: Mapping[str, Value]) -> int:
+    """Return how many instructions SQLite runs for a statement, in hundreds."""
+    hundreds = 0
+
+    def count() -> int:
+        nonlocal hundreds
+        hundreds += 1
+        return 0
+
+    db.set_progress_handler(count, 100)
+    db.execute(query.sqlite, dict(values)).fetchall()
+    db.rollback()
+    return hundreds
+
+
+@pytest.mark.parametrize(
+    ("query", "values"),
+    [
+        (_OTHER_WITH_REMOTE_ID, {"kind": "video", "remote_id": "job-7", "id": 1}),
+        (_OTHER_NAMED_BY_CALLBACK, {"kind": "video", "remote_id": "job-7", "id": 1}),
+        (_CLAIM, _CLAIM_VALUES),
+    ],
+    ids=["finding what made an id", "finding what named an id", "claiming messages"],
+)
+async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_it(
+    tmp_path: Path, query: Query, values: Mapping[str, Value]
+) -> None:
+    path = tmp_path / "bot.db"
+    await migrate(path)
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        add_jobs(db, 100)
+        few = cost(db, query, values)
+        add_jobs(db, 1900)
+        assert cost(db, query, values) <= few * 1.2 + 1
