@@ -35,15 +35,24 @@ class RequestPriority:
             self._in_progress -= 1
             self._last_end = loop.time()
 
+    @property
+    def requests_in_progress(self) -> bool:
+        """Whether requests are being answered, or were a moment ago."""
+        return self._busy_until(asyncio.get_running_loop().time()) is not None
+
     async def wait_for_pause(self) -> None:
         """Return once no request is being answered, or after the longest delay."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + self._max_delay_s
         while (now := loop.time()) < latest:
-            busy_until = self._last_end + self._pause_s
-            if self._in_progress:
-                busy_until = max(busy_until, self._last_start + self._max_request_s)
-            if busy_until <= now:
+            if (busy_until := self._busy_until(now)) is None:
                 return
             # No longer than a pause: a request may be answered meanwhile.
             await asyncio.sleep(min(busy_until, latest, now + self._pause_s) - now)
+
+    def _busy_until(self, now: float) -> float | None:
+        """Return until when background work waits, as things are; None if it does not."""
+        busy_until = self._last_end + self._pause_s
+        if self._in_progress:
+            busy_until = max(busy_until, self._last_start + self._max_request_s)
+        return busy_until if busy_until > now else None

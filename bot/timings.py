@@ -72,13 +72,14 @@ class WorkTimings:
     retry_interval: timedelta = timedelta(seconds=2)
     """The first wait after a call that found the other side unavailable; it doubles."""
     max_retry_interval: timedelta = timedelta(minutes=5)
-    claim_interval: timedelta = timedelta(milliseconds=10)
-    """Between two claims: what becomes due meanwhile is claimed in one go."""
+    claim_interval: timedelta = timedelta(milliseconds=30)
+    """Between two claims: what becomes due meanwhile is claimed in one go. With thousands of rows
+    due, a claim reads far more of them than it takes."""
     request_pause: timedelta = timedelta(milliseconds=10)
     """From an answer to background work: in a burst, the next request is near."""
     max_request_time: timedelta = timedelta(milliseconds=50)
     """A request delays background work no longer: after that it waits for something else."""
-    max_request_delay: timedelta = timedelta(seconds=1)
+    max_request_delay: timedelta = timedelta(milliseconds=100)
     """All requests together delay background work no longer."""
     stop_timeout: timedelta = timedelta(seconds=5)
     """For steps under way, when the process is asked to end."""

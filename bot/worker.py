@@ -14,6 +14,8 @@ from bot.timings import WorkTimings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
+# While requests are answered, a fourth of the slots is filled: each step under way delays them.
+_BESIDE_REQUESTS: Final = 4
 
 
 class Work(Protocol[_T]):
@@ -106,16 +108,21 @@ class Worker(Generic[_T]):
 
     async def _start_due(self, steps: asyncio.TaskGroup) -> datetime | None:
         """Start a step of each due row; return when to look again, None for after a change."""
-        free = self._slots - len(self._steps)
-        if not free:
+        slots = self._slots
+        if self._priority.requests_in_progress:
+            slots //= _BESIDE_REQUESTS
+        free = slots - len(self._steps)
+        if free <= 0:
             return None
         try:
-            for item in await self._work.claim(free, tuple(self._steps.values())):
+            claimed = await self._work.claim(free, tuple(self._steps.values()))
+            if claimed:
                 self._last_claim = asyncio.get_running_loop().time()
+            for item in claimed:
                 step = steps.create_task(self._take_step(item))
                 self._steps[step] = item
                 step.add_done_callback(self._on_step_done)
-            if len(self._steps) == self._slots:
+            if len(self._steps) >= slots:
                 return None
             await asyncio.sleep(0)  # the steps' first queries go before the next one
             return await self._work.next_due(tuple(self._steps.values()))

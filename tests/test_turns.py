@@ -9,11 +9,11 @@ from datetime import timedelta
 
 import pytest
 
-from bot.model import Job, Request
+from bot.model import DeliveryState, Job, Request, Role, State
 from bot.store import Store
 from sandbox.driver import Person
 from sandbox.video_service import Operation
-from tests.test_store import NOW, store
+from tests.test_store import NOW, post_card, running, store
 from tests.world import REPLICA, World
 
 __all__ = ["store"]  # a fixture
@@ -157,6 +157,40 @@ async def test_answers_are_posted_although_edits_fill_their_slots(slow: World) -
         released.set()
 
 
+async def test_requests_leave_a_part_of_the_slots_to_background_work(quiet_world: World) -> None:
+    world = quiet_world
+    begun, arrival, released = 0, asyncio.Condition(), asyncio.Event()
+
+    async def on_request(phase: str, method: str, _arguments: object) -> None:
+        nonlocal begun
+        if (phase, method) == ("before", "chat.update"):
+            async with arrival:
+                begun += 1
+                arrival.notify_all()
+            await released.wait()
+
+    # After a request no pause comes, and each claim waits only for a moment.
+    world.pauses = {
+        "request_pause": timedelta(minutes=1),
+        "max_request_delay": timedelta(milliseconds=20),
+    }
+    async with world.running_bot(callbacks=False):
+        await send_many(world, world.ana)
+        await world.settle()
+        assert (await world.ana.command("/video", "help")).ok
+        world.slack.on_request = on_request
+        try:
+            world.clock.set(world.clock.now() + timedelta(minutes=5))  # all videos are ready
+            async with asyncio.timeout(_TIMEOUT_S), arrival:
+                await arrival.wait_for(lambda: begun >= 16)
+            assert (await world.ana.command("/video", "help")).ok
+            assert begun == 16
+        finally:
+            released.set()
+        await world.settle()
+    assert begun == _MANY
+
+
 # ── Claims ────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -197,3 +231,33 @@ async def test_a_persons_own_requests_are_created_in_the_order_in_which_they_cam
         await queue(store, "ana", 1, after=second)
     jobs = await claimed_one_by_one(store, 5)
     assert [job.created_at for job in jobs] == sorted(job.created_at for job in jobs)
+
+
+async def test_closing_replies_go_before_cards_and_cards_before_edits(store: Store) -> None:
+    # The first job's reply and the edit of its card are owed after the card of the second.
+    ending = await running(store)
+    await post_card(store)
+    await queue(store, "ben", 1, after=1)
+    later = NOW + timedelta(seconds=2)
+    assert await store.jobs.finish(replace(ending, state=State.SUCCEEDED), later)
+    claimed = [
+        outgoing
+        for _ in range(3)
+        for outgoing in await store.deliveries.claim(later + timedelta(seconds=1), 1)
+    ]
+    sorts = [(each.delivery.role, each.delivery.state) for each in claimed]
+    assert sorts == [
+        (Role.REPLY, DeliveryState.PENDING),
+        (Role.CARD, DeliveryState.PENDING),
+        (Role.CARD, DeliveryState.POSTED),
+    ]
+
+
+async def test_a_channel_full_of_cards_hides_no_closing_reply(store: Store) -> None:
+    ending = await running(store)
+    await post_card(store)
+    await queue(store, "ben", 30, after=1)
+    later = NOW + timedelta(seconds=2)
+    assert await store.jobs.finish(replace(ending, state=State.SUCCEEDED), later)
+    claimed = await store.deliveries.claim(later, 64)
+    assert claimed[0].delivery.role is Role.REPLY

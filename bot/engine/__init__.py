@@ -55,6 +55,8 @@ class Engine:
     async def claim(self, limit: int, held: Collection[Job] = ()) -> Sequence[Job]:
         """Lease up to ``limit`` due jobs that are not ``held`` by this process."""
         creates, others = _free(held)
+        # Half of what may begin: what was begun is finished at the same pace.
+        creates = min(creates, -(-limit // 2))
         runtime = self._runtime
         ids = [job.id for job in held]
         return await runtime.store.jobs.claim(

@@ -28,25 +28,32 @@ from bot.store.unreadable import (
 )
 from bot.timings import StoreTimings
 
-# Of the posts into one channel, only the first few: if Slack refuses them, the others wait.
+# Edits are looked for apart from the others: thousands of them that are due delay no post. Of the
+# posts into one channel, only the first few: if Slack refuses them, the others wait.
 _CLAIM: Final = Query(
     """
-    WITH candidates AS (
-        SELECT id, due_at FROM (
-            SELECT id, due_at, state,
-                row_number() OVER (PARTITION BY state, channel ORDER BY due_at, id) AS place,
-                row_number() OVER (PARTITION BY state ORDER BY due_at, id) AS place_in_state
-            FROM (
-                SELECT id, due_at, state, channel FROM deliveries
-                WHERE due_at <= :now AND id NOT IN (EACH :held)
-                    AND NOT (state = 'pending' AND channel IN (EACH :busy_channels))
-                    AND state NOT IN (EACH :limited_states)
-                ORDER BY due_at LIMIT :window
-            ) AS owed
+    WITH owed AS (
+        SELECT id, due_at, state, role, channel FROM deliveries
+        WHERE due_at <= :now AND state <> 'posted' AND id NOT IN (EACH :held)
+            AND NOT (state = 'pending' AND channel IN (EACH :busy_channels))
+            AND state NOT IN (EACH :limited_states)
+        ORDER BY due_at LIMIT :window
+    ), posts AS (
+        SELECT id FROM (
+            SELECT id, due_at, state, role, row_number() OVER (
+                PARTITION BY state, channel ORDER BY role = 'card', due_at, id
+            ) AS place FROM owed
         ) AS ranked
-        WHERE (state <> 'pending' OR place <= :posts_at_once)
-            AND (state <> 'posted' OR place_in_state <= :free_edits)
-        ORDER BY due_at, id LIMIT :limit
+        WHERE state <> 'pending' OR place <= :posts_at_once
+        ORDER BY role = 'card', due_at, id LIMIT :free_posts
+    ), edits AS (
+        SELECT id FROM deliveries
+        WHERE due_at <= :now AND state = 'posted' AND id NOT IN (EACH :held)
+            AND state NOT IN (EACH :limited_states)
+        ORDER BY due_at, id LIMIT :free_edits
+    ), candidates AS (
+        SELECT id FROM (SELECT id, 1 AS turn FROM posts UNION ALL SELECT id, 2 FROM edits) AS each
+        ORDER BY turn LIMIT :limit
     ), due AS (
         SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
         WHERE deliveries.id IN (SELECT id FROM candidates) AND deliveries.due_at <= :now
@@ -130,7 +137,9 @@ _WINDOW: Final = 1000
 _POSTS_AT_ONCE: Final = 8
 """Posts into one channel at a time."""
 _EDITS_AT_ONCE: Final = 48
-"""Edits at a time. The worker has more slots, so that posts do not wait for slow edits."""
+_ALL_POSTS_AT_ONCE: Final = 56
+"""Edits at a time, and posts. The worker has more slots, so that neither wait for slow ones of the
+other sort."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +212,7 @@ class DeliveryClaims:
                 window=_WINDOW,
                 posts_at_once=_POSTS_AT_ONCE,
                 free_edits=_free_edits(held),
+                free_posts=_free_posts(held),
                 **_left_out(held, limited),
             )
             return _with_jobs_and_cards(tx, claimed)
@@ -344,6 +354,12 @@ def _free_edits(held: Collection[Delivery]) -> int:
     return max(0, _EDITS_AT_ONCE - sum(each.state is DeliveryState.POSTED for each in held))
 
 
+def _free_posts(held: Collection[Delivery]) -> int:
+    """Return how many more posts, and searches for them, may begin."""
+    posts = sum(each.state is not DeliveryState.POSTED for each in held)
+    return max(0, _ALL_POSTS_AT_ONCE - posts)
+
+
 def _with_jobs_and_cards(tx: Transaction, rows: Sequence[Row]) -> _Claimed:
     """Return the deliveries of claimed rows; set those aside that cannot be written."""
     claimed, unreadable = read_each(delivery_from, rows)
@@ -368,6 +384,11 @@ def _with_jobs_and_cards(tx: Transaction, rows: Sequence[Row]) -> _Claimed:
             outgoing.append(Outgoing(each, jobs[job_id], cards[job_id], retry_of.get(job_id)))
         else:
             set_aside(tx, [RowUnreadable("deliveries", str(each.id), each.id)])
-    # A post notifies a person, so it goes before the edits of cards.
-    outgoing.sort(key=lambda each: each.delivery.state is DeliveryState.POSTED)
+    # In the order of their claim: a post notifies a person, and the last one is waited for most.
+    outgoing.sort(
+        key=lambda each: (
+            each.delivery.state is DeliveryState.POSTED,
+            each.delivery.role is Role.CARD,
+        )
+    )
     return outgoing, unreadable
