@@ -21,6 +21,7 @@ _USER: Final = "U000000002"
 _VIEW_ID: Final = "VIEWIDVIEWID"
 _CHANNEL: Final = "CHANNELCHANNEL"
 _CHANNELS: Final = 64
+"""Of the submissions, each with a person of its own."""
 
 
 def command(port: int, text: str = "help", *, number: int = 0) -> bytes:
@@ -131,12 +132,15 @@ class Submissions:
         self._template = _encoded(payload)
 
     def one(self, number: int, channel: str | None = None) -> bytes:
-        """Return the signed request of form ``number``, by default for one of 64 channels.
+        """Return the signed request of form ``number``, of one of 64 people.
 
-        The bot knows a channel once a form was opened in it, and asks Slack about it before that.
+        By default it is for a channel of that person's own. The bot asks Slack about a person and a
+        channel that it does not know yet.
         """
-        place = channel or f"C{number % _CHANNELS:08d}"
+        which = number % _CHANNELS
+        place = channel or f"C{which:08d}"
         body = self._template.replace(_VIEW_ID.encode(), b"V%09d" % number)
+        body = body.replace(_USER.encode(), b"U%09d" % (100 + which))
         return _signed(self._port, body.replace(_CHANNEL.encode(), place.encode()))
 
     def many(self, number: int, first: int = 1) -> list[bytes]:

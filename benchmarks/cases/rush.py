@@ -23,6 +23,8 @@ _PER_SECOND: Final = 200
 _SMALL_PER_SECOND: Final = 50
 _RENDERING_S: Final = 3.0
 _CONNECTIONS: Final = 64
+# The service calls back for each video at its time: an answer takes 50 ms at least.
+_CALLING_BACK: Final = 64
 _TIMEOUT_S: Final = 300.0
 _OK: Final = 200
 # What a person notices, and what a person waits for without wondering.
@@ -72,12 +74,15 @@ class _Rush:
         there.service.status_of = self._status
         forms = Submissions(port).many(self._number)
         answers: list[float] = []
-        async with connected(port, _CONNECTIONS + 1) as [back, *connections]:
+        async with connected(port, _CONNECTIONS + _CALLING_BACK) as connections:
             free: asyncio.Queue[Connection] = asyncio.Queue()
-            for connection in connections:
+            for connection in connections[_CALLING_BACK:]:
                 free.put_nowait(connection)
             async with asyncio.TaskGroup() as group:
-                calling_back = group.create_task(self._call_back(back))
+                calling_back = [
+                    group.create_task(self._call_back(connection))
+                    for connection in connections[:_CALLING_BACK]
+                ]
                 began = time.perf_counter()
                 for number, form in enumerate(forms):
                     moment = began + number / self._rate
@@ -85,7 +90,8 @@ class _Rush:
                     group.create_task(_send(free, form, moment, answers))
                 async with asyncio.timeout(_TIMEOUT_S):
                     await self._ended.wait()
-                calling_back.cancel()
+                for task in calling_back:
+                    task.cancel()
         if there.service.counts["create"] != self._number:
             raise Broken(f"{there.service.counts['create']} videos of {self._number} forms")
         return answers, self._replies
