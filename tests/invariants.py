@@ -289,7 +289,7 @@ class InvariantChecker:
         assert row["ended_at"] is not None, "a reply before the end"
         _, words = _ending(row)
         assert words in reply.text, f"{row['state']}: {reply.text}"
-        assert row["user_id"] in reply.pings
+        assert (row["user_id"] in reply.pings) is (row["failure"] != "stopped")
 
     def _to_person(self, key: str) -> bool:
         """Return whether it was posted to a user id, so that the conversation is not known."""
