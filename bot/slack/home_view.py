@@ -34,7 +34,7 @@ from bot.slack.buttons import (
 from bot.slack.presenters import Presenter, Presenters, state_word
 
 PAGE: Final = 10
-"""Jobs on a page: each has up to three blocks."""
+"""Jobs on a page: each has up to three blocks, and a line between it and the next."""
 MAX_REPLICAS: Final = 20
 _MAX_LINE: Final = 200
 
@@ -76,7 +76,8 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
     ]
     blocks: list[Json] = [actions(top), _heading("Your requests")]
     known = [job for job in content.jobs if job.kind in presenters]
-    for job in known:
+    for number, job in enumerate(known):
+        blocks += [{"type": "divider"}] if number else []
         blocks += _job(job, presenters[job.kind], is_retried=job.id in content.retried)
     if not known:
         blocks.append(
@@ -88,7 +89,7 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
     if content.more:
         turns.append(button("More", f"{TURN_PAGE}_on", value=str(content.page + 1)))
     if turns:
-        blocks.append(actions(turns))
+        blocks += [{"type": "divider"}, actions(turns)]
     blocks.append(_heading(f"{train.capitalize()}s everyone here can use"))
     if content.replicas:
         items = [paragraph(words(cut(label, _MAX_LINE))) for label in content.replicas]

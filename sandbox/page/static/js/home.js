@@ -77,7 +77,8 @@ function draw() {
     options: (menu) => inView(view.id, "options", menu),
     warn,
   };
-  const key = pane.contains(document.activeElement) ? document.activeElement.dataset.key : "";
+  const active = document.activeElement;
+  const key = pane !== active && pane.contains(active) ? active.dataset.key : "";
   fill(
     pane,
     make(
@@ -86,7 +87,10 @@ function draw() {
       view.blocks.map((block) => drawBlock(block, surface)),
     ),
   );
-  if (key) pane.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus();
+  if (!key) return;
+  // What was pressed may be gone, such as "Newer" on the first page.
+  const again = pane.querySelector(`[data-key="${CSS.escape(key)}"]`) ?? pane;
+  again.focus({ preventScroll: true });
 }
 
 on("place", () => {

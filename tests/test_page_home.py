@@ -1,0 +1,58 @@
+"""The app's Home tab on the sandbox's page, in a real browser."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser import PageWorld, Window
+from tests.world import REPLICA
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def _opens_home(window: Window) -> None:
+    await window.goes_to("Replica Videos")
+    await window.tab.get_by_role("tab", name="Home").click()
+    await expect(window.tab.get_by_role("tabpanel", name="Home")).to_be_visible()
+
+
+async def test_a_video_is_created_from_home_and_listed_there(page_world: PageWorld) -> None:
+    ana = await page_world.window()
+    await _opens_home(ana)
+    home = ana.tab.get_by_role("tabpanel", name="Home")
+    await page_world.settle()
+    await expect(home).to_contain_text("Nothing here yet")
+
+    await home.get_by_role("button", name="Create a video").click()
+    await ana.picks("Replica", REPLICA)
+    await ana.modal.get_by_label("Script").fill("Welcome to the team, Kim!")
+    await ana.presses("Create")
+    await expect(ana.modal).to_be_hidden()
+    await page_world.advance(seconds=5)
+    await expect(home).to_contain_text("Welcome to the team, Kim! · Rendering")
+    await page_world.advance(minutes=5)
+    await expect(home).to_contain_text("Welcome to the team, Kim! · Ready")
+
+    await home.get_by_role("button", name="Details").click()
+    await expect(ana.modal).to_contain_text("Welcome to the team, Kim!")
+    await expect(ana.modal).to_contain_text(REPLICA)
+
+
+async def test_home_has_more_pages_and_keeps_the_focus(page_world: PageWorld) -> None:
+    for number in range(11):
+        await page_world.request_video(page_world.ana, {"video_name": f"Video {number}"})
+    await page_world.advance(minutes=5)
+    ana = await page_world.window(size=(390, 780))
+    await ana.tab.get_by_role("button", name="Channels and people").click()
+    await _opens_home(ana)
+    await page_world.settle()
+    home = ana.tab.get_by_role("tabpanel", name="Home")
+    await expect(home.get_by_text("Video 10")).to_be_visible()
+    await expect(home.get_by_text("Video 0")).to_be_hidden()
+
+    await home.get_by_role("button", name="More", exact=True).click()
+    await page_world.advance(seconds=5)
+    await expect(home.get_by_text("Video 0")).to_be_in_viewport()
+    await home.get_by_role("button", name="Newer", exact=True).press("Enter")
+    await page_world.advance(seconds=5)
+    await expect(home.get_by_text("Video 10")).to_be_visible()
+    await expect(home).to_be_focused()
