@@ -188,8 +188,8 @@ class FormTimings(CallTimings):
 
     view_timeout: timedelta = timedelta(seconds=2)
     """For opening a form: Slack waits three seconds for our answer."""
-    name_timeout: timedelta = timedelta(milliseconds=800)
-    """For the names of those that a message mentions, before a form with its text opens."""
+    message_timeout: timedelta = timedelta(milliseconds=800)
+    """For what a message refers to, names or a file, before a form with its text opens."""
     service_deadline: timedelta = timedelta(seconds=2)
     """For all reads from the service together that one answer waits for."""
     replica_max_age: timedelta = timedelta(minutes=10)

@@ -3,6 +3,7 @@
 Each action is sent to the bot as Slack would send it, and the response is handled as Slack would.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import urlencode
@@ -110,15 +111,23 @@ class Person:
             return self._shown(answer, {"text": answer.body}, place)
         return self._shown(answer, said, place) if said else answer
 
-    def say(self, text: str, channel: str = "studio", thread_ts: str | None = None) -> Message:
-        """Post a message and return it.
+    def say(
+        self,
+        text: str,
+        channel: str = "studio",
+        thread_ts: str | None = None,
+        files: Sequence[Json] = (),
+    ) -> Message:
+        """Post a message and return it; ``files`` are those of ``SandboxSlack.upload``.
 
         Raises:
             ClientRefusal: nothing can be typed there.
         """
         place = self._place_to_type(channel)
         sent = mrkdwn.as_sent(text, self._mention)
-        return self.slack.post(Message(place.id, "", self.user.id, sent, thread_ts=thread_ts))
+        return self.slack.post(
+            Message(place.id, "", self.user.id, sent, thread_ts=thread_ts, files=tuple(files))
+        )
 
     def write_direct(self, text: str) -> Message:
         """Write to the app in its direct message, as ``say`` does."""

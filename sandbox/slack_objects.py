@@ -121,7 +121,7 @@ class Message:
     """A message as it was at one moment; an edit makes a new one with the same ``ts``.
 
     ``thread_ts`` is set on replies only. ``visible_to`` is the one user who sees an ephemeral
-    message, and ``edited`` is when it was last edited.
+    message, and ``edited`` is when it was last edited. ``files`` are as ``files.info`` shows them.
     """
 
     channel: str
@@ -136,6 +136,7 @@ class Message:
     visible_to: str | None = None
     unfurl_links: bool | None = None
     unfurl_media: bool | None = None
+    files: tuple[Json, ...] = ()
 
     @property
     def sent_at(self) -> datetime:
@@ -153,6 +154,8 @@ class Message:
         shown["team"] = TEAM
         if self.blocks:
             shown["blocks"] = self.blocks
+        if self.files:  # https://docs.slack.dev/reference/events/message/file_share
+            shown["files"] = list(self.files)
         if self.is_from_bot:
             shown |= {"bot_id": BOT, "app_id": APP}
         if self.thread_ts:

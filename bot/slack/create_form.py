@@ -117,11 +117,14 @@ async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) 
 
 def _script_fields(ctx: HandlerContext, script: str | None, metadata: Metadata) -> list[Json]:
     """Return the fields for a script: a box, and a file where one may be longer."""
-    with_file, is_kept = takes_files(ctx), metadata.get("script_of") is not None
+    with_file, attached = takes_files(ctx), metadata.get("script_file") is not None
+    is_kept = attached or metadata.get("script_of") is not None
     max_script = min(ctx.max_script, MAX_BOX)
     hint = f"150 words take about a minute. At most {max_script:,} characters."
     if is_kept and len(script or "") not in range(1, MAX_BOX + 1):
         script, hint = None, "Leave this empty to use the same script again: it doesn't fit here."
+        if attached:
+            hint = "Leave this empty to use the attached file."
     elif script:
         hint = f"This takes about {spoken(script)} to speak. {hint}"
     box = element(

@@ -111,6 +111,8 @@ async def open_create_form(
     channel: str = "",
     thread_ts: str | None = None,
     script: str = "",
+    file: str | None = None,
+    note: str = "",
 ) -> str | None:
     """Open the create form; return None, or a sentence for the user if it was not opened.
 
@@ -122,6 +124,8 @@ async def open_create_form(
             nowhere.
         thread_ts: the thread in ``channel`` to post in.
         script: what is filled in as the script.
+        file: the id of a file that is the script, if none is filled in.
+        note: what is on top of the form.
     """
     if len(script) > (limit := min(ctx.max_script, MAX_BOX)):
         remedy = "Please shorten it, or split it into two videos."
@@ -129,7 +133,10 @@ async def open_create_form(
             remedy = f"Please type `{ctx.command(_KIND)}` and add it to the form as a text file."
         return f"That script has {len(script):,} characters; the form takes {limit:,}. {remedy}"
     fields = {"script": script} if script else {}
-    view = await draw_form(ctx, fields, {"channel": channel, "thread_ts": thread_ts})
+    metadata = {"channel": channel, "thread_ts": thread_ts}
+    if file is not None:
+        metadata["script_file"] = file
+    view = await draw_form(ctx, fields, metadata, note=note)
     return await ctx.open_form(user, channel, trigger_id, view)
 
 
@@ -247,8 +254,11 @@ async def _with_script(
         if used.get("script", "").strip():
             raise UnreadableFile("Use either the box or a file for the script, not both.")
         return {**used, "script": await read_script(ctx, file, deadline)}
-    earlier = metadata_of(submission.view).get("script_of")
-    if earlier is not None and "script" not in used:
+    metadata = metadata_of(submission.view)
+    attached, earlier = metadata.get("script_file"), metadata.get("script_of")
+    if attached is not None and "script" not in used:
+        used["script"] = await read_script(ctx, attached, deadline)
+    elif earlier is not None and "script" not in used:
         job = await ctx.store.jobs.fetch(earlier)
         if job is not None and job.user == submission.user and "script" in job.params:
             used["script"] = job.params["script"]

@@ -55,6 +55,7 @@ class _Metadata(BaseModel):
     thread_ts: str | None = Field(default=None, pattern=r"^[0-9]+\.[0-9]+$")
     name: str = ""
     script_of: str | None = None
+    script_file: str | None = None
     links: dict[str, str] = Field(default_factory=dict)
     warned: list[str] = Field(default_factory=list)
     retry_of: str | None = None

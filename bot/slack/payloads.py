@@ -36,6 +36,7 @@ def without_surrogates(text: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(without_surrogates)]
+_LIST_OR_NOTHING: Final = BeforeValidator(lambda value: value if isinstance(value, list) else [])
 # Nothing depends on it: what is no text is left out.
 Lenient = Annotated[Text, BeforeValidator(lambda value: value if isinstance(value, str) else "")]
 """A text that can be stored and sent."""
@@ -191,6 +192,12 @@ class SlashCommand(_Payload):
         return close[0] if close and word not in subcommands else None
 
 
+def is_plain_text(mimetype: object) -> bool:
+    """Return whether a file of this type may hold a script."""
+    is_text = isinstance(mimetype, str) and mimetype.startswith("text/")
+    return is_text and mimetype != "text/html"
+
+
 class _OfMessage(_Payload):
     """A request that may come from a message."""
 
@@ -247,6 +254,24 @@ class ShortcutPayload(_OfMessage):
     response_url: Text | None = None
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
     text: Text = Field(default="", validation_alias=AliasPath("message", "text"))
+    files: Annotated[list[Any], _LIST_OR_NOTHING] = Field(
+        default_factory=list, validation_alias=AliasPath("message", "files")
+    )
+
+    @property
+    def text_file(self) -> str | None:
+        """The id of the plain text file of the message, if it has one and no other.
+
+        https://docs.slack.dev/reference/objects/file-object
+        """
+        found = [
+            each["id"]
+            for each in self.files
+            if isinstance(each, dict)
+            and isinstance(each.get("id"), str)
+            and is_plain_text(each.get("mimetype"))
+        ]
+        return found[0] if len(found) == 1 else None
 
     @property
     def is_outside_conversations(self) -> bool:

@@ -10,6 +10,7 @@ from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 from bot.errors import OutsideError
 from bot.slack.context import HandlerContext
 from bot.slack.errors import translated
+from bot.slack.payloads import is_plain_text
 
 SCOPE: Final = "files:read"
 MAX_BOX: Final = 3000
@@ -25,6 +26,10 @@ _NOT_TEXT: Final = "This isn't a plain text file. Save the script as text in UTF
 
 class UnreadableFile(Exception):
     """A file is no script; ``str()`` is a sentence to show under its field."""
+
+
+class FileUnavailable(UnreadableFile):
+    """A file did not come from Slack, or not in time: it may come later."""
 
 
 class _File(BaseModel):
@@ -46,7 +51,8 @@ async def read_script(ctx: HandlerContext, file: str, deadline: float) -> str:
     """Return the text of the file with this id, by ``deadline`` of the event loop's clock.
 
     Raises:
-        UnreadableFile: it is no plain text in UTF-8, too large, or did not come in time.
+        UnreadableFile: it is no plain text in UTF-8, or too large.
+        FileUnavailable: it did not come in time.
     """
     try:
         async with asyncio.timeout_at(deadline):
@@ -54,7 +60,7 @@ async def read_script(ctx: HandlerContext, file: str, deadline: float) -> str:
                 about = _File.model_validate((await ctx.client.files_info(file=file)).data)
             return await _download(ctx, about)
     except (OutsideError, TimeoutError, ValidationError, aiohttp.ClientError):
-        raise UnreadableFile(_NOT_READ) from None
+        raise FileUnavailable(_NOT_READ) from None
 
 
 async def _download(ctx: HandlerContext, file: _File) -> str:
@@ -62,17 +68,17 @@ async def _download(ctx: HandlerContext, file: _File) -> str:
     too_large = UnreadableFile(
         f"The file is too large: a script has at most {ctx.max_script:,} characters."
     )
-    if not file.mimetype.startswith("text/") or file.mimetype == "text/html":
+    if not is_plain_text(file.mimetype):
         raise UnreadableFile(_NOT_TEXT)
     if file.size > max_bytes:
         raise too_large
     if not _is_slacks(file.url, ctx.client.base_url):
-        raise UnreadableFile(_NOT_READ)
+        raise FileUnavailable(_NOT_READ)
     headers = {"Authorization": f"Bearer {ctx.client.token}"}
     async with ctx.session.get(file.url, headers=headers, allow_redirects=False) as answer:
         # Without the permission, Slack answers with its sign-in page.
         if answer.status != 200 or answer.content_type == "text/html":  # noqa: PLR2004 - OK
-            raise UnreadableFile(_NOT_READ)
+            raise FileUnavailable(_NOT_READ)
         content = b""
         while len(content) <= max_bytes and (chunk := await answer.content.readany()):
             content += chunk

@@ -1,6 +1,7 @@
 """The shortcuts: "Make a video from this" in a message's menu, and "Create a video" everywhere."""
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -9,17 +10,35 @@ from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError
-from bot.slack.blocks import Json
+from bot.slack.blocks import Json, spoken
 from bot.slack.context import HandlerContext
 from bot.slack.create_video import open_create_form
 from bot.slack.errors import translated
 from bot.slack.message_text import spoken_text, unnamed_ids
 from bot.slack.payloads import ShortcutPayload, read
+from bot.slack.script_file import (
+    MAX_BOX,
+    FileUnavailable,
+    UnreadableFile,
+    read_script,
+    takes_files,
+)
 
 FROM_MESSAGE: Final = "video_from_message"
 CREATE: Final = "video_from_anywhere"
 _NO_TEXT: Final = "This message has no text that a replica could speak. Try one with text."
+_FILES_NOT_READ: Final = "I can't read files here. To use the attached one, copy its text."
+_IS_ATTACHED: Final = "The script is the attached file."
 _MAX_NAMES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Attached:
+    """What a message's file gives: a script, or the file to read when the form is submitted."""
+
+    script: str = ""
+    file: str | None = None
+    note: str = ""
 
 
 class _Named(BaseModel):
@@ -46,10 +65,13 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 async def from_message(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Open the form with a message's text as script; card and reply go into its thread."""
     shortcut = read(ShortcutPayload, body)
-    names = await _names(ctx, unnamed_ids(shortcut.text))
-    script = spoken_text(shortcut.text, names)
-    if not script:
-        await ctx.show_notice(shortcut.trigger_id, _NO_TEXT)
+    attached = await _attached_script(ctx, shortcut)
+    script, file = attached.script, attached.file
+    if not script and file is None:
+        names = await _names(ctx, unnamed_ids(shortcut.text))
+        script = spoken_text(shortcut.text, names)
+    if not script and file is None:
+        await ctx.show_notice(shortcut.trigger_id, attached.note or _NO_TEXT)
     elif error := await open_create_form(
         ctx,
         user=shortcut.user,
@@ -57,6 +79,8 @@ async def from_message(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         channel=shortcut.channel,
         thread_ts=shortcut.thread_ts,
         script=script,
+        file=file,
+        note=attached.note,
     ):
         ctx.respond_ephemeral(shortcut, error)
     await ack()
@@ -71,6 +95,24 @@ async def create(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     await ack()
 
 
+async def _attached_script(ctx: HandlerContext, shortcut: ShortcutPayload) -> _Attached:
+    """Return the script in the text file of a message, as far as Slack gives it soon."""
+    if (file := shortcut.text_file) is None:
+        return _Attached()
+    if not takes_files(ctx):
+        return _Attached(note=_FILES_NOT_READ)
+    deadline = asyncio.get_running_loop().time() + ctx.timings.message_timeout.total_seconds()
+    try:
+        script = (await read_script(ctx, file, deadline)).strip()
+    except FileUnavailable:
+        return _Attached(file=file, note=_IS_ATTACHED)
+    except UnreadableFile as error:
+        return _Attached(note=str(error))
+    if len(script) <= MAX_BOX:
+        return _Attached(script)
+    return _Attached(file=file, note=f"{_IS_ATTACHED} It takes about {spoken(script)} to speak.")
+
+
 async def _names(ctx: HandlerContext, ids: set[str]) -> dict[str, str]:
     """Return the names of people and channels that Slack tells soon: the form has to open."""
     asked = sorted(ids)[:_MAX_NAMES]
@@ -80,7 +122,7 @@ async def _names(ctx: HandlerContext, ids: set[str]) -> dict[str, str]:
 
 async def _name(ctx: HandlerContext, mentioned: str) -> str:
     try:
-        async with translated(ctx.timings.name_timeout):
+        async with translated(ctx.timings.message_timeout):
             if mentioned.startswith(("C", "G")):
                 channel = await ctx.client.conversations_info(channel=mentioned)
                 return _Named.model_validate(channel.data).channel

@@ -1,0 +1,105 @@
+"""Scripts in a text file that is attached to the message of a shortcut."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from sandbox.block_kit import objects
+from sandbox.driver import Modal
+from sandbox.faults import CannedResponse, Hang
+from sandbox.slack_objects import Message
+from tests.world import REPLICA, World
+
+LONG = "A sentence with an é and a 🎬. " * 400 + "The end."
+
+
+@pytest.fixture
+async def filed(quiet_world: World) -> AsyncIterator[World]:
+    async with quiet_world.running_bot(MAX_SCRIPT="20000"):
+        await quiet_world.settle()
+        yield quiet_world
+
+
+def attached(world: World, content: str, mimetype: str = "text/plain", text: str = "") -> Message:
+    """Return ben's message with a file."""
+    file = world.slack.upload("ben", "script.txt", content.encode(), mimetype)
+    return world.ben.say(text, files=[file])
+
+
+async def opened(world: World, message: Message) -> Modal:
+    assert (await world.ana.message_shortcut(message)).ok
+    await world.settle()
+    assert world.ana.modal is not None
+    return world.ana.modal
+
+
+def words(form: Modal) -> str:
+    texts = (each.get("text") for each in objects(form.view.body["blocks"]))
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def scripts(world: World) -> list[str]:
+    return [video.script for video in world.service.videos.values()]
+
+
+async def test_a_short_file_fills_the_box_and_a_long_one_is_used_whole(filed: World) -> None:
+    world = filed
+    form = await opened(world, attached(world, "Good morning.\n", text="The script, as promised:"))
+    assert form.values["script"] == "Good morning."
+    await form.submit({"replica_id": REPLICA})
+
+    message = attached(world, LONG)
+    form = await opened(world, message)
+    assert not form.values["script"]
+    assert "takes about 21 minutes to speak" in words(form)
+    await form.choose("background", "background_url")
+    await form.choose("background", "none")
+    await form.submit({"replica_id": REPLICA})
+    assert not form.is_open, form.errors
+    await world.settle()
+    assert scripts(world) == ["Good morning.", LONG]
+    assert world.posts()[-1].thread_ts == message.ts
+
+    form = await opened(world, message)
+    await form.submit({"replica_id": REPLICA, "script": "Something else."})
+    await world.settle()
+    assert scripts(world)[-1] == "Something else."
+
+
+async def test_a_file_that_slack_is_slow_with_is_read_when_the_form_is_submitted(
+    filed: World,
+) -> None:
+    world = filed
+    message = attached(world, "Good morning.")
+    world.slack.faults.next("files.info", Hang())
+    form = await opened(world, message)
+    assert not form.values["script"]
+    assert "attached file" in words(form)
+    world.slack.faults.next("files.info", CannedResponse(503))
+    await form.submit({"replica_id": REPLICA})
+    assert "couldn't read the file" in " ".join(form.errors.values())
+    await form.submit({})
+    await world.settle()
+    assert scripts(world) == ["Good morning."]
+
+
+async def test_a_file_that_is_no_script_leaves_the_text_of_its_message(filed: World) -> None:
+    world = filed
+    form = await opened(world, attached(world, "%PNG", "image/png", "Say hello."))
+    assert form.values["script"] == "Say hello."
+    await form.close()
+    form = await opened(world, attached(world, "a" * 90_000, text="Say hello."))
+    assert "too large" in words(form)
+    await form.close()
+    form = await opened(world, attached(world, "%PNG", "image/png"))
+    assert "no text" in words(form)
+
+
+async def test_where_files_are_not_read_the_shortcut_says_what_to_do(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        form = await opened(world, attached(world, "Good morning."))
+        assert "copy its text" in words(form)
+        await form.close()
+        form = await opened(world, attached(world, "Good morning.", text="Say hello."))
+        assert form.values["script"] == "Say hello."
