@@ -185,11 +185,11 @@ class SlashCommand(_Payload):
 
     def mistyped(self, *subcommands: str) -> str | None:
         """Return the subcommand that a single word is probably meant to be, if any."""
-        word = self.words.casefold()
-        close = (
-            difflib.get_close_matches(word, subcommands, 1, _SIMILAR) if len(word) < _LONG else ()
-        )
-        return close[0] if close and word not in subcommands else None
+        match self.words.casefold().split():
+            case [word] if len(word) < _LONG and word not in subcommands:
+                close = difflib.get_close_matches(word, subcommands, 1, _SIMILAR)
+                return close[0] if close else None
+        return None
 
 
 def is_plain_text(mimetype: object) -> bool:
