@@ -445,4 +445,7 @@ async def test_one_sweep_wakes_any_number_of_rows(sweeping: Sweeping) -> None:
         pass
 
     assert len(await store.jobs.claim(clock.now(), count)) == count
-    assert len(await store.deliveries.claim(clock.now(), count)) == count
+    cards = 0
+    while claimed := await store.deliveries.claim(clock.now(), count):  # a few at a time
+        cards += len(claimed)
+    assert cards == count

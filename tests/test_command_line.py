@@ -66,12 +66,13 @@ async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> Non
     assert times("@ana your video is ready.") == 1
     assert times("@ben your video is ready.") == 2
     assert times("@ana your video couldn't be created.") == 1
-    assert times("@ben your replica is ready.") == 1
+    assert times("@ben your replica is ready to use by everyone in this workspace.") == 1
     # Quotation marks and arrows are not in that character set.
     assert re.search(r"by callback: .Welcome to the team, Kim!. is ready", shown.out)
     assert re.search(r"by polling, without a callback: .Our numbers for .* is ready", shown.out)
     assert re.search(r"by callback: .A few words on our competitors\.. failed", shown.out)
-    assert "> The script contains a name that this replica may not say." in shown.out
+    said = r"^      .The script contains a name that this replica may not say\..$"
+    assert len(re.findall(said, shown.out, re.MULTILINE)) == 1
     assert "> This is me, and I did not have to say it." in shown.out
     assert shown.err == ""
     assert files_in(tmp_path) == []

@@ -202,7 +202,7 @@ async def test_when_it_is_no_longer_registered_its_messages_wait_and_its_buttons
         await world.advance(minutes=16)
         asking, question = world.now(card), world.question(card)
         limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "60"})
-        world.slack.faults.next("chat.update", limit)
+        world.slack.faults.next("chat.update", limit, limit)  # of the question and of the card
         await world.ana.click(question, "Cancel request")
         await world.settle()
     async with world.running_bot():
