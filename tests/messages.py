@@ -1,0 +1,335 @@
+"""Every text that the bot can send, on one page: ``docs/messages.md``.
+
+``python -m tests.messages`` writes it. What the renderers return is shown as a person sees it, and
+the forms as a sandbox Slack got them. What has no renderer is collected from the source.
+"""
+
+import asyncio
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from bot.model import Failure, Settlement, State
+from bot.slack.blocks import Json, Message
+from bot.slack.cards import card
+from bot.slack.details import details
+from bot.slack.help import replica_help, short_help, video_help
+from bot.slack.home_view import Health, HomeContent, home_view
+from bot.slack.job_actions import not_theirs
+from bot.slack.job_status import listed, status_message
+from bot.slack.limits import limit_sentence
+from bot.slack.messages import redirected
+from bot.slack.question_message import question
+from bot.slack.replica_commands import listed_replicas
+from bot.slack.replies import reply
+from bot.store import KnownReplica, Limit, LimitReached
+from sandbox.block_kit import objects
+from tests import test_card_texts as cards
+from tests.sentences import literals, sources
+from tests.test_cards import ANA, BEN, NINE, PRESENTER, PRESENTERS, READY, REPLICA_PRESENTER
+from tests.test_question_message import ASKED, OWED
+from tests.world import MEMORY, REPLICA, World
+
+ROOT: Final = Path(__file__).parent.parent
+PAGE: Final = ROOT / "docs" / "messages.md"
+INTRO: Final = """\
+# Every text of the bot
+
+What people can read from this bot in Slack, to be read aloud. `python -m tests.messages` writes
+this page from the code, and a test fails if it is not current. In the lists at the end, an ellipsis
+stands for what is filled in.
+"""
+Entry: TypeAlias = tuple[str, list[str]]
+"""What a text is for, and its lines."""
+
+_PEOPLE: Final = {"U0ANA": "@ana", "U0BEN": "@ben"}
+_DATES: Final = {"{ago}": "5 minutes ago", "{date_short_pretty} at {time}": "today at 9:00 AM"}
+_NAME: Final = re.compile(r"Replica [A-Z2-9]{5}\b")
+
+
+# ── Markdown ──────────────────────────────────────────────────────────────────────────────────
+
+
+def plain(text: str) -> str:
+    """Return Slack's mrkdwn as a reader sees it, in Markdown."""
+    text = re.sub(r"<!date\^\d+\^([^|]*)\|[^>]*>", lambda date: _DATES[date[1]], text)
+    text = re.sub(r"<([@#])…>", lambda mention: {"@": "@ana", "#": "#studio"}[mention[1]], text)
+    text = re.sub(r"<@(\w+)>", lambda mention: _PEOPLE.get(mention[1], mention[1]), text)
+    text = re.sub(r"<#\w+>", "#studio", text)
+    text = re.sub(r"<https?:[^|>]*\|([^>]*)>", r"[\1]", text)
+    text = re.sub(r"(?<![\w*])\*([^*\n]+)\*(?![\w*])", r"**\1**", text)
+    return _NAME.sub("Replica K7M2Q", text).replace("<", "&lt;").replace("&lt;id>", "&lt;id&gt;")
+
+
+def quoted(lines: Iterable[str]) -> list[str]:
+    """Return lines as a quotation whose line ends are kept."""
+    return [f"> {line}  " for text in lines for line in text.splitlines() if line]
+
+
+def shown(message: Message) -> list[str]:
+    """Return a message's text and its buttons."""
+    return [plain(message.text), *buttons(message.blocks)]
+
+
+def buttons(blocks: Iterable[Json]) -> list[str]:
+    """Return the labels of buttons in a line."""
+    found = [each for each in objects(list(blocks)) if each.get("type") == "button"]
+    labels = " · ".join(f"[ {each['text']['text']} ]" for each in found)
+    return [labels] if labels else []
+
+
+def confirmations(blocks: Iterable[Json]) -> Iterator[Entry]:
+    """Yield what Slack asks before it reports a button."""
+    for each in objects(list(blocks)):
+        if (ask := each.get("confirm")) and each.get("type") == "button":
+            lines = [ask[part]["text"] for part in ("title", "text")]
+            choice = f"[ {ask['confirm']['text']} ] · [ {ask['deny']['text']} ]"
+            yield f"*{each['text']['text']}* asks", [*lines, choice]
+
+
+def view_lines(view: Json) -> list[str]:
+    """Return a form, or another view, from top to bottom."""
+    lines = [f"**{view['title']['text']}**"] if "title" in view else []
+    for block in view["blocks"]:
+        match block["type"]:
+            case "input":
+                lines += field_lines(block)
+            case "actions":
+                lines += buttons([block])
+            case "header":
+                lines.append(f"**{block['text']['text']}**")
+            case "section":
+                lines.append(plain(block["text"]["text"]))
+            case "context":
+                lines += [plain(each["text"]) for each in block["elements"]]
+            case _:
+                lines += [plain(line) for each in block["elements"] for line in rich_lines(each)]
+    ends = [view[each]["text"] for each in ("submit", "close") if each in view]
+    return [*lines, " · ".join(f"[ {each} ]" for each in ends)]
+
+
+def field_lines(block: Json) -> list[str]:
+    """Return a field: its label, what it shows while it is empty, its choices and its hint."""
+    element = block["element"]
+    label = block["label"]["text"] + (" (optional)" if block.get("optional") else "")
+    inside = [element["placeholder"]["text"]] if "placeholder" in element else []
+    inside += [each["text"]["text"] for each in element.get("options", ())]
+    hint = [plain(block["hint"]["text"])] if "hint" in block else []
+    return [f"**{label}**" + (f": _{' · '.join(inside)}_" if inside else ""), *hint]
+
+
+def rich_lines(element: Json) -> list[str]:
+    """Return a part of a rich text as lines."""
+    if element["type"] == "rich_text_list":
+        return [f"• {''.join(rich_lines(each))}" for each in element["elements"]]
+    parts = []
+    for each in element["elements"]:
+        text = _DATES[each["format"]] if each["type"] == "date" else each["text"]
+        parts.append(f"`{text}`" if each.get("style", {}).get("code") else text)
+    return ["".join(parts)]
+
+
+# ── What the renderers return ─────────────────────────────────────────────────────────────────
+
+
+def card_entries() -> Iterator[Entry]:
+    """Yield the cards of both kinds in every state."""
+    for state, (job, *_) in cards.CARDS.items():
+        yield f"A video: {state}", shown(card(job, PRESENTER, replica="Anna"))
+    asked = replace(cards.job(State.UNCONFIRMED), asked=1)
+    yield "A video: the question was asked", shown(card(asked, PRESENTER, replica="Anna"))
+    over = replace(cards.WELL, orphaned_ids=("v0", "v00"))
+    yield "A video: ready three times", shown(card(over, PRESENTER, replica="Anna"))
+    for why, failure in (("key rejected", Failure.KEY_REJECTED), ("limited", Failure.UNREACHABLE)):
+        held = cards.job(State.QUEUED, held_by=failure, held_until=NINE)
+        yield f"A video: waiting, {why}", shown(card(held, PRESENTER, replica="Anna"))
+    for state, (job, *_) in cards.TRAININGS.items():
+        yield f"A replica: {state}", shown(card(job, REPLICA_PRESENTER))
+    bad = cards.failed(Failure.SERVICE_FAILED, "Too dark.")
+    yield "A card that was retried", shown(card(bad, PRESENTER, retry=cards.RETRY))
+
+
+def reply_entries() -> Iterator[Entry]:
+    """Yield the closing replies, one for each way in which a request can end."""
+    for state, (job, *_) in cards.REPLIES.items():
+        yield state.capitalize(), shown(reply(job, PRESENTERS[job.kind]))
+    for failure in Failure:
+        why = failure.value.replace("_", " ")
+        yield f"Ended without a reason: {why}", shown(reply(cards.failed(failure), PRESENTER))
+    long = replace(
+        cards.WELL, snapshot=replace(READY, facts={**READY.facts, "script": "Hello. " * 600})
+    )
+    text = [line[:200] for line in plain(reply(long, PRESENTER).text).splitlines()]
+    yield "Ready, with a long script", text
+    yield (
+        "In a direct message, since the channel refused it",
+        shown(redirected(reply(cards.WELL, PRESENTER), cards.WELL)),
+    )
+    elsewhere = replace(cards.WELL, channel="D0BEN")
+    yield (
+        "Likewise, asked in a conversation",
+        shown(redirected(reply(elsewhere, PRESENTER), elsewhere)),
+    )
+
+
+def question_entries() -> Iterator[Entry]:
+    """Yield the question, asked and settled."""
+    yield "Asked", shown(question(OWED, ASKED, PRESENTER, [BEN]))
+    again = replace(ASKED, asked=2)
+    direct = replace(OWED, direct=True)
+    yield "Asked again, in a direct message", shown(question(direct, again, PRESENTER, [BEN]))
+    for settlement in Settlement:
+        settled = replace(OWED, settled_as=settlement, settled_by=BEN)
+        yield (
+            settlement.value.replace("_", " ").capitalize(),
+            shown(question(settled, ASKED, PRESENTER)),
+        )
+    yield from confirmations(question(OWED, ASKED, PRESENTER).blocks)
+    yield from confirmations(card(cards.rendering(), PRESENTER).blocks)
+
+
+def command_entries() -> Iterator[Entry]:
+    """Yield what the commands answer."""
+    yield "`/video help`", shown(video_help("/video"))
+    yield "`/replica help`", shown(replica_help("/replica"))
+    yield (
+        "Short help, after a mention or in the app's messages",
+        shown(short_help("/video", "/replica")),
+    )
+    jobs = [cards.rendering(), cards.WELL, cards.CARDS["erased"][0]]
+    yield "`/video list`", shown(listed(jobs, PRESENTER))
+    known = [KnownReplica("r-anna", "Anna", default=True), KnownReplica("r-kim", "Kim")]
+    yield "`/replica list`, after the trainings", shown(listed_replicas(known))
+    well = cards.WELL
+    yield "`/video status`", shown(status_message(PRESENTER, well, well.snapshot, ANA))
+    yield (
+        "`/video status`, while the service is down",
+        shown(
+            status_message(
+                PRESENTER, cards.rendering(), None, ANA, "The video service cannot be reached."
+            )
+        ),
+    )
+
+
+def refusal_entries() -> Iterator[Entry]:
+    """Yield what people are told who may not do something."""
+    yield "Somebody else's request", [plain(not_theirs(f"<@{BEN}>"))]
+    reached = [
+        LimitReached(Limit.OPEN_PER_USER, 5),
+        LimitReached(Limit.OPEN_PER_USER, 1),
+        LimitReached(Limit.PER_USER_PER_DAY, 20, NINE + timedelta(hours=3)),
+        LimitReached(Limit.PER_DAY, 200, NINE + timedelta(minutes=20)),
+    ]
+    for each in reached:
+        yield f"Limit: {each.limit.value.replace('_', ' ')}", [limit_sentence(each, NINE)]
+
+
+def view_entries() -> Iterator[Entry]:
+    """Yield Home and the details."""
+    job = replace(cards.WELL, orphaned_ids=("v0",))
+    yield "Details", view_lines(details(job, PRESENTER, reader=ANA, replica="Anna"))
+
+    def command(kind: str) -> str:
+        return f"/{kind}"
+
+    health = Health(used=12, limit=200, unsent=0, key_refused=False)
+    jobs = [ASKED, cards.rendering(), cards.CARDS["erased"][0]]
+    full = HomeContent(jobs, page=1, more=True, replicas=["Anna · r-anna"], health=health)
+    yield "Home, for an admin", view_lines(home_view(full, PRESENTERS, command))
+    bad = replace(health, unsent=3, key_refused=True)
+    empty = HomeContent([], page=0, more=False, replicas=[], health=bad)
+    yield "Home, still empty, with problems", view_lines(home_view(empty, PRESENTERS, command))
+
+
+# ── Forms, as Slack got them ──────────────────────────────────────────────────────────────────
+
+
+async def form_entries() -> list[Entry]:
+    """Return the forms as they open."""
+    entries = []
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        world = World(Path(folder))
+        async with world.running_sandbox(), world.running_bot(MAX_SCRIPT="20000"):
+            form = await world.open_form(world.ana)
+            entries.append(
+                ("Create a video, before there are replicas", view_lines(form.view.body))
+            )
+            await form.close()
+            await world.ana.command("/replica", f"add {REPLICA}", "studio")
+            await world.settle()
+            form = await world.open_form(world.ana, "Welcome to the team!")
+            for choice in ("background_url", "background_source_url"):
+                await form.choose("background", choice)
+                title = f"Create a video, with a script and “{choice}”"
+                entries.append((title, view_lines(form.view.body)))
+            await form.close()
+            form = await world.open_form(world.ana, command="/replica")
+            entries.append(("Train a replica", view_lines(form.view.body)))
+            await form.close()
+    return entries
+
+
+# ── What has no renderer ──────────────────────────────────────────────────────────────────────
+
+_GAP: Final = re.compile(r"<[@#]\{\w*\}>|\{\w*\}")
+_EXAMPLES: Final = {"{noun}": "video", "{command}": "/video"}
+
+
+def is_on(page: str, text: str) -> bool:
+    """Return whether all that is written of a text is on the page."""
+    parts = (plain(part).strip() for line in text.splitlines() for part in _GAP.split(line))
+    return all(part in page for part in parts)
+
+
+def read_aloud(text: str) -> str:
+    """Return a text of the source with an example, or an ellipsis, for what is filled in."""
+    return plain(re.sub(r"\{\w*\}", lambda gap: _EXAMPLES.get(gap[0], "…"), text)).strip()
+
+
+def rest(page: str) -> dict[str, list[str]]:
+    """Return the texts that are not on the page yet, by heading."""
+    found: dict[str, list[str]] = {}
+    for heading, source in sources():
+        for text in literals(source):
+            known = found.setdefault(heading, [])
+            if not is_on(page, text) and text not in known:
+                known.append(text)
+    return {heading: texts for heading, texts in found.items() if texts}
+
+
+# ── The page ──────────────────────────────────────────────────────────────────────────────────
+
+
+def chapter(heading: str, entries: Sequence[Entry]) -> str:
+    """Return a chapter of the page."""
+    parts = [f"## {heading}"]
+    for title, lines in entries:
+        parts.append("\n".join([f"{title}:", "", *quoted(lines)]))
+    return "\n\n".join(parts)
+
+
+async def page() -> str:
+    """Return the page."""
+    chapters = [
+        chapter("Cards", [*card_entries()]),
+        chapter("Closing replies", [*reply_entries()]),
+        chapter("The question, and what Slack asks first", [*question_entries()]),
+        chapter("Forms", await form_entries()),
+        chapter("Commands", [*command_entries()]),
+        chapter("Home and details", [*view_entries()]),
+        chapter("Limits and rights", [*refusal_entries()]),
+    ]
+    text = "\n\n".join([INTRO.rstrip(), *chapters])
+    for heading, texts in rest(text).items():
+        lines = "\n".join(f"* {read_aloud(each)}" for each in texts)
+        text += f"\n\n## {heading}\n\n{lines}"
+    return f"{text}\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(asyncio.run(page()), encoding="utf-8")

@@ -1,0 +1,102 @@
+"""The sentences in the source of the bot that people may see in Slack."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+BOT: Final = Path(__file__).parent.parent / "bot"
+
+_MISTAKES: Final = "Mistakes in forms"
+_PRIVATE: Final = "Private answers"
+_SERVICE: Final = "Reasons, where the video service gave none"
+#: Modules outside ``bot/slack`` whose sentences people see, and under which heading.
+_ELSEWHERE: Final = {
+    "kinds/video.py": _MISTAKES,
+    "kinds/replica.py": _MISTAKES,
+    "links.py": _MISTAKES,
+    "file_links.py": _MISTAKES,
+    "service_errors.py": _SERVICE,
+    "service_gate.py": _SERVICE,
+    "video_service.py": _SERVICE,
+}
+_HEADINGS: Final = {
+    "create_video.py": _MISTAKES,
+    "create_form.py": _MISTAKES,
+    "train_replica.py": _MISTAKES,
+    "forms.py": _MISTAKES,
+    "question.py": _MISTAKES,
+    "replica_picker.py": _MISTAKES,
+    "script_file.py": _MISTAKES,
+    "access.py": "Who may ask, and where I post",
+    "replica_presenter.py": "What a failed training usually means",
+    "cards.py": "Further parts of messages",
+    "failures.py": "Further parts of messages",
+    "replies.py": "Further parts of messages",
+}
+#: In ``bot/slack``: they are about Slack's API, and their words are for the log.
+_FOR_THE_LOG: Final = {"blocks.py", "client.py", "errors.py", "messenger.py", "installation.py"}
+_NOT_SHOWN: Final = {"compile", "Unreadable", "debug", "info", "warning", "error", "exception"}
+_NO_WORDS: Final = {"Bearer {}", "a row cannot be read", "not stored for certain", "not stored"}
+_WORDS: Final = re.compile(r"[A-Za-z']{2,}[,:;]? [\w“(`*{]|\A[A-Z].*[.?…]\Z", re.DOTALL)
+_CODE: Final = re.compile(r"\\|\(\?|[a-z]_[a-z]|\.\*|\|[a-z(]")
+
+
+def literals(source: str) -> list[str]:
+    """Return the texts of a module that people may see; ``{}`` stands for what is filled in."""
+    tree = ast.parse(source)
+    hidden: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            hidden.add(node.value)
+        elif isinstance(node, ast.JoinedStr):
+            hidden.update(node.values)
+        elif isinstance(node, ast.Call) and _called(node) in _NOT_SHOWN:
+            hidden.update(ast.walk(node))
+    constants = {
+        node.target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and isinstance(node.value, ast.Constant)
+    }
+    found = [
+        (node.lineno, node.col_offset, _text(node, constants))
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Constant, ast.JoinedStr)) and node not in hidden
+    ]
+    texts = (text for *_, text in sorted(found))
+    shown = (text for text in texts if _WORDS.search(text) and not _CODE.search(text))
+    return [text for text in shown if text not in _NO_WORDS]
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _text(node: ast.Constant | ast.JoinedStr, constants: Mapping[str, object]) -> str:
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    return "".join(_part(each, constants) for each in node.values)
+
+
+def _part(part: ast.expr, constants: Mapping[str, object]) -> str:
+    if isinstance(part, ast.Constant):
+        return str(part.value)
+    assert isinstance(part, ast.FormattedValue)
+    code = ast.unparse(part.value)
+    if isinstance(known := constants.get(code), str):
+        return known
+    return next(
+        (f"{{{name}}}" for name in ("noun", "command") if re.search(rf"\b{name}\b", code)), "{}"
+    )
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    """Yield the heading and the text of each module whose words people see."""
+    for path in sorted((BOT / "slack").glob("*.py")):
+        if path.name not in _FOR_THE_LOG:
+            yield _HEADINGS.get(path.name, _PRIVATE), path.read_text(encoding="utf-8")
+    for name, heading in _ELSEWHERE.items():
+        yield heading, (BOT / name).read_text(encoding="utf-8")
