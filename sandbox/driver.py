@@ -250,10 +250,14 @@ class Person:
         shown = message.payload(with_metadata=True)
         if self.slack.thread(message.channel, message.ts):
             shown["thread_ts"] = message.ts
+        said = interaction(self.slack, self.user, "message_action", place)
+        # Neither is documented, and Slack does not always send them:
+        # https://docs.slack.dev/tools/bolt-js/reference/interfaces/MessageShortcut
+        del said["user"]["team_id"], said["user"]["username"]
         return await interact(
             self.slack,
             {
-                **interaction(self.slack, self.user, "message_action", place),
+                **said,
                 "callback_id": chosen.callback_id,
                 "message_ts": message.ts,
                 "channel": {"id": place.id, "name": place.name},

@@ -122,3 +122,12 @@ async def test_who_may_not_ask_is_told_so_by_shortcuts_too(quiet_world: World) -
 )
 def test_markup_becomes_plain_words(text: str, spoken: str) -> None:
     assert spoken_text(text, {"U1": "Ana", "C1": "studio"}) == spoken
+
+
+async def test_a_person_of_another_organisation_gets_no_form_from_a_message(world: World) -> None:
+    world.slack.add_user("sam", team="T0ELSEWHERE", channels=["studio"])
+    sam = Person(world.slack, "sam")
+    assert (await sam.message_shortcut(world.ben.say("Hello, everyone."))).ok
+    await world.settle()
+    assert sam.modal is None
+    assert "only people in the workspace" in world.ephemerals(sam)[-1]

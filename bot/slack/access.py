@@ -144,15 +144,19 @@ class Access:
             return STARTING
         if installation.app_id and sender.app != installation.app_id:
             return OTHER_APP
-        if sender.team in {installation.team_id, installation.enterprise_id}:
+        ours = {installation.team_id, installation.enterprise_id}
+        if sender.team in ours:
             return None
-        if installation.enterprise_id is None:
+        if sender.team and installation.enterprise_id is None:
             return STRANGER
         if sender.enterprise is not None:
             return None if sender.enterprise == installation.enterprise_id else STRANGER
         # What Slack sends with a button tells the organisation of the app, not of the person.
         match await self._people.get(sender.user, self._deadline()):
             case _Standing.MEMBER | _Standing.GUEST:
+                return None
+            # It opens a form, whose submission says the team.
+            case _Standing.UNKNOWN if not sender.team and sender.place in ours:
                 return None
             case None:
                 return "I couldn't check with Slack who you are. Please try again in a moment."

@@ -96,6 +96,15 @@ class Sender(_Payload):
         return self.place_enterprise if self.team == self.place else None
 
 
+class MessageShortcutSender(Sender):
+    """Who chose a shortcut in a message's menu: Slack need not say of which team they are.
+
+    https://docs.slack.dev/tools/bolt-js/reference/interfaces/MessageShortcut
+    """
+
+    team: Text = Field(default="", validation_alias=AliasPath("user", "team_id"))
+
+
 class EventSender(Sender):
     """Who caused an event, if anybody did: what happens to the app itself names nobody.
 

@@ -12,7 +12,13 @@ from slack_bolt.response import BoltResponse
 from bot.slack.access import OTHER_APP, OTHER_WORKSPACE, STRANGER
 from bot.slack.context import HandlerContext
 from bot.slack.error_handler import answer_error, answer_privately
-from bot.slack.payloads import EventSender, InvalidPayload, Sender, read
+from bot.slack.payloads import (
+    EventSender,
+    InvalidPayload,
+    MessageShortcutSender,
+    Sender,
+    read,
+)
 
 _LOG: Final = logging.getLogger(__name__)
 _FINAL: Final = frozenset({STRANGER, OTHER_WORKSPACE})
@@ -37,11 +43,15 @@ class SenderCheck(AsyncMiddleware):
         next: Callable[[], Awaitable[BoltResponse]],  # noqa: A002 - the signature is Bolt's
     ) -> BoltResponse:
         """Pass on what a person of ours sends."""
-        is_event = req.body.get("type") == "event_callback"
+        kind = req.body.get("type")
+        is_event = kind == "event_callback"
         if not (is_event or "command" in req.body or "user" in req.body):
             return await next()  # not a person's
+        model: type[Sender] = EventSender if is_event else Sender
+        if kind == "message_action":
+            model = MessageShortcutSender
         try:
-            sender = read(EventSender if is_event else Sender, req.body)
+            sender = read(model, req.body)
         except InvalidPayload as error:
             return answer_error(self._ctx, error, req.body) or _NO_ANSWER
         refusal = await self._ctx.access.sender_refusal(sender)
