@@ -40,15 +40,17 @@ class RequestPriority:
         """Whether requests are being answered, or were a moment ago."""
         return self._busy_until(asyncio.get_running_loop().time()) is not None
 
-    async def wait_for_pause(self) -> None:
-        """Return once no request is being answered, or after the longest delay."""
+    async def wait_for_pause(self, stop: asyncio.Event) -> None:
+        """Return once no request is being answered, after the longest delay, or at ``stop``."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + self._max_delay_s
-        while (now := loop.time()) < latest:
+        while not stop.is_set() and (now := loop.time()) < latest:
             if (busy_until := self._busy_until(now)) is None:
                 return
             # No longer than a pause: a request may be answered meanwhile.
-            await asyncio.sleep(min(busy_until, latest, now + self._pause_s) - now)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(busy_until, latest, now + self._pause_s)):
+                    await stop.wait()
 
     def _busy_until(self, now: float) -> float | None:
         """Return until when background work waits, as things are; None if it does not."""

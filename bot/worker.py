@@ -59,12 +59,12 @@ class Worker(Generic[_T]):
         self._last_claim = float("-inf")
         self._steps: dict[asyncio.Task[None], _T] = {}
         self._waiting = asyncio.Event()
-        self._stopping = False
+        self._stopping = asyncio.Event()
 
     @property
     def healthy(self) -> bool:
         """Whether it accepts work."""
-        return not self._stopping
+        return not self._stopping.is_set()
 
     async def run(self) -> None:
         """Do what is due until ``stop``; then steps under way have ``stop_timeout`` to end.
@@ -72,7 +72,7 @@ class Worker(Generic[_T]):
         It returns only after ``stop``. An unexpected error of the table is raised.
         """
         async with asyncio.TaskGroup() as steps:
-            while not self._stopping:
+            while not self._stopping.is_set():
                 self._work.due.clear()
                 look_again_at = await self._start_due(steps)
                 self._waiting.set()
@@ -88,7 +88,7 @@ class Worker(Generic[_T]):
 
     def stop(self) -> None:
         """Start no more steps."""
-        self._stopping = True
+        self._stopping.set()
         self._work.due.set()
 
     async def settled(self) -> bool:
@@ -104,7 +104,7 @@ class Worker(Generic[_T]):
         return busy
 
     def _due_unseen(self) -> bool:
-        return self._work.due.is_set() and not self._stopping
+        return self._work.due.is_set() and not self._stopping.is_set()
 
     async def _start_due(self, steps: asyncio.TaskGroup) -> datetime | None:
         """Start a step of each due row; return when to look again, None for after a change."""
@@ -132,10 +132,13 @@ class Worker(Generic[_T]):
             return self._clock.now() + self._timings.retry_interval
 
     async def _space_claims(self) -> None:
-        """Wait for ``claim_interval`` since the last claim that found work, and for requests."""
+        """Wait for ``claim_interval`` since the last claim that found work, and for requests.
+
+        To ``stop`` waits for no request.
+        """
         next_claim = self._last_claim + self._timings.claim_interval.total_seconds()
         await asyncio.sleep(next_claim - asyncio.get_running_loop().time())
-        await self._priority.wait_for_pause()
+        await self._priority.wait_for_pause(self._stopping)
 
     def _on_step_done(self, step: asyncio.Task[None]) -> None:
         del self._steps[step]

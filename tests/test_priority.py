@@ -29,6 +29,15 @@ async def test_nothing_is_created_or_posted_while_requests_follow_each_other(
         assert [job.attempts for job in found] == [0]
 
 
+async def test_a_stop_does_not_wait_until_no_more_requests_come(quiet_world: World) -> None:
+    world = quiet_world
+    world.pauses = {"request_pause": LONG, "max_request_delay": LONG}
+    async with asyncio.timeout(LONG.total_seconds() / 2), world.running_bot():
+        await submit_video(world)
+        # The worker wakes up for the job, and waits.
+        await asyncio.sleep(0)
+
+
 async def test_requests_delay_background_work_only_for_a_while(quiet_world: World) -> None:
     world = quiet_world
     world.pauses = {"request_pause": LONG, "max_request_delay": SHORT}
