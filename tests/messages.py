@@ -100,6 +100,8 @@ def view_lines(view: Json) -> list[str]:
                 lines += field_lines(block)
             case "actions":
                 lines += buttons([block])
+            case "divider":
+                pass
             case "header":
                 lines.append(f"**{block['text']['text']}**")
             case "section":
