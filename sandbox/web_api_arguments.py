@@ -5,7 +5,15 @@ from collections.abc import Iterable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from sandbox.block_kit import Json, objects, size, validate_message, validate_view
+from sandbox.block_kit import (
+    Json,
+    are_too_long,
+    objects,
+    size,
+    validate_message,
+    validate_view,
+    widened,
+)
 from sandbox.slack_objects import SlackError, View
 from sandbox.workspace import Workspace
 
@@ -19,7 +27,8 @@ def read_content(workspace: Workspace, arguments: Json) -> tuple[str, list[Json]
     """Return the text and blocks of a message.
 
     Raises:
-        SlackError: ``no_text``, ``msg_too_long``, ``invalid_blocks``, ``invalid_blocks_format``.
+        SlackError: ``no_text``, ``msg_too_long``, ``msg_blocks_too_long``, ``invalid_blocks``,
+            ``invalid_blocks_format``.
     """
     text = str(arguments.get("text") or "")
     blocks = read_json(arguments, "blocks", "invalid_blocks_format") or []
@@ -29,6 +38,8 @@ def read_content(workspace: Workspace, arguments: Json) -> tuple[str, list[Json]
         raise SlackError("no_text")
     if size(text) > workspace.text_limit:
         raise SlackError("msg_too_long")
+    if are_too_long(widened(blocks)):
+        raise SlackError("msg_blocks_too_long")
     if errors := validate_message(text, blocks) + _video_errors(workspace, blocks):
         raise SlackError("invalid_blocks", **_explained(errors))
     return text, blocks

@@ -1,9 +1,10 @@
 """Scripts that are longer than a form's field holds, in a text file."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from sandbox.block_kit import Json, objects
 from sandbox.driver import ClientRefusal, Modal
 from sandbox.faults import CannedResponse, Hang
 from sandbox.scenarios import Scenario
@@ -30,6 +31,16 @@ async def with_file(
     return form
 
 
+def quoted(blocks: Sequence[Json]) -> list[str]:
+    """Return the texts of the quotations in blocks."""
+    return [
+        piece["text"]
+        for each in objects(blocks)
+        if each.get("type") == "rich_text_quote"
+        for piece in each["elements"]
+    ]
+
+
 def scripts(world: World) -> list[str]:
     return [video.script for video in world.service.videos.values()]
 
@@ -54,15 +65,38 @@ async def test_the_reply_says_where_the_rest_of_a_long_transcript_is(filed: Worl
     assert "The whole transcript is under *Details*" in str(reply.blocks)
     await world.ana.click(world.now(card), "Details")
     assert world.ana.modal is not None
-    quotes = [
-        piece["text"]
-        for block in world.ana.modal.view.body["blocks"]
-        if block["type"] == "rich_text"
-        for element in block["elements"]
-        if element["type"] == "rich_text_quote"
-        for piece in element["elements"]
-    ]
-    assert "".join(quotes) == LONG
+    assert "".join(quoted(world.ana.modal.view.body["blocks"])) == LONG
+
+
+async def test_the_whole_of_a_transcript_is_in_the_reply_where_a_message_has_room_for_it(
+    filed: World,
+) -> None:
+    world = filed
+    for script in ("A short sentence. " * 480 + "The end.", "🎬 " * 2990 + "The end."):
+        await with_file(world, script.encode())
+        await world.advance(minutes=10)
+        reply = world.posts()[-1]
+        pieces = quoted(reply.blocks)
+        assert "".join(pieces) == script
+        assert all(piece.endswith(" ") for piece in pieces[:-1]), "words are not parted"
+        assert "The whole transcript" not in str(reply.blocks)
+        # Screen readers read the text, which has room for the beginning.
+        assert "The whole transcript is under *Details*" in reply.text
+    assert not [call for call in world.slack.calls if call.error]
+
+
+async def test_a_reply_whose_blocks_are_too_long_for_slack_says_where_the_rest_is(
+    filed: World,
+) -> None:
+    world = filed
+    too_long = CannedResponse(200, {"ok": False, "error": "msg_blocks_too_long"})
+    form = await with_file(world, b"A short sentence. " * 300)
+    assert not form.is_open, form.errors
+    world.slack.faults.next("chat.postMessage", too_long)
+    await world.advance(minutes=10)
+    reply = world.posts()[-1]
+    assert "A short sentence." in reply.text
+    assert "The whole transcript is under *Details*" in reply.text
 
 
 async def test_a_file_that_is_no_script_is_refused_under_its_field(filed: World) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bot.slack.blocks import MAX_TEXT, cut, section, shortened, size
 from sandbox.block_kit import validate_message
+from sandbox.slack_objects import SlackError
 from tests.world import World
 
 
@@ -73,6 +74,13 @@ async def test_a_card_that_was_shortened_is_shown_in_full_again_once_it_may_be(
     await world.advance(minutes=5)
 
     assert "Watch" in world.now(card).text
+
+
+def test_the_sandbox_refuses_more_text_in_all_blocks_than_slack_does(world: World) -> None:
+    person, channel = world.ana.user.id, world.slack.channel("studio").id
+    world.slack.respond({"text": "a", "blocks": [section("a" * 2800)] * 4}, person, channel)
+    with pytest.raises(SlackError, match="msg_blocks_too_long"):
+        world.slack.respond({"text": "a", "blocks": [section("a" * 3000)] * 4}, person, channel)
 
 
 def test_the_sandbox_counts_texts_in_bytes_and_blocks_in_utf16_units() -> None:

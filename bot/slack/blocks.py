@@ -25,6 +25,9 @@ MAX_SECTION: Final = 3000
 MAX_TEXT: Final = 3800
 """Bytes. Slack accepts 4,000: the rest is for a note in front."""
 MAX_QUOTE: Final = 3000
+MAX_QUOTES: Final = 9000
+"""For all quotations of a message. Slack documents no limit for the text in all blocks; what it has
+refused, as msg_blocks_too_long, had 11,341: https://github.com/slackapi/bolt-js/issues/2867."""
 # Escaped: one link always fits into a section and into the text.
 _MAX_LINK: Final = 2000
 # Marks, embeddings, overrides and isolates of Unicode's bidirectional algorithm (UAX 9): in a name
@@ -191,6 +194,18 @@ def bullets(paragraphs: Iterable[Json]) -> Json:
 def section(text: str, *, block_id: str | None = None) -> Json:
     """Return a block with a text of ours, in mrkdwn."""
     return _given(type="section", text=mrkdwn(text), block_id=block_id)
+
+
+def quotes(text: str) -> list[Json]:
+    """Return blocks with the whole of people's words as quotations, parted between words."""
+    blocks = []
+    while text:
+        piece = text.encode("utf-16-le")[: 2 * MAX_QUOTE].decode("utf-16-le", "ignore")
+        if len(piece) < len(text):
+            piece = piece[: max(piece.rfind(" "), piece.rfind("\n")) + 1] or piece
+        blocks.append(rich(quote(piece)))
+        text = text[len(piece) :]
+    return blocks
 
 
 def context(*texts: Json) -> Json:

@@ -8,12 +8,11 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.model import Job
 from bot.slack.blocks import (
-    MAX_QUOTE,
     Json,
     bullets,
     modal,
     paragraph,
-    quote,
+    quotes,
     rich,
     title,
     words,
@@ -70,7 +69,6 @@ def details(job: Job, presenter: Presenter, *, reader: str, replica: str = "") -
     blocks.append(rich(bullets(rows(facts))))
     if own and (script := script_of(job, job.snapshot)):
         # The whole of it: the closing reply has room for the beginning of a long one.
-        starts = range(0, len(script), MAX_QUOTE)
-        blocks += [rich(quote(script[start : start + MAX_QUOTE])) for start in starts]
+        blocks += quotes(script)
     heading = f"{presenter.noun.capitalize()} details"
     return modal(_CALLBACK_ID, heading, close="Close", blocks=blocks)

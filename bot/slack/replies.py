@@ -5,6 +5,7 @@ from typing import Final
 from bot.model import Failure, Job, State
 from bot.slack.blocks import (
     MAX_QUOTE,
+    MAX_QUOTES,
     MAX_SECTION,
     MAX_TEXT,
     Message,
@@ -17,6 +18,7 @@ from bot.slack.blocks import (
     joined,
     mrkdwn,
     quote,
+    quotes,
     rich,
     section,
     size,
@@ -48,11 +50,11 @@ def reply(job: Job, presenter: Presenter, *, retry: str | None = None) -> Messag
         blocks = [section(joined([head, joined(links, by=" · ")], MAX_SECTION))]
         text += links
         if transcript:
-            blocks.append(rich(quote(cut(transcript, MAX_QUOTE))))
-            if len(transcript) > MAX_QUOTE:
-                blocks.append(context(mrkdwn(_BEGINNING)))
-                text.append(_BEGINNING)
-            text.append(f"Transcript: {escaped(transcript, MAX_TEXT - size(joined(text)) - 20)}")
+            if cut(transcript, MAX_QUOTES) == transcript:
+                blocks += quotes(transcript)
+            else:
+                blocks += [rich(quote(cut(transcript, MAX_QUOTE))), context(mrkdwn(_BEGINNING))]
+            text += _transcript_text(transcript, MAX_TEXT - size(joined(text)))
     else:
         retried = ""
         if retry is not None:
@@ -65,6 +67,15 @@ def reply(job: Job, presenter: Presenter, *, retry: str | None = None) -> Messag
     if buttons := reply_buttons(job, presenter, is_retried=retry is not None):
         blocks.append(actions(buttons))
     return Message(joined(text), blocks)
+
+
+def _transcript_text(transcript: str, limit: int) -> list[str]:
+    """Return the transcript in ``limit`` bytes of text, and where the rest of it is."""
+    label = "Transcript: "
+    room = limit - size(label) - 2 * size("\n")
+    if size(whole := escape(transcript)) <= room:
+        return [f"{label}{whole}"]
+    return [_BEGINNING, f"{label}{escaped(transcript, room - size(_BEGINNING))}"]
 
 
 def _ending(job: Job, presenter: Presenter) -> str:
