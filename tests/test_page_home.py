@@ -40,6 +40,7 @@ async def test_a_video_is_created_from_home_and_listed_there(page_world: PageWor
 async def test_home_has_more_pages_and_keeps_the_focus(page_world: PageWorld) -> None:
     for number in range(11):
         await page_world.request_video(page_world.ana, {"video_name": f"Video {number}"})
+        await page_world.advance(seconds=20)
     await page_world.advance(minutes=5)
     ana = await page_world.window(size=(390, 780))
     await ana.tab.get_by_role("button", name="Channels and people").click()
