@@ -5,6 +5,7 @@ from datetime import datetime
 from http import HTTPStatus
 from pathlib import PurePath
 from typing import Final
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -44,7 +45,7 @@ def new_file(
     site: str,
 ) -> File:
     """Return a file of a user that is downloaded from ``site``."""
-    link = f"{site}/files/{identifier}/{name}"
+    link = f"{site}/files/{identifier}/{quote(name, safe='')}"
     shown = {
         "id": identifier,
         "created": int(created.timestamp()),

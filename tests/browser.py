@@ -283,9 +283,9 @@ class PageWorld(World):
         self.windows = Windows(browser)
 
     @contextlib.asynccontextmanager
-    async def runs(self) -> AsyncIterator["PageWorld"]:
+    async def runs(self, **settings: Any) -> AsyncIterator["PageWorld"]:  # noqa: ANN401 - as `running_bot` takes it
         """Start everything and stop it; fail if the browser reported errors."""
-        async with self.running_sandbox(), self.running_bot():
+        async with self.running_sandbox(), self.running_bot(**settings):
             await self.page.start(0)
             try:
                 yield self

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from bot.store import Store
 from sandbox.block_kit import Json
+from sandbox.files import MAX_BYTES
 from sandbox.http import POLICY, Server
 from sandbox.page import actions, panel, snapshot, switches
 from sandbox.page.actions import PersonActions
@@ -139,7 +140,8 @@ class Page:
         return await self._server.start()
 
     def _app(self) -> web.Application:
-        app = web.Application(middlewares=[_json_errors])
+        # A byte more than a file may have, so that the refusal has its own words.
+        app = web.Application(middlewares=[_json_errors], client_max_size=MAX_BYTES + 1)
         add_get, add_post = app.router.add_get, app.router.add_post
         add_get("/", self._serve_index)
         add_get("/static/{path:.+}", self._serve_static)
@@ -156,6 +158,7 @@ class Page:
         add_get("/api/{person}/jobs/{job}/requests", self._serve_job_requests)
         add_get("/api/{person}/requests/{number:\\d{1,9}}/card", self._serve_card)
         add_get("/api/{person}/snapshot", self._serve_snapshot)
+        add_post("/api/{person}/files", self._upload)
         add_post("/api/{person}/{action}", self._serve_action)
         add_post("/api/{person}/views/{view}/{action}", self._serve_action)
         return app
@@ -247,6 +250,18 @@ class Page:
         self._journal.note("wire", lambda: {"entry": self._slack.wire.shown(exchange)}, None)
 
     # Acting
+
+    async def _upload(self, request: web.Request) -> web.StreamResponse:
+        person = self._user(request.match_info["person"])
+        name = request.query.get("name", "")
+        if not name:
+            raise web.HTTPBadRequest(text="A file has a name.")
+        try:
+            content = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return _answer(actions.failed("too_large", f"{name} is larger than 10 MB."))
+        file = self._slack.upload(person.id, name, content, request.content_type)
+        return _answer({"ok": True, "file": file})
 
     async def _serve_action(self, request: web.Request) -> web.StreamResponse:
         person = self._user(request.match_info["person"])

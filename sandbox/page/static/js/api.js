@@ -36,13 +36,16 @@ const ask = (path, how = {}) =>
  * Send what a person does; the answer says how it went.
  * @returns {Promise<{ok: boolean, error?: {code: string, text: string, shown?: boolean}}>}
  */
-async function post(path, body, how = {}) {
+const post = (path, body, how = {}) =>
+  send(path, JSON.stringify(body), "application/json", how);
+
+async function send(path, body, type, how = {}) {
   try {
     const response = await ask(path, {
       ...how,
       method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify(body),
+      headers: { "Content-Type": type },
+      body,
     });
     const said = await response.json();
     if (response.ok) return said;
@@ -80,6 +83,14 @@ export const shortcut = (name, message) =>
 
 /** Open the Home tab of the app. */
 export const openHome = () => act("home", { tab: "home" });
+
+/** Upload a file; the answer has it as Slack shows it. */
+export const upload = (file) =>
+  send(
+    `/api/${encodeURIComponent(person)}/files?name=${encodeURIComponent(file.name)}`,
+    file,
+    file.type || "application/octet-stream",
+  );
 
 /** Do something in a modal: "press", "options", "submit" or "close". */
 export const inView = (id, action, body) => act(`views/${encodeURIComponent(id)}/${action}`, body);

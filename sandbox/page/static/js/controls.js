@@ -1,6 +1,7 @@
 // What holds a value: text fields, radio buttons, checkboxes and menus, in modals and in messages.
 
 import { make, newId } from "./dom.js";
+import { filesControl } from "./files.js";
 import { SELECTS, select } from "./selects.js";
 import { textObject } from "./texts.js";
 
@@ -14,11 +15,13 @@ import { textObject } from "./texts.js";
  * @property {Object<string, string>} labels `aria-…` attributes
  * @property {(isSettled: boolean) => void} onChange settled: chosen or confirmed, not just typed
  * @property {(query: string) => Promise<Object>} options asks the app for those of a menu
+ * @property {(words: string) => void} [refuse] says under the field what cannot be entered
  *
  * @typedef {Object} Control
  * @property {HTMLElement} node
  * @property {HTMLElement} input what takes the focus
  * @property {() => Object} state as Slack writes it
+ * @property {() => string} [wrong] returns what is wrong beside the state, or ""
  * @property {boolean} [isGroup] several inputs, which need a legend and not a label
  */
 
@@ -35,6 +38,7 @@ const KEYS = {
   conversations_select: ["selected_conversation", "initial_conversation"],
   channels_select: ["selected_channel", "initial_channel"],
   users_select: ["selected_user", "initial_user"],
+  file_input: ["files", "initial_files"],
 };
 
 const TYPES = { url_text_input: "url", email_text_input: "email", number_input: "text" };
@@ -115,7 +119,7 @@ const CONTROLS = {
   radio_buttons: choicesControl,
   checkboxes: choicesControl,
   ...Object.fromEntries(SELECTS.map((type) => [type, select])),
-  // file_input comes with the feature that uses it.
+  file_input: filesControl,
 };
 
 /** Return whether there is a control for an element. */
@@ -130,9 +134,9 @@ export function initialState(element) {
   return { type: element.type, [key]: element[initial] ?? null };
 }
 
-/** Return the value in a state as the server takes it: text, the values of options, or an id. */
+/** Return the value in a state as the server takes it: text, the values of options, or ids. */
 export function valueIn(state) {
   const value = state[KEYS[state.type][0]];
-  if (Array.isArray(value)) return value.map((option) => option.value);
+  if (Array.isArray(value)) return value.map((each) => each.value ?? each.id);
   return value?.value ?? value ?? null;
 }

@@ -91,6 +91,7 @@ export function field(block, surface) {
     },
     options: (query) =>
       surface.options({ block_id: block.block_id, action_id: item.action_id, query }),
+    refuse: showError,
     async onChange(isSettled) {
       counted.update(made.state().value ?? "");
       showError("");
@@ -136,6 +137,8 @@ export function field(block, surface) {
       node.scrollIntoView({ block: "nearest" });
     },
     wrong() {
+      const words = made.wrong?.();
+      if (words) return words;
       const value = valueIn(made.state());
       const isEmpty = value === null || value === "" || value.length === 0;
       if (isEmpty) return block.optional ? "" : REQUIRED;
