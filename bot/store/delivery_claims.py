@@ -28,16 +28,23 @@ from bot.store.unreadable import (
 )
 from bot.timings import StoreTimings
 
-# Edits are looked for apart from the others: thousands of them that are due delay no post. Of the
-# posts into one channel, only the first few: if Slack refuses them, the others wait.
-_CLAIM: Final = Query(
-    """
-    WITH owed AS (
+# The first posts of each role that are due, and edits apart from them: thousands of cards that are
+# due hide no reply, and thousands of edits delay no post.
+_OWED: Final = " UNION ALL ".join(
+    f"""SELECT * FROM (
         SELECT id, due_at, state, role, channel FROM deliveries
-        WHERE due_at <= :now AND state <> 'posted' AND id NOT IN (EACH :held)
+        WHERE role = '{role}' AND due_at <= :now AND state <> 'posted' AND id NOT IN (EACH :held)
             AND NOT (state = 'pending' AND channel IN (EACH :busy_channels))
             AND state NOT IN (EACH :limited_states)
         ORDER BY due_at LIMIT :window
+    ) AS of_{role}"""  # noqa: S608 - the names of the roles are ours
+    for role in Role
+)
+# Of the posts into one channel, only the first few: if Slack refuses them, the others wait.
+_CLAIM: Final = Query(
+    f"""
+    WITH owed AS (
+        {_OWED}
     ), posts AS (
         SELECT id FROM (
             SELECT id, due_at, state, role, row_number() OVER (
@@ -62,7 +69,7 @@ _CLAIM: Final = Query(
     UPDATE deliveries SET claim = claim + 1, claimed = 1,
         due_at = :lease_end, wait_ms = :lease_end - :now
     WHERE id IN (SELECT id FROM due) RETURNING *
-    """
+    """  # noqa: S608 - likewise
 )
 _CLAIM_LIMITED: Final = Query(
     """
@@ -132,8 +139,8 @@ _HASTEN: Final = Query(
     """
 )
 _MAX_WOKEN: Final = 500
-_WINDOW: Final = 1000
-"""Due deliveries among which a claim chooses."""
+_WINDOW: Final = 500
+"""Due posts of each role among which a claim chooses."""
 _POSTS_AT_ONCE: Final = 8
 """Posts into one channel at a time."""
 _EDITS_AT_ONCE: Final = 48
