@@ -19,6 +19,9 @@ _log: Final = logging.getLogger(__name__)
 _COMMAND: Final = re.compile(r"(/\S*)\s*(.*)", re.DOTALL)
 # What a client accepts in one message.
 _MAX_LENGTH: Final = 12_000
+# Slack's own command, which the app tells people to use:
+# https://slack.com/help/articles/201259356-Slash-commands-in-Slack
+_INVITE: Final = "/invite"
 
 Values = dict[str, dict[str, Any]]
 
@@ -215,6 +218,8 @@ class PersonActions:
         command, text = match.groups() if match else ("/", "")
         if request.thread_ts is not None:
             raise ClientRefusal(f"{command} cannot be used in a thread.")
+        if command == _INVITE:
+            return self._invite(text.strip(), request.channel)
         known = {each.command for each in self._slack.app.commands}
         if known and command not in known:
             return failed(
@@ -227,6 +232,16 @@ class PersonActions:
             return {"ok": True}
         text = answer.message.text if answer.message is not None else ""
         return failed(_code(answer), text, shown=answer.message is not None)
+
+    def _invite(self, text: str, channel: str) -> Json:
+        """Add the app to a channel; everyone else is in all the channels that they may be in."""
+        place, app = self._slack.channels[channel], f"@{self._slack.bot.name}"
+        if place.kind == "im":
+            raise ClientRefusal("Nobody can be invited to a direct message.")
+        if text != app:
+            raise ClientRefusal(f"Only the app can be invited here: {_INVITE} {app}")
+        self._slack.change_channel(place.name, with_bot=True)
+        return {"ok": True}
 
     def _message(self, channel: str, ts: str) -> Message:
         """Return a message that this person can see."""
