@@ -218,20 +218,25 @@ class HandlerContext:
     ) -> None:
         if isinstance(message, str):
             message = Message(message, ())
+        answer: Json = {"response_type": "ephemeral", "replace_original": False}
+        if thread_ts is not None:  # else it is shown in the channel
+            answer["thread_ts"] = thread_ts
+        await self._send(response_url, message, answer)
+
+    async def replace_original(self, response_url: str, message: Message) -> None:
+        """Replace the message that was clicked.
+
+        https://docs.slack.dev/interactivity/handling-user-interaction#updating_message_response
+        """
+        await self._send(response_url, message, {"replace_original": True})
+
+    async def _send(self, response_url: str, message: Message, answer: Json) -> None:
         webhook = webhook_client(response_url, self.session)
+        answer |= {"text": message.text, "unfurl_links": False, "unfurl_media": False}
+        if message.blocks:
+            answer["blocks"] = list(message.blocks)
         try:
             async with translated(self.timings.call_timeout):
-                answer: Json = {
-                    "text": message.text,
-                    "response_type": "ephemeral",
-                    "replace_original": False,
-                    "unfurl_links": False,
-                    "unfurl_media": False,
-                }
-                if message.blocks:
-                    answer["blocks"] = list(message.blocks)
-                if thread_ts is not None:  # else it is shown in the channel
-                    answer["thread_ts"] = thread_ts
                 await webhook.send_dict(answer)
         except OutsideError:
             # The user can ask for it again.

@@ -7,8 +7,8 @@ from typing import Any, Final
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
-from bot.model import Failure, Job
-from bot.slack.blocks import Json, Message, anchor
+from bot.model import Delivery, Failure, Job
+from bot.slack.blocks import Json, Message, anchor, section
 from bot.slack.buttons import CHECK_NOW, CREATE_AGAIN, GIVE_UP, OPEN_LINK, STOP, attempt_of
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
 from bot.slack.job_status import current_status
@@ -110,12 +110,15 @@ async def find_job(
 ) -> Job | None:
     """Return the job of a button if this user may decide about it; if not, answer so.
 
-    ``job_id`` is the button's value, unless that holds more. ``what`` is what the button does.
+    ``job_id`` is the button's value, unless that holds more. ``what`` is what the button does. A
+    message that was posted twice is replaced where it is no longer kept up to date.
     """
     job = await ctx.store.jobs.fetch(action.value if job_id is None else job_id)
     if job is None:
-        text = UNKNOWN_JOB
-    elif job.kind not in ctx.kinds:
+        ctx.respond_ephemeral(action, UNKNOWN_JOB)
+        return None
+    await _replace_copy(ctx, action, job)
+    if job.kind not in ctx.kinds:
         text = UNKNOWN_KIND
     elif not ctx.may_decide(action.user, job):
         text = not_theirs(f"<@{job.user}>", what)
@@ -123,6 +126,25 @@ async def find_job(
         return job
     ctx.respond_ephemeral(action, text)
     return None
+
+
+async def _replace_copy(ctx: HandlerContext, action: BlockAction, job: Job) -> None:
+    """Replace the message of a button if it is a copy of one that was posted again.
+
+    Nothing is known of a copy before: its post got no answer, and it could not be looked for.
+    """
+    if action.posted_ts is None or action.response_url is None:
+        return
+    card = await ctx.store.deliveries.fetch_kept_card(job, action.posted_ts)
+    if card is not None:
+        ctx.background.spawn(_point_to(ctx, action.response_url, card))
+
+
+async def _point_to(ctx: HandlerContext, response_url: str, card: Delivery) -> None:
+    url = await permalink(ctx.client, card, ctx.timings)
+    rest = f"{anchor(url, 'See your request')}." if url else "The other one is up to date."
+    text = f"This message was posted twice. {rest}"
+    await ctx.replace_original(response_url, Message(text, [section(text)]))
 
 
 async def find_failed(ctx: HandlerContext, action: BlockAction) -> Job | None:

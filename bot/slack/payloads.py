@@ -302,7 +302,15 @@ class BlockAction(_OfMessage):
     channel: Text = Field(default="", validation_alias=AliasPath("channel", "id"))
     trigger_id: Id
     response_url: Text | None = None
+    is_ephemeral: Any = Field(
+        default=False, validation_alias=AliasPath("container", "is_ephemeral")
+    )
     view: "View | None" = None
+
+    @property
+    def posted_ts(self) -> str | None:
+        """The ``ts`` of the message that it is in, unless only the person who clicked sees it."""
+        return self.ts or None if self.is_ephemeral is not True else None
 
     @property
     def is_outside_conversations(self) -> bool:

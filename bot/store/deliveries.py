@@ -117,6 +117,12 @@ _RETRIED_BY: Final = Query(
 )
 
 
+_MAY_BE_KEPT: Final = Query(
+    """
+    SELECT 1 FROM deliveries
+    WHERE job_id = :job_id AND (ts = :ts OR state IN ('sending', 'uncertain'))
+    """
+)
 _COUNT_UNSENT: Final = Query(
     """
     SELECT count(*) AS number FROM (
@@ -144,6 +150,20 @@ class Deliveries(DeliveryClaims):
         def work(tx: Transaction) -> Delivery:
             [row] = tx.all(CARDS, job_ids=[job.id])
             return delivery_from(row)
+
+        return await self._database.run(work, durable=False)
+
+    async def fetch_kept_card(self, job: Job, ts: str) -> Delivery | None:
+        """Return the card of a job if the message ``ts`` is a copy of one of the job's messages.
+
+        None too while it is not known where each of them is.
+        """
+
+        def work(tx: Transaction) -> Delivery | None:
+            if tx.one(_MAY_BE_KEPT, job_id=job.id, ts=ts) is not None:
+                return None
+            card = delivery_from(tx.all(CARDS, job_ids=[job.id])[0])
+            return card if card.state is DeliveryState.POSTED else None
 
         return await self._database.run(work, durable=False)
 
