@@ -419,6 +419,18 @@ async def test_an_ended_job_does_not_return_to_an_open_state(store: Store) -> No
     assert await now_is(store, job) == ended
 
 
+async def test_with_as_many_posts_under_way_as_are_made_at_a_time_no_more_are_due(
+    store: Store,
+) -> None:
+    for number in range(60):
+        await submit(store, key=f"V-{number}", channel=f"C{number}")
+    held = [each.delivery for each in await store.deliveries.claim(NOW, 64)]
+    assert 0 < len(held) < 60
+    assert not await store.deliveries.claim(NOW, 64, held)
+    assert await store.deliveries.next_due(held) is None
+    assert await store.deliveries.next_due(held[1:]) == NOW
+
+
 async def test_a_reply_waits_for_its_card(store: Store) -> None:
     job = await running(store)
     assert await store.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)

@@ -349,6 +349,8 @@ def _left_out(held: Collection[Delivery], limited: Collection[Limited]) -> dict[
     states = {each.state for each in limited if each.channel is None}
     if not _free_edits(held):
         states.add(DeliveryState.POSTED)
+    if not _free_posts(held):
+        states |= set(DeliveryState) - {DeliveryState.POSTED}
     return {
         "held": [each.id for each in held],
         "busy_channels": [*full, *(each.channel for each in limited if each.channel is not None)],
