@@ -6,6 +6,7 @@ from bot.model import Request
 from sandbox.block_kit import Json, objects
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse
+from sandbox.scenarios import Scenario
 from tests.world import FOOTAGE, REPLICA, World
 
 REFUSED = CannedResponse(200, b'{"ok": false, "error": "not_in_channel"}')
@@ -195,3 +196,24 @@ async def test_home_lists_the_replicas_that_everyone_can_use(world: World) -> No
     await world.request_video(world.ana)
     await world.advance(seconds=10)
     assert "Anna" in words(await opened(world, world.ben))
+
+
+async def test_a_stopped_video_is_checked_from_home(world: World) -> None:
+    card = await world.request_video(world.ana)
+    await world.ana.click(card, "Stop following")
+    home = await opened(world, world.ana)
+    await home.click("Check now")
+    await world.settle()
+    assert world.ana.modal is not None
+    assert "Video service status" in str(world.ana.modal.view.body)
+
+
+async def test_what_home_says_about_a_check_is_where_it_will_be_seen(world: World) -> None:
+    world.service.next_video(Scenario(end="never"))
+    await world.request_video(world.ana)
+    await world.advance(hours=13)
+    home = await opened(world, world.ana)
+    await home.click("Check now")
+    await world.settle()
+    assert world.ana.modal is not None
+    assert "this tab will show it" in str(world.ana.modal.view.body)

@@ -1,6 +1,8 @@
 """The buttons that jobs of every kind have: check, stop following, retry, the question, links."""
 
+import asyncio
 import re
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
@@ -36,14 +38,30 @@ async def check_now(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     job = await find_job(ctx, action)
     if job is not None and not job.state.ended:
         await ctx.store.jobs.wake(job, ctx.clock.now())
-        text = "Checking now. If anything has changed, the message above will show it."
+        where = "this tab" if action.is_outside_conversations else "the message above"
+        text = f"Checking now. If anything has changed, {where} will show it."
         ctx.respond_ephemeral(action, text)
-    elif job is not None and job.remote_id is not None and action.response_url is not None:
+    elif job is not None and job.remote_id is not None:
         work = current_status(ctx, action.user, ctx.kinds[job.kind], job, job.remote_id)
-        ctx.answer_later(action.response_url, work)
+        if action.response_url is not None:
+            ctx.answer_later(action.response_url, work)
+        else:
+            ctx.background.spawn(_show_soon(ctx, action.trigger_id, work))
     elif job is not None:
         ctx.respond_ephemeral(action, SETTLED)
     await ack()
+
+
+async def _show_soon(
+    ctx: HandlerContext, trigger_id: str, work: Coroutine[Any, Any, Message]
+) -> None:
+    """Show what ``work`` returns in a modal, which opens only within seconds of the click."""
+    try:
+        async with asyncio.timeout_at(ctx.service_deadline()):
+            message = await work
+    except TimeoutError:
+        message = Message("The video service takes too long. Please try again in a moment.", ())
+    await ctx.show_notice(trigger_id, message)
 
 
 async def stop_following(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
