@@ -1,5 +1,7 @@
 """The shortcuts: a video from a message, and the form from anywhere."""
 
+import time
+
 import pytest
 
 from bot.slack.message_text import spoken_text
@@ -105,6 +107,7 @@ async def test_who_may_not_ask_is_told_so_by_shortcuts_too(quiet_world: World) -
     [
         ("*bold* _italic_ ~struck~ `code` ```block```", "bold italic struck code block"),
         ("*_both_*", "both"),
+        ("*one* and *two*, _snake_case_, *2*3 is six*", "one and two, snake_case, 2*3 is six"),
         (
             "2 * 3 * 4 = 24, snake_case_name, ~5 and ~6",
             "2 * 3 * 4 = 24, snake_case_name, ~5 and ~6",
@@ -131,3 +134,10 @@ async def test_a_person_of_another_organisation_gets_no_form_from_a_message(worl
     await world.settle()
     assert sam.modal is None
     assert "only people in the workspace" in world.ephemerals(sam)[-1]
+
+
+@pytest.mark.parametrize("unit", ["*a ", "*a*a ", "_a", "*_~", "<@", ":a", "`", "~ ~"])
+def test_no_message_takes_long_to_turn_into_words(unit: str) -> None:
+    began = time.process_time()
+    spoken_text(unit * (40_000 // len(unit)), {})
+    assert time.process_time() - began < 0.3

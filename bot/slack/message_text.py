@@ -15,7 +15,12 @@ _EMOJI: Final = re.compile(
     r"[ \t]?(?<!\w):(?:[+-]1|[0-9_'-]{0,100}[a-z][a-z0-9_'+-]{0,100}):(?!\w)", re.ASCII
 )
 _CODE: Final = re.compile(r"`{1,3}([^`]+)`{1,3}")
-_EMPHASIS: Final = re.compile(r"(?<!\w)([*_~])(\S|\S[^\n]{0,1000}?\S)\1(?!\w)")
+# It ends at the next mark of its sort, unless that is inside a word: no part is looked at twice.
+_EMPHASIS: Final = re.compile(
+    r"(?<!\w)(?:"
+    + "|".join(rf"{m}(?=\S)((?:[^{m}\n]|(?<=\w){m}(?=\w))*[^{m}\s]){m}" for m in (r"\*", "_", "~"))
+    + r")(?!\w)"
+)
 _QUOTE: Final = re.compile(r"^&gt; ?", re.MULTILINE)
 _NESTED: Final = 3
 """Bold, italic and struck out may be inside each other."""
@@ -49,7 +54,7 @@ def spoken_text(text: str, names: Mapping[str, str]) -> str:
     words = _ANGLED.sub(plain, _QUOTE.sub("", text))
     words = _CODE.sub(r"\1", _EMOJI.sub("", words))
     for _ in range(_NESTED):
-        words = _EMPHASIS.sub(r"\2", words)
+        words = _EMPHASIS.sub(r"\1\2\3", words)
     for escaped, letter in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
         words = words.replace(escaped, letter)
     return words.strip()
