@@ -5,7 +5,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from bot.errors import OutsideError
 from bot.slack.context import HandlerContext
@@ -59,7 +59,8 @@ async def read_script(ctx: HandlerContext, file: str, deadline: float) -> str:
             async with translated(ctx.timings.call_timeout):
                 about = _File.model_validate((await ctx.client.files_info(file=file)).data)
             return await _download(ctx, about)
-    except (OutsideError, TimeoutError, ValidationError, aiohttp.ClientError):
+    # A link that is none is a ValueError, and so is an answer that cannot be read.
+    except (OutsideError, TimeoutError, ValueError, aiohttp.ClientError):
         raise FileUnavailable(_NOT_READ) from None
 
 
