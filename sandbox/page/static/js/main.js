@@ -11,6 +11,7 @@ import { fill, make, the } from "./dom.js";
 import "./home.js";
 import { icon } from "./icons.js";
 import { closePanel } from "./panel.js";
+import "./permalinks.js";
 import "./sidebar.js";
 import { goTo, on, state } from "./state.js";
 
