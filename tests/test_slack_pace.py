@@ -117,3 +117,27 @@ async def test_a_limit_is_forgotten_after_a_quiet_minute(world: World) -> None:
 
     assert world.clock.now() - before < timedelta(seconds=1)
     assert len(world.slack.messages("studio")) == JOBS + 4
+
+
+async def test_after_a_limit_one_conversation_is_opened_first_and_then_the_others(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    slow = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "30"})
+    async with world.running_bot():
+        world.slack.faults.next("conversations.open", slow)
+        for _ in range(4):
+            await world.ana.shortcut()
+            assert world.ana.modal is not None
+            await world.ana.modal.submit({"replica_id": REPLICA, "script": "Hello."})
+        await world.settle()
+        await world.advance(seconds=28)
+        asked = len(world.calls("conversations.open"))
+        world.slack.faults.next("conversations.open", slow)
+        await world.advance(seconds=20)
+        assert len(world.calls("conversations.open")) == asked + 1, "one finds out"
+        await world.advance(minutes=2)
+        moments = [call.at for call in world.calls("conversations.open")[asked + 1 :]]
+        assert len(set(moments)) == len(moments) == 4
+        cards = [each for each in world.posts() if each.thread_ts is None]
+        assert len(cards) == 4

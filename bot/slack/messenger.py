@@ -161,7 +161,7 @@ class Messenger:
             return
         # If Slack keeps failing to open the conversation, the user's id is used to post.
         if delivery.channel == outgoing.job.user and delivery.failures < _MAX_OPENINGS:
-            if (until := self._methods.until(_OPEN)) is not None:
+            if (until := self._methods.begin(_OPEN, self._timings.call_interval)) is not None:
                 await self._release(delivery, until)
                 return
             try:

@@ -42,6 +42,19 @@ class MethodLimits:
         until = self._until.get(method)
         return until if is_ahead(until, self._clock.now(), self._max_wait) else None
 
+    def begin(self, method: str, interval: timedelta) -> datetime | None:
+        """Note that a call begins and return None, or when to ask again.
+
+        After a limit one call begins, and the others at this ``interval``.
+        """
+        if (until := self.until(method)) is not None:
+            return until
+        now = self._clock.now()
+        last = self._until.get(method)
+        if last is not None and now - last < _FORGET_AFTER:
+            self._until[method] = now + interval
+        return None
+
 
 def is_ahead(until: datetime | None, now: datetime, max_wait: timedelta) -> bool:
     """Return whether a wait goes on. One that is too long is from before a clock was set back."""
