@@ -148,6 +148,48 @@ async def test_a_replica_that_cannot_be_read_is_left_out_of_the_picker(
         assert logged(caplog) == 1
 
 
+@pytest.mark.parametrize(
+    "damage",
+    ["UPDATE revisions SET revision = 'A secret script.'", "UPDATE revisions SET revision = X'FF'"],
+    ids=["text", "bytes"],
+)
+async def test_without_a_revision_that_can_be_read_the_picker_offers_what_is_there(
+    damage: str, quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = quiet_world
+    for replica in ("r-ben", "r-cleo"):
+        world.service.add_replica(replica, replica)
+
+    async def offered() -> set[str]:
+        form = await world.open_form(world.ana)
+        found = {option["value"] for option in await form.suggest("replica_id", "")}
+        await form.close()
+        return found
+
+    async with world.running_bot():
+        await world.request_video(world.ana)
+        await world.request_video(world.ana, {"replica_id": "r-ben"})
+        await world.advance(minutes=5)
+        before = await offered()
+    change(world, damage)
+    found = {each.name: each async for each in doctor.examine(world.environment("0"))}
+    assert "row replicas of revisions" in found["database"].message
+    async with world.running_bot():
+        assert await offered() == before == await offered()
+        assert logged(caplog) == 1
+        card = await world.request_video(world.ana, {"replica_id": "r-cleo"})
+        await world.advance(minutes=5)
+        assert "Ready" in world.now(card).text
+        assert await offered() == before | {"r-cleo"}
+        change(world, "DELETE FROM revisions")
+        assert await offered() == before | {"r-cleo"}
+        assert logged(caplog) == 1
+        card = await world.request_replica(world.ana)
+        await world.advance(hours=5)
+        assert "Ready" in world.now(card).text
+        assert len(await offered()) == len(before) + 2
+
+
 async def test_the_script_of_a_job_that_cannot_be_read_is_erased_like_others(
     quiet_world: World,
 ) -> None:

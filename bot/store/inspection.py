@@ -12,7 +12,7 @@ from bot.store.delivery_rows import delivery_from
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
 from bot.store.migrate import check_tables
-from bot.store.replicas import replica_from
+from bot.store.replicas import replica_from, revision_from
 from bot.store.sqlite_file import read_only
 from bot.store.unreadable import read_each
 
@@ -21,6 +21,7 @@ _READERS: Final[dict[str, Callable[[Row], object]]] = {
     "attempts": attempt_from,
     "deliveries": delivery_from,
     "replicas": replica_from,
+    "revisions": revision_from,
     "installation": installation_from,
 }
 

@@ -17,9 +17,12 @@ _NEVER: Final = -1
 
 # A change begins with this, so that changes have their numbers in the order of their commits.
 _NEXT_REVISION: Final = Query(
-    "UPDATE revisions SET revision = revision + 1 WHERE name = 'replicas' RETURNING revision"
+    """
+    INSERT INTO revisions (name, revision) VALUES ('replicas', 1)
+    ON CONFLICT (name) DO UPDATE SET revision = revisions.revision + 1 RETURNING revision
+    """
 )
-_REVISION: Final = Query("SELECT revision FROM revisions WHERE name = 'replicas'")
+_REVISION: Final = Query("SELECT * FROM revisions WHERE name = 'replicas'")
 _GET: Final = Query("SELECT * FROM replicas WHERE id = :id")
 _GET_SEVERAL: Final = Query("SELECT * FROM replicas WHERE id IN (EACH :ids)")
 _CHANGED_SINCE: Final = Query("SELECT * FROM replicas WHERE revision > :revision")
@@ -97,6 +100,7 @@ class Replicas:
 
     Every change of the tables has a revision number, in the same transaction. A search asks for the
     number of the last one, and reads again only what changed since, whichever process changed it.
+    While that number cannot be read, all is read each time; the next change begins to count anew.
     """
 
     def __init__(self, database: Database, unreadable: UnreadableRows) -> None:
@@ -187,6 +191,8 @@ class Replicas:
         changes = await self._changes_since(cache.revision)
         if changes is None:
             return cache
+        if changes.revision < cache.revision:  # it was damaged: all is read anew
+            cache = self._cache = _Cache(_NEVER, {}, {})
         known = cache.known | self._read(changes.replicas)
         if len(known) != changes.number:  # some were deleted
             changes = await self._changes_since(_NEVER) or changes
@@ -203,21 +209,24 @@ class Replicas:
         return {replica.id: replica for replica in replicas}
 
     async def _changes_since(self, revision: int) -> _Changes | None:
-        def work(tx: Transaction) -> _Changes | None:
+        def work(tx: Transaction) -> tuple[_Changes | None, list[RowUnreadable]]:
             # Read first: rows that are read after it may be newer, and are then read once more.
-            row = tx.one(_REVISION)
-            assert row is not None  # noqa: S101 - the table is made with it
-            if row["revision"] == revision:
-                return None
+            found, errors = read_each(revision_from, tx.all(_REVISION))
+            current = found[0] if found else _NEVER
+            if found and current == revision:
+                return None, errors
             number = tx.one(_COUNT)
-            return _Changes(
-                row["revision"],
+            changes = _Changes(
+                current,
                 tx.all(_CHANGED_SINCE, revision=revision),
                 {row["channel"]: row["replica_id"] for row in tx.all(_DEFAULTS)},
                 number["number"] if number else 0,
             )
+            return changes, errors
 
-        return await self._database.run(work, durable=False)
+        changes, errors = await self._database.run(work, durable=False)
+        self._unreadable.report(errors)
+        return changes
 
 
 class _Cache:
@@ -296,6 +305,16 @@ def _next_revision(tx: Transaction) -> int:
 def _text_of(replica: KnownReplica) -> str:
     # No match begins in one name and ends in another: a query has no line breaks.
     return f"{replica.search_name}\n{replica.id.casefold()}\n"
+
+
+def revision_from(row: Row) -> int:
+    """Return the revision in a row.
+
+    Raises:
+        RowUnreadable: its content is damaged.
+    """
+    with reading("revisions", row, key="name"):
+        return number(row["revision"])
 
 
 def replica_from(row: Row) -> KnownReplica:

@@ -61,8 +61,13 @@ def set_aside(tx: Transaction, errors: Iterable[RowUnreadable]) -> None:
 
 
 @contextlib.contextmanager
-def reading(table: str, row: Row) -> Iterator[None]:
+def reading(table: str, row: Row, key: str = "id") -> Iterator[None]:
     """Turn what a damaged row leads to into an error without its content.
+
+    Args:
+        table: its table.
+        row: the row.
+        key: the column that names it.
 
     Raises:
         RowUnreadable: the row cannot be read.
@@ -70,9 +75,9 @@ def reading(table: str, row: Row) -> Iterator[None]:
     try:
         yield
     except (LookupError, ValueError, TypeError, ArithmeticError, RecursionError, OSError):
-        key = row["id"]
-        name = str(key) if isinstance(key, str | int) and _ID.fullmatch(str(key)) else "?"
-        raise RowUnreadable(table, name, key) from None
+        id_ = row[key]
+        name = str(id_) if isinstance(id_, str | int) and _ID.fullmatch(str(id_)) else "?"
+        raise RowUnreadable(table, name, id_) from None
 
 
 def due_at_of(row: Row | None) -> datetime | None:
