@@ -19,9 +19,10 @@ from bot.reasons import reason_in
 
 _PROGRESS: Final = re.compile(r"([0-9]{1,6})\s*/\s*([0-9]{1,6})", re.ASCII)
 _LOG: Final = logging.getLogger(__name__)
-# In characters. Longer texts are cut; longer ids are ignored.
+# In characters. Longer texts are cut.
 _MAX_TEXT: Final = 10_000
-_MAX_ID: Final = 200
+MAX_ID: Final = 200
+"""Of the id of a resource: a longer one is ignored where it is read, and refused where typed."""
 # Our clock may be wrong, and the service's times may have no zone.
 _CLOCKS_DIFFER: Final = timedelta(days=2)
 
@@ -44,7 +45,7 @@ def id_of(value: Any) -> str:  # noqa: ANN401 - any JSON
     """Return an id; a number becomes its digits, and what cannot be one, or held a secret, ""."""
     number = isinstance(value, int) and not isinstance(value, bool)
     found = str(value) if number else text_of(value)
-    fits = len(found) <= _MAX_ID and found.isprintable() and MASKED not in found
+    fits = len(found) <= MAX_ID and found.isprintable() and MASKED not in found
     return found if fits else ""
 
 

@@ -8,7 +8,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind, Unreadable
-from bot.kinds.wire import moment
+from bot.kinds.wire import MAX_ID, moment
 from bot.links import only_hosts
 from bot.model import Job, Snapshot, Verdict
 from bot.service_errors import UNKNOWN_ID
@@ -41,7 +41,6 @@ from bot.slack.payloads import SlashCommand
 from bot.slack.presenters import Presenter, state_word
 
 _MAX_LISTED: Final = 15
-_MAX_ID: Final = 150
 _MAX_FACT: Final = 500
 # The links of a snapshot, and their labels.
 _LINKS: Final = {
@@ -119,7 +118,7 @@ async def show_status(
     """
     kind, presenter = ctx.kinds[kind_name], ctx.presenters[kind_name]
     wanted = wanted.strip("`#")
-    if not wanted or len(wanted) > _MAX_ID or not wanted.isprintable():
+    if not wanted or len(wanted) > MAX_ID or not wanted.isprintable():
         await ack_ephemeral(ack, "That's not an ID. *Details* on a message of mine shows its ID.")
         return
     job = await ctx.store.jobs.fetch(wanted) or await ctx.store.jobs.fetch_by_remote_id(

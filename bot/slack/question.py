@@ -11,7 +11,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError, Refused
 from bot.kinds import Comparison, Unreadable
-from bot.kinds.wire import compare_with_job
+from bot.kinds.wire import MAX_ID, compare_with_job
 from bot.links import only_hosts
 from bot.model import Job, State
 from bot.service_errors import UNKNOWN_ID
@@ -24,7 +24,6 @@ from bot.store import AddedCandidate
 
 _CALLBACK_ID: Final = "job_id_form"
 _REMOTE_ID: Final = "remote_id"
-_MAX_ID: Final = 150
 
 
 class _Metadata(BaseModel):
@@ -68,7 +67,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         error: str | None = not_theirs("the person who asked")
     elif job.kind not in ctx.kinds:
         error = UNKNOWN_KIND
-    elif not typed or len(typed) > _MAX_ID or not typed.isprintable() or " " in typed:
+    elif not typed or len(typed) > MAX_ID or not typed.isprintable() or " " in typed:
         error = "An ID is one word, as the video service shows it."
     elif (job.state, job.attempts) != (State.UNCONFIRMED, metadata.attempts):
         error = SETTLED
@@ -126,7 +125,7 @@ def _form(ctx: HandlerContext, job: Job, unverified: str = "") -> Json:
         _REMOTE_ID,
         f"{noun.capitalize()} ID at the video service",
         element(
-            "plain_text_input", _REMOTE_ID, initial_value=unverified or None, max_length=_MAX_ID
+            "plain_text_input", _REMOTE_ID, initial_value=unverified or None, max_length=MAX_ID
         ),
         hint="" if unverified else hint,
     )
