@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from sandbox.delivery import deliver, encoded, interaction
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import Scenario
@@ -53,6 +54,25 @@ async def test_a_person_with_too_many_open_requests_is_told_so_in_the_form(
         )
         assert world.created_count() == 1
         await world.request_video(world.ben)
+
+
+async def test_a_form_without_fields_is_replaced_by_what_the_limit_says(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_OPEN_PER_USER="1"):
+        form = await world.open_form(world.ana)
+        await form._fill_in(form._field("replica_id"), REPLICA)
+        await form._fill_in(form._field("script"), "Hello, world.")
+        await world.request_video(world.ben)
+        await world.request_replica(world.ana)
+        studio = world.slack.channel("studio")
+        submission = interaction(world.slack, world.ana.user, "view_submission", studio)
+        view = {**form.view.payload(), "blocks": []}
+
+        answer = await deliver(world.slack, encoded({**submission, "view": view}))
+
+        assert answer.json is not None
+        assert answer.json["response_action"] == "update"
+        assert "You already have 1 request in progress" in answer.body
 
 
 async def test_a_limit_of_one_open_request_is_told_in_the_singular(quiet_world: World) -> None:

@@ -30,8 +30,15 @@ from bot.slack.blocks import (
     words,
 )
 from bot.slack.buttons import card_buttons
-from bot.slack.failures import explained, explained_text, meaning_of
-from bot.slack.presenters import CANCELLED, STOPPED, Presenter, state_word
+from bot.slack.failures import (
+    CONTACT_ACCOUNT,
+    KEY_REFUSED,
+    OUT_OF_CREDIT,
+    explained,
+    explained_text,
+    meaning_of,
+)
+from bot.slack.presenters import CANCELLED, CONTACT_OPERATOR, STOPPED, Presenter, state_word
 
 _BAR_WIDTH: Final = 12
 _MAX_NAME: Final = 60
@@ -200,15 +207,9 @@ def _held(job: Job) -> str:
     """Return what a queued job waits for. It holds however often it is tried without success."""
     match job.held_by:
         case Failure.KEY_REJECTED:
-            why = (
-                "The video service doesn't accept this bot's key. Please tell the person who runs "
-                "this bot."
-            )
+            why = f"{KEY_REFUSED}. {CONTACT_OPERATOR}"
         case Failure.OUT_OF_CREDIT:
-            why = (
-                "The video service's account is out of credit. Please tell the person "
-                "who manages that account."
-            )
+            why = f"{OUT_OF_CREDIT}. {CONTACT_ACCOUNT}"
         case _:
             why = "The video service asks me to wait."
     when = f"Next try: {date(job.held_until)}. " if job.held_until is not None else ""

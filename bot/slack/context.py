@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -23,7 +24,7 @@ from bot.slack.client import webhook_client
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.lookups import Background
-from bot.slack.presenters import Presenter, Presenters
+from bot.slack.presenters import CONTACT_OPERATOR, Presenter, Presenters
 from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
 from bot.timings import Timings
 from bot.video_service import VideoService
@@ -31,7 +32,6 @@ from bot.video_service import VideoService
 _LOG: Final = logging.getLogger(__name__)
 UNKNOWN_JOB: Final = "I can't find this any more."
 UNKNOWN_KIND: Final = "I no longer support this kind of request."
-_CONTACT_OPERATOR: Final = "Please tell the person who runs this bot."
 _MAX_TITLE: Final = 24
 
 
@@ -75,7 +75,7 @@ def log_not_stored(error: DatabaseError, code: str) -> tuple[str, str]:
             logged = "a row cannot be read"
             text = (
                 "What I stored about this request is damaged, so nothing was changed. "
-                f"{_CONTACT_OPERATOR}"
+                f"{CONTACT_OPERATOR}"
             )
         case DatabaseUncertain():
             logged = "not stored for certain"
@@ -89,6 +89,31 @@ def log_not_stored(error: DatabaseError, code: str) -> tuple[str, str]:
             text = "This couldn't be saved. Please try again in a moment."
     _LOG.error(logged, extra={"reference": code, "reason": str(error)})
     return title, text
+
+
+def general_error(
+    blocks: Any,  # noqa: ANN401 - any JSON
+    title: str,
+    text: str,
+    errors: Mapping[str, str] | None = None,
+) -> Json:
+    """Return the answer to a form that shows ``text`` under its first field, and the errors.
+
+    A form without a field is replaced by ``text`` under ``title``.
+    """
+    with suppress(LookupError, AttributeError, TypeError):
+        for block in blocks:
+            if block.get("type") == "input" and isinstance(name := block.get("block_id"), str):
+                return {"response_action": "errors", "errors": {**(errors or {}), name: text}}
+    words = {"type": "section", "text": {"type": "plain_text", "text": text}}
+    return {
+        "response_action": "update",
+        "view": {
+            "type": "modal",
+            "title": {"type": "plain_text", "text": title},
+            "blocks": [words],
+        },
+    }
 
 
 async def ack_missing_id(ack: AsyncAck, command: str, subcommand: str, noun: str) -> None:
@@ -154,7 +179,7 @@ class HandlerContext:
                 case ErrorAction.EXPIRED:
                     return "Slack took too long to reach me, so the form couldn't open. Try again?"
                 case ErrorAction.PAUSE | ErrorAction.REDIRECT:
-                    return f"Slack doesn't let me open forms ({error.code}). {_CONTACT_OPERATOR}"
+                    return f"Slack doesn't let me open forms ({error.code}). {CONTACT_OPERATOR}"
                 case None:
                     raise
             code = reference()

@@ -14,7 +14,7 @@ from slack_bolt.response import BoltResponse
 
 from bot.log import reference
 from bot.slack.blocks import Json
-from bot.slack.context import HandlerContext, log_not_stored, with_reference
+from bot.slack.context import HandlerContext, general_error, log_not_stored, with_reference
 from bot.slack.payloads import (
     BlockAction,
     InvalidPayload,
@@ -155,8 +155,10 @@ def answer_privately(ctx: HandlerContext, body: Json, title: str, text: str) -> 
     A form that has no field shows it under ``title``. None for requests that take no answer.
     """
     match body:
+        case {"type": "view_submission", "view": {"blocks": blocks}}:
+            return _json(general_error(blocks, title, text))
         case {"type": "view_submission"}:
-            return _json(_form_error(body, title, text))
+            return _json(general_error((), title, text))
         case {"type": "block_suggestion"}:
             return _json({"options": []})
         case {"command": _}:
@@ -168,26 +170,6 @@ def answer_privately(ctx: HandlerContext, body: Json, title: str, text: str) -> 
                 ctx.respond_ephemeral(read(Origin, body), text)
             return BoltResponse(status=HTTPStatus.OK)
     return None
-
-
-def _form_error(body: Json, title: str, text: str) -> Json:
-    """Return the answer that shows ``text`` under a form's first field.
-
-    A form without one is replaced by ``text`` under ``title``.
-    """
-    with suppress(LookupError, AttributeError, TypeError):
-        for block in body["view"]["blocks"]:
-            if block.get("type") == "input" and isinstance(name := block.get("block_id"), str):
-                return {"response_action": "errors", "errors": {name: text}}
-    words = {"type": "section", "text": {"type": "plain_text", "text": text}}
-    return {
-        "response_action": "update",
-        "view": {
-            "type": "modal",
-            "title": {"type": "plain_text", "text": title},
-            "blocks": [words],
-        },
-    }
 
 
 def _json(body: Json) -> BoltResponse:

@@ -5,8 +5,11 @@ from typing import Final
 from bot.links import only_hosts
 from bot.model import Failure, Job, State
 from bot.slack.blocks import Json, cut, escaped, joined, paragraph, rich, words
-from bot.slack.presenters import Presenter
+from bot.slack.presenters import CONTACT_OPERATOR, Presenter
 
+KEY_REFUSED: Final = "The video service doesn't accept this bot's key"
+OUT_OF_CREDIT: Final = "The video service's account is out of credit"
+CONTACT_ACCOUNT: Final = "Please tell the person who manages that account."
 _MAX_REASON: Final = 500
 _OURS: Final = ("The video service ", "The connection to the video service ")
 """How the sentences begin that we use as a reason where the service gave none."""
@@ -52,15 +55,9 @@ def meaning_of(job: Job, presenter: Presenter, *, this: str) -> str:
             why = "" if service_reason(job) else " and didn't say why"
             return f"The video service refused the request{why}; {created}."
         case Failure.KEY_REJECTED:
-            return (
-                f"The video service doesn't accept this bot's key; {created}. Please tell the "
-                "person who runs this bot."
-            )
+            return f"{KEY_REFUSED}; {created}. {CONTACT_OPERATOR}"
         case Failure.OUT_OF_CREDIT:
-            return (
-                f"The video service's account is out of credit; {created}. Please tell the "
-                "person who manages that account."
-            )
+            return f"{OUT_OF_CREDIT}; {created}. {CONTACT_ACCOUNT}"
         case Failure.UNREACHABLE:
             return (
                 "I couldn't send this to the video service for too long, so I stopped trying; "

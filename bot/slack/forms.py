@@ -14,9 +14,11 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from bot.model import Job, Request, Snapshot
 from bot.slack.blocks import Json, element, modal, section
 from bot.slack.blocks import field as form_field
-from bot.slack.context import HandlerContext
+from bot.slack.context import HandlerContext, general_error
+from bot.slack.failures import KEY_REFUSED
 from bot.slack.limits import limit_sentence
 from bot.slack.payloads import BlockAction, View, ViewSubmission
+from bot.slack.presenters import CONTACT_OPERATOR
 from bot.store import DatabaseError, LimitReached
 
 Metadata = Mapping[str, Any]
@@ -28,8 +30,8 @@ _MAX_METADATA: Final = 3000  # characters
 # With a user's id, it would be posted to that user as a direct message.
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 _KEY_REFUSED: Final = (
-    "The video service doesn't accept this bot's key at the moment, so nothing can be created. "
-    "Please tell the person who runs this bot. What you entered stays here."
+    f"{KEY_REFUSED} at the moment, so nothing can be created. {CONTACT_OPERATOR} "
+    "What you entered stays here."
 )
 
 
@@ -181,8 +183,7 @@ async def _ack_general_error(
     ack: AsyncAck, view: View, text: str, errors: Mapping[str, str] | None = None
 ) -> None:
     """Keep the modal open, with a sentence that is about no field in particular, and the errors."""
-    fields = [block["block_id"] for block in view.blocks if block.get("type") == "input"]
-    await ack_errors(ack, {**(errors or {}), fields[0]: text})
+    await ack(**general_error(view.blocks, "Not created", text, errors))
 
 
 async def submit_job(

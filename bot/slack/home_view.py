@@ -31,6 +31,7 @@ from bot.slack.buttons import (
     card_buttons,
     question_buttons,
 )
+from bot.slack.failures import KEY_REFUSED
 from bot.slack.presenters import Presenter, Presenters, state_word
 
 PAGE: Final = 10
@@ -121,7 +122,7 @@ def _job(job: Job, presenter: Presenter, *, is_retried: bool) -> list[Json]:
 
 def _health(health: Health) -> list[Json]:
     service = (
-        ":x: The video service doesn't accept this bot's key: it needs a working one."
+        f":x: {KEY_REFUSED}: it needs a working one."
         if health.key_refused
         else ":white_check_mark: The video service accepts this bot's key."
     )

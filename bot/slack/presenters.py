@@ -10,6 +10,7 @@ CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 """The failures that say that the request was ended, not that the service failed."""
 STOPPED: Final = frozenset({Failure.STOPPED, Failure.STOPPED_BY_ADMIN})
 """The failures that say that nobody follows it any more."""
+CONTACT_OPERATOR: Final = "Please tell the person who runs this bot."
 
 
 class Presenter(Protocol):
