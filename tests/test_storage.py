@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import fcntl
-import multiprocessing
 import os
 import resource
 import shutil
@@ -38,7 +37,6 @@ from tests.world import REPLICA, World
 
 NOT_SAVED: Final = "This couldn't be saved. Please try again in a moment."
 NOBODY: Final = 65534
-CONTEXT: Final = multiprocessing.get_context("forkserver")
 
 
 @pytest.fixture
@@ -889,30 +887,33 @@ async def test_a_database_that_becomes_damaged_ends_the_bot_with_a_sentence(
 # ── Killed while the tables are brought up to date ────────────────────────────────────────────
 
 
-def migrate_until(path: Path, deadly: int) -> None:
-    """Bring the tables up to date, and be killed just before one of SQLite's statements."""
-    connect, done = sqlite3.connect, count(1)
+Files = tuple[tuple[str, bytes], ...]
+"""The names and contents of the files of a database."""
 
-    def strike(_: str) -> None:
-        if next(done) == deadly:
-            os.kill(os.getpid(), signal.SIGKILL)
+
+def files_of(path: Path) -> Files:
+    """Return the files of a database but the shared memory, which the next process makes anew."""
+    ends = ("", "-wal", "-journal")
+    found = [path.with_name(path.name + end) for end in ends]
+    return tuple((file.name, file.read_bytes()) for file in found if file.exists())
+
+
+async def left_by_kills(path: Path) -> list[Files]:
+    """Bring the tables up to date; return the files just before each of SQLite's statements.
+
+    A process that is killed there leaves them like this: what it wrote stays, nothing else does.
+    """
+    connect, left = sqlite3.connect, list[Files]()
 
     class Watched(sqlite3.Connection):
         def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - as it is there
             super().__init__(*args, **options)
-            self.set_trace_callback(strike)
+            self.set_trace_callback(lambda _: left.append(files_of(path)))
 
-    sqlite3.connect = partial(connect, factory=Watched)  # type: ignore[assignment]
-    asyncio.run(migrate(path))
-
-
-def dies_at(path: Path, deadly: int) -> bool:
-    """Return whether a process was killed there; False: it had done everything by then."""
-    child = CONTEXT.Process(target=migrate_until, args=(path, deadly), daemon=True)
-    child.start()
-    child.join()
-    assert child.exitcode in {0, -signal.SIGKILL}
-    return child.exitcode != 0
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sqlite3, "connect", partial(connect, factory=Watched))
+        await migrate(path)
+    return left
 
 
 def tables(path: Path) -> list[tuple[str, ...]]:
@@ -923,20 +924,28 @@ def tables(path: Path) -> list[tuple[str, ...]]:
 
 
 async def test_a_start_that_is_killed_at_any_statement_is_completed_by_the_next_one(
-    tmp_path: Path,
+    memory: Path,
 ) -> None:
-    whole = tmp_path / "whole.db"
-    names = await migrate(whole)
-    left: list[list[str]] = []
-    for deadly in count(1):
-        path = tmp_path / f"{deadly}.db"
-        if not await asyncio.to_thread(dies_at, path, deadly):
-            break
-        left.append(await migrate(path))
+    whole = memory / "bot.db"
+    kills = await left_by_kills(whole)
+    names = sorted(each.stem for each in SQLITE_MIGRATIONS.glob("*.sql"))
+    completed: dict[Files, list[str]] = {}
+    for number, files in enumerate(dict.fromkeys(kills)):
+        path = put(files, memory / str(number))
+        completed[files] = await migrate(path)
         assert tables(path) == tables(whole)
     # It was killed before, in and between all of them.
+    left = [completed[files] for files in kills]
     assert [each for each, _ in groupby(left)] == [names[n:] for n in range(len(names))]
     assert len(left) > 30
+
+
+def put(files: Files, folder: Path) -> Path:
+    """Put the files of a database into a new folder; return the database's path."""
+    folder.mkdir()
+    for name, content in files:
+        (folder / name).write_bytes(content)
+    return folder / "bot.db"
 
 
 def make_tables(db: sqlite3.Connection, last: str) -> list[str]:
@@ -953,20 +962,17 @@ def make_tables(db: sqlite3.Connection, last: str) -> list[str]:
 
 
 async def test_jobs_of_an_older_version_survive_a_start_that_is_killed_at_any_statement(
-    tmp_path: Path,
+    memory: Path,
 ) -> None:
-    older = tmp_path / "older.db"
+    older = memory / "bot.db"
     with contextlib.closing(sqlite3.connect(older)) as db:
         names = make_tables(db, "0001")
     many_jobs(older, 3)
     in_one_file(older)
-    for deadly in count(1):
-        path = tmp_path / f"{deadly}.db"
-        shutil.copy(older, path)
-        if not await asyncio.to_thread(dies_at, path, deadly):
-            break
+    for number, files in enumerate(dict.fromkeys(await left_by_kills(older))):
+        path = put(files, memory / str(number))
         done = await migrate(path)
-        assert done in [names[at:] for at in range(len(names) + 1)]
+        assert done in [names[at:] for at in range(len(names))]
         with contextlib.closing(sqlite3.connect(path)) as db:
             assert db.execute("SELECT count(*), count(waits_for) FROM jobs").fetchone() == (3, 0)
             assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
