@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import sqlite3
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ _INDEXES: Final = """
     WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite%' AND tables.name <> 'migrations'
 """
 _MAX_NAMED: Final = 3
+_Rows = frozenset[tuple[object, ...]]
 
 
 def migrate_sqlite(db: sqlite3.Connection, path: Path) -> list[str]:
@@ -79,11 +81,9 @@ def check_tables(db: sqlite3.Connection, path: Path) -> list[str]:
     if not done:
         return []
     changed = [name for name, stored in done.items() if stored not in {None, checksum(files[name])}]
-    with contextlib.closing(in_memory()) as expected:
-        for name in done:
-            expected.executescript(files[name])
-        columns = _schema(db, _COLUMNS) ^ _schema(expected, _COLUMNS)
-        indexes = _schema(expected, _INDEXES) - _schema(db, _INDEXES)
+    made_columns, made_indexes = _made_by(tuple(files[name] for name in done))
+    columns = _schema(db, _COLUMNS) ^ made_columns
+    indexes = made_indexes - _schema(db, _INDEXES)
     if different := changed + sorted({str(each[0]) for each in columns | indexes}):
         named = ", ".join(different[:_MAX_NAMED])
         raise DatabaseError(
@@ -94,6 +94,15 @@ def check_tables(db: sqlite3.Connection, path: Path) -> list[str]:
     return list(done)
 
 
+@lru_cache(maxsize=4)  # the sandbox and the tests start many bots
+def _made_by(migrations: tuple[str, ...]) -> tuple[_Rows, _Rows]:
+    """Return the columns and the indexes that migrations make in an empty database."""
+    with contextlib.closing(in_memory()) as db:
+        for sql in migrations:
+            db.executescript(sql)
+        return _schema(db, _COLUMNS), _schema(db, _INDEXES)
+
+
 def _files() -> dict[str, str]:
     return {file.stem: file.read_text() for file in sorted(SQLITE_MIGRATIONS.glob("*.sql"))}
 
@@ -102,5 +111,5 @@ def _migrations_columns(db: sqlite3.Connection) -> list[str]:
     return [row["name"] for row in db.execute("PRAGMA table_info(migrations)").fetchall()]
 
 
-def _schema(db: sqlite3.Connection, sql: str) -> set[tuple[object, ...]]:
-    return {tuple(row) for row in db.execute(sql).fetchall()}
+def _schema(db: sqlite3.Connection, sql: str) -> _Rows:
+    return frozenset(tuple(row) for row in db.execute(sql).fetchall())
