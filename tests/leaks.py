@@ -29,6 +29,7 @@ _MIN_QUERY: Final = 6
 _MIN_TEXT: Final = 12
 _MAX_TEXT: Final = 60
 _ESCAPED: Final = frozenset("%&\\")
+_NOT_PRINTABLE: Final = re.compile(rb"[^ -~]+")
 _JSON_ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)", re.DOTALL)
 _VIEWS: Final = frozenset({"views.open", "views.push", "views.update"})
 
@@ -75,6 +76,7 @@ class Mark:
         """Return whether ``text`` contains the mark; a secret also encoded, and in any case."""
         if self.type is not MarkType.SECRET:
             return self.text in text
+        assert self.text.isascii()
         folded = self.text.casefold()
         return self.base64 in text or any(folded in view for view in _views(text))
 
@@ -351,8 +353,10 @@ def _requests(world: Inspected) -> Iterator[str]:
 
 
 def _files(database: Path) -> Iterator[str]:
+    """Yield the printable ASCII of each file: all that secrets, also encoded, consist of."""
     for path in (database, database.with_name(f"{database.name}-wal")):
-        yield _content(path)
+        if path.is_file():
+            yield _NOT_PRINTABLE.sub(b"\n", path.read_bytes()).decode("ascii")
 
 
 def _rows(database: Path) -> Iterator[tuple[str, dict[str, Any]]]:
