@@ -196,7 +196,7 @@ def question_entries() -> Iterator[Entry]:
 
 def command_entries() -> Iterator[Entry]:
     """Yield what the commands answer."""
-    yield "`/video help`", shown(video_help("/video"))
+    yield "`/video help`", shown(video_help("/video", "/replica"))
     yield "`/replica help`", shown(replica_help("/replica"))
     yield (
         "Short help, after a mention or in the app's messages",

@@ -103,6 +103,8 @@ async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
 
     for command in ("/video`", "/video list`", "/video status <id>`", "/video help`"):
         assert command in shown.text
+    for way in ("/replica help`: see how to train a replica", "*Make a video from this*", "*Home*"):
+        assert way in shown.text
     assert not world.posts()
 
 

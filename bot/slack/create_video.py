@@ -75,7 +75,7 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
     command = read(SlashCommand, body)
     match command.subcommand("status"):
         case "help", _:
-            await ack_ephemeral(ack, video_help(ctx.command(_KIND)))
+            await ack_ephemeral(ack, video_help(ctx.command(_KIND), ctx.command("replica")))
         case "list", _:
             await ack_ephemeral(ack, await list_jobs(ctx, command, _KIND))
         case name, "":

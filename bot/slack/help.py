@@ -1,12 +1,18 @@
 """What the commands do: the answers to help."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from bot.slack.blocks import Message, bullets, code, joined, paragraph, rich, section, words
 
+_ELSEWHERE: Final = (
+    "In a thread, open a message's menu and choose *Make a video from this*. My *Home* tab "
+    "shows all your requests."
+)
 
-def video_help(command: str) -> Message:
-    """Return the help of the video command, which Slack knows as ``command``."""
+
+def video_help(command: str, replica: str) -> Message:
+    """Return the help of the video command; Slack knows it and the other one by these names."""
     return _help(
         "Turn a script into a video, right from Slack.",
         command,
@@ -17,7 +23,8 @@ def video_help(command: str) -> Message:
             ("status <id>", "check a video"),
             ("help", "see this"),
         ],
-        "Nothing is created until you press *Create*.",
+        f"Nothing is created until you press *Create*. {_ELSEWHERE}",
+        (f"{replica} help", "see how to train a replica"),
     )
 
 
@@ -50,14 +57,15 @@ def short_help(video: str, replica: str) -> Message:
     return _listed(
         "Turn a script into a video, right from Slack.",
         rows,
-        "In a thread, open a message's menu and choose *Make a video from this*. My *Home* tab "
-        "shows all your requests.",
+        _ELSEWHERE,
     )
 
 
-def _help(intro: str, command: str, rows: Sequence[tuple[str, str]], end: str) -> Message:
+def _help(
+    intro: str, command: str, rows: Sequence[tuple[str, str]], end: str, *others: tuple[str, str]
+) -> Message:
     typed = [(f"{command} {arguments}".rstrip(), purpose) for arguments, purpose in rows]
-    return _listed(intro, typed, end)
+    return _listed(intro, [*typed, *others], end)
 
 
 def _listed(intro: str, typed: Sequence[tuple[str, str]], end: str) -> Message:
