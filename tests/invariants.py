@@ -36,12 +36,12 @@ _READS: Final = frozenset(
 _NOT_POSTS: Final = _SEARCHES | _READS | {"chat.update", "views.open", "response_url"}
 _UNDER_WAY: Final = frozenset({"running", "overdue"})
 _ENDED: Final = frozenset({"succeeded", "failed"})
-# The words of card and reply for each outcome.
-_FAILED: Final = ("Failed", "couldn't be created")
+_FAILED: Final = ("Failed", "couldn't be created")  # on the card and in the reply
 _ENDINGS: Final = {
     "succeeded": ("Ready", "is ready"),
     **dict.fromkeys(("cancelled", "unanswered"), ("Cancelled", "was cancelled")),
     **dict.fromkeys(("stopped", "stopped_by_admin"), ("Stopped", "stopped following")),
+    **dict.fromkeys(("timed_out", "not_found"), ("Failed", "didn't finish")),
 }
 _DELETED: Final = ("Deleted", "was deleted")
 _SETTLED: Final = frozenset({"posted", "undeliverable", "withdrawn"})

@@ -76,8 +76,8 @@ CARDS: Final[dict[str, tuple[Job, str, list[str]]]] = {
     "out of reach": (
         job(State.QUEUED, failures=3),
         (
-            "Video “Greeting”: Waiting.\nI can't send this right now. I'll keep trying; there is "
-            f"nothing for you to do.\n{SMALL}"
+            "Video “Greeting”: Waiting.\nI can't send this right now. I'll keep trying; you don't "
+            f"need to do anything.\n{SMALL}"
         ),
         ["Details"],
     ),
@@ -86,7 +86,7 @@ CARDS: Final[dict[str, tuple[Job, str, list[str]]]] = {
         (
             "Video “Greeting”: Waiting.\nThe video service's account is out of credit. Please tell "
             f"the person who manages that account. Next try: {AT}. I'll keep trying for a day, so "
-            f"there is no need to ask again.\n{SMALL}"
+            f"you don't need to ask again.\n{SMALL}"
         ),
         ["Details"],
     ),
@@ -137,8 +137,8 @@ CARDS: Final[dict[str, tuple[Job, str, list[str]]]] = {
     "overdue": (
         rendering(state=State.OVERDUE),
         (
-            "Video “Greeting”: Overdue.\nThis should have finished long ago. I still check now and "
-            f"then.\n{SMALL}"
+            "Video “Greeting”: Overdue.\nThis is taking far longer than usual. I'll keep checking "
+            f"now and then.\n{SMALL}"
         ),
         ["Check now", "Stop following", "Details"],
     ),
@@ -197,8 +197,8 @@ CARDS: Final[dict[str, tuple[Job, str, list[str]]]] = {
     "never sent": (
         failed(Failure.UNREACHABLE, "The video service cannot be reached."),
         (
-            "Video “Greeting”: Failed.\nI couldn't send this to the video service for too long, so "
-            f"I stopped trying; nothing was created.\n{SMALL}"
+            "Video “Greeting”: Failed.\nI couldn't send this to the video service in time, so I "
+            f"stopped trying; nothing was created.\n{SMALL}"
         ),
         ["Edit and retry", "Details"],
     ),
@@ -212,7 +212,10 @@ CARDS: Final[dict[str, tuple[Job, str, list[str]]]] = {
     ),
     "never finished": (
         failed(Failure.TIMED_OUT, remote_id="v1"),
-        f"Video “Greeting”: Failed.\nIt never finished, so I stopped checking.\n{SMALL}",
+        (
+            "Video “Greeting”: Failed.\nIt took far too long, so I stopped checking. It may still "
+            f"be created and charged.\n{SMALL}"
+        ),
         ["Edit and retry", "Check now", "Details"],
     ),
     "cancelled": (
@@ -322,6 +325,14 @@ REPLIES: Final[dict[str, tuple[Job, str, list[str]]]] = {
             "this attempt created nothing, but an earlier one may have."
         ),
         ["Edit and retry"],
+    ),
+    "never finished": (
+        failed(Failure.TIMED_OUT, remote_id="v1"),
+        (
+            f"{YOUR_VIDEO} didn't finish.\nIt took far too long, so I stopped checking. It may "
+            "still be created and charged."
+        ),
+        ["Edit and retry", "Check now"],
     ),
     "cancelled": (
         failed(Failure.CANCELLED),
@@ -442,7 +453,7 @@ def test_a_message_that_its_channel_refused_says_where_it_belongs_and_how_to_get
     message = redirected(reply(WELL, PRESENTER), JOB)
     note = (
         "I couldn't post in <#C0STUDIO>, where you asked, so I'm sending this to you. "
-        "If that channel is private, type `/invite @Replica Videos` there."
+        "If that channel is private, type `/invite @replica-videos` there."
     )
     assert message.text == f"{note}\n{REPLIES['ready'][1]}"
     assert message.blocks[0]["elements"][0]["text"] == note

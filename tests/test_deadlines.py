@@ -111,7 +111,7 @@ async def test_a_video_that_never_ends_times_out(quiet_world: World) -> None:
         await world.advance(hours=2)
 
         [reply] = world.replies(card)
-        assert "never finished" in reply.text
+        assert "didn't finish" in reply.text
         assert "Failed" in world.now(card).text
         assert world.posts() == [world.now(card), reply]
         reads = len(world.requests_for("read_video"))

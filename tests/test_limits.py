@@ -49,8 +49,8 @@ async def test_a_person_with_too_many_open_requests_is_told_so_in_the_form(
         text = await refused(world, world.ana)
 
         assert text == (
-            "You already have 2 requests in progress, which is the limit. Try again when one of "
-            "them is done. If you need more, ask the person who runs this bot."
+            "You've reached your limit of 2 requests in progress. Try again when one of them is "
+            "done. If you need more, ask the person who runs this bot."
         )
         assert world.created_count() == 1
         await world.request_video(world.ben)
@@ -80,7 +80,7 @@ async def test_a_limit_of_one_open_request_is_told_in_the_singular(quiet_world: 
     async with world.running_bot(MAX_OPEN_PER_USER="1"):
         await world.request_video(world.ana)
         assert (await refused(world, world.ana)).startswith(
-            "You already have 1 request in progress, which is the limit. Try again when it's done. "
+            "You've reached your limit of 1 request in progress. Try again when it's done. "
         )
 
 
@@ -156,8 +156,8 @@ async def test_a_person_may_make_so_many_requests_in_24_hours(quiet_world: World
         text = await refused(world, world.ana)
 
         assert text == (
-            "You have already made 2 requests in the last 24 hours, which is the daily limit. Try "
-            "again in about 22 hours. If you need more, ask the person who runs this bot."
+            "You've reached your limit of 2 requests in 24 hours. Try again in about 22 hours. If "
+            "you need more, ask the person who runs this bot."
         )
         await make(world, world.ben)
         await world.advance(hours=22)
@@ -176,9 +176,8 @@ async def test_all_people_together_may_make_so_many_requests_in_24_hours(
         text = await refused(world, world.ana)
 
         assert text == (
-            "People here have already made 2 requests in the last 24 hours, which is the daily "
-            "limit for everyone together. Try again in about 3 hours. If you need more, ask the "
-            "person who runs this bot."
+            "Your workspace has reached its limit of 2 requests in 24 hours. Try again in about 3 "
+            "hours. If you need more, ask the person who runs this bot."
         )
         await world.advance(hours=3)
         await make(world, world.ana)
@@ -248,7 +247,7 @@ async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
             await world.settle()
         assert world.created_count() == 1
         [_, text] = world.ephemerals(world.ana)[-2:]
-        assert "already made 1 request in the last 24 hours, which is the daily limit" in text
+        assert "limit of 1 request in 24 hours" in text
         assert "in about 24 hours" in text
         assert AGAIN in str(world.question(card).blocks), "it can be pressed again later"
         await world.advance(hours=24)
@@ -272,7 +271,7 @@ async def test_a_limit_holds_after_a_restart(quiet_world: World) -> None:
     async with world.running_bot():
         await make(world, world.ana, 2)
     async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
-        assert "already made 1 request in" in await refused(world, world.ana)
+        assert "limit of 1 request in" in await refused(world, world.ana)
 
 
 # ── The length of a script ────────────────────────────────────────────────────────────────────

@@ -373,7 +373,7 @@ async def test_an_id_that_a_form_refused_is_not_offered_until_it_is_accepted(
     async with world.running_bot(MAX_OPEN_PER_USER="1"):
         await world.request_video(world.ana)
         form = await _sends_off(world, world.ana, "r-9")
-        assert "which is the limit" in form.errors["replica_id"]
+        assert "reached your limit" in form.errors["replica_id"]
 
         assert await _texts(form, "nine l") == []
 

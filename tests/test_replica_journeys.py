@@ -678,7 +678,7 @@ async def test_a_video_does_not_wait_forever_for_a_training_that_never_ends(
         await world.advance(hours=2)
 
     [reply] = world.replies(video)
-    assert "never finished" in reply.text
+    assert "didn't finish" in reply.text
 
 
 # ── Odd answers ───────────────────────────────────────────────────────────────────────────────

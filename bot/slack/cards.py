@@ -140,8 +140,8 @@ def _status(job: Job, presenter: Presenter, replica: str, retry: str | None) -> 
         case State.QUEUED | State.CREATING if job.unreachable:
             return _Status(
                 waiting,
-                line="I can't send this right now. I'll keep trying; there is nothing for you to "
-                "do.",
+                line="I can't send this right now. I'll keep trying; you don't need to do "
+                "anything.",
             )
         case State.QUEUED | State.CREATING:
             return _Status(waiting, word="Sending your request…")
@@ -159,7 +159,7 @@ def _status(job: Job, presenter: Presenter, replica: str, retry: str | None) -> 
         case State.RUNNING:
             return _running(job, presenter, running)
         case State.OVERDUE:
-            line = "This should have finished long ago. I still check now and then."
+            line = "This is taking far longer than usual. I'll keep checking now and then."
             return _Status(":turtle:", line=line)
         case State.SUCCEEDED:
             ready = presenter.ready(job)
@@ -213,7 +213,7 @@ def _held(job: Job) -> str:
         case _:
             why = "The video service asks me to wait."
     when = f"Next try: {date(job.held_until)}. " if job.held_until is not None else ""
-    return f"{why} {when}I'll keep trying for a day, so there is no need to ask again."
+    return f"{why} {when}I'll keep trying for a day, so you don't need to ask again."
 
 
 def _since(job: Job) -> str:

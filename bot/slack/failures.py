@@ -60,13 +60,15 @@ def meaning_of(job: Job, presenter: Presenter, *, this: str) -> str:
             return f"{OUT_OF_CREDIT}; {created}. {CONTACT_ACCOUNT}"
         case Failure.UNREACHABLE:
             return (
-                "I couldn't send this to the video service for too long, so I stopped trying; "
+                "I couldn't send this to the video service in time, so I stopped trying; "
                 f"{created}."
             )
         case Failure.NOT_FOUND:
             return f"The video service can't find this {noun} any more. It may have been deleted."
         case Failure.TIMED_OUT:
-            return "It never finished, so I stopped checking."
+            return (
+                "It took far too long, so I stopped checking. It may still be created and charged."
+            )
         case Failure.CANCELLED | Failure.UNANSWERED:
             unknown = f"We don't know whether this {noun} was created"
             if job.failure is Failure.UNANSWERED:

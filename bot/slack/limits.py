@@ -16,21 +16,15 @@ def limit_sentence(reached: LimitReached, now: datetime, person: str = "You") ->
     """
     one = reached.maximum == 1
     number = f"{reached.maximum:,} request" + ("" if one else "s")
-    have = "have" if person == "You" else "has"
+    begin = "You've reached your" if person == "You" else f"{person} has reached their"
     match reached.limit:
         case Limit.OPEN_PER_USER:
-            text = f"{person} already {have} {number} in progress, which is the limit."
+            text = f"{begin} limit of {number} in progress."
             again = "when it's done" if one else "when one of them is done"
         case Limit.PER_USER_PER_DAY:
-            text = (
-                f"{person} {have} already made {number} in the last 24 hours, which is the daily "
-                "limit."
-            )
+            text = f"{begin} limit of {number} in 24 hours."
         case Limit.PER_DAY:
-            text = (
-                f"People here have already made {number} in the last 24 hours, which is the daily "
-                "limit for everyone together."
-            )
+            text = f"Your workspace has reached its limit of {number} in 24 hours."
     if reached.free_at is not None:
         # Errors in a form are plain text, without Slack's dates:
         # https://docs.slack.dev/surfaces/modals#displaying_errors

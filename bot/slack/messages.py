@@ -38,6 +38,6 @@ def redirected(message: Message, job: Job) -> Message:
     if job.channel.startswith(("C", "G")):
         note = (
             f"I couldn't post in <#{job.channel}>, where you asked, so I'm sending this to you. "
-            "If that channel is private, type `/invite @Replica Videos` there."
+            "If that channel is private, type `/invite @replica-videos` there."
         )
     return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])

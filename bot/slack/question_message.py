@@ -21,7 +21,7 @@ from bot.slack.blocks import (
 from bot.slack.buttons import question_buttons
 from bot.slack.presenters import Presenter
 
-_ASKED_BEFORE: Final = "I'm asking again, because nobody has answered yet."
+_ASKED_BEFORE: Final = "I'm asking again because nobody has answered yet."
 
 
 def question(
@@ -60,9 +60,9 @@ def question(
 def _what_to_do(delivery: Delivery, job: Job, noun: str, admins: Collection[str]) -> str:
     """Return why there is a question, and what to do about it."""
     what = (
-        "The video service gave no clear answer, and sending the request again may cost twice. "
-        f"Please look in your account there: if the {noun} is there, choose *I found it*. If not, "
-        "create it again or cancel the request."
+        "The video service gave no clear answer. Please check your account there: if the "
+        f"{noun} is there, choose *I found it*. If not, create it again (you may be charged twice) "
+        "or cancel the request."
     )
     others = [f"<@{admin}>" for admin in sorted(set(admins) - {job.user})]
     again = _ASKED_BEFORE if job.asked > 1 else ""
@@ -82,7 +82,7 @@ def _who_else(delivery: Delivery, admins: list[str]) -> str:
 
 def _settled(settlement: Settlement, user: str | None, noun: str) -> str:
     """Return how a question was settled, and by whom."""
-    who = f"<@{user}>" if user is not None else "somebody"
+    who = f"<@{user}>" if user is not None else "someone"
     match settlement:
         case Settlement.FOUND:
             return f"Settled: {who} found it."

@@ -85,6 +85,8 @@ def _ending(job: Job, presenter: Presenter) -> str:
         return "was cancelled."
     if job.deleted:
         return "was deleted at the video service."
+    if job.failure in {Failure.TIMED_OUT, Failure.NOT_FOUND}:
+        return "didn't finish."
     again = " again" if job.asked_at is not None and job.remote_id is None else ""
     return f"couldn't be created{again}."
 

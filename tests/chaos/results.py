@@ -217,7 +217,7 @@ def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
         return not request.create_again_presses
     if "We don't know whether" in reply.text:
         return request.decision != "give up"
-    if "It never finished" in reply.text:
+    if "It took far too long" in reply.text:
         return None not in ends.values()
     if "Nobody could say whether" in reply.text:
         return False
