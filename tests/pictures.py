@@ -37,7 +37,8 @@ async def _play(folder: Path, browser: Browser) -> None:
     async with PageWorld(folder, browser).runs() as world:
         await _is_asked_for(world)
         ana = await world.window("ana", _SIZE, at=world.clock.now())
-        await expect(ana.card("Anna in spring")).to_contain_text("steps done")
+        await ana.tab.get_by_role("button", name="Close the first steps").click()
+        await expect(ana.card("Anna in spring")).to_contain_text("Training")
         await _take(ana, "channel")
 
         await ana.opens_thread(ana.card(_NAME))
