@@ -29,7 +29,7 @@ export function viewForm(first, { onSubmit, onBack, onClose }) {
   const exit = { type: "button", "aria-label": "Close", onclick: onClose };
   const close = make("button.icon-button.view-close", exit, icon("close"));
   const notice = make("div.view-notice", { role: "alert", hidden: true });
-  const body = make("div.view-body");
+  const body = make("div.view-body", { role: "group", "aria-labelledby": titleId });
   const cancel = make("button.button", { type: "button", onclick: onBack });
   const submit = make("button.button.is-primary.view-submit", { type: "submit" });
   const foot = make("div.view-foot", {}, cancel, submit);
@@ -92,6 +92,9 @@ export function viewForm(first, { onSubmit, onBack, onClose }) {
       body,
       [...blocks.values()].map((each) => each.node),
     );
+    // Where nothing in it takes the focus, keys can scroll only the body itself.
+    if (body.querySelector("a, button, input, textarea")) body.removeAttribute("tabindex");
+    else body.tabIndex = 0;
     focus?.();
   }
 
