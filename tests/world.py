@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -15,6 +16,7 @@ from bot.clock import Clock
 from bot.settings import Settings
 from bot.slack.buttons import DETAILS
 from bot.slack.context import Feature
+from bot.store.sqlite import migrate
 from bot.timings import Timings
 from sandbox import events
 from sandbox.clock import ManualClock
@@ -79,6 +81,8 @@ class World:
         self, *, callbacks: bool = True, features: Sequence[Feature] = FEATURES, **settings: str
     ) -> AsyncIterator[Bot]:
         """Start the bot on its database with these settings, and stop it at the end."""
+        if not self.database.exists():
+            self.database.write_bytes(await _empty_database())
         # The public URL needs the port before the bot listens on one.
         port = str(free_port())
         values = self.environment(port, callbacks=callbacks) | settings
@@ -227,6 +231,19 @@ class World:
     def ephemerals(self, person: Person, channel: str = "studio") -> list[str]:
         """Return the texts that only this person sees in a channel, oldest first."""
         return [message.text for message in self.slack.ephemerals(person.user.id, channel)]
+
+
+_empty: Final = list[bytes]()
+
+
+async def _empty_database() -> bytes:
+    """Return a file with all tables, made once: to migrate takes longer than many tests."""
+    if not _empty:
+        with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+            path = Path(folder) / "bot.db"
+            await migrate(path)
+            _empty.append(path.read_bytes())
+    return _empty[0]
 
 
 def delivery_of(message: Message) -> str:
