@@ -99,6 +99,24 @@ async def test_a_lost_reply_is_known_by_its_thread_s_newest_reply(closed_threads
     assert "is ready" in reply.text
 
 
+async def test_a_card_in_a_thread_is_not_taken_for_the_reply_that_was_lost(
+    closed_threads: World,
+) -> None:
+    world = closed_threads
+    message = world.ben.say("Hello, everyone.")
+    await world.ana.message_shortcut(message)
+    assert world.ana.modal is not None
+    await world.ana.modal.submit({"replica_id": REPLICA})
+    await world.settle()
+    world.slack.faults.next("chat.postMessage", Reset())
+    [video_id] = world.service.videos
+    world.service.finish(video_id)
+    await world.advance(minutes=5)
+
+    card, reply = world.posts()
+    assert ("Ready" in card.text, "is ready" in reply.text) == (True, True)
+
+
 @pytest.mark.parametrize("chatter", [False, True])
 async def test_a_reply_that_is_not_there_is_posted_where_threads_cannot_be_read(
     closed_threads: World, *, chatter: bool

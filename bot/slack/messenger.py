@@ -234,6 +234,8 @@ class Messenger:
         delivery = outgoing.delivery
         try:
             ts = await self._lost_posts.find(delivery, outgoing.job.created_at)
+            if ts is not None and await self._store.deliveries.is_other(delivery, ts):
+                ts = None  # the newest reply of a thread that cannot be read
         except Refused as error:
             if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code not in CANNOT_LOOK:
                 await self._release(delivery, self._limits.pause(error))

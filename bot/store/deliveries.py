@@ -123,6 +123,9 @@ _MAY_BE_KEPT: Final = Query(
     WHERE job_id = :job_id AND (ts = :ts OR state IN ('sending', 'uncertain'))
     """
 )
+_OTHER_AT: Final = Query(
+    "SELECT 1 FROM deliveries WHERE job_id = :job_id AND ts = :ts AND id <> :id"
+)
 _COUNT_UNSENT: Final = Query(
     """
     SELECT count(*) AS number FROM (
@@ -164,6 +167,15 @@ class Deliveries(DeliveryClaims):
                 return None
             card = delivery_from(tx.all(CARDS, job_ids=[job.id])[0])
             return card if card.state is DeliveryState.POSTED else None
+
+        return await self._database.run(work, durable=False)
+
+    async def is_other(self, delivery: Delivery, ts: str) -> bool:
+        """Return whether the message at ``ts`` is another one of the same job."""
+
+        def work(tx: Transaction) -> bool:
+            other = tx.one(_OTHER_AT, job_id=delivery.job_id, ts=ts, id=delivery.id)
+            return other is not None
 
         return await self._database.run(work, durable=False)
 
