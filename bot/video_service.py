@@ -169,6 +169,16 @@ class VideoService:
         refusal = self._key.refusal
         return refusal if isinstance(refusal, Refused) else None
 
+    @property
+    def is_out_of_credit(self) -> bool:
+        """Whether it refused to create something for lack of credit, and has created none since."""
+        return any(gate.refusal is not None for gate in self._credits.values())
+
+    @property
+    def is_slowed_down(self) -> bool:
+        """Whether it asked to wait before it creates more."""
+        return self._creates.refusal is not None
+
     def try_again(self, path: str) -> None:
         """Let the next create call to ``path`` find out whether there is credit again."""
         self._credit(path).try_now()

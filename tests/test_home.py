@@ -217,3 +217,36 @@ async def test_what_home_says_about_a_check_is_where_it_will_be_seen(world: Worl
     await world.settle()
     assert world.ana.modal is not None
     assert "this tab will show it" in str(world.ana.modal.view.body)
+
+
+async def test_admins_answer_questions_that_went_to_somebody_else(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
+        world.service.faults.next("create_video", CannedResponse(500))
+        form = await world.open_form(world.ben)
+        await form.submit({"replica_id": REPLICA, "script": "A secret.", "where": None})
+        await world.advance(minutes=30)
+        home = await opened(world, world.ana)
+        shown = words(home)
+        assert "Questions waiting for an answer" in shown
+        assert f"Requested by <@{world.ben.user.id}>" in shown
+        assert "secret" not in shown
+        assert "Questions waiting" not in words(await opened(world, world.ben))
+
+        await home.click("Create again (may be charged twice)")
+        await world.advance(minutes=10)
+        assert world.created_count() == 1
+        assert "Questions waiting" not in words(world.ana.home)
+
+
+async def test_admins_see_that_the_service_holds_requests_back(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
+        assert "credit" not in words(await opened(world, world.ana))
+        world.service.faults.always("create_video", CannedResponse(402))
+        form = await world.open_form(world.ben)
+        await form.submit({"replica_id": REPLICA, "script": "Hello."})
+        await world.advance(seconds=5)
+        await world.ana.open_home()
+        await world.advance(seconds=5)
+        assert "no credit left" in words(world.ana.home)

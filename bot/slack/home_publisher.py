@@ -10,7 +10,7 @@ from bot.errors import OutsideError, Refused, Unavailable
 from bot.slack.blocks import Json
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
-from bot.slack.home_view import MAX_REPLICAS, PAGE, Health, HomeContent, home_view
+from bot.slack.home_view import MAX_QUESTIONS, MAX_REPLICAS, PAGE, Health, HomeContent, home_view
 from bot.slack.replica_picker import replica_label
 from bot.store import Home
 
@@ -69,14 +69,18 @@ class HomePublisher:
         ctx, store = self._ctx, self._ctx.store
         found = await store.jobs.list_running_first(home.user, home.page * PAGE, PAGE + 1)
         replicas = await store.replicas.find("", "", MAX_REPLICAS)
-        health = await self._health() if home.user in ctx.admins else None
+        is_admin = home.user in ctx.admins
+        questions = (
+            await store.jobs.list_questions_to_others(home.user, MAX_QUESTIONS) if is_admin else ()
+        )
         content = HomeContent(
             jobs=found[:PAGE],
             page=home.page,
             more=len(found) > PAGE,
             replicas=[replica_label(each) for each in replicas],
             retried=await store.jobs.list_retried([job.id for job in found]),
-            health=health,
+            questions=questions,
+            health=await self._health() if is_admin else None,
         )
         return home_view(content, ctx.presenters, ctx.command)
 
@@ -87,6 +91,8 @@ class HomePublisher:
             limit=ctx.store.jobs.limits.per_day,
             unsent=await ctx.store.deliveries.count_unsent(),
             key_refused=ctx.service.known_key_refusal is not None,
+            no_credit=ctx.service.is_out_of_credit,
+            slowed_down=ctx.service.is_slowed_down,
         )
 
     def _hold(self, wait: timedelta) -> datetime:

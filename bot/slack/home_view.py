@@ -4,7 +4,7 @@ A view has at most 100 blocks: https://docs.slack.dev/reference/views/home-tab-v
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bot.model import Job, State
@@ -37,6 +37,7 @@ from bot.slack.presenters import Presenter, Presenters, state_word
 PAGE: Final = 10
 """Jobs on a page: each has up to three blocks, and a line between it and the next."""
 MAX_REPLICAS: Final = 20
+MAX_QUESTIONS: Final = 10
 _MAX_LINE: Final = 200
 
 
@@ -50,6 +51,10 @@ class Health:
     unsent: int
     """Messages that wait to be posted."""
     key_refused: bool
+    no_credit: bool
+    """Whether the service has refused to create something for lack of credit."""
+    slowed_down: bool
+    """Whether the service has asked to wait before it creates more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,8 @@ class HomeContent:
     """The labels of those that everyone can use."""
     retried: Collection[str] = ()
     """The ids of those jobs that were retried."""
+    questions: Sequence[Job] = ()
+    """Jobs of others that wait for an answer, for admins."""
     health: Health | None = None
 
 
@@ -97,6 +104,11 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
         blocks.append(rich(bullets(items)))
     else:
         blocks.append(section(f"None yet. Train one, or add one with `{command(train)} add <id>`."))
+    asked = [job for job in content.questions if job.kind in presenters]
+    if asked:
+        blocks.append(_heading("Questions waiting for an answer"))
+    for job in asked:
+        blocks += _question(job, presenters[job.kind])
     if content.health is not None:
         blocks += _health(content.health)
     return {"type": "home", "blocks": blocks}
@@ -120,12 +132,28 @@ def _job(job: Job, presenter: Presenter, *, is_retried: bool) -> list[Json]:
     return [rich(line), context(mrkdwn(asked)), actions(buttons)]
 
 
+def _question(job: Job, presenter: Presenter) -> list[Json]:
+    """Return the question about somebody else's job: a script is shown to its author alone."""
+    unread = replace(job, params={at: job.params[at] for at in job.params if at != "script"})
+    name = title(presenter.name(unread)) or f"A {presenter.noun} without a name"
+    asked = f"We don't know whether this {presenter.noun} was created. Requested by <@{job.user}>"
+    return [
+        rich(paragraph(words(name, bold=True))),
+        context(mrkdwn(f"{asked} {date(job.created_at)}")),
+        actions(question_buttons(job, presenter)),
+    ]
+
+
 def _health(health: Health) -> list[Json]:
     service = (
         f":x: {KEY_REFUSED}: it needs a working one."
         if health.key_refused
         else ":white_check_mark: The video service accepts this bot's key."
     )
+    if health.no_credit:
+        service += "\n:x: The video service says that there is no credit left. Requests wait."
+    if health.slowed_down:
+        service += "\n:hourglass: The video service asks to wait. Requests go on by themselves."
     posted = ":white_check_mark: Every message is posted."
     if health.unsent:
         posted = f":hourglass: Messages that wait to be posted: {health.unsent:,}."

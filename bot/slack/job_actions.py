@@ -91,6 +91,7 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     try:
         if not await ctx.store.jobs.create_again(job.id, attempts, action.user, now):
             ctx.respond_ephemeral(action, SETTLED)
+        await _refresh_home(ctx, action)
     except LimitReached as reached:
         person = "You" if action.user == job.user else f"<@{job.user}>"
         text = f"I didn't create it again. {limit_sentence(reached, now, person)}"
@@ -107,7 +108,14 @@ async def give_up(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         now = ctx.clock.now()
         if not await ctx.store.jobs.cancel(job.id, attempts, action.user, now):
             ctx.respond_ephemeral(action, SETTLED)
+        await _refresh_home(ctx, action)
     await ack()
+
+
+async def _refresh_home(ctx: HandlerContext, action: BlockAction) -> None:
+    """Have the Home tab published in which an admin answered a question to somebody else."""
+    if action.is_outside_conversations:
+        await ctx.store.homes.open(action.user, 0, ctx.clock.now())
 
 
 async def acknowledge(ack: AsyncAck) -> None:

@@ -15,6 +15,13 @@ from bot.timings import StoreTimings
 
 _BY_ID: Final = Query("SELECT * FROM jobs WHERE id = :id")
 BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
+_OPEN_QUESTIONS: Final = Query(
+    """
+    SELECT * FROM jobs
+    WHERE due_at IS NOT NULL AND state = 'unconfirmed' AND asked > 0 AND user_id <> :user
+    ORDER BY created_at LIMIT :limit
+    """
+)
 BY_RETRIED: Final = Query("SELECT * FROM jobs WHERE retry_of = :id")
 _BY_REMOTE_ID: Final = Query(
     """
@@ -88,6 +95,16 @@ class JobReads:
 
         def work(tx: Transaction) -> tuple[list[Job], list[RowUnreadable]]:
             return read_each(job_from, tx.all(_OF_HOME, user=user, skip=skip, limit=limit))
+
+        jobs, unreadable = await self._database.run(work, durable=False)
+        self._unreadable.report(unreadable)
+        return jobs
+
+    async def list_questions_to_others(self, user: str, limit: int) -> list[Job]:
+        """Return the jobs of which only a person can say what happened, but not this person's."""
+
+        def work(tx: Transaction) -> tuple[list[Job], list[RowUnreadable]]:
+            return read_each(job_from, tx.all(_OPEN_QUESTIONS, user=user, limit=limit))
 
         jobs, unreadable = await self._database.run(work, durable=False)
         self._unreadable.report(unreadable)
