@@ -84,9 +84,7 @@ _NOT_PUBLIC: Final[tuple[IPv4Network | IPv6Network, ...]] = (
 # All of IPv6 that is handed out to hosts: mapped IPv4, NAT64 and local ranges lie outside.
 _UNICAST: Final = IPv6Network("2000::/3")
 
-_NOT_A_HOST: Final = (
-    "The host in the link (after ://) is not a valid name. Check it for typing mistakes."
-)
+_NOT_A_HOST: Final = "The domain in the link is not a valid name. Check it for typos."
 _NOT_PUBLIC_ADDRESS: Final = (
     "The address in the link is not one on the public internet, or not in its plain form. "
     "Use a link with a name, like https://example.com."
@@ -119,7 +117,7 @@ def check_link(text: str) -> str:
         )
     parts = _LINK.fullmatch(text)
     if parts is None:
-        raise BadLink("This is not a web link. Paste the whole link, starting with https://.")
+        raise BadLink("That's not a web link. Paste the whole link, starting with https://.")
     if "@" in parts["authority"]:
         raise BadLink(
             "The link has a user name or password in it (the part before @). "
@@ -251,7 +249,7 @@ def _host(text: str) -> str:
     if len(host) > _MAX_HOST or not all(map(_LABEL.fullmatch, labels)):
         raise BadLink(_NOT_A_HOST)
     if len(labels) == 1 or {labels[-1], ".".join(labels[-2:])} & _PRIVATE_NAMES:
-        raise BadLink("That link isn't reachable from the internet. Use one that anybody can open.")
+        raise BadLink("That link isn't reachable from the internet. Use one that anyone can open.")
     return host
 
 
@@ -291,6 +289,6 @@ def _port(text: str | None, scheme: str) -> str:
         port > _MAX_PORT or port in _OTHER_PORTS
     ):
         raise BadLink(
-            f"Port {port} in the link isn't one that web servers use. It is best to leave it out."
+            f"Port {port} in the link isn't one that web servers use. Try the link without it."
         )
     return f":{port}"

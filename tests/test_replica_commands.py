@@ -123,7 +123,7 @@ async def test_the_status_of_my_training_is_what_the_service_says_now(world: Wor
         shown = await _shown_after(world, world.ana, f"status {wanted}")
         assert "Status: Training" in shown
         assert "Video service status: training" in shown
-        assert "Name at the service: Kim" in shown
+        assert "Name at the video service: Kim" in shown
         assert "Progress: 50/100" in shown
         assert replica_id in shown
         assert "Created: <!date^" in shown

@@ -72,7 +72,7 @@ async def test_without_a_name_it_gets_one_that_the_form_shows(world: World) -> N
     assert created.keys() == {"train_video_url", "replica_name"}
     # It has no time in it: the server's is not the person's.
     assert re.fullmatch("Replica [A-Z2-9]{5}", created["replica_name"])
-    assert f"If you leave it empty: “{created['replica_name']}”." in str(form.view.body)
+    assert f"Leave it empty for “{created['replica_name']}”." in str(form.view.body)
     [card] = world.posts()
     assert created["replica_name"] in card.text
 

@@ -110,7 +110,7 @@ async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) 
         REPLICA,
         initial_option=picked,
         min_query_length=0,
-        placeholder="Pick a replica, or paste an ID",
+        placeholder="Search by name or ID",
     )
     return field("replica_id", "Replica", picker, hint=hint)
 
@@ -120,9 +120,12 @@ def _script_fields(ctx: HandlerContext, script: str | None, metadata: Metadata) 
     with_file, attached = takes_files(ctx), metadata.get("script_file") is not None
     is_kept = attached or metadata.get("script_of") is not None
     max_script = min(ctx.max_script, MAX_BOX)
-    hint = f"150 words take about a minute. At most {max_script:,} characters."
+    hint = f"150 words take about a minute. Up to {max_script:,} characters."
     if is_kept and len(script or "") not in range(1, MAX_BOX + 1):
-        script, hint = None, "Leave this empty to use the same script again: it doesn't fit here."
+        script, hint = (
+            None,
+            "Leave this empty to use the same script again. It's too long to show here.",
+        )
         if attached:
             hint = "Leave this empty to use the attached file."
     elif script:
@@ -140,7 +143,9 @@ def _script_fields(ctx: HandlerContext, script: str | None, metadata: Metadata) 
     if with_file:
         # Its kinds are not limited: what counts is what is in it.
         file = element("file_input", "script_file", max_files=1)
-        longer = f"For a longer one: plain text in UTF-8, at most {ctx.max_script:,} characters."
+        longer = (
+            f"For longer scripts: a plain text file (UTF-8), up to {ctx.max_script:,} characters."
+        )
         fields.append(field("script_file", "Script file", file, hint=longer, optional=True))
     return fields
 

@@ -88,7 +88,11 @@ def note_of(view: View) -> str:
 
 def retention_note(job: Job) -> str:
     """Return the note of a form that retries a job, if what was entered has been erased."""
-    return "What was entered has been erased, because it was too old to keep." if job.erased else ""
+    return (
+        "What was entered has been erased because of its age. Please fill in the form again."
+        if job.erased
+        else ""
+    )
 
 
 def place_to_retry(job: Job, action: BlockAction) -> Mapping[str, str]:
@@ -153,7 +157,7 @@ def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
         filter=ctx.access.conversation_filter,
         placeholder="In a direct message to you",
     )
-    hint = "I'll post updates in this channel. Without one, they come as a direct message to you."
+    hint = "I'll post updates in this channel. Leave it empty to get them as a direct message."
     return form_field("where", "Where to post", conversation, hint=hint, optional=True)
 
 
@@ -170,7 +174,7 @@ async def _place_refusal(
     ctx: HandlerContext, submission: ViewSubmission, channel: str, deadline: float
 ) -> str | None:
     if channel != submission.user and not _CONVERSATION.fullmatch(channel):
-        return "I can't post there. Please choose another conversation."
+        return "I can't post there. Please choose another channel."
     return await ctx.access.posting_refusal(channel, deadline)
 
 
@@ -238,8 +242,8 @@ async def submit_job(
     if (job.params, job.channel) != (request.params, channel):
         noun = ctx.presenters[request.kind].noun
         note = (
-            "You have already submitted an earlier version of this form. "
-            f"This one is different, and submitting it creates a second {noun}."
+            "You've already submitted this form. "
+            f"Submitting it again with your changes creates a second {noun}."
         )
         if asked.retry_of is not None:
             note = f"This has already been retried. Submitting this creates another {noun}."

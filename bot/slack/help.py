@@ -21,7 +21,7 @@ def video_help(command: str, replica: str) -> Message:
             ("Welcome to the team!", "open it with that script"),
             ("list", "see your videos"),
             ("status <id>", "check a video"),
-            ("help", "see this"),
+            ("help", "show this help"),
         ],
         f"Nothing is created until you press *Create*. {_ELSEWHERE}",
         (f"{replica} help", "see how to train a replica"),
@@ -40,7 +40,7 @@ def replica_help(command: str, note: str = "") -> Message:
             ("status <id>", "check a replica"),
             ("add <id>", "let everyone here use a replica"),
             ("default <id>", "make a replica this channel's default"),
-            ("help", "see this"),
+            ("help", "show this help"),
         ],
         "Nothing is created until you press *Train*.",
     )

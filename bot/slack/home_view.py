@@ -89,7 +89,9 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
         blocks += _job(job, presenters[job.kind], is_retried=job.id in content.retried)
     if not known:
         blocks.append(
-            section(f"Nothing here yet. Type `{command(create)}` in a channel, or start above.")
+            section(
+                f"Nothing here yet. Type `{command(create)}` in a channel, or press a button above."
+            )
         )
     turns = []
     if content.page > 0:
@@ -119,7 +121,7 @@ def _heading(text: str) -> Json:
 
 
 def _job(job: Job, presenter: Presenter, *, is_retried: bool) -> list[Json]:
-    name = title(presenter.name(job)) or f"A {presenter.noun} without a name"
+    name = title(presenter.name(job)) or f"Untitled {presenter.noun}"
     # In rich text a name is shown letter for letter.
     line = paragraph(words(name, bold=True), words(f" · {state_word(job, presenter)}"))
     asked = f"{presenter.noun.capitalize()} · requested {date(job.created_at)}"
@@ -156,6 +158,6 @@ def _health(health: Health) -> list[Json]:
         service += "\n:hourglass: The video service asks to wait. Requests go on by themselves."
     posted = ":white_check_mark: Every message is posted."
     if health.unsent:
-        posted = f":hourglass: Messages that wait to be posted: {health.unsent:,}."
-    used = f"Requests in the last 24 hours: {health.used:,} of at most {health.limit:,}."
+        posted = f":hourglass: Messages waiting to be posted: {health.unsent:,}."
+    used = f"Requests in the last 24 hours: {health.used:,} of {health.limit:,}."
     return [_heading("For admins"), section(f"{used}\n{service}\n{posted}")]

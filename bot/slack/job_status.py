@@ -50,7 +50,7 @@ _LINKS: Final = {
     "thumbnail_video_url": "Thumbnail",
 }
 _MORE: Final = {
-    "replica_name": "Name at the service",
+    "replica_name": "Name at the video service",
     "training_progress": "Progress",
     "generation_progress": "Progress",
 }
@@ -119,7 +119,9 @@ async def show_status(
     kind, presenter = ctx.kinds[kind_name], ctx.presenters[kind_name]
     wanted = wanted.strip("`#")
     if not wanted or len(wanted) > MAX_ID or not wanted.isprintable():
-        await ack_ephemeral(ack, "That's not an ID. *Details* on a message of mine shows its ID.")
+        await ack_ephemeral(
+            ack, "That's not an ID. You'll find it under *Details* on the message of a request."
+        )
         return
     job = await ctx.store.jobs.fetch(wanted) or await ctx.store.jobs.fetch_by_remote_id(
         kind.name, wanted

@@ -110,9 +110,7 @@ async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:
         DatabaseError: it could not be saved.
     """
     if not is_replica_id(replica_id):
-        raise _Unusable(
-            "That's not an ID: an ID is one word of letters and digits, as the service shows it."
-        )
+        raise _Unusable("That's not an ID. An ID is one word of letters and digits.")
     try:
         snapshot = await read_replica(ctx, kind, replica_id, _deadline(ctx))
     except Refused as error:

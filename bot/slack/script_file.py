@@ -67,7 +67,7 @@ async def read_script(ctx: HandlerContext, file: str, deadline: float) -> str:
 async def _download(ctx: HandlerContext, file: _File) -> str:
     max_bytes = ctx.max_script * _MAX_BYTES_PER_CHARACTER + _MAX_MARK
     too_large = UnreadableFile(
-        f"The file is too large: a script has at most {ctx.max_script:,} characters."
+        f"That file is too large. A script can have up to {ctx.max_script:,} characters."
     )
     if not is_plain_text(file.mimetype):
         raise UnreadableFile(_NOT_TEXT)

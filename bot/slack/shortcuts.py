@@ -26,7 +26,7 @@ from bot.slack.script_file import (
 
 FROM_MESSAGE: Final = "video_from_message"
 CREATE: Final = "video_from_anywhere"
-_NO_TEXT: Final = "This message has no text that a replica could speak. Try one with text."
+_NO_TEXT: Final = "This message has no text for a replica to speak. Try another one."
 _FILES_NOT_READ: Final = "I can't read files here. To use the attached one, copy its text."
 _IS_ATTACHED: Final = "The script is the attached file."
 _MAX_NAMES: Final = 10

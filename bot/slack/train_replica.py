@@ -54,7 +54,7 @@ _LINK_LIFETIME: Final = timedelta(hours=24)
 
 _NEEDS: Final = (
     "*What the footage needs*: an mp4 (H.264) of at most 750 MB, at least one minute long, with "
-    "25 frames a second or more; one person, the face in view all the time; good light, no noise."
+    "25 frames a second or more; one person, face in view at all times; good light, no noise."
 )
 _CONSENT: Final = (
     "Without one, the consent statement must be at the beginning of the training video."
@@ -178,8 +178,8 @@ def _warning(soon: Mapping[str, str]) -> str:
         f"the link to the {labels[name]} expires {until}" for name, until in soon.items()
     )
     return (
-        f":warning: Please check: {ends}. The video service fetches the footage when it gets to "
-        "it, so a link should work for 24 hours. *Train* sends it anyway."
+        f":warning: Please check: {ends}. The video service may fetch the footage hours from "
+        "now, so a link should work for 24 hours. Press *Train* to send it anyway."
     )
 
 
@@ -218,7 +218,7 @@ def _form(
         text_field(
             "replica_name",
             "Name",
-            f"Everyone here sees it. If you leave it empty: “{metadata['name']}”.",
+            f"Everyone here can see it. Leave it empty for “{metadata['name']}”.",
             fields.get("replica_name"),
             MAX_NAME,
             placeholder="For example: Anna, office",
