@@ -72,7 +72,7 @@ async def test_a_form_without_fields_is_replaced_by_what_the_limit_says(quiet_wo
 
         assert answer.json is not None
         assert answer.json["response_action"] == "update"
-        assert "You already have 1 request in progress" in answer.body
+        assert "limit of 1 request in progress" in answer.body
 
 
 async def test_a_limit_of_one_open_request_is_told_in_the_singular(quiet_world: World) -> None:
