@@ -385,7 +385,7 @@ async def test_a_create_call_fails_after_a_day_without_the_service(
         await world.advance(hours=2)
 
     [reply] = world.replies(card)
-    assert "couldn't send this to the video service for too long" in reply.text
+    assert "couldn't send this to the video service in time" in reply.text
     assert "Failed" in world.now(card).text
     assert world.posts() == [world.now(card), reply]
 
