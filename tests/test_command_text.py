@@ -24,6 +24,22 @@ async def test_a_script_is_what_was_typed_letter_for_letter(
         assert form.values["script"] == typed
 
 
+async def test_a_script_for_which_no_form_can_be_opened_is_given_back(world: World) -> None:
+    script = "Welcome to the team! " * 240 + "<!here>"
+    response = await world.ana.command("/video", script)
+    assert world.ana.modal is None
+    assert response.message is not None
+    assert response.message.text.startswith("That script has 5,047 characters; the form takes 3,000")
+    quoted = [
+        element["text"]
+        for block in response.message.blocks
+        if block["type"] == "rich_text"
+        for part in block["elements"]
+        for element in part["elements"]
+    ]
+    assert "".join(quoted) == script
+
+
 @pytest.mark.parametrize(
     ("sent", "typed"),
     [

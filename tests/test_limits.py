@@ -282,7 +282,7 @@ async def test_a_shorter_limit_for_scripts_is_that_of_the_form(quiet_world: Worl
     async with world.running_bot(MAX_SCRIPT="40"):
         form = await world.open_form(world.ana, "x" * 40)
         assert form.values["script"] == "x" * 40
-        assert "At most 40 characters." in str(form.view.body)
+        assert "Up to 40 characters." in str(form.view.body)
         await form.close()
         await world.ana.command("/video", "x" * 41, "studio")
         assert world.ana.modal is None

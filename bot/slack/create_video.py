@@ -13,13 +13,20 @@ from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, Video, is_replica_id, parse
 from bot.model import Job
 from bot.slack.blocks import (
+    MAX_QUOTES,
+    MAX_TEXT,
     Json,
     Message,
     actions,
     button,
+    cut,
     escape,
+    escaped,
+    joined,
     option,
+    quotes,
     section,
+    size,
 )
 from bot.slack.buttons import ANOTHER, MAKE_VIDEO, RETRY
 from bot.slack.context import UNKNOWN_JOB, Feature, HandlerContext, ack_ephemeral, ack_missing_id
@@ -92,7 +99,15 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
                 channel=command.channel,
                 script=command.words,
             )
-            await (ack() if error is None else ack_ephemeral(ack, error))
+            await (ack() if error is None else ack_ephemeral(ack, _returned(error, command.words)))
+
+
+def _returned(error: str, script: str) -> Message:
+    """Return why no form was opened, and the script: what was typed is gone from the client."""
+    if not script:
+        return Message(error, ())
+    text = [error, escaped(script, MAX_TEXT - size(error) - 1)]
+    return Message(joined(text), [section(error), *quotes(cut(script, MAX_QUOTES))])
 
 
 def _suggestion(meant: str, word: str) -> Message:
