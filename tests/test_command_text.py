@@ -29,7 +29,7 @@ async def test_a_script_for_which_no_form_can_be_opened_is_given_back(world: Wor
     response = await world.ana.command("/video", script)
     assert world.ana.modal is None
     assert response.message is not None
-    assert response.message.text.startswith("That script has 5,047 characters; the form takes 3,000")
+    assert "That script has 5,047 characters; the form takes 3,000" in response.message.text
     quoted = [
         element["text"]
         for block in response.message.blocks
