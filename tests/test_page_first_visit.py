@@ -19,6 +19,7 @@ async def test_the_invitation_that_the_form_asks_for_can_be_typed(page_world: Pa
     await ana.opens_form(f"/video {SCRIPT}")
     await ana.picks("Replica", "r-anna-42")
     await ana.presses("Create")
+    await expect(ana.modal).to_contain_text("/invite")
     told = re.search(r"/invite @[\w-]+", await ana.modal.inner_text())
     assert told
     await ana.presses("Cancel")
