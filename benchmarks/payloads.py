@@ -102,15 +102,21 @@ def lookup(port: int, query: str, *, number: int = 0) -> bytes:
     return _signed(port, _encoded(payload))
 
 
-def found_id(port: int, *, number: int) -> bytes:
-    """Return the submission of an id for a job that does not exist; ``number`` makes it unique."""
-    typed = {"remote_id": {"remote_id": _state("plain_text_input", value="v1")}}
-    view = {
-        **_view(f"V{number:09d}", "C000000005", typed),
-        "callback_id": "job_id_form",
-        "private_metadata": json.dumps({"job": "nosuchjob"}),
+def revoked(port: int, *, number: int) -> bytes:
+    """Return the event that a person's token was revoked; ``number`` makes it unique.
+
+    https://docs.slack.dev/reference/events/tokens_revoked
+    """
+    payload = {
+        "token": "verification-token",
+        "team_id": "T000000001",
+        "api_app_id": "A000000001",
+        "event": {"type": "tokens_revoked", "tokens": {"oauth": [_USER], "bot": []}},
+        "type": "event_callback",
+        "event_id": f"Ev{number:09d}",
+        "event_time": 1700000000,
     }
-    return _signed(port, _encoded({**_interaction("view_submission"), "view": view}))
+    return _signed(port, json.dumps(payload).encode(), content_type="application/json")
 
 
 class Submissions:
@@ -170,14 +176,16 @@ def signature(stamp: str, body: bytes) -> str:
     return "v0=" + hmac.new(SECRET.encode(), base, hashlib.sha256).hexdigest()
 
 
-def _signed(port: int, body: bytes) -> bytes:
+def _signed(
+    port: int, body: bytes, *, content_type: str = "application/x-www-form-urlencoded"
+) -> bytes:
     stamp = str(int(time.time()))  # noqa: TID251 - Slack's signatures go by the real time
     return _request(
         port,
         "POST",
         PATH,
         body,
-        "Content-Type: application/x-www-form-urlencoded",
+        f"Content-Type: {content_type}",
         "User-Agent: Slackbot 1.0 (+https://api.slack.com/robots)",
         "Accept-Encoding: gzip,deflate",
         "Accept: application/json,*/*",

@@ -2,8 +2,8 @@
 
 Bolt tries listeners in the order in which they are registered. Measured are those that are used
 most, which come first, and the last one. The requests cost little elsewhere: a create form with a
-mistake in it, a type-ahead field where no replica is known, and an answer to a question about a job
-that does not exist.
+mistake in it, a type-ahead field where no replica is known, and an event that does not concern the
+bot.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from typing import Final
 
 from benchmarks.cases.parts import Request, ours, side_by_side
 from benchmarks.measure import Better, Row, Scale
-from benchmarks.payloads import Submissions, found_id, lookup
+from benchmarks.payloads import Submissions, lookup, revoked
 
 _AT_ONCE: Final = 32
 _HOT: Final = 0.85
@@ -53,10 +53,10 @@ _TYPE_AHEAD: Final = _Listener(
 )
 _LAST: Final = _Listener(
     name="last registered (cold)",
-    method="view",
-    id="job_id_form",
-    request=lambda port, n: found_id(port, number=n),
-    good=lambda body: b'"remote_id"' in body,
+    method="event",
+    id="tokens_revoked",
+    request=lambda port, n: revoked(port, number=n),
+    good=lambda body: body == b"",
     goal=_COLD,
 )
 
