@@ -375,10 +375,13 @@ async def test_a_graceful_stop_is_quick_and_loses_nothing(
 
 
 async def half_a_request(live: LiveWorld) -> asyncio.StreamWriter:
-    """Send the bot a request that never comes to its end."""
-    _, writer = await asyncio.open_connection("127.0.0.1", live.port)
-    writer.write(b"POST /slack/events HTTP/1.1\r\nHost: bot\r\nContent-Length: 100\r\n\r\nhalf")
-    await writer.drain()
+    """Send the bot a request that never comes to its end, and whose arrival it has confirmed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", live.port)
+    writer.write(
+        b"POST /callbacks/half HTTP/1.1\r\nHost: bot\r\nContent-Length: 100\r\n"
+        b"Expect: 100-continue\r\n\r\nhalf"
+    )
+    assert await reader.readline() == b"HTTP/1.1 100 Continue\r\n"
     return writer
 
 
