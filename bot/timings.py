@@ -72,9 +72,8 @@ class WorkTimings:
     retry_interval: timedelta = timedelta(seconds=2)
     """The first wait after a call that found the other side unavailable; it doubles."""
     max_retry_interval: timedelta = timedelta(minutes=5)
-    claim_interval: timedelta = timedelta(milliseconds=30)
-    """Between two claims: what becomes due meanwhile is claimed in one go. With thousands of rows
-    due, a claim reads far more of them than it takes."""
+    claim_interval: timedelta = timedelta(milliseconds=10)
+    """Between two claims: what becomes due meanwhile is claimed in one go."""
     request_pause: timedelta = timedelta(milliseconds=10)
     """From an answer to background work: in a burst, the next request is near."""
     max_request_time: timedelta = timedelta(milliseconds=50)
