@@ -84,7 +84,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The result of a pytest run; ``code`` is None if it timed out."""
+    """The result of a pytest run; ``code`` is None if it timed out or died."""
 
     code: int | None
     output: str
@@ -92,7 +92,7 @@ class _Run:
     @property
     def tail(self) -> str:
         """The end of its output."""
-        late = "\nTimed out." if self.code is None else ""
+        late = "\nTimed out, or died." if self.code is None else ""
         return self.output[-_MAX_OUTPUT:] + late
 
     def reports(self, status: str, test: str) -> bool:
@@ -186,21 +186,24 @@ def _run_tests(bug: Bug, tree: Path, folder: Path) -> str:
 def _run(tree: Path, folder: Path, tests: Sequence[str], *, limit: float) -> _Run:
     """Run tests of a tree, with a new folder for what they write, for at most ``limit`` seconds."""
     folder.mkdir()
-    output = folder / "output.txt"
+    output, code = folder / "output.txt", folder / "code.txt"
     output.touch()
-    process = _FORKS.Process(target=_run_pytest, args=(tree, folder, tests, output))
+    process = _FORKS.Process(target=_run_pytest, args=(tree, folder, tests, output, code))
     process.start()
     process.join(limit)
-    code, group = process.exitcode, process.pid
+    group = process.pid
     assert group
     # Its children are killed too, not waited for.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
-    return _Run(code, output.read_text(encoding="utf-8", errors="replace"))
+    # Not the exit code of ``process``: when another thread starts one, multiprocessing looks which
+    # have ended, and of two threads that ask at once one is told 255.
+    ended = int(code.read_text(encoding="ascii")) if code.exists() else None
+    return _Run(ended, output.read_text(encoding="utf-8", errors="replace"))
 
 
-def _run_pytest(tree: Path, folder: Path, tests: Sequence[str], output: Path) -> None:
-    """Run tests in this process, which has imported nothing of the tree yet, and exit."""
+def _run_pytest(tree: Path, folder: Path, tests: Sequence[str], output: Path, code: Path) -> None:
+    """Run tests in this process, which has imported nothing of the tree yet; note the exit code."""
     os.setsid()
     with output.open("wb") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
@@ -217,7 +220,11 @@ def _run_pytest(tree: Path, folder: Path, tests: Sequence[str], output: Path) ->
     options = (
         "--numprocesses 0 -p no:randomly -p no:cacheprovider --assert=plain -vv --tb=line -rfEsp"
     )
-    sys.exit(pytest.main([*options.split(), "--basetemp", str(folder / "tmp"), *tests]))
+    ended = pytest.main([*options.split(), "--basetemp", str(folder / "tmp"), *tests])
+    # At once and whole, as it may be killed meanwhile.
+    part = code.with_suffix(".part")
+    part.write_text(str(int(ended)), encoding="ascii")
+    part.replace(code)
 
 
 def _copy_tree(tree: Path) -> Path:
