@@ -356,7 +356,7 @@ SETTINGS = [str(field.alias or name.upper()) for name, field in Settings.model_f
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("document", ["README.md", ".env.example"])
+@pytest.mark.parametrize("document", ["docs/settings.md", ".env.example"])
 def test_every_setting_is_explained(document: str, name: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     assert re.search(rf"\b{name}\b", text), f"{document} does not mention {name}"
