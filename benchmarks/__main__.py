@@ -23,7 +23,7 @@ _MAX_OPEN_FILES: Final = 16384
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run what was asked for; return 1 where a small run is far outside of a goal."""
+    """Run what was asked for; return 1 where a small run is far outside of a goal twice."""
     names = [case.name for case in CASES]
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(names))
@@ -55,10 +55,19 @@ async def _measured(cases: Sequence[Case], scale: Scale) -> list[Row]:
         # Ending this process ends its contestants too.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     for case in cases:
-        began = time.perf_counter()
-        print(f"{case.name} …", end=" ", file=sys.stderr, flush=True)
-        rows += await case.run(scale)
-        print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
+        measured = await _timed(case, scale)
+        if scale.small and any(row.far for row in measured):
+            print("far outside: measured once more", file=sys.stderr)
+            measured = await _timed(case, scale)
+        rows += measured
+    return rows
+
+
+async def _timed(case: Case, scale: Scale) -> Sequence[Row]:
+    began = time.perf_counter()
+    print(f"{case.name} …", end=" ", file=sys.stderr, flush=True)
+    rows = await case.run(scale)
+    print(f"{time.perf_counter() - began:.0f} s", file=sys.stderr)
     return rows
 
 

@@ -44,14 +44,18 @@ def test_an_informational_ratio_fails_nothing() -> None:
     assert not row(99, Better.LOWER, None).far
 
 
-@pytest.mark.parametrize(("arguments", "code"), [(["--small"], 1), ([], 0)])
-def test_a_small_run_fails_if_a_ratio_is_far_outside(
-    arguments: list[str], code: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("arguments", "ratios", "code"),
+    [(["--small"], [0.3, 0.3], 1), (["--small"], [0.3, 0.7], 0), ([], [0.3], 0)],
+)
+def test_a_small_run_fails_if_a_ratio_is_far_outside_twice(
+    arguments: list[str], ratios: list[float], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run(_: Scale) -> list[Row]:
-        return [row(1, Better.HIGHER, 0.8), row(0.3, Better.HIGHER, 0.8)]
+        return [row(1, Better.HIGHER, 0.8), row(ratios.pop(0), Better.HIGHER, 0.8)]
 
     # What it allows itself would stay with this process.
     monkeypatch.setattr(benchmarks, "_allow_files", lambda: None)
     monkeypatch.setattr(benchmarks, "CASES", (Case("case", run),))
     assert benchmarks.main(arguments) == code
+    assert not ratios
