@@ -1,5 +1,6 @@
-"""The pages for people: what they say about settings is what the code does."""
+"""The pages for people: their links lead somewhere, and what they name is in the code."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,14 @@ REQUIRED = {
     "VIDEO_API_URL": "https://videos.example.com",
     "VIDEO_API_KEY": "key-1234",
 }
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+# Variables of other programs.
+NOT_THE_BOTS = {"ALL_PROXY", "CHROMIUM_REQUIRED", "HTTP_PROXY"}
+
+
+def without_code(text: str) -> str:
+    """Return a page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 class Row(NamedTuple):
@@ -64,3 +73,62 @@ def test_the_page_says_what_happens_without_a_setting(row: Row) -> None:
 )
 def test_the_page_has_an_example_that_the_bot_accepts(row: Row) -> None:
     Settings.read(REQUIRED | {row.name: row.example})
+
+
+# Links
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {each.replace(" ", "-") for each in kept}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    text = without_code(page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("https://", "http://")):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (page.parent / name).resolve() if name else page
+        assert linked.is_file(), f"{page.name} links to {target}"
+        assert not anchor or anchor in anchors(linked), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_names_only_settings_and_files_that_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`", text):
+        assert name in FIELDS or name in NOT_THE_BOTS, f"{page.name} names {name}"
+    for name in re.findall(r"`((?:bot|docs|sandbox|tests|deploy)/[\w./-]+\.\w+)`", text):
+        assert (ROOT / name).is_file(), f"{page.name} names {name}"
+
+
+# Words
+
+
+def spoken() -> str:
+    """Return every text in the code of the bot, one after the other."""
+    texts = []
+    for path in sorted((ROOT / "bot").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                texts.append(node.value)
+            elif isinstance(node, ast.JoinedStr):
+                parts = [
+                    str(part.value) if isinstance(part, ast.Constant) else "…"
+                    for part in node.values
+                ]
+                texts.append("".join(parts))
+    return "\n".join(texts)
+
+
+def test_what_troubleshooting_quotes_is_what_the_bot_says() -> None:
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
+    said = spoken() + (ROOT / "docs/messages.md").read_text(encoding="utf-8")
+    said = " ".join(said.split()).lower()
+    quoted = re.findall(r"“((?:[^“”]|“[^“”]*”)+)”", " ".join(page.split()))
+    assert quoted
+    assert [each for each in quoted if each.lower() not in said] == []
