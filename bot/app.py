@@ -115,6 +115,7 @@ async def running(
     background = BackgroundTasks()
     kinds = {feature.kind.name: feature.kind for feature in features}
     presenters = {feature.kind.name: feature.presenter for feature in features}
+    signing_secret = settings.slack_signing_secret
     limits = Limits(
         open_per_user=settings.max_open_per_user,
         per_user_per_day=settings.max_per_user_per_day,
@@ -201,7 +202,7 @@ async def running(
         )
         server = WebServer(
             create_app(handler_context, features),
-            settings.slack_signing_secret.get_secret_value(),
+            signing_secret.get_secret_value() if signing_secret else None,
             store,
             kinds.values(),
             mask=mask,

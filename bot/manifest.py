@@ -9,16 +9,30 @@ from bot.settings import ManifestSettings
 _SOURCE: Final = Path(__file__).parent.parent / "manifest.yml"
 _HEADER: Final = re.compile(r"\A(#.*\n)+")
 _URL: Final = "https://YOUR-HOST"
+# A line with an address, and the comment above it.
+_REQUEST_URL: Final = re.compile(rf"(?: *#.*\n)*.*url: {_URL}.*\n")
 _COMMAND: Final = re.compile(r"/(?=(?:video|replica)\b)")
 
 
-def manifest(settings: ManifestSettings) -> str:
-    """Return the manifest as YAML, with its comments. Without a public URL it has a placeholder.
+def manifest(settings: ManifestSettings, *, socket_mode: bool | None = None) -> str:
+    """Return the manifest as YAML, with its comments.
 
-    It is changed as text: a YAML library would be one more dependency, and drop the comments.
+    With Socket Mode it has no request URLs; otherwise they have a placeholder where there is no
+    public URL. It is changed as text: a YAML library would be one more dependency, and drop the
+    comments.
+
+    Args:
+        settings: those of the deployment.
+        socket_mode: whether Slack sends through Socket Mode; by default if there is an app token.
     """
     text = _SOURCE.read_text(encoding="utf-8")
-    if settings.public_url is not None:
+    if socket_mode is None:
+        socket_mode = settings.slack_app_token is not None
+    if socket_mode:
+        text = _REQUEST_URL.sub("", text)
+        text = text.replace("socket_mode_enabled: false", "socket_mode_enabled: true")
+    if socket_mode or settings.public_url is not None:
         text = _HEADER.sub("# The Slack app: paste this into its App Manifest.\n", text)
+    if settings.public_url is not None:
         text = text.replace(_URL, settings.public_url)
     return _COMMAND.sub(f"/{settings.command_prefix}", text)

@@ -28,6 +28,7 @@ _DEFAULT_SCRIPT: Final = 3000  # the most that a field of a Slack form holds
 _MAX_SCRIPT: Final = 20_000  # in a text file: two hours of speech, and details that a view can hold
 _VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, without spaces
 _BOT_TOKEN: Final = re.compile(r"xoxb-[!-~]+")
+_APP_TOKEN: Final = re.compile(r"xapp-[!-~]+")
 _HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
 _PATH: Final = re.compile(r"(/(?!\.\.?(/|$))[\w.~%-]+)*", re.ASCII)
 _QUOTES: Final = "\"'`“”"
@@ -65,11 +66,17 @@ def _single_word(text: str) -> str:
     return text
 
 
-def _no_socket_mode(_: str) -> None:
-    raise ValueError(
-        "is for Socket Mode, which the bot does not support yet: remove it, and set the request "
-        "URLs of the Slack app as manifest.yml shows."
-    )
+def _signing_secret(text: str | None) -> str | None:
+    return None if text is None else _single_word(text)  # None is the default
+
+
+def _app_token(text: str) -> str:
+    if not _APP_TOKEN.fullmatch(text):
+        raise ValueError(
+            "does not look like an app-level token, which starts with xapp-: generate one with the "
+            "scope connections:write in the Slack app, Basic Information, App-Level Tokens."
+        )
+    return text
 
 
 def _base_url(text: str) -> str:
@@ -227,7 +234,10 @@ def _port(text: str) -> int:
 
 _WHERE_TO_FIND: Final = {
     "SLACK_BOT_TOKEN": "it is the Bot User OAuth Token under OAuth & Permissions of the Slack app.",
-    "SLACK_SIGNING_SECRET": "it is under Basic Information of the Slack app, App Credentials.",
+    "SLACK_SIGNING_SECRET": (
+        "it is under Basic Information of the Slack app, App Credentials. With Socket Mode it is "
+        "not needed: set SLACK_APP_TOKEN instead."
+    ),
     "VIDEO_API_URL": "it is the address of the video service, without /v2.",
     "VIDEO_API_KEY": "it is your key for the video service.",
 }
@@ -248,6 +258,8 @@ class ManifestSettings(BaseModel):
 
     public_url: Annotated[str | None, BeforeValidator(_public_url)] = None
     command_prefix: Annotated[str, BeforeValidator(_command_prefix)] = ""
+    slack_app_token: Annotated[SecretStr | None, BeforeValidator(_app_token)] = None
+    """Slack sends everything through Socket Mode if it is set, and to request URLs if not."""
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Self:
@@ -289,8 +301,9 @@ class Settings(ManifestSettings):
     _refusal: ClassVar = "The bot cannot start with these settings:"
 
     slack_bot_token: Annotated[SecretStr, BeforeValidator(_bot_token)]
-    slack_signing_secret: Annotated[SecretStr, BeforeValidator(_single_word)]
-    slack_app_token: Annotated[None, BeforeValidator(_no_socket_mode)] = None
+    slack_signing_secret: Annotated[SecretStr | None, BeforeValidator(_signing_secret)] = Field(
+        None, validate_default=True
+    )
     slack_api_url: Annotated[str, BeforeValidator(_slack_api_url)] = "https://slack.com/api/"
     video_api_url: Annotated[str, BeforeValidator(_video_api_url)]
     video_api_key: Annotated[SecretStr, BeforeValidator(_single_word)]
@@ -318,13 +331,18 @@ class Settings(ManifestSettings):
     @property
     def secrets(self) -> tuple[str, ...]:
         """The values to mask in logs."""
-        secrets = (self.slack_bot_token, self.slack_signing_secret, self.video_api_key)
+        secrets = (
+            self.slack_bot_token,
+            self.slack_signing_secret,
+            self.slack_app_token,
+            self.video_api_key,
+        )
         password = (
             urlsplit(self.https_proxy.get_secret_value()).password if self.https_proxy else None
         )
         # A proxy is sent it decoded.
         passwords = (password, unquote(password)) if password else ()
-        return (*(secret.get_secret_value() for secret in secrets), *passwords)
+        return (*(secret.get_secret_value() for secret in secrets if secret), *passwords)
 
     def proxy_for(self, url: str) -> str | None:
         """Return the proxy for calls to an address; None if they go there directly."""
@@ -336,6 +354,14 @@ class Settings(ManifestSettings):
         ):
             return None
         return self.https_proxy.get_secret_value()
+
+    @field_validator("slack_signing_secret")
+    @classmethod
+    def _is_given_for_http(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        # A wrong app token is not in the data: then it alone is refused.
+        if secret is None and info.data.get("slack_app_token", ...) is None:
+            raise ValueError(f"is missing: {_WHERE_TO_FIND['SLACK_SIGNING_SECRET']}")
+        return secret
 
     @field_validator("allow_temporary_disk")
     @classmethod

@@ -94,6 +94,30 @@ def test_the_manifest_of_a_deployment_has_its_host_and_the_names_of_its_commands
     assert "YOUR-HOST" not in printed
 
 
+@pytest.mark.parametrize("public_url", ["", "https://bot.example.com"])
+def test_with_socket_mode_the_manifest_has_no_request_urls(public_url: str) -> None:
+    settings = {"SLACK_APP_TOKEN": "xapp-1-A0-1-abc", "PUBLIC_URL": public_url}
+    printed = manifest_for(ManifestSettings.read(settings))
+    assert printed == manifest_for(ManifestSettings.read({}), socket_mode=True)
+    document = yaml.safe_load(printed)
+    schema = json.loads((_ROOT / "tests/data/manifest.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft7Validator(schema).validate(document)
+
+    assert document["settings"]["socket_mode_enabled"] is True
+    assert not re.search(r"https?:|YOUR-HOST|xapp|url", re.sub("(?m)#.*", "", printed))
+    assert "xapp" not in printed
+    # Everything else is as without it.
+    over_http = yaml.safe_load(_TEXT)
+    for part in (*over_http["features"]["slash_commands"], over_http["settings"]["interactivity"]):
+        part.pop("url", None)
+        part.pop("request_url", None)
+        part.pop("message_menu_options_url", None)
+    over_http["settings"]["event_subscriptions"].pop("request_url")
+    over_http["settings"]["socket_mode_enabled"] = True
+    assert document == over_http
+    assert manifest_for(ManifestSettings.read(settings), socket_mode=False).count("request_url")
+
+
 def test_without_settings_the_manifest_is_printed_as_it_is() -> None:
     assert manifest_for(ManifestSettings.read({})) == _TEXT
 

@@ -87,7 +87,8 @@ def test_other_variables_are_ignored() -> None:
         ("SLACK_BOT_TOKEN", "xoxp-1234", "starts with xoxb-"),
         ("SLACK_BOT_TOKEN", "xoxb-12 34", "starts with xoxb-"),
         ("SLACK_BOT_TOKEN", "xoxb-", "starts with xoxb-"),
-        ("SLACK_APP_TOKEN", "xapp-1-A1-2-b3", "Socket Mode"),
+        ("SLACK_APP_TOKEN", "xoxb-1-A1-2-b3", "starts with xapp-: generate one"),
+        ("SLACK_APP_TOKEN", "xapp-", "connections:write"),
         ("SLACK_API_URL", "http://slack.com/api/", "not encrypted"),
         ("SLACK_API_URL", "slack.com/api", "not a web URL"),
         ("VIDEO_API_URL", "https://videos.example.com/v2", "leave it out"),
@@ -151,7 +152,7 @@ def test_a_wrong_value_is_refused_with_an_explanation(name: str, text: str, says
     assert refusal.endswith(".")
 
 
-@pytest.mark.parametrize("name", [name for name in _NAMES if name != "SLACK_APP_TOKEN"])
+@pytest.mark.parametrize("name", _NAMES)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -197,6 +198,28 @@ def test_the_secrets_are_the_tokens_and_the_key() -> None:
     assert set(_read().secrets) == {
         _REQUIRED[name] for name in ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "VIDEO_API_KEY")
     }
+
+
+def test_with_an_app_token_no_signing_secret_is_needed_and_the_token_is_a_secret() -> None:
+    given = {name: text for name, text in _REQUIRED.items() if name != "SLACK_SIGNING_SECRET"}
+    with pytest.raises(SettingsError) as refusal:
+        Settings.read(given)
+    [line] = str(refusal.value).splitlines()[1:]
+    assert line.split()[:3] == ["SLACK_SIGNING_SECRET", "is", "missing:"]
+    assert line.endswith("With Socket Mode it is not needed: set SLACK_APP_TOKEN instead.")
+
+    settings = Settings.read(given | {"SLACK_APP_TOKEN": "xapp-1-A1-2-b3"})
+    assert settings.slack_signing_secret is None
+    assert set(settings.secrets) == {
+        given["SLACK_BOT_TOKEN"],
+        given["VIDEO_API_KEY"],
+        "xapp-1-A1-2-b3",
+    }
+    assert "xapp-1" not in repr(settings)
+
+
+def test_a_wrong_app_token_is_the_only_mistake_where_there_is_no_signing_secret() -> None:
+    assert _refusal(SLACK_SIGNING_SECRET="", SLACK_APP_TOKEN="xoxb-1").startswith("SLACK_APP_TOKEN")
 
 
 def test_settings_are_immutable() -> None:
@@ -297,7 +320,6 @@ def test_the_completed_example_is_accepted_and_shows_the_defaults() -> None:
     filled = {
         name: text.replace("YOUR-", "my-").lower() if "YOUR-" in text else text
         for name, text in _examples().items()
-        if name != "SLACK_APP_TOKEN"
     }
     settings = Settings.read(filled)
     defaults = _read()
