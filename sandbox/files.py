@@ -1,6 +1,11 @@
-"""Files that people upload: described by files.info, downloaded with the app's token."""
+"""Files of people and of the app: uploaded, described by files.info, downloaded with its token.
 
-from dataclasses import dataclass
+An app uploads one in three steps: it gets a URL for the content, sends the content there, and makes
+the call that shares the file: https://docs.slack.dev/messaging/working-with-files.
+"""
+
+import secrets
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import PurePath
@@ -10,6 +15,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from sandbox.block_kit import Json
+from sandbox.slack_objects import Message, SlackError
 
 #: A client uploads no larger file into a form:
 #: https://docs.slack.dev/reference/block-kit/block-elements/file-input-element
@@ -34,6 +40,31 @@ class File:
         return PurePath(str(self.shown["name"])).suffix.lower().removeprefix(".")
 
 
+@dataclass
+class Upload:
+    """A file on its way; ``content`` is None until it was sent to the URL with ``secret``."""
+
+    id: str
+    name: str
+    length: int
+    content: bytes | None = None
+    secret: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+
+    def receive(self, content: bytes) -> None:
+        """Store the content, once.
+
+        The documentation says only that a status other than 200 is a failure.
+
+        Raises:
+            SlackError: it was sent before, or has another length than was said.
+        """
+        if self.content is not None:
+            raise SlackError("used_url")
+        if len(content) != self.length:
+            raise SlackError("wrong_length")
+        self.content = content
+
+
 def new_file(
     content: bytes,
     *,
@@ -43,14 +74,15 @@ def new_file(
     mimetype: str,
     created: datetime,
     site: str,
+    title: str = "",
 ) -> File:
-    """Return a file of a user that is downloaded from ``site``."""
+    """Return a file of a user, or of the app, that is downloaded from ``site``."""
     link = f"{site}/files/{identifier}/{quote(name, safe='')}"
     shown = {
         "id": identifier,
         "created": int(created.timestamp()),
         "name": name,
-        "title": name,
+        "title": title or name,
         "user": user,
         "mimetype": mimetype,
         "filetype": _TYPES.get(PurePath(name).suffix.lower(), "binary"),
@@ -63,6 +95,18 @@ def new_file(
     return File(shown, content)
 
 
+def shared(file: File, message: Message, *, is_public: bool) -> File:
+    """Return a file as it is once ``message`` shares it: where is in its ``shares``.
+
+    https://docs.slack.dev/reference/objects/file-object
+    """
+    share: Json = {"ts": message.ts}
+    if message.thread_ts:
+        share["thread_ts"] = message.thread_ts
+    shares = {"public" if is_public else "private": {message.channel: [share]}}
+    return replace(file, shown={**file.shown, "is_public": is_public, "shares": shares})
+
+
 def download(file: File | None, *, is_allowed: bool) -> web.Response:
     """Return the response to a download.
 
@@ -73,4 +117,6 @@ def download(file: File | None, *, is_allowed: bool) -> web.Response:
         return web.Response(text="<html>Sign in</html>", content_type="text/html")
     if file is None:
         return web.Response(status=HTTPStatus.NOT_FOUND)
-    return web.Response(body=file.content, content_type=str(file.shown["mimetype"]))
+    mimetype = str(file.shown["mimetype"])
+    charset = "utf-8" if mimetype.startswith("text/") else None
+    return web.Response(body=file.content, content_type=mimetype, charset=charset)

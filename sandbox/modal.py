@@ -26,8 +26,7 @@ from sandbox.delivery import (
 from sandbox.files import MAX_BYTES
 from sandbox.form import ClientRefusal, Field, field_of
 from sandbox.slack import SandboxSlack
-from sandbox.slack_objects import Channel, SlackError, View
-from sandbox.workspace import shows
+from sandbox.slack_objects import Channel, SlackError, View, shows
 
 #: The notice of a modal if the app did not respond in time, or not with 200.
 CONNECTION_ERROR: Final = "We had some trouble connecting. Try again?"

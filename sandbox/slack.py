@@ -37,6 +37,7 @@ DEFAULT_SCOPES: Final = frozenset(
         "chat:write.public",
         "commands",
         "files:read",
+        "files:write",
         "groups:history",
         "groups:read",
         "im:history",
@@ -50,9 +51,17 @@ DEFAULT_SCOPES: Final = frozenset(
 RESPONSE_URL: Final = "response_url"
 #: The name under which downloads of files are found in ``faults``.
 FILE_DOWNLOAD: Final = "files.download"
+#: The name under which the contents of the bot's files are listed in ``calls``.
+FILE_CONTENT: Final = "files.content"
 _RESPONSE_URL_USES: Final = 5
 _RESPONSE_URL_LIFE: Final = timedelta(minutes=30)
 _MEGABYTE: Final = 1_000_000
+# Of refusals that are not of a method.
+_STATUSES: Final = {
+    "used_url": HTTPStatus.NOT_FOUND,
+    "expired_url": HTTPStatus.NOT_FOUND,
+    "wrong_length": HTTPStatus.BAD_REQUEST,
+}
 
 
 @dataclass
@@ -130,6 +139,7 @@ class SandboxSlack(Workspace):
         app.router.add_route("*", "/api/{method}", self._serve_api)
         app.router.add_post("/respond/{secret}", self._serve_response_url)
         app.router.add_get("/files/{file}/{name}", self._serve_file)
+        app.router.add_post("/upload/v1/{secret}", self._receive_file)
         self._server = Server(app)
 
     @property
@@ -152,6 +162,7 @@ class SandboxSlack(Workspace):
     async def start(self, port: int = 0) -> None:
         """Listen on ``port``, or on any free one; raises ``OSError`` if it is taken."""
         await self._server.start(port)
+        self.site = self.url
         await self._scheduler.start()
         # A new connection each time: the bot behind the request URL may have died in between.
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
@@ -173,6 +184,17 @@ class SandboxSlack(Workspace):
         """Run ``work`` once ``delay`` has passed."""
         self._scheduler.after(delay, work)
 
+    def later(self, delay: timedelta, work: Callable[[], None]) -> None:
+        """Run ``work`` once ``delay`` has passed, or now if there is none."""
+
+        async def run() -> None:
+            work()
+
+        if delay:
+            self.schedule(delay, run)
+        else:
+            work()
+
     def new_response_url(self, user: str, channel: str, original: Message | None = None) -> str:
         """Return a link for five answers in half an hour, to this user in this channel."""
         secret = secrets.token_urlsafe(12)
@@ -186,7 +208,7 @@ class SandboxSlack(Workspace):
 
     def upload(self, user: str, name: str, content: bytes, mimetype: str = "text/plain") -> Json:
         """Store a person's file and return it as ``file_input`` has it in its state."""
-        identifier = self._new_id("F")
+        identifier = self.new_id("F")
         file = new_file(
             content,
             identifier=identifier,
@@ -260,6 +282,18 @@ class SandboxSlack(Workspace):
 
         return await respond(request, fault, answer, self._scheduler)
 
+    async def _receive_file(self, request: web.Request) -> web.StreamResponse:
+        secret, content = request.match_info["secret"], await request.read()
+
+        def work() -> Json:
+            found = [each for each in self.uploads.values() if each.secret == secret]
+            if not found:
+                raise SlackError("expired_url")
+            found[0].receive(content)
+            return {}
+
+        return await self._answer(request, FILE_CONTENT, {}, work)
+
     async def _answer(
         self, request: web.Request, method: str, arguments: Json, work: Callable[[], Json]
     ) -> web.StreamResponse:
@@ -323,8 +357,7 @@ def _done(work: Callable[[], Json]) -> tuple[int, Json, dict[str, str]]:
         status = HTTPStatus.TOO_MANY_REQUESTS
         return status, {"ok": False, "error": error.code}, {"Retry-After": str(error.seconds)}
     except SlackError as error:
-        gone = error.code in {"used_url", "expired_url"}
-        status = HTTPStatus.NOT_FOUND if gone else HTTPStatus.OK
+        status = _STATUSES.get(error.code, HTTPStatus.OK)
         return status, {"ok": False, "error": error.code, **error.details}, {}
 
 

@@ -116,6 +116,16 @@ class Channel:
     is_ext_shared: bool = False
 
 
+def shows(conversation_filter: Json, place: Channel) -> bool:
+    """Return whether a menu of conversations with this filter lists a conversation.
+
+    https://docs.slack.dev/reference/block-kit/composition-objects/conversation-filter-object
+    """
+    included = conversation_filter.get("include", ["public", "private", "im"])
+    hidden = conversation_filter.get("exclude_external_shared_channels") and place.is_ext_shared
+    return place.kind in included and not hidden
+
+
 @dataclass(frozen=True)
 class Message:
     """A message as it was at one moment; an edit makes a new one with the same ``ts``.

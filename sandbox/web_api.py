@@ -8,12 +8,15 @@ from collections.abc import Callable
 from typing import Final
 
 from sandbox.block_kit import Json
+from sandbox.files import Upload, new_file, shared
 from sandbox.slack_objects import APP, BOT, TEAM, Channel, Message, SlackError, View
 from sandbox.web_api_arguments import (
     invalid_arguments,
+    read_completion,
     read_content,
     read_flag,
     read_metadata,
+    read_new_upload,
     read_view,
 )
 from sandbox.web_api_results import MAX_PAGE, channel_json, page, user_json
@@ -193,6 +196,58 @@ def _file(workspace: Workspace, arguments: Json) -> Json:
     return {"file": file.shown, "comments": [], "response_metadata": {"next_cursor": ""}}
 
 
+def _upload_url(workspace: Workspace, arguments: Json) -> Json:
+    name, length = read_new_upload(arguments)
+    upload = Upload(workspace.new_id("F"), name, length)
+    workspace.uploads[upload.id] = upload
+    url = f"{workspace.site}/upload/v1/{upload.secret}"
+    return {"upload_url": url, "file_id": upload.id}
+
+
+def _complete_upload(workspace: Workspace, arguments: Json) -> Json:
+    asked = read_completion(arguments)
+    upload = workspace.uploads.get(asked.file)
+    if upload is None or upload.content is None:
+        raise SlackError("file_not_found")
+    channel = _channel(workspace, asked.channel)
+    if channel.is_archived:
+        raise SlackError("posting_to_channel_denied")
+    # The scope chat:write.public is not enough here: "membership is required".
+    if workspace.bot.id not in channel.members:
+        raise SlackError("not_in_channel")
+    thread_ts = _parent(workspace, channel, arguments)
+    # "This method can only be called once."
+    del workspace.uploads[upload.id]
+    file = new_file(
+        upload.content,
+        identifier=upload.id,
+        user=workspace.bot.id,
+        name=upload.name,
+        mimetype="text/plain",
+        created=workspace.clock.now(),
+        site=workspace.site,
+        title=asked.title,
+    )
+    workspace.files[upload.id] = file
+
+    def share() -> None:
+        message = Message(
+            channel.id,
+            "",
+            workspace.bot.id,
+            asked.text,
+            is_from_bot=True,
+            thread_ts=thread_ts,
+            files=(file.shown,),
+        )
+        posted = workspace.post(message)
+        workspace.files[upload.id] = shared(file, posted, is_public=channel.kind == "public")
+
+    # "There can be a visible delay": https://github.com/slackapi/python-slack-sdk/issues/1277.
+    workspace.later(workspace.share_delay, share)
+    return {"files": [{"id": upload.id, "title": file.shown["title"]}]}
+
+
 def _open_view(workspace: Workspace, arguments: Json) -> Json:
     body = read_view(workspace, arguments, "modal")
     return {"view": workspace.open_view(str(arguments.get("trigger_id")), body).payload()}
@@ -238,6 +293,8 @@ _METHODS: Final[dict[str, tuple[str | None, Callable[[Workspace, Json], Json]]]]
     "conversations.info": (None, _conversation),
     "conversations.join": ("channels:join", _join),
     "conversations.open": ("im:write", _open_conversation),
+    "files.completeUploadExternal": ("files:write", _complete_upload),
+    "files.getUploadURLExternal": ("files:write", _upload_url),
     "files.info": ("files:read", _file),
     "users.info": ("users:read", _user),
     "views.open": (None, _open_view),

@@ -1,7 +1,9 @@
 """The arguments of Web API calls, read and checked as Slack does."""
 
 import json
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -19,8 +21,20 @@ from sandbox.workspace import Workspace
 
 #: The hosts whose pages may play in a video block: the app's unfurl domains.
 UNFURL_DOMAINS: Final = frozenset({"videos.example.com"})
+# "input must match regex pattern": https://github.com/slackapi/bolt-js/issues/2115.
+_CHANNEL: Final = re.compile(r"[CGDZ][A-Z0-9]{8,}")
 _METADATA_BYTES: Final = 16_000
 _VIEW_BYTES: Final = 250_000
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The arguments of files.completeUploadExternal for one file."""
+
+    file: str
+    title: str
+    channel: str
+    text: str
 
 
 def read_content(workspace: Workspace, arguments: Json) -> tuple[str, list[Json]]:
@@ -57,6 +71,41 @@ def read_metadata(arguments: Json) -> Json | None:
             return {"event_type": name, "event_payload": value["event_payload"]}
         case _:
             raise SlackError("invalid_metadata_format")
+
+
+def read_new_upload(arguments: Json) -> tuple[str, int]:
+    """Return the name and the length that files.getUploadURLExternal was given.
+
+    https://docs.slack.dev/reference/methods/files.getUploadURLExternal
+
+    Raises:
+        SlackError: ``missing_argument``, ``invalid_arguments``.
+    """
+    name, length = str(arguments.get("filename") or ""), str(arguments.get("length") or "0")
+    if not length.isdecimal():
+        raise invalid_arguments("length: must be an integer")
+    if not name or not int(length):
+        raise SlackError("missing_argument")
+    return name, int(length)
+
+
+def read_completion(arguments: Json) -> Completion:
+    """Return what files.completeUploadExternal was given.
+
+    https://docs.slack.dev/reference/methods/files.completeUploadExternal
+
+    Raises:
+        SlackError: ``invalid_arguments``.
+    """
+    match read_json(arguments, "files", "invalid_arguments"):
+        case [{"id": str(file), **rest}] if rest.keys() <= {"title", "highlight_type"}:
+            title = str(rest.get("title") or "")
+        case _:
+            raise invalid_arguments("files: must be a list with the id and title of one file")
+    channel = str(arguments.get("channel_id") or "")
+    if not _CHANNEL.fullmatch(channel):
+        raise invalid_arguments(f"channel_id: must match regex pattern: ^{_CHANNEL.pattern}$")
+    return Completion(file, title, channel, str(arguments.get("initial_comment") or ""))
 
 
 def read_view(

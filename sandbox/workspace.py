@@ -10,7 +10,7 @@ from typing import Final, Literal
 from bot.clock import Clock
 from sandbox import form
 from sandbox.block_kit import TEXT_LIMIT, Json
-from sandbox.files import File
+from sandbox.files import File, Upload
 from sandbox.slack_objects import (
     TEAM,
     App,
@@ -21,6 +21,7 @@ from sandbox.slack_objects import (
     SlackError,
     User,
     View,
+    shows,
 )
 
 _TRIGGER_LIFETIME: Final = timedelta(seconds=3)
@@ -35,16 +36,6 @@ class _Trigger:
     used: bool = False
 
 
-def shows(conversation_filter: Json, place: Channel) -> bool:
-    """Return whether a menu of conversations with this filter lists a conversation.
-
-    https://docs.slack.dev/reference/block-kit/composition-objects/conversation-filter-object
-    """
-    included = conversation_filter.get("include", ["public", "private", "im"])
-    hidden = conversation_filter.get("exclude_external_shared_channels") and place.is_ext_shared
-    return place.kind in included and not hidden
-
-
 class Workspace:
     """A workspace with an app installed in it.
 
@@ -53,7 +44,8 @@ class Workspace:
     active in Slack: no ephemeral message reaches them. ``threads_error`` is the code with which
     ``conversations.replies`` is refused in channels. Slack documents that a bot may not call it
     there (https://docs.slack.dev/reference/methods/conversations.replies), and not with which code;
-    in practice it can (https://github.com/vikasprogrammer/agentric/pull/789): None.
+    in practice it can (https://github.com/vikasprogrammer/agentric/pull/789): None. ``share_delay``
+    is how long after the call that shares an uploaded file the message with it appears.
 
     It begins with the people ana, ben and cleo, and the channels studio (with the bot), lobby
     (public, without the bot), vault (private, without the bot) and attic (archived). Users and
@@ -73,6 +65,9 @@ class Workspace:
         self.modals: defaultdict[str, list[View]] = defaultdict(list)
         self.homes: dict[str, View] = {}
         self.files: dict[str, File] = {}
+        self.uploads: dict[str, Upload] = {}
+        self.share_delay = timedelta(0)
+        self.site = ""
         self._messages: dict[str, dict[str, Message]] = {}
         self._ephemerals: dict[str, Message] = {}
         self._triggers: dict[str, _Trigger] = {}
@@ -102,7 +97,7 @@ class Workspace:
     ) -> User:
         """Add a user, as a member of these channels; of another organisation with its ``team``."""
         user = User(
-            self._new_id("U"),
+            self.new_id("U"),
             name,
             name.capitalize(),
             tz,
@@ -126,7 +121,7 @@ class Workspace:
     ) -> Channel:
         """Add a channel with everyone in it, and the bot too if ``with_bot``."""
         members = set(self.users) - (set() if with_bot else {self.bot.id})
-        channel = Channel(self._new_id("C"), name, kind, members)
+        channel = Channel(self.new_id("C"), name, kind, members)
         self.channels[channel.id] = channel
         return channel
 
@@ -150,7 +145,7 @@ class Workspace:
         for channel in self.channels.values():
             if channel.kind == "im" and channel.members == members:
                 return channel
-        channel = Channel(self._new_id("D"), "directmessage", "im", members)
+        channel = Channel(self.new_id("D"), "directmessage", "im", members)
         self.channels[channel.id] = channel
         self._publish("channel_changed", channel=channel)
         return channel
@@ -334,6 +329,11 @@ class Workspace:
 
     # Events
 
+    def later(self, delay: timedelta, work: Callable[[], None]) -> None:
+        """Run ``work`` once ``delay`` has passed; here, where no time passes, at once."""
+        del delay
+        work()
+
     def subscribe(self, subscriber: Callable[[Event], None]) -> Callable[[], None]:
         """Call ``subscriber`` with each event; return a function that undoes it."""
         self._subscribers.append(subscriber)
@@ -368,7 +368,7 @@ class Workspace:
         return trigger
 
     def _new_view(self, user: str, channel: str | None, body: Json, under: View | None) -> View:
-        name = self._new_id("V")
+        name = self.new_id("V")
         body = {**body, "blocks": form.with_ids(body["blocks"], f"{name}-")}
         root, previous = (under.root_id, under.id) if under else (name, None)
         view = View(name, user, channel, body, self._new_hash(), root, previous)
@@ -408,5 +408,6 @@ class Workspace:
         self._number += 1
         return self._number
 
-    def _new_id(self, letter: str) -> str:
+    def new_id(self, letter: str) -> str:
+        """Return an id that nothing else has, which begins with ``letter``."""
         return f"{letter}0{self._new_number():08d}"

@@ -1,5 +1,10 @@
 """Files in the sandbox's Slack: uploaded by people, read by an app that has the scope."""
 
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from functools import partial
+
 import aiohttp
 import pytest
 from slack_sdk.errors import SlackApiError
@@ -7,7 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
-from sandbox.driver import ClientRefusal, Modal
+from sandbox.driver import ClientRefusal, Modal, Person
 from sandbox.slack import SandboxSlack
 
 FORM: Json = {
@@ -76,3 +81,121 @@ def test_a_person_can_only_enter_their_own_files_of_the_allowed_types() -> None:
         modal.type({"file": {"file": [first, second]}}, finished=True)
     modal.type({"file": {"file": [second]}}, finished=True)
     assert [file["name"] for file in modal.values["file"]] == ["B.TXT"]
+
+
+# ── Files of the app ──────────────────────────────────────────────────────────────────────────────
+
+
+@contextlib.asynccontextmanager
+async def uploading() -> AsyncIterator[tuple[SandboxSlack, AsyncWebClient]]:
+    slack = SandboxSlack(ManualClock())
+    await slack.start()
+    try:
+        yield slack, AsyncWebClient(slack.bot_token, slack.api_url)
+    finally:
+        await slack.stop()
+
+
+async def send(url: str, content: bytes) -> int:
+    async with aiohttp.ClientSession() as session, session.post(url, data=content) as answer:
+        return answer.status
+
+
+async def upload(client: AsyncWebClient, content: bytes = b"Hello") -> str:
+    said = await client.files_getUploadURLExternal(filename="a.txt", length=len(content))
+    assert await send(said["upload_url"], content) == 200
+    return str(said["file_id"])
+
+
+async def test_a_file_of_the_app_is_in_a_thread_once_its_upload_was_completed() -> None:
+    async with uploading() as (slack, client):
+        parent = Person(slack, "ana").say("Hello")
+        file = await upload(client, "Olá".encode())
+        with pytest.raises(SlackApiError, match="file_not_found"):
+            await client.files_info(file=file)
+        await client.files_completeUploadExternal(
+            files=[{"id": file, "title": "A title"}],
+            channel_id=parent.channel,
+            thread_ts=parent.ts,
+            initial_comment="Here it is.",
+        )
+        [shared] = slack.thread(parent.channel, parent.ts)
+        assert (shared.text, shared.user) == ("Here it is.", slack.bot.id)
+        assert [each["id"] for each in shared.payload()["files"]] == [file]
+        about = (await client.files_info(file=file))["file"]
+        assert (about["title"], about["name"], about["size"]) == ("A title", "a.txt", 4)
+        assert about["shares"] == {
+            "public": {parent.channel: [{"ts": shared.ts, "thread_ts": parent.ts}]}
+        }
+
+
+async def test_an_upload_is_completed_once_and_its_url_is_used_once() -> None:
+    async with uploading() as (slack, client):
+        said = await client.files_getUploadURLExternal(filename="a.txt", length=5)
+        url, file = said["upload_url"], str(said["file_id"])
+        channel = slack.channel("studio").id
+        complete = partial(
+            client.files_completeUploadExternal, files=[{"id": file}], channel_id=channel
+        )
+        with pytest.raises(SlackApiError, match="file_not_found"):
+            await complete()
+        assert await send(url, b"Hello, world") == 400
+        assert await send(url, b"Hello") == 200
+        assert await send(url, b"Hello") == 404
+        assert await send(f"{url}x", b"Hello") == 404
+        await complete()
+        with pytest.raises(SlackApiError, match="file_not_found"):
+            await complete()
+        assert len(slack.messages("studio")) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"channel_id": "U000000001"}, "invalid_arguments"),
+        ({"channel_id": "C999999999"}, "channel_not_found"),
+        ({"channel_id": "vault"}, "channel_not_found"),
+        ({"channel_id": "lobby"}, "not_in_channel"),
+        ({"channel_id": "attic"}, "posting_to_channel_denied"),
+        ({"thread_ts": "1.000001"}, "thread_not_found"),
+        ({"files": [{"id": "F0NONE"}]}, "file_not_found"),
+        ({"files": []}, "invalid_arguments"),
+    ],
+)
+async def test_what_slack_does_not_share_stays_as_it_is(arguments: Json, code: str) -> None:
+    async with uploading() as (slack, client):
+        names = {each.name: each.id for each in slack.channels.values()}
+        if (place := arguments.get("channel_id")) in names:
+            arguments = {**arguments, "channel_id": names[place]}
+        file = await upload(client)
+        asked = {"files": [{"id": file}], "channel_id": names["studio"], **arguments}
+        with pytest.raises(SlackApiError, match=code):
+            await client.files_completeUploadExternal(**asked)
+        await client.files_completeUploadExternal(files=[{"id": file}], channel_id=names["studio"])
+        assert len(slack.messages("studio")) == 1
+
+
+async def test_an_upload_needs_the_scope_a_name_and_a_length() -> None:
+    async with uploading() as (slack, client):
+        for name, length in (("", 5), ("a.txt", 0)):
+            with pytest.raises(SlackApiError, match="missing_argument"):
+                await client.files_getUploadURLExternal(filename=name, length=length)
+        file = await upload(client)
+        slack.scopes.discard("files:write")
+        with pytest.raises(SlackApiError, match="missing_scope"):
+            await client.files_getUploadURLExternal(filename="a.txt", length=5)
+        with pytest.raises(SlackApiError, match="missing_scope"):
+            await client.files_completeUploadExternal(files=[{"id": file}])
+
+
+async def test_a_file_appears_later_than_its_upload_is_completed() -> None:
+    async with uploading() as (slack, client):
+        slack.share_delay = timedelta(seconds=5)
+        file = await upload(client)
+        studio = slack.channel("studio").id
+        await client.files_completeUploadExternal(files=[{"id": file}], channel_id=studio)
+        assert "shares" not in (await client.files_info(file=file))["file"]
+        assert isinstance(slack.clock, ManualClock)
+        await slack.clock.advance(timedelta(seconds=5))
+        assert len(slack.messages("studio")) == 1
+        assert "shares" in (await client.files_info(file=file))["file"]

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from bot.store import Store
 from sandbox.block_kit import Json
-from sandbox.files import MAX_BYTES
+from sandbox.files import MAX_BYTES, download
 from sandbox.http import POLICY, Server
 from sandbox.page import actions, panel, snapshot, switches
 from sandbox.page.actions import PersonActions
@@ -159,6 +159,7 @@ class Page:
         add_get("/api/{person}/requests/{number:\\d{1,9}}/card", self._serve_card)
         add_get("/api/{person}/snapshot", self._serve_snapshot)
         add_post("/api/{person}/files", self._upload)
+        add_get("/api/{person}/files/{file}", self._serve_file)
         add_post("/api/{person}/{action}", self._serve_action)
         add_post("/api/{person}/views/{view}/{action}", self._serve_action)
         return app
@@ -262,6 +263,10 @@ class Page:
             return _answer(actions.failed("too_large", f"{name} is larger than 10 MB."))
         file = self._slack.upload(person.id, name, content, request.content_type)
         return _answer({"ok": True, "file": file})
+
+    async def _serve_file(self, request: web.Request) -> web.StreamResponse:
+        self._user(request.match_info["person"])
+        return download(self._slack.files.get(request.match_info["file"]), is_allowed=True)
 
     async def _serve_action(self, request: web.Request) -> web.StreamResponse:
         person = self._user(request.match_info["person"])

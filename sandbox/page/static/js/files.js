@@ -11,7 +11,7 @@ const MOST_FILES = 10;
 const ending = (name) => (name.includes(".") ? name.split(".").pop().toLowerCase() : "");
 
 /** Return a size for people, such as "12 KB". */
-function sizeWords(bytes) {
+export function sizeWords(bytes) {
   if (bytes < 1000) return `${bytes} bytes`;
   if (bytes < 1_000_000) return `${Math.round(bytes / 1000)} KB`;
   return `${(bytes / 1_000_000).toFixed(1)} MB`;

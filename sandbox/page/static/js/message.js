@@ -5,6 +5,7 @@ import { options, press } from "./api.js";
 import { drawBlock } from "./blocks.js";
 import { formatDate, moment, time } from "./dates.js";
 import { arrange, fill, make } from "./dom.js";
+import { sizeWords } from "./files.js";
 import { icon } from "./icons.js";
 import { mrkdwn } from "./mrkdwn.js";
 import { unreadReplies } from "./reads.js";
@@ -52,11 +53,14 @@ function drawBody(node, message) {
     options: (menu) => options(message, menu),
     warn,
   };
-  const draw = (part) =>
-    typeof part === "string" ? make("div.text-only", {}, mrkdwn(part)) : drawBlock(part, surface);
+  const draw = (part) => {
+    if (typeof part === "string") return make("div.text-only", {}, mrkdwn(part));
+    return part.url_private ? fileLink(part) : drawBlock(part, surface);
+  };
   const before = drawnParts.get(node) ?? new Map();
   const parts = new Map();
-  for (const part of message.blocks?.length ? message.blocks : [message.text]) {
+  const content = message.blocks?.length ? message.blocks : [message.text];
+  for (const part of [...content, ...(message.files ?? [])]) {
     // The same again gets a key of its own.
     let key = JSON.stringify(part);
     while (parts.has(key)) key += "+";
@@ -64,6 +68,18 @@ function drawBody(node, message) {
   }
   drawnParts.set(node, parts);
   arrange(node, [...parts.values()]);
+}
+
+/** Return the link to a file that is shared in a message. */
+function fileLink(file) {
+  const address = `/api/${encodeURIComponent(state.me)}/files/${encodeURIComponent(file.id)}`;
+  return make(
+    "a.file",
+    { href: address, target: "_blank", rel: "noopener" },
+    icon("file"),
+    make("span.file-name", {}, file.title),
+    make("span.file-about", {}, sizeWords(file.size)),
+  );
 }
 
 /** Return the button under a message that says how many replies it has. */
