@@ -39,7 +39,15 @@ _USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
 
 
 class SettingsError(Exception):
-    """The bot cannot start; ``str()`` lists all that is missing or wrong, without any value."""
+    """The bot cannot start; ``str()`` lists all that is missing or wrong, without any value.
+
+    Attributes:
+        mistakes: a sentence for each setting that is missing or wrong, by its name.
+    """
+
+    def __init__(self, message: str, mistakes: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.mistakes = mistakes
 
 
 def environment() -> dict[str, str]:
@@ -246,20 +254,15 @@ _WHERE_TO_FIND: Final = {
 _IN_SMALL_LETTERS: Final = frozenset({"https_proxy", "no_proxy"})
 
 
-class ManifestSettings(BaseModel):
-    """The settings that the Slack app's manifest depends on.
+class _Settings(BaseModel):
+    """Some settings, each read from the variable of the same name in capitals.
 
-    Each field is read from the variable of the same name in capitals. ``repr()`` shows no secret.
+    ``repr()`` shows no secret.
     """
 
     model_config = ConfigDict(frozen=True, alias_generator=str.upper, hide_input_in_errors=True)
 
-    _refusal: ClassVar = "There is no manifest for these settings:"
-
-    public_url: Annotated[str | None, BeforeValidator(_public_url)] = None
-    command_prefix: Annotated[str, BeforeValidator(_command_prefix)] = ""
-    slack_app_token: Annotated[SecretStr | None, BeforeValidator(_app_token)] = None
-    """Slack sends everything through Socket Mode if it is set, and to request URLs if not."""
+    _refusal: ClassVar[str]
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Self:
@@ -276,10 +279,20 @@ class ManifestSettings(BaseModel):
         except ValidationError as error:
             mistakes = error.errors(include_url=False, include_context=False, include_input=False)
         # A rejected default is listed under the field's own name: hence upper().
-        sentences = [
-            _sentence(str(each["loc"][0]).upper(), each["type"], each["msg"]) for each in mistakes
-        ]
-        raise SettingsError("\n  ".join([cls._refusal, *sentences]))
+        sentences = {
+            (name := str(each["loc"][0]).upper()): _sentence(name, each["type"], each["msg"])
+            for each in mistakes
+        }
+        raise SettingsError("\n  ".join([cls._refusal, *sentences.values()]), sentences)
+
+    @classmethod
+    def mistake(cls, name: str, text: str) -> str | None:
+        """Return what is wrong with one setting, as a sentence that begins with its name."""
+        try:
+            cls.read({name: text})
+        except SettingsError as error:
+            return error.mistakes.get(name)
+        return None
 
     @field_validator("*", mode="before")
     @classmethod
@@ -295,7 +308,39 @@ class ManifestSettings(BaseModel):
         return text
 
 
-class Settings(ManifestSettings):
+class ManifestSettings(_Settings):
+    """The settings that the Slack app's manifest depends on."""
+
+    _refusal: ClassVar = "There is no manifest for these settings:"
+
+    public_url: Annotated[str | None, BeforeValidator(_public_url)] = None
+    command_prefix: Annotated[str, BeforeValidator(_command_prefix)] = ""
+    slack_app_token: Annotated[SecretStr | None, BeforeValidator(_app_token)] = None
+    """Slack sends everything through Socket Mode if it is set, and to request URLs if not."""
+
+
+class ConnectionSettings(_Settings):
+    """The settings that say how Slack and the video service are called."""
+
+    _refusal: ClassVar = "Nothing can be called with these settings:"
+
+    slack_api_url: Annotated[str, BeforeValidator(_slack_api_url)] = "https://slack.com/api/"
+    https_proxy: Annotated[SecretStr | None, BeforeValidator(_proxy)] = None
+    no_proxy: Annotated[str, BeforeValidator(_no_proxy)] = ""
+
+    def proxy_for(self, url: str) -> str | None:
+        """Return the proxy for calls to an address; None if they go there directly."""
+        parts = urlsplit(url)
+        if (
+            self.https_proxy is None
+            or parts.scheme != "https"
+            or proxy_bypass_environment(parts.netloc, {"no": self.no_proxy})
+        ):
+            return None
+        return self.https_proxy.get_secret_value()
+
+
+class Settings(ManifestSettings, ConnectionSettings):
     """All settings of a deployment, checked and converted."""
 
     _refusal: ClassVar = "The bot cannot start with these settings:"
@@ -304,7 +349,6 @@ class Settings(ManifestSettings):
     slack_signing_secret: Annotated[SecretStr | None, BeforeValidator(_signing_secret)] = Field(
         None, validate_default=True
     )
-    slack_api_url: Annotated[str, BeforeValidator(_slack_api_url)] = "https://slack.com/api/"
     video_api_url: Annotated[str, BeforeValidator(_video_api_url)]
     video_api_key: Annotated[SecretStr, BeforeValidator(_single_word)]
     database: Annotated[Path, BeforeValidator(_database)] = Field(
@@ -323,8 +367,6 @@ class Settings(ManifestSettings):
     max_script: Annotated[int, BeforeValidator(_count(_MAX_SCRIPT))] = _DEFAULT_SCRIPT
     consent_statement: Annotated[str, BeforeValidator(_statement)] = ""
     allow_temporary_disk: bool = Field(False, validate_default=True)
-    https_proxy: Annotated[SecretStr | None, BeforeValidator(_proxy)] = None
-    no_proxy: Annotated[str, BeforeValidator(_no_proxy)] = ""
     host: Annotated[str, BeforeValidator(_single_word)] = "0.0.0.0"  # noqa: S104 - as in a container
     port: Annotated[int, BeforeValidator(_port)] = 3000
 
@@ -343,17 +385,6 @@ class Settings(ManifestSettings):
         # A proxy is sent it decoded.
         passwords = (password, unquote(password)) if password else ()
         return (*(secret.get_secret_value() for secret in secrets if secret), *passwords)
-
-    def proxy_for(self, url: str) -> str | None:
-        """Return the proxy for calls to an address; None if they go there directly."""
-        parts = urlsplit(url)
-        if (
-            self.https_proxy is None
-            or parts.scheme != "https"
-            or proxy_bypass_environment(parts.netloc, {"no": self.no_proxy})
-        ):
-            return None
-        return self.https_proxy.get_secret_value()
 
     @field_validator("slack_signing_secret")
     @classmethod

@@ -327,3 +327,9 @@ def test_the_completed_example_is_accepted_and_shows_the_defaults() -> None:
     unchanged += ["max_open_per_user", "max_per_user_per_day", "max_per_day", "max_script"]
     for name in unchanged:
         assert getattr(settings, name) == getattr(defaults, name)
+
+
+def test_one_setting_can_be_checked_alone() -> None:
+    assert Settings.mistake("VIDEO_API_URL", "https://videos.example.com") is None
+    said = Settings.mistake("VIDEO_API_URL", "https://videos.example.com/v2")
+    assert said == "VIDEO_API_URL ends in /v2, which the bot adds itself: leave it out."
