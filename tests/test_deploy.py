@@ -1,0 +1,191 @@
+"""The files to deploy with: each is valid for its program, and leads to a bot that works."""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import jsonschema
+import pytest
+import yaml
+
+from bot.settings import environment
+from sandbox.http import free_port
+from tests import container
+from tests.container import Image, Namespace
+from tests.world import World
+
+_ROOT: Final = Path(__file__).parent.parent
+_UNIT: Final = _ROOT / "docs/systemd/replica-videos.service"
+_INSTALLED: Final = "/opt/replica-videos"
+_START_S: Final = 30.0
+_STOP_S: Final = 10.0
+
+
+def need(is_there: bool, what: str) -> None:  # noqa: FBT001 - reads as a sentence
+    """Skip the test where something is missing; in CI it fails."""
+    if not is_there:
+        (pytest.fail if environment().get("CI") else pytest.skip)(f"needs {what}")
+
+
+# The image
+
+
+@pytest.fixture(scope="module")
+def built() -> Iterator[tuple[Namespace, Image]]:
+    """The image, built once: that takes most of the time."""
+    need(container.is_possible(), "root and Linux's namespaces")
+    with Namespace.hold() as namespace:
+        yield namespace, container.build(namespace, _ROOT)
+
+
+async def test_the_image_runs_read_only_as_a_user_without_rights_and_stops_within_ten_seconds(
+    built: tuple[Namespace, Image], quiet_world: World
+) -> None:
+    namespace, image = built
+
+    # It has the bot and what it needs, compiled, and nothing else.
+    assert image.settings["FROM"].startswith("python:3.11-slim")
+    files = set(container.run(namespace, image, "find", "/app", "-type", "f").split())
+    assert {each.split("/")[2] for each in files} == {".venv", "bot", "manifest.yml"}
+    modules = {str(each) for each in (_ROOT / "bot").rglob("*.py")}
+    modules = {each.replace(str(_ROOT), "/app") for each in modules}
+    assert modules <= files
+    compiled = {
+        each.replace("__pycache__/", "").replace(".cpython-311.pyc", ".py") for each in files
+    }
+    assert len([each for each in files if each.endswith(".cpython-311.pyc")]) >= len(modules)
+    assert modules <= compiled
+    packages = container.run(namespace, image, "ls", "/app/.venv/lib/python3.11/site-packages")
+    assert not {"pip", "setuptools", "pytest", "blockkit"} & set(packages.split())
+
+    # Its commands work without settings.
+    container.make_read_only(namespace, image, "/data")
+    bot = image.argv("ENTRYPOINT")
+    assert "serve" in container.run(namespace, image, *bot, "--help")
+    assert "slash_commands" in container.run(namespace, image, *bot, "manifest")
+    with pytest.raises(AssertionError, match="Read-only file system"):
+        container.run(namespace, image, "touch", "/app/file")
+
+    # It runs with a volume alone, as process 1.
+    environ = quiet_world.environment(str(free_port()))
+    del environ["DATABASE_URL"], environ["HOST"]
+    image.environ |= environ
+    serve = container.command_in(image, [*bot, *image.argv("CMD")])
+    process = namespace.start(*serve)
+    try:
+        await asyncio.to_thread(_wait_until_healthy, namespace, image, process)
+        assert int(image.user.partition(":")[0]) > 0
+        (child,) = _read(f"/proc/{process.pid}/task/{process.pid}/children").split()
+        status = _read(f"/proc/{child}/status")
+        assert "CapEff:\t0000000000000000" in status
+        assert "NoNewPrivs:\t1" in status
+        assert set(status.split("Uid:")[1].splitlines()[0].split()) == {
+            image.user.partition(":")[0]
+        }
+        assert "bot.db" in container.run(namespace, image, "ls", "/data")
+
+        assert image.settings["STOPSIGNAL"] == "SIGTERM"
+        began = time.monotonic()
+        os.kill(int(child), 15)
+        code = await asyncio.to_thread(process.wait, _STOP_S)
+        assert (code, time.monotonic() - began < _STOP_S) == (0, True)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        said = process.stdout.read()
+        process.stdout.close()
+    assert "Traceback" not in said, said
+
+
+def _read(file: str) -> str:
+    return Path(file).read_text(encoding="utf-8")
+
+
+def _wait_until_healthy(namespace: Namespace, image: Image, process: subprocess.Popen[str]) -> None:
+    check = image.argv("HEALTHCHECK")
+    assert any("/healthz" in part for part in check)
+    until = time.monotonic() + _START_S
+    while True:
+        try:
+            container.run(namespace, image, *check)
+        except AssertionError:
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        else:
+            return
+
+
+def test_nothing_secret_gets_into_the_image() -> None:
+    names = [
+        "bot/app.py",
+        "manifest.yml",
+        "requirements.txt",
+        ".env",
+        ".env.example",
+        ".git/config",
+        "bot.db",
+        "bot.db-wal",
+        "bot/.env",
+        "bot/old.db",
+        "bot/__pycache__/app.cpython-311.pyc",
+        "sandbox/slack.py",
+        "tests/world.py",
+    ]
+    assert container.sent(_ROOT, names) == names[:3]
+
+
+# Docker Compose
+
+
+def test_compose_runs_the_image_as_confined_as_it_can_be() -> None:
+    compose = yaml.safe_load((_ROOT / "compose.yaml").read_text(encoding="utf-8"))
+    schema = json.loads((_ROOT / "tests/data/compose.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft201909Validator.check_schema(schema)
+    errors = jsonschema.Draft201909Validator(schema).iter_errors(compose)
+    assert [error.message for error in errors] == []
+    assert "version" not in compose
+    (bot,) = compose["services"].values()
+    assert bot["read_only"] is True
+    assert bot["cap_drop"] == ["ALL"]
+    assert bot["security_opt"] == ["no-new-privileges:true"]
+    assert bot["environment"]["DATABASE_URL"].startswith("sqlite:////data/")
+    assert bot["volumes"] == ["data:/data"]
+    assert "data" in compose["volumes"]
+    assert "ports" not in bot
+
+
+# systemd
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Path:
+    """The unit, for an installation in this folder."""
+    text = _UNIT.read_text(encoding="utf-8")
+    text = text.replace(f"{_INSTALLED}/.venv/bin/python", sys.executable)
+    path = tmp_path / _UNIT.name
+    path.write_text(text.replace(_INSTALLED, str(_ROOT)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "verify --man=no",
+        # Ten times what it prints: 10 is a service with nothing to lose, 96 one without any line.
+        "security --offline=yes --threshold=20 --no-pager",
+    ],
+)
+def test_systemd_accepts_the_unit_and_finds_it_confined(check: str, unit: Path) -> None:
+    need(shutil.which("systemd-analyze") is not None, "systemd-analyze (Debian: systemd)")
+    command = ["systemd-analyze", *check.split(), str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
