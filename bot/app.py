@@ -15,6 +15,7 @@ from bot import video_service
 from bot.background import BackgroundTasks
 from bot.clock import Clock, SystemClock
 from bot.engine import Engine
+from bot.errors import OperatorError
 from bot.log import reference
 from bot.masking import Mask
 from bot.model import Job
@@ -48,7 +49,7 @@ _MAX_HOMES: Final = 8  # published at a time
 _SHUTDOWN_TIMEOUT: Final = timedelta(seconds=3)
 
 
-class PartFailed(Exception):
+class PartFailed(OperatorError):
     """A part of the bot ended by itself; ``str()`` says which to the person who runs the bot."""
 
 

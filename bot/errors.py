@@ -1,4 +1,4 @@
-"""The only three ways in which a call to the outside can fail.
+"""The only three ways in which a call to the outside can fail, and what ends a command.
 
 OutsideError
 ├── Refused       it was understood and refused: the same request gets the same answer
@@ -48,3 +48,7 @@ class Unavailable(OutsideError):
 
 class Uncertain(OutsideError):
     """It may have been done: the answer was lost, unreadable or a server's error."""
+
+
+class OperatorError(Exception):
+    """Ends a command; ``str()`` says what is wrong, and what to do, to the operator."""

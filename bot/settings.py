@@ -21,6 +21,8 @@ from pydantic import (
     field_validator,
 )
 
+from bot.errors import OperatorError
+
 _MAX_RETENTION_DAYS: Final = 36500  # far more would overflow dates
 _MAX_STATEMENT: Final = 2000  # characters
 _MAX_LIMIT: Final = 1_000_000
@@ -38,7 +40,7 @@ _PREFIX: Final = re.compile(f"[a-z0-9_-]{{1,{_MAX_PREFIX}}}")
 _USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
 
 
-class SettingsError(Exception):
+class SettingsError(OperatorError):
     """The bot cannot start; ``str()`` lists all that is missing or wrong, without any value.
 
     Attributes:

@@ -32,7 +32,7 @@ _GOAL: Final = 1.3
 _KILLED: Final = "after a kill"
 _DEPLOYED: Final = """
 import sys
-sys.modules["click"] = None
+sys.modules["pygments"] = None
 """
 _SERVE: Final = f"""
 {_DEPLOYED}

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from bot.errors import OperatorError
 from bot.store.sql import Query
 
 _T = TypeVar("_T")
@@ -18,7 +19,7 @@ Value: TypeAlias = str | int | Sequence[str] | Sequence[int] | None
 """What a parameter may be. Times are milliseconds since 1970; flags are 0 or 1."""
 
 
-class DatabaseError(Exception):
+class DatabaseError(OperatorError):
     """The database failed, and nothing was stored, unless it is ``DatabaseUncertain``."""
 
 

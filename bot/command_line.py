@@ -1,0 +1,191 @@
+"""The commands: what each does, what it imports, and its exit code."""
+
+import errno
+import gc
+import os
+import socket
+import sys
+from collections.abc import Callable
+from typing import TypeAlias
+
+import click
+
+from bot import __version__
+from bot.errors import OperatorError
+
+# What a command returns once it has imported what it needs, which takes longer than most of them.
+_Run: TypeAlias = Callable[[], int]
+
+
+class _InOrder(click.Group):
+    """Commands that are listed in the order in which they are defined."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(self.commands)
+
+
+@click.group(
+    cls=_InOrder,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Run 'python -m bot help COMMAND' for more about a command.",
+)
+@click.version_option(__version__, message="replica-video-bot %(version)s")
+def cli() -> None:
+    """Turn scripts into replica videos, right from Slack.
+
+    Settings come from environment variables; docs/settings.md lists them, and what each does.
+
+    \b
+    Examples:
+      python -m bot doctor    check everything before the first start
+      python -m bot serve     run the bot
+    """
+
+
+@cli.command()
+def serve() -> _Run:
+    """Run the bot until it is asked to end (SIGTERM, Ctrl-C).
+
+    It brings the database up to date, listens on HOST and PORT for plain HTTP, and logs to
+    standard error. One bot runs on a database at a time.
+
+    \b
+    Needs SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET, VIDEO_API_URL and VIDEO_API_KEY.
+
+    \b
+    Example:
+      PORT=8080 python -m bot serve
+    """
+    import asyncio
+    import logging
+
+    from bot import app, log
+    from bot.settings import Settings, environment
+
+    def run() -> int:
+        settings = Settings.read(environment())
+        log.configure(sys.stderr, logging.INFO, secrets=settings.secrets)
+        asyncio.run(app.serve(settings))
+        return 0
+
+    return run
+
+
+@cli.command()
+def doctor() -> _Run:
+    """Check settings, database, Slack and video service.
+
+    Nothing is changed. Each line says what is wrong and what to do about it. The exit code
+    is 1 if anything is.
+
+    \b
+    Example:
+      python -m bot doctor
+    """
+    import asyncio
+    import logging
+
+    from bot import doctor, log
+    from bot.settings import environment
+
+    async def report() -> int:
+        log.configure(sys.stderr, logging.CRITICAL)
+        is_ok = True
+        async for finding in doctor.examine(environment()):
+            print(finding)
+            is_ok = is_ok and finding.ok
+        return 0 if is_ok else 1
+
+    return lambda: asyncio.run(report())
+
+
+@cli.command()
+def manifest() -> _Run:
+    """Print the Slack app's manifest, filled in for this deployment.
+
+    Create the app from it at https://api.slack.com/apps (From a manifest), or paste it into the
+    App Manifest of the app. It needs no other settings than PUBLIC_URL, the address of the bot,
+    and COMMAND_PREFIX, with which the names of the commands begin.
+
+    \b
+    Example:
+      PUBLIC_URL=https://bot.example.com python -m bot manifest
+    """
+    from bot.manifest import manifest
+    from bot.settings import ManifestSettings, environment
+
+    def run() -> int:
+        print(manifest(ManifestSettings.read(environment())), end="")
+        return 0
+
+    return run
+
+
+@cli.command()
+def migrate() -> _Run:
+    """Bring the database up to date, and do nothing else.
+
+    The bot does that itself when it starts. It needs no other settings than DATABASE_URL.
+
+    \b
+    Example:
+      DATABASE_URL=sqlite:////var/lib/bot/bot.db python -m bot migrate
+    """
+    import asyncio
+    import logging
+
+    from bot import log
+    from bot.settings import Settings, environment
+    from bot.store.sqlite import migrate
+
+    def run() -> int:
+        settings = Settings.read(environment())
+        log.configure(sys.stderr, logging.INFO, secrets=settings.secrets)
+        applied = asyncio.run(migrate(settings.database))
+        print("applied: " + ", ".join(applied) if applied else "the database is up to date")
+        return 0
+
+    return run
+
+
+@cli.command("help")
+@click.argument("command", required=False)
+@click.pass_context
+def show_help(ctx: click.Context, command: str | None) -> None:
+    """Show what there is to say about a command, or this list."""
+    shown = ctx.find_root()
+    if command is not None:
+        name, found, _ = cli.resolve_command(shown, [command])
+        assert found is not None  # noqa: S101 - else it has raised NoSuchCommand
+        shown = click.Context(found, info_name=name, parent=shown)
+    click.echo(shown.get_help())
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command and return the exit code.
+
+    Without a command this is 2, as it is for an unknown one: a host that was not told which to run
+    must not take it for one that has ended well.
+    """
+    try:
+        command = cli.main(arguments, prog_name="python -m bot", standalone_mode=False)
+        gc.enable()
+        return command() if callable(command) else int(command or 0)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return 130
+    except OperatorError as error:
+        print(error, file=sys.stderr)
+    except socket.gaierror:
+        print("The bot cannot listen: HOST is not an address of this machine.", file=sys.stderr)
+    except BrokenPipeError:
+        # The reader of the output has gone. Without this, Python complains when it flushes it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if error.errno not in {errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL}:
+            raise
+        print(f"The bot cannot listen: {error.strerror}. Set HOST and PORT.", file=sys.stderr)
+    return 1
