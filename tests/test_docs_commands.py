@@ -1,0 +1,174 @@
+"""The commands in the docs: each one runs here, in the order of the page, or it is said why not.
+
+They run in a copy of the tree, against the sandbox's Slack and video service.
+"""
+
+import asyncio
+import contextlib
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import pytest
+
+from bot.command_line import cli
+from sandbox.http import free_port
+from tests.world import World
+
+ROOT = Path(__file__).parent.parent
+PAGES = (
+    "README.md",
+    "docs/settings.md",
+    "docs/install.md",
+    "docs/operations.md",
+    "docs/troubleshooting.md",
+)
+#: What is not run here, and why. What follows the reason has to be in the tree.
+NOT_RUN: Final = {
+    "python3 -m venv .venv": "the tests run in that environment: .ci/run makes it",
+    r".venv/bin/pip install .*--require-hashes .*": "likewise, with requirements-dev.txt",
+    ".venv/bin/python -m pytest": "this is it: .ci/run takes the command from the README",
+    ".venv/bin/python -m sandbox": "tests/test_sandbox_page.py runs it",
+    r".venv/bin/uv pip compile .*": "it asks the package index",
+}
+#: A line that changes the shell for those after it.
+STATE: Final = "set -a; . ./.env; set +a"
+SERVE: Final = ".venv/bin/python -m bot serve"
+_TIMEOUT_S: Final = 30
+
+
+def blocks(page: str) -> list[list[str]]:
+    """Return the commands of each block of a page."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = re.findall(r"^ *```sh\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+    return [
+        [
+            command
+            for line in block.replace("\\\n", " ").splitlines()
+            if (typed := line.partition(" # ")[0].strip()) and not typed.startswith("#")
+            for command in typed.split(" && ")
+        ]
+        for block in found
+    ]
+
+
+def why_not(command: str) -> str | None:
+    return next((why for each, why in NOT_RUN.items() if re.fullmatch(each, command)), None)
+
+
+COMMANDS = {page: [each for block in blocks(page) for each in block] for page in PAGES}
+
+
+class Machine:
+    """A machine on which somebody follows the docs: a copy of the tree, and a shell in it."""
+
+    def __init__(self, folder: Path, world: World) -> None:
+        for path in ROOT.iterdir():
+            if path.name not in {".env", ".git"} and not path.name.startswith("bot.db"):
+                (folder / path.name).symlink_to(path)
+        if not (folder / ".venv").exists():
+            (folder / ".venv").unlink(missing_ok=True)
+            (folder / ".venv").symlink_to(sys.prefix)
+        self.folder = folder
+        self.port = str(free_port())
+        self.settings = world.environment(self.port) | {"DATABASE_URL": "sqlite:///bot.db"}
+        self.bot: asyncio.subprocess.Process | None = None
+
+    async def run(self, command: str) -> str:
+        """Run a command that ends, and return what it printed."""
+        process = await self._start(command)
+        async with asyncio.timeout(_TIMEOUT_S):
+            out, _ = await process.communicate()
+        printed = out.decode()
+        assert process.returncode == 0, f"{command} ended with {process.returncode}: {printed}"
+        return printed
+
+    async def serve(self, command: str) -> None:
+        """Start the bot, and wait until it answers."""
+        self.bot = await self._start(command)
+        async with asyncio.timeout(_TIMEOUT_S), aiohttp.ClientSession() as session:
+            while True:
+                with contextlib.suppress(aiohttp.ClientConnectorError):
+                    async with session.get(f"http://127.0.0.1:{self.port}/readyz") as answer:
+                        assert answer.status == 200
+                        return
+                assert self.bot.returncode is None, "the bot did not start"
+                await asyncio.sleep(0.05)
+
+    async def stop(self) -> None:
+        """Stop the bot as a host does."""
+        if self.bot is not None:
+            self.bot.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(_TIMEOUT_S):
+                await self.bot.communicate()
+            assert self.bot.returncode == 0
+            self.bot = None
+
+    async def _start(self, command: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            *("/bin/sh", "-euc", command.replace("127.0.0.1:3000", f"127.0.0.1:{self.port}")),
+            cwd=self.folder,
+            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+
+    def fill_in_settings(self) -> None:
+        """Write the settings where the example has placeholders."""
+        lines = [f"{name}='{value}'\n" for name, value in self.settings.items()]
+        with (self.folder / ".env").open("a", encoding="utf-8") as file:
+            file.writelines(lines)
+
+
+@pytest.fixture
+async def machine(quiet_world: World, tmp_path: Path) -> AsyncIterator[Machine]:
+    machine = Machine(tmp_path, quiet_world)
+    try:
+        yield machine
+    finally:
+        if machine.bot is not None and machine.bot.returncode is None:
+            machine.bot.kill()
+            await machine.bot.communicate()
+
+
+async def test_the_commands_of_the_docs_work_in_the_order_of_the_pages(machine: Machine) -> None:
+    ran = []
+    for page in PAGES:
+        for block in blocks(page):
+            before = ""
+            for command in block:
+                if why_not(command) is not None:
+                    continue
+                if command == STATE:
+                    before = f"{command}; "
+                elif command == SERVE:
+                    await machine.serve(f"{before}exec {command}")
+                else:
+                    await machine.run(before + command)
+                if command.endswith(" .env"):
+                    machine.fill_in_settings()
+                ran.append(command)
+    await machine.stop()
+    assert SERVE in ran
+
+
+def test_what_is_not_run_is_in_the_docs_and_names_files_that_exist() -> None:
+    commands = [command for listed in COMMANDS.values() for command in listed]
+    for pattern in NOT_RUN:
+        assert any(re.fullmatch(pattern, command) for command in commands), pattern
+    for command in commands:
+        for name in re.findall(r"[\w./-]+\.(?:txt|toml|yaml|service)\b", command):
+            assert (ROOT / name).is_file(), command
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_of_the_bot_in_the_text_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for name, options in re.findall(r"-m bot ([a-z]+)([^`\n]*)", text):
+        assert name in cli.commands, f"{page} names python -m bot {name}"
+        known = {each for parameter in cli.commands[name].params for each in parameter.opts}
+        assert set(re.findall(r"--[a-z-]+", options)) <= {*known, "--help"}, page
