@@ -100,7 +100,9 @@ def doctor() -> _Run:
 
 
 @cli.command()
-def manifest() -> _Run:
+@click.option("--json", "as_json", is_flag=True, help="As JSON for Slack's own command line.")
+@click.option("--source", hidden=True, help="The project's folder, which Slack's passes on.")
+def manifest(*, as_json: bool, source: str | None) -> _Run:  # noqa: ARG001
     """Print the Slack app's manifest, filled in for this deployment.
 
     Create the app from it at https://api.slack.com/apps (From a manifest), or paste it into the
@@ -111,11 +113,12 @@ def manifest() -> _Run:
     Example:
       PUBLIC_URL=https://bot.example.com python -m bot manifest
     """
-    from bot.manifest import manifest
+    from bot.manifest import manifest, manifest_json
     from bot.settings import ManifestSettings, environment
 
     def run() -> int:
-        print(manifest(ManifestSettings.read(environment())), end="")
+        settings = ManifestSettings.read(environment())
+        print(manifest_json(settings) if as_json else manifest(settings), end="")
         return 0
 
     return run

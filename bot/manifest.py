@@ -1,8 +1,11 @@
 """The Slack app's manifest for a deployment: manifest.yml with its settings filled in."""
 
+import json
 import re
 from pathlib import Path
 from typing import Final
+
+import yaml
 
 from bot.settings import ManifestSettings
 
@@ -18,8 +21,7 @@ def manifest(settings: ManifestSettings, *, socket_mode: bool | None = None) -> 
     """Return the manifest as YAML, with its comments.
 
     With Socket Mode it has no request URLs; otherwise they have a placeholder where there is no
-    public URL. It is changed as text: a YAML library would be one more dependency, and drop the
-    comments.
+    public URL. It is changed as text: a YAML library would drop the comments.
 
     Args:
         settings: those of the deployment.
@@ -36,3 +38,12 @@ def manifest(settings: ManifestSettings, *, socket_mode: bool | None = None) -> 
     if settings.public_url is not None:
         text = text.replace(_URL, settings.public_url)
     return _COMMAND.sub(f"/{settings.command_prefix}", text)
+
+
+def manifest_json(settings: ManifestSettings) -> str:
+    """Return the manifest for Socket Mode as JSON, which Slack's own command line reads.
+
+    That runs an app through Socket Mode only, and asks for the manifest before there is a token:
+    https://docs.slack.dev/tools/slack-cli/reference/hooks
+    """
+    return json.dumps(yaml.safe_load(manifest(settings, socket_mode=True)), indent=2) + "\n"

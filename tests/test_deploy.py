@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -93,7 +94,7 @@ async def test_the_image_runs_read_only_as_a_user_without_rights_and_stops_withi
 
         assert image.settings["STOPSIGNAL"] == "SIGTERM"
         began = time.monotonic()
-        os.kill(int(child), 15)
+        os.kill(int(child), signal.SIGTERM)
         code = await asyncio.to_thread(process.wait, _STOP_S)
         assert (code, time.monotonic() - began < _STOP_S) == (0, True)
     finally:
@@ -189,3 +190,41 @@ def test_systemd_accepts_the_unit_and_finds_it_confined(check: str, unit: Path) 
     command = ["systemd-analyze", *check.split(), str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
+
+
+# Slack's command line
+
+
+async def test_slacks_command_line_gets_the_manifest_and_starts_the_bot(quiet_world: World) -> None:
+    hooks = json.loads((_ROOT / ".slack/hooks.json").read_text(encoding="utf-8"))
+    # Else it would connect by itself, and start a process for each event.
+    assert hooks["config"]["sdk-managed-connection-enabled"] is True
+    # Commands are split at spaces, and the first one gets the project's folder:
+    # https://github.com/slackapi/slack-cli/blob/main/internal/app/manifest.go
+    get_manifest, start = (
+        [sys.executable, *hooks["hooks"][name].split()[1:]] for name in ("get-manifest", "start")
+    )
+    assert all(each.startswith(".venv/bin/python -m bot ") for each in hooks["hooks"].values())
+    process = await asyncio.create_subprocess_exec(
+        *get_manifest, f"--source={_ROOT}", cwd=_ROOT, env={}, stdout=asyncio.subprocess.PIPE
+    )
+    printed, _ = await process.communicate()
+    schema = json.loads((_ROOT / "tests/data/manifest.schema.json").read_text(encoding="utf-8"))
+    manifest = json.loads(printed)
+    jsonschema.Draft7Validator(schema).validate(manifest)
+    assert manifest["settings"]["socket_mode_enabled"] is True
+    assert "YOUR-HOST" not in printed.decode()
+
+    # It is asked to end with SIGINT, and killed five seconds later.
+    environ = quiet_world.environment(str(free_port()))
+    process = await asyncio.create_subprocess_exec(
+        *start, cwd=_ROOT, env=environ, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(_START_S):
+        while b"listening" not in await process.stderr.readline():
+            assert process.returncode is None
+    process.send_signal(signal.SIGINT)
+    async with asyncio.timeout(5):
+        _, said = await process.communicate()
+    assert process.returncode == 0, said

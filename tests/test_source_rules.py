@@ -61,6 +61,7 @@ def test_the_bot_never_imports_the_sandbox_or_the_tests(path: Path) -> None:
 
 # What a dependency is called in an import, where that differs from its name.
 IMPORTED_AS = {
+    "pyyaml": "yaml",
     "python-dotenv": "dotenv",
     "slack-bolt": "slack_bolt",
     "slack-sdk": "slack_sdk",
