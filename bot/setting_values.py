@@ -1,0 +1,219 @@
+"""The values of single settings: text of the environment, checked and converted.
+
+A function gets the text of a setting and raises ValueError with the rest of a sentence that begins
+with the setting's name. It never repeats the text, which could be a secret.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+_MAX_RETENTION_DAYS: Final = 36500  # far more would overflow dates
+_MAX_STATEMENT: Final = 2000  # characters
+_VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, without spaces
+_BOT_TOKEN: Final = re.compile(r"xoxb-[!-~]+")
+_APP_TOKEN: Final = re.compile(r"xapp-[!-~]+")
+_HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
+_PATH: Final = re.compile(r"(/(?!\.\.?(/|$))[\w.~%-]+)*", re.ASCII)
+_MAX_PREFIX: Final = 32 - len("/replica")
+_PREFIX: Final = re.compile(f"[a-z0-9_-]{{1,{_MAX_PREFIX}}}")
+_USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
+
+
+def bot_token(text: str) -> str:
+    """Return the token of the Slack app's bot."""
+    if not _BOT_TOKEN.fullmatch(text):
+        raise ValueError(
+            "does not look like a bot token, which starts with xoxb-: copy the Bot User OAuth "
+            "Token from OAuth & Permissions."
+        )
+    return text
+
+
+def single_word(text: str) -> str:
+    """Return a text that an HTTP header can carry."""
+    if not _VISIBLE.fullmatch(text):
+        raise ValueError("has a space, a line break or a letter beyond ASCII in it: copy it again.")
+    return text
+
+
+def signing_secret(text: str | None) -> str | None:
+    """Return the secret that Slack signs its requests with; None is the default."""
+    return None if text is None else single_word(text)
+
+
+def app_token(text: str) -> str:
+    """Return the token that opens Socket Mode."""
+    if not _APP_TOKEN.fullmatch(text):
+        raise ValueError(
+            "does not look like an app-level token, which starts with xapp-: generate one with the "
+            "scope connections:write in the Slack app, Basic Information, App-Level Tokens."
+        )
+    return text
+
+
+def _base_url(text: str) -> str:
+    """Return an http or https URL without a slash at its end; http only for this machine."""
+    try:
+        url = urlsplit(text)
+        host, port = url.hostname or "", url.port
+    except ValueError:
+        host, port = "", None
+    # urlsplit drops line breaks silently: hence isprintable().
+    if not (_HOST.fullmatch(host) and url.scheme in {"http", "https"} and text.isprintable()):
+        raise ValueError("is not a web URL: it should look like https://bot.example.com.")
+    if "@" in url.netloc:
+        raise ValueError("contains a user name or password: leave out everything up to the @.")
+    if "?" in text or "#" in text:
+        raise ValueError("contains a query or fragment: leave out everything from the ? or # on.")
+    if url.scheme == "http" and not _is_loopback(host):
+        raise ValueError("is not encrypted: use https:// (http:// is only for this machine).")
+    path = url.path.rstrip("/")
+    if not _PATH.fullmatch(path):
+        raise ValueError("has an empty part, dots or special characters in its path: simplify it.")
+    host = f"[{host}]" if ":" in host else host
+    return f"{url.scheme}://{host}{'' if port is None else f':{port}'}{path}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def slack_api_url(text: str) -> str:
+    """Return the address of Slack's Web API, with the slash that its client needs."""
+    return _base_url(text) + "/"
+
+
+def video_api_url(text: str) -> str:
+    """Return the address of the video service, to which ``/v2`` is added."""
+    url = _base_url(text)
+    if url.endswith("/v2"):
+        raise ValueError("ends in /v2, which the bot adds itself: leave it out.")
+    return url
+
+
+def public_url(text: str) -> str:
+    """Return the address of the bot, to which the paths of its own are added."""
+    url = _base_url(text)
+    if url.endswith(("/slack/events", "/callbacks")):
+        raise ValueError(
+            "ends in one of the bot's own paths: give only what comes before /slack/events."
+        )
+    return url
+
+
+def database(text: str) -> Path:
+    """Return the file of a SQLite database."""
+    scheme, separator, path = text.partition("://")
+    if scheme.partition("+")[0] in {"postgres", "postgresql"}:
+        raise ValueError(
+            "is for PostgreSQL, which the bot does not support yet: use sqlite:///bot.db, and run "
+            "one process."
+        )
+    if scheme != "sqlite" or not separator:
+        raise ValueError("is not a SQLite database: it should look like sqlite:///bot.db.")
+    if not path.startswith("/"):
+        raise ValueError("needs three slashes before a file name and four before a full path.")
+    name = path.removeprefix("/")
+    if not name or name.startswith(":") or name.endswith("/") or re.search(r"[?#\x00]", name):
+        raise ValueError(
+            "does not name a file: it should look like sqlite:///bot.db or "
+            "sqlite:////var/lib/bot/bot.db, without options after it."
+        )
+    return Path(name)
+
+
+def proxy(text: str) -> str:
+    """Return the address of an HTTP proxy."""
+    try:
+        url = urlsplit(text)
+        scheme, host, _ = url.scheme, url.hostname, url.port
+    except ValueError:
+        scheme = host = ""
+    if scheme != "http" or not host or not _VISIBLE.fullmatch(text):
+        raise ValueError(
+            "is not the address of a proxy: it should look like http://proxy.example.com:3128."
+        )
+    return text
+
+
+def no_proxy(text: str) -> str:
+    """Return a list of hosts."""
+    if not text.isascii() or not text.isprintable():
+        raise ValueError("is not a list of hosts: it should look like example.com,10.1.2.3.")
+    return text
+
+
+def command_prefix(text: str) -> str:
+    """Return what the names of the commands begin with."""
+    # The name of a command has at most 32 characters with the slash, in small letters and without
+    # spaces: https://docs.slack.dev/reference/app-manifest and
+    # https://docs.slack.dev/interactivity/implementing-slash-commands
+    if not _PREFIX.fullmatch(text):
+        raise ValueError(
+            f"is not the beginning of a command's name: at most {_MAX_PREFIX} small letters, "
+            "digits, hyphens and underscores, like acme- for /acme-video."
+        )
+    return text
+
+
+def users(text: str) -> frozenset[str]:
+    """Return Slack user ids."""
+    users = frozenset(re.split(r"[,\s]+", text.strip(", \t\n")))
+    if not all(map(_USER.fullmatch, users)):
+        raise ValueError(
+            "contains something that is not a Slack user id: ids look like U024BE7LH, with commas "
+            "between them (in Slack: Profile, More, Copy member ID)."
+        )
+    return users
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # bytes of the environment that are not UTF-8
+        return False
+    return True
+
+
+def statement(text: str) -> str:
+    """Return a sentence that a form can show."""
+    if not _is_text(text):
+        raise ValueError("has bytes in it that are not text: write it again.")
+    if len(text) > _MAX_STATEMENT:
+        raise ValueError(
+            f"has more than {_MAX_STATEMENT} characters: give only what is to be said."
+        )
+    return text
+
+
+def days(text: str) -> timedelta:
+    """Return a duration of whole days."""
+    if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= _MAX_RETENTION_DAYS:
+        raise ValueError(f"is not a whole number of days from 1 to {_MAX_RETENTION_DAYS}.")
+    return timedelta(days=int(text))
+
+
+def count(maximum: int) -> Callable[[str], int]:
+    """Return a validator for a whole number from 1 to ``maximum``."""
+
+    def count(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= maximum:
+            raise ValueError(f"is not a whole number from 1 to {maximum}.")
+        return int(text)
+
+    return count
+
+
+def port(text: str) -> int:
+    """Return a port; with 0 the system chooses one."""
+    if not re.fullmatch("[0-9]{1,5}", text) or int(text) > 65535:  # noqa: PLR2004 - 2 ** 16 - 1
+        raise ValueError("is not a port: a whole number from 0 to 65535.")
+    return int(text)
