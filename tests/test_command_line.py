@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bot import doctor
 from bot.store.migrate import SQLITE_MIGRATIONS
-from sandbox.faults import CannedResponse
 from sandbox.http import free_port
 from tests.world import World
 
@@ -133,92 +131,6 @@ async def test_help_lists_the_commands(tmp_path: Path) -> None:
     result = await bot("--help", environ={}, folder=tmp_path)
     for command in ("serve", "migrate", "doctor"):
         assert command in result.out
-
-
-async def _report(environ: dict[str, str]) -> dict[str, doctor.Finding]:
-    return {finding.name: finding async for finding in doctor.examine(environ)}
-
-
-async def test_the_doctor_finds_no_error_where_there_is_none(quiet_world: World) -> None:
-    findings = await _report(quiet_world.environment("0"))
-    assert all(finding.ok for finding in findings.values()), findings
-    assert not quiet_world.database.exists()
-
-
-async def test_the_doctor_recognises_a_running_bot_by_its_database(
-    world: World, tmp_path: Path
-) -> None:
-    # SQLite's locks are a process's own: only another one meets them.
-    result = await bot("doctor", environ=world.environment("0"), folder=tmp_path)
-    assert "is in use: a bot is running on it" in result.out
-    assert result.code == 0
-
-
-async def test_the_doctor_reports_a_token_that_slack_rejects(quiet_world: World) -> None:
-    quiet_world.slack.auth_error = "token_revoked"
-    finding = (await _report(quiet_world.environment("0")))["Slack"]
-    assert not finding.ok
-    assert "token_revoked" in finding.message
-    assert "copy the Bot User OAuth Token" in finding.message
-
-
-async def test_the_doctor_reports_a_key_that_the_service_rejects(quiet_world: World) -> None:
-    quiet_world.service.key_revoked = True
-    finding = (await _report(quiet_world.environment("0")))["video service"]
-    assert not finding.ok
-    assert "VIDEO_API_KEY" in finding.message
-
-
-async def test_the_doctor_reports_a_service_that_forbids_the_check(quiet_world: World) -> None:
-    quiet_world.service.faults.next("read_video", CannedResponse(403, "<html>Forbidden</html>"))
-    finding = (await _report(quiet_world.environment("0")))["video service"]
-    assert not finding.ok
-
-
-async def test_the_doctor_reports_a_service_that_is_not_there(quiet_world: World) -> None:
-    environ = quiet_world.environment("0")
-    environ["VIDEO_API_URL"] = f"http://127.0.0.1:{free_port()}"
-    finding = (await _report(environ))["video service"]
-    assert not finding.ok
-    assert "VIDEO_API_URL" in finding.message
-
-
-async def test_the_doctor_reports_a_slack_that_does_not_work(quiet_world: World) -> None:
-    quiet_world.slack.faults.next("auth.test", CannedResponse(503, "<html>down</html>"))
-    finding = (await _report(quiet_world.environment("0")))["Slack"]
-    assert not finding.ok
-
-
-@pytest.mark.parametrize("scope", ["chat:write", "chat:write.public"])
-async def test_the_doctor_reports_missing_scopes(quiet_world: World, scope: str) -> None:
-    quiet_world.slack.scopes.discard(scope)
-    finding = (await _report(quiet_world.environment("0")))["Slack scopes"]
-    assert not finding.ok
-    assert f"missing {scope}:" in finding.message
-
-
-@pytest.mark.parametrize("scope", ["im:history", "im:write"])
-async def test_the_doctor_says_what_is_lost_without_the_optional_scopes(
-    quiet_world: World, scope: str
-) -> None:
-    quiet_world.slack.scopes.update(doctor.OPTIONAL_SCOPES)
-    quiet_world.slack.scopes.discard(scope)
-    finding = (await _report(quiet_world.environment("0")))["Slack scopes"]
-    assert finding.ok
-    assert f"without {scope}:" in finding.message
-
-
-async def test_the_doctor_reports_a_missing_folder(quiet_world: World) -> None:
-    environ = quiet_world.environment("0")
-    environ["DATABASE_URL"] = f"sqlite:///{quiet_world.database.parent / 'nowhere' / 'bot.db'}"
-    finding = (await _report(environ))["database"]
-    assert not finding.ok
-
-
-async def test_the_doctor_reports_a_file_that_is_no_database(quiet_world: World) -> None:
-    quiet_world.database.write_text("these are my notes\n" * 100)
-    finding = (await _report(quiet_world.environment("0")))["database"]
-    assert not finding.ok
 
 
 async def test_serve_explains_a_host_that_does_not_exist(

@@ -52,6 +52,8 @@ HISTORY = {"channels:history", "groups:history", "im:history", "mpim:history"}
 SCOPES: dict[str, set[str]] = {
     "chat_getPermalink": set(),  # https://docs.slack.dev/reference/methods/chat.getPermalink
     "auth_test": set(),
+    # With an app-level token: https://docs.slack.dev/reference/methods/apps.connections.open
+    "apps_connections_open": set(),
     "bots_info": {"users:read"},
     "chat_postMessage": {"chat:write"},
     "chat_update": {"chat:write"},

@@ -62,8 +62,8 @@ def test_scopes_to_find_lost_posts_and_to_know_people_and_channels_are_optional(
 
 def test_the_doctor_checks_the_scopes_of_the_manifest(manifest: Any) -> None:  # noqa: ANN401
     scopes = manifest["oauth_config"]["scopes"]
-    assert set(scopes["bot_optional"]) == doctor.OPTIONAL_SCOPES
-    assert set(scopes["bot"]) - set(scopes["bot_optional"]) == doctor.REQUIRED_SCOPES
+    assert set(scopes["bot_optional"]) == set(doctor.OPTIONAL_SCOPES)
+    assert set(scopes["bot"]) - set(scopes["bot_optional"]) == set(doctor.REQUIRED_SCOPES)
 
 
 def test_the_bot_has_a_name_that_slack_allows_and_that_can_be_typed(

@@ -10,6 +10,7 @@ from aiohttp.client_reqrep import ConnectionKey
 
 from bot import doctor
 from bot.causes import cause_of, describe
+from bot.timings import Timings
 from sandbox.delivery import deliver
 from sandbox.faults import CannedResponse, Hang, Reset
 from sandbox.http import free_port
@@ -155,7 +156,9 @@ async def test_what_slack_never_sends_is_no_sign_of_a_wrong_secret(
 async def told(world: World, name: str, **changed: str) -> str:
     """Return what the doctor says about one side, with other settings."""
     environ = world.environment("0") | changed
-    [finding] = [each async for each in doctor.examine(environ) if each.name == name]
+    timings = Timings(call_timeout=timedelta(seconds=2))
+    found = [each async for each in doctor.examine(environ, timings=timings) if each.name == name]
+    [finding] = found
     assert not finding.ok
     return finding.message
 
@@ -167,7 +170,7 @@ async def test_the_doctor_names_the_cause_of_a_service_that_cannot_be_reached(
     assert "connection was refused" in await told(quiet_world, "video service", VIDEO_API_URL=gone)
     unnamed = "https://video.invalid"
     shown = await told(quiet_world, "video service", VIDEO_API_URL=unnamed)
-    assert "its name cannot be resolved (DNS)" in shown
+    assert "the name video.invalid cannot be resolved (DNS)" in shown
     no_tls = quiet_world.service.url.replace("http:", "https:")
     assert "TLS" in await told(quiet_world, "video service", VIDEO_API_URL=no_tls)
     quiet_world.service.down = True
@@ -175,11 +178,10 @@ async def test_the_doctor_names_the_cause_of_a_service_that_cannot_be_reached(
 
 
 async def test_the_doctor_names_the_cause_of_a_silent_service(
-    quiet_world: World, monkeypatch: pytest.MonkeyPatch
+    quiet_world: World,
 ) -> None:
-    monkeypatch.setattr(doctor, "_CALL_TIMEOUT", timedelta(seconds=0.2))
     quiet_world.service.faults.next("read_video", Hang())
-    assert "no answer within 0.2 s" in await told(quiet_world, "video service")
+    assert "no answer within 2 s" in await told(quiet_world, "video service")
     assert describe("timeout", timedelta(seconds=10)) == "no answer within 10 s"
 
 

@@ -826,11 +826,11 @@ async def test_a_check_of_every_page_finds_all_damage_and_changes_nothing(
     path = tmp_path / "bot.db"
     await migrate(path)
     many_jobs(path, 100)
-    check_file(path, every_page=True)
+    check_file(path, pages="integrity_check")
     damage(path)
     before = contents(path)
     with pytest.raises(DatabaseCorrupt, match=(DAMAGES | PAGE_DAMAGES)[damage]):
-        check_file(path, every_page=True)
+        check_file(path, pages="integrity_check")
     assert contents(path) == before
 
 
@@ -842,7 +842,7 @@ async def test_the_doctor_finds_damage_too(quiet_world: World) -> None:
     environ = quiet_world.environment("0")
     found = {each.name: each async for each in doctor.examine(environ)}["database"]
     assert not found.ok
-    assert "Put a backup in its place" in found.message
+    assert "Put a backup in its place" in found.remedy
 
 
 async def test_the_log_of_a_crash_is_recovered_and_no_other_file_is_left(

@@ -79,7 +79,8 @@ async def test_the_doctor_and_the_start_say_that_a_folder_is_in_the_databases_pl
     quiet_world.database.mkdir()
     found = await finding(quiet_world)
     assert not found.ok
-    assert "is a folder: set DATABASE_URL to a file" in found.message
+    assert "is a folder" in found.message
+    assert "Set DATABASE_URL to a file" in found.remedy
     with pytest.raises(DatabaseError, match="is a folder"):
         async with Store.open(quiet_world.database, Timings()):
             pass

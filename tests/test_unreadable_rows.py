@@ -173,7 +173,7 @@ async def test_without_a_revision_that_can_be_read_the_picker_offers_what_is_the
         before = await offered()
     change(world, damage)
     found = {each.name: each async for each in doctor.examine(world.environment("0"))}
-    assert "row replicas of revisions" in found["database"].message
+    assert "row replicas of revisions" in found["database rows"].message
     async with world.running_bot():
         assert await offered() == before == await offered()
         assert logged(caplog) == 1
@@ -231,7 +231,7 @@ async def test_without_a_team_that_can_be_read_slack_is_asked_and_people_are_ser
         assert "Ready" in world.now(card).text
         assert logged(caplog) == 1
     found = {each.name: each async for each in doctor.examine(world.environment("0"))}
-    assert "row 1 of installation" in found["database"].message
+    assert "row 1 of installation" in found["database rows"].message
     assert not any("another workspace" in each.message for each in found.values())
 
 
@@ -242,10 +242,10 @@ async def test_the_doctor_lists_rows_that_cannot_be_read(quiet_world: World) -> 
     change(world, "UPDATE jobs SET state = 'A secret script.' WHERE id = ?", number_of(card))
     change(world, "UPDATE deliveries SET channel = CAST(X'FF' AS TEXT)")
     environ = world.environment("0")
-    found = {each.name: each async for each in doctor.examine(environ)}["database"]
+    found = {each.name: each async for each in doctor.examine(environ)}["database rows"]
     assert not found.ok
     assert f"row {number_of(card)} of jobs, row 1 of deliveries" in found.message
-    assert "start the bot again" in found.message
+    assert "start the bot again" in found.remedy
     assert SECRET not in found.message
 
 

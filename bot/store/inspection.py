@@ -1,19 +1,23 @@
-"""What the doctor looks for in a database beyond damage of the file: rows that cannot be read."""
+"""What the doctor says about a database: its version, its owner, and what waits in it."""
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from bot.model import Installation
 from bot.store.attempts import attempt_from
-from bot.store.database import Row, RowUnreadable
+from bot.store.database import Row, RowUnreadable, from_ms, to_ms
 from bot.store.delivery_rows import delivery_from
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
-from bot.store.migrate import check_tables
+from bot.store.migrate import check_tables, migration_names
 from bot.store.replicas import replica_from, revision_from
-from bot.store.sqlite_file import read_only
+from bot.store.sqlite_file import beside, is_locked, read_only, translated
 from bot.store.unreadable import read_each
 
 _READERS: Final[dict[str, Callable[[Row], object]]] = {
@@ -24,6 +28,8 @@ _READERS: Final[dict[str, Callable[[Row], object]]] = {
     "revisions": revision_from,
     "installation": installation_from,
 }
+_WORK: Final = ("jobs", "deliveries")
+_HAS_MIGRATIONS: Final = "SELECT 1 FROM sqlite_schema WHERE name = 'migrations'"
 
 
 def unreadable_rows(path: Path) -> list[RowUnreadable]:
@@ -41,3 +47,125 @@ def unreadable_rows(path: Path) -> list[RowUnreadable]:
             rows = db.execute(f"SELECT * FROM {table}")  # noqa: S608 - our tables
             found += read_each(read, rows)[1]
     return found
+
+
+# ── What the doctor says about a database ─────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Work that is due and not done."""
+
+    count: int
+    oldest: datetime | None
+    """When the first of it was due; None if that is not stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """What is in a database, read without changing anything."""
+
+    pending: list[str]
+    """The migrations that the next start applies."""
+    version: str
+    """The last migration that is applied; "" in an empty file."""
+    set_aside: int
+    """Rows that workers leave alone because they cannot be read."""
+    jobs: Waiting
+    deliveries: Waiting
+
+
+def inspect(path: Path, now: datetime) -> Inspection:
+    """Read what the doctor reports of a database that ``check_file`` accepts.
+
+    Raises:
+        DatabaseError: it cannot be read, or its tables are not those of this version or an older
+            one.
+    """
+    with translated(path), read_only(path) as db:
+        if not db.execute(_HAS_MIGRATIONS).fetchall():
+            return Inspection(migration_names(), "", 0, Waiting(0, None), Waiting(0, None))
+        applied = check_tables(db, path)
+        pending = [name for name in migration_names() if name not in applied]
+        is_current = not pending  # an older one may lack the columns
+        return Inspection(
+            pending,
+            applied[-1] if applied else "",
+            sum(_count_set_aside(db, table) for table in _WORK) if is_current else 0,
+            _waiting(db, "jobs", now),
+            _waiting(db, "deliveries", now),
+        )
+
+
+def _count_set_aside(db: sqlite3.Connection, table: str) -> int:
+    sql = f"SELECT count(*) FROM {table} WHERE set_aside = 1"  # noqa: S608 - our tables
+    return int(db.execute(sql).fetchone()[0])
+
+
+def _waiting(db: sqlite3.Connection, table: str, now: datetime) -> Waiting:
+    # What is due at once has no time of its own: 0.
+    sql = (
+        f"SELECT count(*), min(CASE WHEN due_at > 0 THEN due_at END) FROM {table}"  # noqa: S608
+        " WHERE due_at <= ?"
+    )
+    try:
+        count, oldest = db.execute(sql, (to_ms(now),)).fetchone()
+    except sqlite3.OperationalError:  # made by so old a version that it has no such table
+        return Waiting(0, None)
+    return Waiting(count, from_ms(oldest) if isinstance(oldest, int) else None)
+
+
+def stored_installation(path: Path) -> Installation | None:
+    """Return the workspace that a database belongs to, without changing anything.
+
+    None if that is not stored, or cannot be read.
+    """
+    try:
+        with read_only(path) as db:
+            sql = "SELECT team_id, enterprise_id, app_id FROM installation"
+            row = db.execute(sql).fetchone()
+    except sqlite3.Error:
+        return None
+    if row is None or not all(isinstance(each, str | None) for each in row) or not row[0]:
+        return None
+    return Installation(*row)
+
+
+# ── The bot that has it open ──────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The bot that has a database open; ``process`` is its id, where the system says it."""
+
+    process: int | None
+
+
+def find_owner(path: Path) -> Owner | None:
+    """Return which bot has the database at ``path`` open, without taking its lock or any file."""
+    lock = beside(path, "-lock")
+    try:
+        with lock.open("rb") as file:
+            if not is_locked(file.fileno()):
+                return None
+            inode = os.fstat(file.fileno()).st_ino
+    except OSError:
+        return None
+    return Owner(_process_with_lock(inode))
+
+
+def _process_with_lock(inode: int) -> int | None:
+    """Return the id of the process that locked a file, as Linux lists it; None elsewhere.
+
+    A line is "1: FLOCK  ADVISORY  WRITE 1234 08:01:131 0 EOF":
+    https://man7.org/linux/man-pages/man5/proc_locks.5.html
+    """
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return None
+    for line in lines:
+        match line.split():
+            case [_, "FLOCK", _, "WRITE", process, file, *_] if file.endswith(f":{inode}"):
+                return int(process) if process.isdecimal() and process != "0" else None
+    return None

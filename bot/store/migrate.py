@@ -56,6 +56,11 @@ def migrate_sqlite(db: sqlite3.Connection, path: Path) -> list[str]:
     return new
 
 
+def migration_names() -> list[str]:
+    """Return the names of all migrations of this version, in order."""
+    return list(_files())
+
+
 def checksum(sql: str) -> str:
     """Return what is stored of a migration's text, which never changes once it is released."""
     return hashlib.sha256(sql.encode()).hexdigest()

@@ -8,9 +8,8 @@ import struct
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-from bot.model import Installation
 from bot.store.database import DatabaseCorrupt, DatabaseError, DatabaseInUse
 
 if sys.platform == "win32":
@@ -168,16 +167,19 @@ class FileLock:
         os.close(self._file)
 
 
-def is_in_use(path: Path) -> bool:
-    """Return whether a bot has the database at ``path``."""
-    if not beside(path, "-lock").exists():
+def is_locked(file: int) -> bool:
+    """Return whether a bot has the lock, of which ``file`` is open, without taking it."""
+    if sys.platform == "win32":
+        try:
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+            msvcrt.locking(file, msvcrt.LK_UNLCK, 1)
+        except OSError:
+            return True
         return False
     try:
-        FileLock(path).release()
-    except DatabaseInUse:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # it ends when the file is closed
+    except OSError:
         return True
-    except DatabaseError:
-        return False
     return False
 
 
@@ -191,11 +193,12 @@ def _lock(file: int) -> None:
 # ── Checking it ───────────────────────────────────────────────────────────────────────────────
 
 
-def check_file(path: Path, *, every_page: bool = False) -> None:
+def check_file(path: Path, *, pages: Literal["", "quick_check", "integrity_check"] = "") -> None:
     """Check that a database is one of ours and undamaged, without changing anything.
 
-    Its header, its size and its log are checked, which takes no time; ``every_page`` reads all of
-    it. Other reasons why it cannot be read are left for ``connect`` to report.
+    Its header, its size and its log are checked, which takes no time. ``pages`` says how all of it
+    is read: quick_check does not compare indexes with their tables, which takes half of the time.
+    Other reasons why it cannot be read are left for ``connect`` to report.
 
     Raises:
         DatabaseCorrupt: it is damaged, or a part of it is missing.
@@ -217,8 +220,8 @@ def check_file(path: Path, *, every_page: bool = False) -> None:
     try:
         with read_only(path) as db:
             _refuse_foreign(path, [row["name"] for row in db.execute(_TABLES)])
-            if every_page:
-                [found] = db.execute("PRAGMA integrity_check(1)").fetchone()
+            if pages:
+                [found] = db.execute(f"PRAGMA {pages}(1)").fetchone()
     except sqlite3.Error as error:
         if is_corrupt(error) or _code(error) == sqlite3.SQLITE_BUSY:
             with translated(path):
@@ -231,22 +234,6 @@ def check_file(path: Path, *, every_page: bool = False) -> None:
             f"{wal} is damaged, and with it what was accepted last. {_restore(path)} Or move only "
             f"{wal.name} away, to go on without that: then something may be made twice."
         )
-
-
-def stored_installation(path: Path) -> Installation | None:
-    """Return the workspace that a database belongs to, without changing anything.
-
-    None if that is not stored, or cannot be read.
-    """
-    try:
-        with read_only(path) as db:
-            sql = "SELECT team_id, enterprise_id, app_id FROM installation"
-            row = db.execute(sql).fetchone()
-    except sqlite3.Error:
-        return None
-    if row is None or not all(isinstance(each, str | None) for each in row) or not row[0]:
-        return None
-    return Installation(*row)
 
 
 @contextlib.contextmanager

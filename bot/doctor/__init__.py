@@ -1,0 +1,134 @@
+"""Checks of everything that the bot depends on, each with a remedy if it fails.
+
+The checks run at the same time and are reported in a fixed order. Nothing is changed.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from dotenv import dotenv_values
+
+from bot.clock import Clock, SystemClock
+from bot.doctor.database import check_database
+from bot.doctor.finding import CheckState, Finding, error
+from bot.doctor.options import check_options
+from bot.doctor.service import check_service
+from bot.doctor.settings import check_file, check_names, check_sources, mistakes
+from bot.doctor.slack import (
+    OPTIONAL_SCOPES,
+    REQUIRED_SCOPES,
+    check_app_token,
+    check_signing_secret,
+    check_slack,
+)
+from bot.masking import Mask
+from bot.settings import Settings, SettingsError
+from bot.timings import Timings
+
+__all__ = ["OPTIONAL_SCOPES", "REQUIRED_SCOPES", "CheckState", "Finding", "examine"]
+
+# A person waits for the answers.
+_TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))
+# All calls of one check together, as a share of the time for one.
+_CHECK_TIMEOUT: Final = 1.25
+_ENV_FILE: Final = Path(".env")
+
+
+async def examine(
+    environ: Mapping[str, str],
+    *,
+    integrity: bool = False,
+    env_file: Path = _ENV_FILE,
+    timings: Timings = _TIMINGS,
+    clock: Clock | None = None,
+) -> AsyncIterator[Finding]:
+    """Yield the findings in a fixed order, without changing anything.
+
+    Args:
+        environ: the settings, with those of ``env_file`` where the environment has none.
+        integrity: whether to read the whole database, however large it is.
+        env_file: the file that settings were read from, if it is there.
+        timings: those of the calls.
+        clock: this machine's.
+    """
+    in_file = dotenv_values(env_file)  # nothing, if it is not there
+    for finding in (*check_names(environ), *check_file(env_file)):
+        yield finding.cleaned(str)
+    try:
+        settings = Settings.read(environ)
+    except SettingsError as refusal:
+        for finding in mistakes(refusal):
+            yield finding.cleaned(str)
+        return
+    mask = Mask(settings.secrets)
+    clock = clock or SystemClock()
+    limit = timings.call_timeout * _CHECK_TIMEOUT
+    checks = [
+        _collected("settings", check_sources(environ, in_file, env_file)),
+        _in_thread(
+            "database", lambda: check_database(settings.database, clock, integrity=integrity)
+        ),
+        _within(limit, "Slack", check_slack(settings, timings, clock)),
+        _within(limit, "Socket Mode", check_app_token(settings, timings)),
+        _collected("signing secret", check_signing_secret(settings)),
+        _within(limit, "video service", check_service(settings, timings, clock)),
+        _collected("options", check_options(settings)),
+    ]
+    async with contextlib.AsyncExitStack() as stack:
+        tasks = [asyncio.create_task(each) for each in checks]  # noqa: TID251 - they end here
+        for task in tasks:
+            stack.callback(task.cancel)
+        for task in tasks:
+            for finding in await task:
+                yield finding.cleaned(mask)
+
+
+async def _within(limit: timedelta, name: str, check: AsyncIterator[Finding]) -> list[Finding]:
+    """Return what a check yields within a time, and a finding if it takes longer or fails."""
+    found: list[Finding] = []
+
+    async def collect() -> None:
+        async with asyncio.timeout(limit.total_seconds()):
+            async for each in check:
+                found.append(each)  # noqa: PERF401 - those before an error count
+
+    return await _guarded(name, found, collect)
+
+
+async def _in_thread(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    found: list[Finding] = []
+    return await _guarded(name, found, lambda: asyncio.to_thread(lambda: found.extend(check())))
+
+
+async def _collected(name: str, check: Iterable[Finding]) -> list[Finding]:
+    found: list[Finding] = []
+
+    async def collect() -> None:
+        found.extend(check)
+
+    return await _guarded(name, found, collect)
+
+
+async def _guarded(
+    name: str, found: list[Finding], collect: Callable[[], Awaitable[None]]
+) -> list[Finding]:
+    """Run a check that appends to ``found``; what it raises is one more finding."""
+    try:
+        await collect()
+    except TimeoutError:
+        found.append(
+            error(name, "the check did not end in time", "Run doctor again: something is slow.")
+        )
+    except Exception as failure:  # noqa: BLE001 - one check must not hide the others
+        found.append(
+            error(
+                name,
+                f"the check itself failed ({type(failure).__name__})",
+                "This is a mistake in doctor: please report it.",
+            )
+        )
+    return found

@@ -1,0 +1,80 @@
+"""What is off, and how to turn it on."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from urllib.parse import urlsplit
+
+from bot.doctor.finding import Finding, off, ok
+from bot.manifest import manifest
+from bot.settings import Settings
+
+_COMMAND: Final = re.compile(r"(?<=command: )/\S+")
+_BOX: Final = 3000  # characters that a field of a form holds
+
+
+def check_options(settings: Settings) -> Iterator[Finding]:
+    """Yield what people can do with these settings, and what not."""
+    commands = _COMMAND.findall(manifest(settings))
+    yield ok("commands", f"{' and '.join(commands)}")
+    if settings.allowed_users:
+        yield ok("who may ask", f"{len(settings.allowed_users)} people and the admins")
+    else:
+        yield off(
+            "who may ask",
+            "every full member of the workspace: ALLOWED_USERS is not set",
+            "Set it to the ids of those who may, if that is too many.",
+        )
+    if settings.admin_users:
+        yield ok("admins", f"{len(settings.admin_users)}")
+    else:
+        yield off(
+            "admins",
+            "nobody can help with the requests of others: ADMIN_USERS is not set",
+            "Set it to the Slack user ids of one or two people.",
+        )
+    yield ok(
+        "limits",
+        f"{settings.max_open_per_user:,} requests in progress a person, "
+        f"{settings.max_per_user_per_day:,} a day; {settings.max_per_day:,} a day for all together",
+    )
+    if settings.max_script <= _BOX:
+        yield off(
+            "long scripts",
+            f"a script has at most {settings.max_script:,} characters",
+            "Set MAX_SCRIPT to more than 3000, and the form takes a text file too.",
+        )
+    else:
+        yield ok("long scripts", f"up to {settings.max_script:,} characters, in a text file")
+    if not settings.join_public_channels:
+        yield off(
+            "joining channels",
+            "to look for a lost message, the bot joins no public channel",
+            "Set JOIN_PUBLIC_CHANNELS to yes to have it looked for everywhere.",
+        )
+    else:
+        yield ok("joining channels", "the bot joins a public channel to look for a lost message")
+    if settings.allow_shared_channels:
+        yield ok("shared channels", "the bot posts there too: other organizations can read it")
+    else:
+        yield off(
+            "shared channels",
+            "the bot does not post in channels that other organizations are in",
+            "Set ALLOW_SHARED_CHANNELS to yes to allow it.",
+        )
+    yield ok("erasing", f"scripts and links, {settings.retention.days} days after the end")
+    yield from _check_proxy(settings)
+
+
+def _check_proxy(settings: Settings) -> Iterator[Finding]:
+    if settings.https_proxy is None:
+        yield off("proxy", "calls go out directly", "Set HTTPS_PROXY if your network needs one.")
+        return
+    proxy = urlsplit(settings.https_proxy.get_secret_value())
+    port = f":{proxy.port}" if proxy.port else ""
+    named = (
+        ("Slack", settings.slack_api_url),
+        ("the video service", settings.video_api_url),
+    )
+    through = [name for name, url in named if settings.proxy_for(url) is not None]
+    yield ok("proxy", f"{proxy.hostname}{port}, for {' and '.join(through) or 'nothing'}")

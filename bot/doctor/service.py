@@ -1,0 +1,128 @@
+"""Checks of the video service: whether it answers, as itself, and accepts the key."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from http import HTTPStatus
+from typing import Final
+
+import httpx
+
+from bot import video_service
+from bot.clock import Clock
+from bot.doctor.finding import Finding, error, ok, warning
+from bot.doctor.network import explain
+from bot.errors import OutsideError
+from bot.masking import Mask
+from bot.service_errors import UNKNOWN_ID, from_answer, translated
+from bot.settings import Settings
+from bot.timings import Timings
+
+_NAME: Final = "video service"
+# Nothing has this id: to ask for it costs nothing and changes nothing.
+_UNKNOWN: Final = "/v2/videos/is-anyone-there"
+_MAX_BODY_BYTES: Final = 64 * 1024
+
+
+async def check_service(
+    settings: Settings, timings: Timings, clock: Clock
+) -> AsyncIterator[Finding]:
+    """Yield what a harmless read from the service shows."""
+    url = settings.video_api_url
+    try:
+        async with video_service.connect(settings.proxy_for(url)) as clients:
+            with translated():
+                async with asyncio.timeout(timings.call_timeout.total_seconds()):
+                    response, body = await _read(clients.reading, settings)
+    except OutsideError as failure:
+        cause = explain(failure, url, timings.call_timeout, "VIDEO_API_URL")
+        yield error(_NAME, cause.message, cause.remedy)
+        return
+    yield _judge(response, body, Mask(settings.secrets), clock)
+
+
+async def _read(client: httpx.AsyncClient, settings: Settings) -> tuple[httpx.Response, bytes]:
+    async with client.stream(
+        "GET",
+        settings.video_api_url + _UNKNOWN,
+        headers={"x-api-key": settings.video_api_key.get_secret_value()},
+        timeout=None,
+    ) as response:
+        body = bytearray()
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > _MAX_BODY_BYTES:
+                break
+        return response, bytes(body)
+
+
+def _judge(response: httpx.Response, body: bytes, mask: Mask, clock: Clock) -> Finding:
+    status = response.status_code
+    said = from_answer(response, body, mask=mask, now=clock.now()).reason.rstrip(".")
+    if status == HTTPStatus.UNAUTHORIZED:
+        return error(
+            _NAME,
+            f"it rejects VIDEO_API_KEY ({status}: {said})",
+            "Copy the key again from your account there. If it is new, set VIDEO_API_KEY to it.",
+        )
+    if status == HTTPStatus.FORBIDDEN:
+        return error(
+            _NAME,
+            f"it refuses a read with VIDEO_API_KEY ({status}: {said})",
+            "Check that the key may read and create videos, and that the service allows this "
+            "machine's address.",
+        )
+    if status == HTTPStatus.PAYMENT_REQUIRED:
+        return error(
+            _NAME,
+            f"the account is out of credit ({status}: {said})",
+            "Buy credit there: what people asked for meanwhile is made then.",
+        )
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return warning(
+            _NAME,
+            "it answers, but asks to wait: too many calls (429)",
+            "Nothing to do, if this is short. If not, ask the service for a higher limit.",
+        )
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return error(
+            _NAME,
+            f"it does not work: it answered {status}",
+            "Try again in some minutes, and look at the service's status page. The bot goes on "
+            "by itself once it works.",
+        )
+    if response.is_redirect:
+        return error(
+            _NAME,
+            f"it sends callers to another address ({status})",
+            "Set VIDEO_API_URL to the address of the API itself: the bot follows no redirects.",
+        )
+    if not _is_json(response, body):
+        return error(
+            _NAME,
+            f"what answers is no API: it sent {_kind(response)}, not JSON ({status})",
+            "Set VIDEO_API_URL to the address of the service's API, without /v2.",
+        )
+    if str(status) not in UNKNOWN_ID:
+        return warning(
+            _NAME,
+            f"it answers {status} for a video that does not exist, where 404 is expected",
+            "Check that VIDEO_API_URL is the API that the bot is made for.",
+        )
+    return ok(_NAME, "it answers and accepts the key")
+
+
+def _is_json(response: httpx.Response, body: bytes) -> bool:
+    """Return whether an answer is JSON, or so empty or compressed that it may be an API's."""
+    if not body.strip() or response.headers.get("content-encoding"):
+        return True
+    with suppress(ValueError, RecursionError):
+        json.loads(body)
+        return True
+    return False
+
+
+def _kind(response: httpx.Response) -> str:
+    content_type = response.headers.get("content-type", "").partition(";")[0].strip()
+    return "a web page" if content_type == "text/html" else content_type or "something"

@@ -1,0 +1,105 @@
+"""Checks of the settings: where each comes from, misspelt names, and who can read the file."""
+
+import os
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from bot.doctor.finding import Finding, error, off, ok, sentence, warning
+from bot.settings import Settings, SettingsError
+
+SECRETS: Final = frozenset(
+    {"SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "SLACK_APP_TOKEN", "VIDEO_API_KEY", "HTTPS_PROXY"}
+)
+"""The settings whose values are not shown: HTTPS_PROXY may have a password in it."""
+_FIX: Final = "Correct it, or remove it to have the default."
+# How alike two names are, from 0 to 1: SLACK_TOKEN and SLACK_BOT_TOKEN are 0.85.
+_ALIKE: Final = 0.8
+_MIN_LENGTH: Final = 6  # of a name: HOME is not meant to be HOST
+# Other programs' own, however alike they look.
+_OTHERS: Final = ("PROXY", "PATH")
+_OTHERS_MAY_READ: Final = 0o044
+_MAX_SHOWN: Final = 60  # characters of a value
+
+
+def setting_names() -> list[str]:
+    """Return the names of all settings, in the order in which they are declared."""
+    return [str(field.alias or name.upper()) for name, field in Settings.model_fields.items()]
+
+
+def mistakes(refusal: SettingsError) -> Iterator[Finding]:
+    """Yield a finding for each setting that is missing or wrong."""
+    for line in str(refusal).splitlines()[1:]:
+        name, _, said = line.strip().partition(" ")
+        message, _, remedy = said.partition(": ")
+        yield error(name, message.rstrip("."), sentence(remedy) or _FIX)
+    yield off(
+        "everything else",
+        "was not checked, because it depends on these settings",
+        "Correct them, and run doctor again.",
+    )
+
+
+def check_names(environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a warning for each variable that looks like a misspelt setting."""
+    names = setting_names()
+    for given in sorted(environ):
+        upper = given.upper()
+        if given in names or upper.endswith(_OTHERS) or len(given) < _MIN_LENGTH:
+            continue
+        if similar := get_close_matches(upper, names, n=1, cutoff=_ALIKE):
+            yield warning(
+                given,
+                "is no setting of the bot, and is ignored",
+                f"If it is meant to be {similar[0]}, rename it. Otherwise leave it.",
+            )
+
+
+def check_file(path: Path) -> Iterator[Finding]:
+    """Yield a warning if others than the owner can read the file with the secrets."""
+    if os.name != "posix" or not path.exists():
+        return
+    if path.stat().st_mode & _OTHERS_MAY_READ:
+        yield warning(
+            str(path),
+            "has secrets in it, and other users of this machine can read it",
+            f"Run: chmod 600 {path}",
+        )
+
+
+def check_sources(
+    environ: Mapping[str, str], in_file: Mapping[str, str | None], path: Path
+) -> Iterator[Finding]:
+    """Yield where each setting comes from, with its value if that is no secret.
+
+    Args:
+        environ: the environment, in which the values of the file count where it has none.
+        in_file: what the file says.
+        path: the file.
+    """
+    defaults = []
+    for name in setting_names():
+        value = environ.get(name, "").strip()
+        if not value:
+            defaults.append(name)
+            continue
+        shown = "" if name in SECRETS else f": {_cut(value)}"
+        from_file = in_file.get(name)
+        if from_file is not None and from_file.strip() not in {"", value}:
+            yield warning(
+                name,
+                f"is in the environment and, with another value, in {path}; the environment's "
+                f"counts{shown}",
+                "Remove it from one of them.",
+            )
+        elif from_file is not None and from_file.strip():
+            yield ok(name, f"from {path}{shown}")
+        else:
+            yield ok(name, f"from the environment{shown}")
+    if defaults:
+        yield ok("other settings", f"have their defaults: {', '.join(defaults)}")
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= _MAX_SHOWN else value[: _MAX_SHOWN - 3] + "..."

@@ -1,0 +1,211 @@
+"""Checks of Slack: the token and its workspace, the scopes, the clock, and how requests come."""
+
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.clock import Clock
+from bot.doctor.finding import Finding, error, off, ok, warning
+from bot.doctor.network import explain
+from bot.errors import OutsideError, Refused
+from bot.model import Installation
+from bot.settings import Settings
+from bot.slack.client import open_session, web_client
+from bot.slack.errors import translated
+from bot.slack.installation import fetch_installation
+from bot.store.inspection import stored_installation
+from bot.timings import Timings
+
+REQUIRED_SCOPES: Final[Mapping[str, str]] = {
+    "commands": "there are no commands, so nobody can ask for anything",
+    "chat:write": "nobody gets an answer",
+    "chat:write.public": "the bot answers only in channels that it was invited to",
+}
+"""What is lost without the scopes in ``manifest.yml`` that nobody may decline."""
+_TWICE: Final = "when Slack's answer is lost, a message may be posted twice in"
+_SHARED: Final = "that are shared with other organizations are posted to like all others"
+OPTIONAL_SCOPES: Final[Mapping[str, str]] = {
+    "app_mentions:read": "a mention of the app is not answered",
+    "channels:history": f"{_TWICE} a public channel",
+    "groups:history": f"{_TWICE} a private channel",
+    "im:history": f"{_TWICE} a direct message, and what people write to the app is not answered",
+    "mpim:history": f"{_TWICE} a group direct message",
+    "channels:join": "JOIN_PUBLIC_CHANNELS has no effect",
+    "im:write": f"{_TWICE} a direct message",
+    "users:read": "guests cannot be told from members, and can ask",
+    "channels:read": f"public channels {_SHARED}",
+    "groups:read": f"private channels {_SHARED}",
+    "files:read": "scripts have at most 3,000 characters, whatever MAX_SCRIPT says",
+}
+"""What is lost without the others."""
+_BOX: Final = 3000  # characters that a field of a form holds
+# How a signing secret looks: https://docs.slack.dev/authentication/verifying-requests-from-slack
+_SIGNING_SECRET: Final = re.compile("[0-9a-f]{32}")
+# Requests that are signed more than five minutes ago, or ahead, are refused (bot/web.py).
+_SKEWED: Final = timedelta(seconds=60)
+_REFUSED: Final = timedelta(minutes=4)
+_NTP: Final = "Have the machine set its clock by the network (NTP): timedatectl set-ntp true."
+_GRANT: Final = "Add it in the Slack app (OAuth & Permissions) and install the app again."
+
+
+async def check_slack(settings: Settings, timings: Timings, clock: Clock) -> AsyncIterator[Finding]:
+    """Yield what Slack says about the token, its scopes and the time."""
+    async with open_session(settings.proxy_for(settings.slack_api_url)) as session:
+        token = settings.slack_bot_token.get_secret_value()
+        client = web_client(token, settings.slack_api_url, session)
+        try:
+            async with translated(timings.call_timeout):
+                answer = await client.auth_test()
+        except OutsideError as failure:
+            yield _failed(failure, settings, timings)
+            return
+        now = clock.now()
+        yield ok("Slack", f"{answer.get('user')} in {answer.get('team')}")
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        if (skew := _skew(headers.get("date", ""), now)) is not None:
+            yield _judge_skew(skew, is_http=settings.slack_app_token is None)
+        if (granted := headers.get("x-oauth-scopes")) is not None:
+            for finding in check_scopes(set(re.split(r",\s*", granted)), settings):
+                yield finding
+        async for finding in _check_installation(client, settings, timings):
+            yield finding
+
+
+async def check_app_token(settings: Settings, timings: Timings) -> AsyncIterator[Finding]:
+    """Yield whether Slack opens a connection for Socket Mode, or why none is wanted."""
+    if settings.slack_app_token is None:
+        yield off(
+            "Socket Mode",
+            "SLACK_APP_TOKEN is not set: Slack calls the bot at PUBLIC_URL/slack/events",
+            "To need no public address, set it and print the manifest again.",
+        )
+        return
+    async with open_session(settings.proxy_for(settings.slack_api_url)) as session:
+        token = settings.slack_app_token.get_secret_value()
+        client = web_client(token, settings.slack_api_url, session)
+        try:
+            # It only returns an address: https://docs.slack.dev/reference/methods/apps.connections.open
+            async with translated(timings.call_timeout):
+                await client.apps_connections_open(app_token=token)
+        except Refused as failure:
+            yield error(
+                "Socket Mode",
+                f"Slack rejects SLACK_APP_TOKEN ({failure.code})",
+                "Generate an app-level token with the scope connections:write (Basic Information, "
+                "App-Level Tokens), and see that Socket Mode is on in the Slack app.",
+            )
+        except OutsideError as failure:
+            cause = explain(failure, settings.slack_api_url, timings.call_timeout, "SLACK_API_URL")
+            yield error("Socket Mode", cause.message, cause.remedy)
+        else:
+            yield ok("Socket Mode", "Slack accepts SLACK_APP_TOKEN and opens connections")
+
+
+def check_signing_secret(settings: Settings) -> Iterator[Finding]:
+    """Yield whether the signing secret can be one, where Slack calls over HTTP."""
+    if settings.slack_app_token is not None or settings.slack_signing_secret is None:
+        return
+    if not _SIGNING_SECRET.fullmatch(settings.slack_signing_secret.get_secret_value()):
+        yield warning(
+            "signing secret",
+            "SLACK_SIGNING_SECRET does not look like Slack's: 32 characters, 0-9 and a-f",
+            "Copy the Signing Secret from Basic Information, App Credentials. It is neither the "
+            "Client Secret nor the Verification Token.",
+        )
+
+
+def check_scopes(granted: set[str], settings: Settings) -> Iterator[Finding]:
+    """Yield a finding for each scope of the manifest that the token does not have."""
+    missing = [each for each in (*REQUIRED_SCOPES, *OPTIONAL_SCOPES) if each not in granted]
+    for scope in missing:
+        name = "Slack scope"
+        if scope in REQUIRED_SCOPES:
+            yield error(name, f"{scope} is missing: {REQUIRED_SCOPES[scope]}", _GRANT)
+            continue
+        message = f"{scope} is not granted: {OPTIONAL_SCOPES[scope]}"
+        if remedy := _contradiction(scope, settings):
+            yield warning(name, message, remedy)
+        else:
+            yield off(name, message, _GRANT)
+    if not missing:
+        yield ok("Slack scopes", "all that the bot can use")
+
+
+def _contradiction(scope: str, settings: Settings) -> str:
+    """Return what to do if the settings want what a missing scope would allow; "" if not."""
+    match scope:
+        case "users:read" if not settings.allowed_users:
+            return f"{_GRANT} Or list in ALLOWED_USERS who may ask."
+        case "channels:read" | "groups:read" if not settings.allow_shared_channels:
+            return f"{_GRANT} Or accept it with ALLOW_SHARED_CHANNELS=yes."
+        case "files:read" if settings.max_script > _BOX:
+            return f"{_GRANT} Or set MAX_SCRIPT to {_BOX}."
+        case "channels:join" if settings.join_public_channels:
+            return f"{_GRANT} Or remove JOIN_PUBLIC_CHANNELS."
+    return ""
+
+
+async def _check_installation(
+    client: AsyncWebClient, settings: Settings, timings: Timings
+) -> AsyncIterator[Finding]:
+    """Yield what is wrong if the database belongs to another workspace or app than the token."""
+    try:
+        found = await fetch_installation(client, timings)
+    except OutsideError as failure:
+        yield _failed(failure, settings, timings)
+        return
+    stored = stored_installation(settings.database)
+    if stored is not None and (finding := _compare(found, stored)):
+        yield finding
+
+
+def _compare(found: Installation, stored: Installation) -> Finding | None:
+    if stored.team_id != found.team_id:
+        return error(
+            "Slack workspace",
+            "SLACK_BOT_TOKEN belongs to another workspace than the database, so nobody is served",
+            "Use that workspace's token, or another database.",
+        )
+    if stored.app_id and found.app_id not in {None, stored.app_id}:
+        return error(
+            "Slack app",
+            "SLACK_BOT_TOKEN belongs to another app than before, which cannot edit the earlier "
+            "app's messages",
+            "Use the earlier app's token. To change the app for good, begin with an empty "
+            "database: set DATABASE_URL to a new file.",
+        )
+    return None
+
+
+def _failed(failure: OutsideError, settings: Settings, timings: Timings) -> Finding:
+    if isinstance(failure, Refused):
+        return error(
+            "Slack",
+            f"Slack rejects SLACK_BOT_TOKEN ({failure.code})",
+            "Install the app again and copy the Bot User OAuth Token (OAuth & Permissions).",
+        )
+    cause = explain(failure, settings.slack_api_url, timings.call_timeout, "SLACK_API_URL")
+    return error("Slack", cause.message, cause.remedy)
+
+
+def _skew(date: str, now: datetime) -> timedelta | None:
+    """Return how far this machine's clock is ahead of Slack's; None if Slack did not say."""
+    try:
+        return now - parsedate_to_datetime(date)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _judge_skew(skew: timedelta, *, is_http: bool) -> Finding:
+    seconds = round(abs(skew).total_seconds())
+    way = "ahead of" if skew > timedelta(0) else "behind"
+    if abs(skew) < _SKEWED:
+        return ok("clock", f"within {max(seconds, 1)} s of Slack's")
+    message = f"this machine's clock is {seconds} s {way} Slack's"
+    if is_http and abs(skew) >= _REFUSED:
+        return error("clock", f"{message}: from 5 minutes on, all requests are refused", _NTP)
+    return warning("clock", message, _NTP)

@@ -1,0 +1,43 @@
+"""What the doctor says: the report of one run, by name."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from bot import doctor
+from bot.doctor import Finding
+from bot.timings import Timings
+from tests.world import World
+
+
+class Report:
+    """The findings of one run of the doctor."""
+
+    def __init__(self, findings: list[Finding]) -> None:
+        self.findings = findings
+
+    def __getitem__(self, name: str) -> Finding:
+        """Return the only finding of a name."""
+        [found] = self.all(name)
+        return found
+
+    def all(self, name: str) -> list[Finding]:
+        """Return the findings of a name."""
+        return [each for each in self.findings if each.name == name]
+
+    def not_ok(self) -> list[str]:
+        """Return the names of what is wrong or works only in part."""
+        return [each.name for each in self.findings if each.state in {"warning", "error"}]
+
+
+async def report_of(
+    environ: dict[str, str], *, integrity: bool = False, env_file: Path = Path(".env")
+) -> Report:
+    """Run the doctor with these settings."""
+    timings = Timings(call_timeout=timedelta(seconds=2))
+    found = doctor.examine(environ, integrity=integrity, env_file=env_file, timings=timings)
+    return Report([each async for each in found])
+
+
+async def report(world: World, *, integrity: bool = False, **changed: str) -> Report:
+    """Run the doctor with the settings of a world, some of them changed."""
+    return await report_of(world.environment("0") | changed, integrity=integrity)
