@@ -72,17 +72,25 @@ def serve() -> _Run:
 
 
 @cli.command()
-def doctor() -> _Run:
+@click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
+@click.option("--integrity", is_flag=True, help="Read the whole database, however large.")
+def doctor(*, as_json: bool, integrity: bool) -> _Run:
     """Check settings, database, Slack and video service.
 
-    Nothing is changed. Each line says what is wrong and what to do about it. The exit code
-    is 1 if anything is.
+    Nothing is changed, and it may run beside the bot. Each line says what was found, and what to
+    do about it if that is not ok. The exit code is 1 if there is an error.
+
+    With --json, each object has "check", "state" ("ok", "off", "warning" or "error"), "message" and
+    "remedy", all of them text.
 
     \b
-    Example:
+    Examples:
       python -m bot doctor
+      python -m bot doctor --json | jq '.[] | select(.state == "error")'
     """
     import asyncio
+    import io
+    import json
     import logging
 
     from bot import doctor, log
@@ -90,11 +98,18 @@ def doctor() -> _Run:
 
     async def report() -> int:
         log.configure(sys.stderr, logging.CRITICAL)
-        is_ok = True
-        async for finding in doctor.examine(environment()):
-            print(finding)
-            is_ok = is_ok and finding.ok
-        return 0 if is_ok else 1
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show all letters
+            sys.stdout.reconfigure(errors="replace")
+        findings = []
+        async for finding in doctor.examine(environment(), integrity=integrity):
+            findings.append(finding)
+            if not as_json:
+                print(finding, flush=True)
+        if as_json:
+            print(json.dumps([each.as_json() for each in findings], indent=2))
+        else:
+            print(f"\n{doctor.summary(findings)}")
+        return 0 if all(each.ok for each in findings) else 1
 
     return lambda: asyncio.run(report())
 

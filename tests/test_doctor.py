@@ -66,8 +66,8 @@ async def test_the_doctor_says_what_is_lost_without_each_of_the_optional_scopes(
     quiet_world: World,
 ) -> None:
     quiet_world.slack.scopes -= set(doctor.OPTIONAL_SCOPES)
-    settings = {"MAX_SCRIPT": "5000", "JOIN_PUBLIC_CHANNELS": "yes"}
-    found = (await report(quiet_world, **settings)).all("Slack scope")
+    shown = await report(quiet_world, MAX_SCRIPT="5000", JOIN_PUBLIC_CHANNELS="yes")
+    found = shown.all("Slack scope")
     assert [each.message.partition(" is not granted: ")[0] for each in found] == list(
         doctor.OPTIONAL_SCOPES
     )

@@ -14,7 +14,7 @@ from dotenv import dotenv_values
 
 from bot.clock import Clock, SystemClock
 from bot.doctor.database import check_database
-from bot.doctor.finding import CheckState, Finding, error
+from bot.doctor.finding import CheckState, Finding, error, summary
 from bot.doctor.options import check_options
 from bot.doctor.service import check_service
 from bot.doctor.settings import check_file, check_names, check_sources, mistakes
@@ -29,7 +29,7 @@ from bot.masking import Mask
 from bot.settings import Settings, SettingsError
 from bot.timings import Timings
 
-__all__ = ["OPTIONAL_SCOPES", "REQUIRED_SCOPES", "CheckState", "Finding", "examine"]
+__all__ = ["OPTIONAL_SCOPES", "REQUIRED_SCOPES", "CheckState", "Finding", "examine", "summary"]
 
 # A person waits for the answers.
 _TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))

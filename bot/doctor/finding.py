@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -89,6 +89,20 @@ def warning(name: str, message: str, remedy: str) -> Finding:
 def error(name: str, message: str, remedy: str) -> Finding:
     """Return that the bot does not work, and what to do."""
     return Finding(name, CheckState.ERROR, message, remedy)
+
+
+def summary(findings: Iterable[Finding]) -> str:
+    """Return the last line of a report: how much is wrong."""
+    states = [each.state for each in findings]
+    errors, warnings = states.count(CheckState.ERROR), states.count(CheckState.WARNING)
+    counts = [
+        f"{number} {noun}{'' if number == 1 else 's'}"
+        for number, noun in ((errors, "error"), (warnings, "warning"))
+        if number
+    ]
+    if errors:
+        return f"{' and '.join(counts)}. The bot does not work until the errors are corrected."
+    return f"No errors{f', {counts[0]}' if counts else ' and no warnings'}."
 
 
 def printable(text: str) -> str:
