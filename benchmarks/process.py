@@ -121,7 +121,7 @@ async def started(
             sys.executable,
             *map(str, arguments),
             cwd=_ROOT,
-            env=None if environ is None else {**environment(), **environ},
+            env=None if environ is None else {**environment(with_file=False), **environ},
             stdout=PIPE,
             stderr=errors,
         )

@@ -33,7 +33,8 @@ class _InOrder(click.Group):
 def cli() -> None:
     """Turn scripts into replica videos, right from Slack.
 
-    Settings come from environment variables; docs/settings.md lists them, and what each does.
+    Settings are environment variables: docs/settings.md lists them. Those that are not set are
+    read from the file .env in the working directory, if it is there.
 
     \b
     Examples:
@@ -59,12 +60,15 @@ def serve() -> _Run:
     import asyncio
     import logging
 
-    from bot import app, log
+    from bot import app, env_file, log
     from bot.settings import Settings, environment
 
     def run() -> int:
         settings = Settings.read(environment())
         log.configure(sys.stderr, logging.INFO, secrets=settings.secrets)
+        if env_file.is_exposed():
+            remedy = {"remedy": f"chmod 600 {env_file.ENV_FILE}"}
+            logging.getLogger(__name__).warning("others can read .env", extra=remedy)
         asyncio.run(app.serve(settings))
         return 0
 

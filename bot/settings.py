@@ -1,4 +1,4 @@
-"""The settings: read from the environment once, and refused with one list of all mistakes."""
+"""The settings: read from the environment and .env, and refused with one list of all mistakes."""
 
 import os
 from collections.abc import Mapping
@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from bot import setting_values as values
+from bot.env_file import read_env_file
 from bot.errors import OperatorError
 
 _MAX_LIMIT: Final = 1_000_000
@@ -27,6 +28,7 @@ _DEFAULT_SCRIPT: Final = 3000  # the most that a field of a Slack form holds
 _MAX_SCRIPT: Final = 20_000  # in a text file: two hours of speech, and details that a view can hold
 _QUOTES: Final = "\"'`“”"
 _PLACEHOLDER: Final = "YOUR-"
+_IN_SMALL_LETTERS: Final = frozenset({"https_proxy", "no_proxy"})
 
 
 class SettingsError(OperatorError):
@@ -41,9 +43,23 @@ class SettingsError(OperatorError):
         self.mistakes = mistakes
 
 
-def environment() -> dict[str, str]:
-    """Return the environment of the process."""
-    return dict(os.environ)  # noqa: TID251 - the one place
+def environment(*, with_file: bool = True) -> dict[str, str]:
+    """Return the environment of the process, and what only ``.env`` sets.
+
+    A variable that is set to nothing is set: that is how one of the file is switched off.
+
+    Raises:
+        EnvFileError: the file cannot be read, or is wrong.
+    """
+    environ = dict(os.environ)  # noqa: TID251 - the one place
+    if not with_file:
+        return environ
+    # In capitals, or they would go before what the process has in capitals.
+    of_file = {
+        name.upper() if name in _IN_SMALL_LETTERS else name: text
+        for name, text in read_env_file().items()
+    }
+    return of_file | environ
 
 
 _WHERE_TO_FIND: Final = {
@@ -55,9 +71,6 @@ _WHERE_TO_FIND: Final = {
     "VIDEO_API_URL": "it is the address of the video service, without /v2.",
     "VIDEO_API_KEY": "it is your key for the video service.",
 }
-
-
-_IN_SMALL_LETTERS: Final = frozenset({"https_proxy", "no_proxy"})
 
 
 class _Settings(BaseModel):

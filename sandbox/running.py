@@ -97,8 +97,11 @@ def add_people(slack: SandboxSlack) -> None:
 
 
 def _given(slack: SandboxSlack) -> dict[str, str]:
-    """Return the settings in the environment; people may be named in place of their ids."""
-    environ = environment()
+    """Return the settings in the environment; people may be named in place of their ids.
+
+    What is in ``.env`` is for a real workspace.
+    """
+    environ = environment(with_file=False)
     given = {name: environ[name] for name in SETTINGS if environ.get(name, "").strip()}
     given.setdefault("ADMIN_USERS", _ADMIN)
     ids = {user.name: user.id for user in slack.users.values()}

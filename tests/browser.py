@@ -317,7 +317,7 @@ async def browser() -> AsyncIterator[Browser]:
         async with browser_runs() as started:
             yield started
     except LookupError as error:
-        if environment().get(REQUIRED):
+        if environment(with_file=False).get(REQUIRED):
             raise
         pytest.skip(str(error))
 

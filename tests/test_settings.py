@@ -292,7 +292,10 @@ def test_a_temporary_disk_can_be_allowed() -> None:
     assert _read(DYNO="web.1", ALLOW_TEMPORARY_DISK="yes").allow_temporary_disk is True
 
 
-def test_the_environment_is_that_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_that_of_the_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VIDEO_API_KEY", "from-the-process")
     assert environment()["VIDEO_API_KEY"] == "from-the-process"
 

@@ -27,6 +27,7 @@ from benchmarks.process import Died, started
 from bot.settings import environment
 from sandbox.http import free_port
 
+_ROOT: Final = Path(__file__).parents[2]
 _NAME: Final = "start"
 _GOAL: Final = 1.3
 _KILLED: Final = "after a kill"
@@ -144,7 +145,11 @@ async def _serving(database: Path, there: Outside) -> AsyncIterator[tuple[Proces
     }
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", _SERVE), env=environment() | settings, stderr=DEVNULL
+        *(sys.executable, "-c", _SERVE),
+        # Not in the folder of the project, where a developer may have a .env.
+        cwd=database.parent,
+        env=environment(with_file=False) | {"PYTHONPATH": str(_ROOT)} | settings,
+        stderr=DEVNULL,
     )
     try:
         async with asyncio.timeout(_TIMEOUT_S):
