@@ -148,3 +148,11 @@ def test_what_troubleshooting_quotes_is_what_the_bot_says() -> None:
     quoted = re.findall(r"“((?:[^“”]|“[^“”]*”)+)”", " ".join(page.split()))
     assert quoted
     assert [each for each in quoted if each.lower() not in said] == []
+
+
+def test_pages_are_written_in_american_english() -> None:
+    british = r"\b\w*(organis|recognis|authoris|colour|behaviour|favour|licence|centre)\w*\b"
+    names = ("README.md", "CHANGELOG.md", ".env.example", "manifest.yml")
+    for path in [*(ROOT / name for name in names), *(ROOT / "docs").glob("*.md")]:
+        found = re.search(british, path.read_text(encoding="utf-8"), re.IGNORECASE)
+        assert found is None, f"{path.name}: {found}"
