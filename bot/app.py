@@ -30,6 +30,7 @@ from bot.slack.context import Feature, HandlerContext
 from bot.slack.home_publisher import HomePublisher
 from bot.slack.installation import InstallationSource
 from bot.slack.messenger import Messenger
+from bot.slack.socket_mode import SocketMode
 from bot.store import DatabaseError, Home, Limits, Outgoing, Store
 from bot.sweep import Sweep
 from bot.timings import Timings
@@ -201,8 +202,20 @@ async def running(
             Worker(messenger, clock, timings, priority, slots=_MAX_STEPS),
             Worker(homes, clock, timings, priority, slots=_MAX_HOMES),
         )
+        bolt = create_app(handler_context, features)
+        socket_mode = None
+        if settings.slack_app_token is not None:
+            socket_mode = SocketMode(
+                bolt,
+                client,
+                settings.slack_app_token.get_secret_value(),
+                proxy_for=settings.proxy_for,
+                priority=priority,
+                clock=clock,
+                timings=timings,
+            )
         server = WebServer(
-            create_app(handler_context, features),
+            bolt,
             signing_secret.get_secret_value() if signing_secret else None,
             store,
             kinds.values(),
@@ -229,6 +242,8 @@ async def running(
             _start_part(store.database.watch, "database"),
             _start_part(server.serve, "web server"),
         ]
+        if socket_mode is not None:
+            endless.append(_start_part(socket_mode.run, "Socket Mode"))
         parts = [*work, *endless]
         try:
             yield Bot(settings.host, port, store, *workers, background, sweep, parts)
@@ -237,7 +252,10 @@ async def running(
                 worker.stop()
             for part in endless:
                 part.cancel()
-            await server.stop()
+            closing = [server.stop()]
+            if socket_mode is not None:
+                closing.append(socket_mode.stop(_SHUTDOWN_TIMEOUT))
+            await asyncio.gather(*closing)
             await background.stop(timings.stop_timeout - _SHUTDOWN_TIMEOUT)
             await asyncio.gather(*parts, return_exceptions=True)  # each has logged its failure
 

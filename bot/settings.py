@@ -152,7 +152,7 @@ class ConnectionSettings(_Settings):
         parts = urlsplit(url)
         if (
             self.https_proxy is None
-            or parts.scheme != "https"
+            or parts.scheme not in {"https", "wss"}
             or proxy_bypass_environment(parts.netloc, {"no": self.no_proxy})
         ):
             return None

@@ -210,6 +210,27 @@ class WebTimings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SocketTimings(CallTimings):
+    """For Socket Mode, all in real time."""
+
+    socket_heartbeat: timedelta = timedelta(seconds=10)
+    """From the last message to a ping of ours; half as long after it, a silent connection ends."""
+    reconnect_interval: timedelta = timedelta(seconds=1)
+    """From a connection that could not be opened, or was lost soon, to the next try; it doubles."""
+    max_reconnect_interval: timedelta = timedelta(minutes=1)
+    """Between two tries; a connection that lasted longer is replaced at once."""
+    max_socket_wait: timedelta = timedelta(minutes=5)
+    """The longest wait that Slack may ask for between two tries."""
+
+    def reconnect_back_off(self, failures: int) -> timedelta:
+        """Return the wait after so many connections in a row that failed or were lost soon."""
+        if not failures:
+            return timedelta(0)
+        wait = self.reconnect_interval * float(2 ** min(failures - 1, 16))
+        return min(wait, self.max_reconnect_interval)
+
+
+@dataclass(frozen=True, kw_only=True)
 class SweepTimings:
     """For housekeeping."""
 
@@ -230,6 +251,7 @@ class Timings(
     DeliveryTimings,
     FormTimings,
     WebTimings,
+    SocketTimings,
     SweepTimings,
 ):
     """All of them."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import aiohttp
 
@@ -18,6 +18,7 @@ from sandbox.block_kit import Json, validate_options
 from sandbox.form import ClientRefusal, Field, Gone, elements
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import TEAM, Channel, User
+from sandbox.socket_mode import EnvelopeType
 from sandbox.wire import NO_ANSWER
 
 TOKEN: Final = "verification-token"
@@ -72,7 +73,9 @@ async def deliver(
     headers: Mapping[str, str] | None = None,
     retry: int = 0,
 ) -> Response:
-    """Send raw bytes to the bot's request URL.
+    """Send raw bytes to the bot's request URL, or what they say in an envelope of Socket Mode.
+
+    An envelope has no timestamp, signature or headers.
 
     Args:
         slack: its signing secret and request URL are used.
@@ -86,8 +89,10 @@ async def deliver(
     Raises:
         RuntimeError: no request URL is set, or the workspace is not started.
     """
-    if not slack.request_url:
+    if not slack.is_connected:
         raise RuntimeError("set the workspace's request_url first")
+    if slack.socket_mode.enabled:
+        return await _deliver_in_envelope(slack, body, content_type, retry)
     stamp = timestamp or timestamp_of(slack)
     sent = {
         "Content-Type": content_type,
@@ -115,6 +120,27 @@ async def deliver(
         except (TimeoutError, aiohttp.ClientError) as error:
             exchange.failed = f"{NO_ANSWER}: {type(error).__name__}"
     return Response(status, text, received, timedelta(seconds=time.monotonic() - began))
+
+
+async def _deliver_in_envelope(
+    slack: SandboxSlack, body: bytes, content_type: str, retry: int
+) -> Response:
+    kind: EnvelopeType = "events_api"
+    if content_type == _FORM:
+        fields = dict(parse_qsl(body.decode(), keep_blank_values=True))
+        kind = "interactive" if "payload" in fields else "slash_commands"
+        payload = json.loads(fields["payload"]) if "payload" in fields else fields
+    else:
+        payload = json.loads(body)
+    began = time.monotonic()
+    with slack.wire.exchange("slack", "bot", "WSS", f"/{kind}", body) as exchange:
+        answer = await slack.socket_mode.deliver(kind, payload, retry=retry)
+        elapsed = timedelta(seconds=time.monotonic() - began)
+        if answer is None:
+            return Response(None, elapsed=elapsed)
+        said = json.dumps(answer["payload"]) if answer.get("payload") else ""
+        exchange.answered(HTTPStatus.OK, said.encode())
+    return Response(HTTPStatus.OK, said, elapsed=elapsed)
 
 
 async def interact(slack: SandboxSlack, payload: Json) -> Response:

@@ -92,7 +92,7 @@ async def send(slack: SandboxSlack, event: Json, name: str = "") -> Response:
     scope = _SCOPES.get(name)
     if name not in slack.app.events or (scope and scope not in slack.scopes):
         return Response(None)
-    if not slack.request_url:
+    if not slack.is_connected:
         return Response(None)
     payload = _payload(slack, event)
     slack.sent_events.append(payload)

@@ -22,6 +22,7 @@ from sandbox.http import Server
 from sandbox.rate_limits import RateLimits
 from sandbox.scheduler import Scheduler
 from sandbox.slack_objects import APP, Message, SlackError
+from sandbox.socket_mode import LINK, OPEN, SocketMode
 from sandbox.wire import Wire
 from sandbox.workspace import Workspace
 
@@ -95,6 +96,7 @@ class SandboxSlack(Workspace):
 
     Attributes:
         request_url: the bot's ``/slack/events``.
+        socket_mode: where Slack's requests go instead, if it is enabled.
         calls: every call of the bot, in order.
         faults: what goes wrong next, by the name of the method.
         on_request: awaited just before the work of a call and just after it, before the response.
@@ -129,7 +131,8 @@ class SandboxSlack(Workspace):
         self.sent_events: list[Json] = []
         self.app_id = APP
         self.wire = Wire(clock)
-        self.wire.secrets |= {bot_token, signing_secret}
+        self.socket_mode = SocketMode(APP)
+        self.wire.secrets |= {bot_token, signing_secret, self.socket_mode.app_token}
         self._response_urls: dict[str, _ResponseUrl] = {}
         self._limits = RateLimits(clock)
         self._scheduler = Scheduler(clock)
@@ -140,12 +143,18 @@ class SandboxSlack(Workspace):
         app.router.add_post("/respond/{secret}", self._serve_response_url)
         app.router.add_get("/files/{file}/{name}", self._serve_file)
         app.router.add_post("/upload/v1/{secret}", self._receive_file)
+        app.router.add_get(LINK, self.socket_mode.serve)
         self._server = Server(app)
 
     @property
     def url(self) -> str:
         """Return its address."""
         return self._server.url
+
+    @property
+    def is_connected(self) -> bool:
+        """Return whether the app has said where Slack's requests go."""
+        return self.socket_mode.enabled or bool(self.request_url)
 
     @property
     def api_url(self) -> str:
@@ -178,6 +187,7 @@ class SandboxSlack(Workspace):
             await self._session.close()
             self._session = None
         await self._scheduler.stop()
+        self.socket_mode.stop()
         await self._server.stop()
 
     def schedule(self, delay: timedelta, work: Callable[[], Awaitable[object]]) -> None:
@@ -245,6 +255,8 @@ class SandboxSlack(Workspace):
 
     @web.middleware
     async def _record(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path == LINK:  # its envelopes are recorded one by one
+            return await handler(request)
         return await self.wire.served("slack", request, handler)
 
     async def _serve_api(self, request: web.Request) -> web.StreamResponse:
@@ -254,6 +266,9 @@ class SandboxSlack(Workspace):
         token = arguments.pop("token", None) or authorization.removeprefix("Bearer ")
 
         def work() -> Json:
+            if method == OPEN or token.startswith("xapp-"):
+                self.socket_mode.authenticate(method, token)
+                return self.socket_mode.open(self.url)
             self._authenticate(token)
             if self.rate_limits:
                 self._slow_down(method, str(arguments.get("channel")))

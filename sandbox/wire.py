@@ -30,7 +30,7 @@ DROPPED: Final = "the connection was dropped"
 # Links that grant access, and tokens, anywhere in a text.
 _SECRET: Final = re.compile(
     r"(?P<kept>/callbacks/|/respond/)[^/?#\s\"<>|]+|\bxox[a-z]-[\w-]+"
-    r"|(?P<query>[?&][^=&#\s\"]*(?:sig|signature|token|key|secret|credential|password)[^=&#\s\"]*=)"
+    r"|(?P<query>[?&][^=&#\s\"]*(?:sig|signature|ticket|token|key|secret|credential|password)[^=&#\s\"]*=)"
     r"[^&#\s\"<>|]+",
     re.IGNORECASE,
 )

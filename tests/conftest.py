@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests import leaks
+from tests.modes import SOCKET_MODE
 from tests.world import MEMORY, World
 
 pytest_plugins = ["tests.browser", "tests.invalid_input"]
@@ -39,9 +40,10 @@ def memory() -> Iterator[Path]:
 
 
 @pytest.fixture
-async def quiet_world(memory: Path) -> AsyncIterator[World]:
-    """A world whose bot is not started yet."""
+async def quiet_world(memory: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """A world whose bot is not started yet; see ``tests.modes``."""
     world = World(memory)
+    world.socket_mode = getattr(request, "param", None) == SOCKET_MODE
     async with world.running_sandbox():
         yield world
 

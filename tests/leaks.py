@@ -216,6 +216,7 @@ _MASKED: Final = Mark(MarkType.SECRET, "***", "something that was masked")
 def _secrets(world: Inspected) -> Iterator[Mark]:
     yield Mark(MarkType.SECRET, world.slack.bot_token, "the bot's token")
     yield Mark(MarkType.SECRET, world.slack.signing_secret, "the signing secret")
+    yield Mark(MarkType.SECRET, world.slack.socket_mode.app_token, "the app-level token")
     key = world.service.api_key
     yield Mark(MarkType.SECRET, key, "the service's key")
     yield Mark(MarkType.SECRET, key[: len(key) * 3 // 4], "most of the service's key")

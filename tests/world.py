@@ -43,7 +43,10 @@ MEMORY: Final = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
 
 
 class World:
-    """A Slack, a video service, a clock and the bot, which ``running_bot`` starts and stops."""
+    """A Slack, a video service, a clock and the bot, which ``running_bot`` starts and stops.
+
+    With ``socket_mode``, the bot is started without a signing secret and opens a connection.
+    """
 
     def __init__(self, folder: Path, timings: Timings | None = None) -> None:
         self.clock = ManualClock()
@@ -58,6 +61,7 @@ class World:
         self.pauses: Mapping[str, Any] = dict.fromkeys(
             ("claim_interval", "request_pause", "max_request_time"), timedelta(0)
         )
+        self.socket_mode = False
         self.database = folder / "bot.db"
         self.ana = Person(self.slack, "ana")
         self.ben = Person(self.slack, "ben")
@@ -93,7 +97,11 @@ class World:
             rng=random.Random(1),  # noqa: S311 - for jitter
             features=features,
         ) as self.bot:
-            self.slack.request_url = f"http://127.0.0.1:{self.bot.port}/slack/events"
+            if "SLACK_APP_TOKEN" in values:
+                self.slack.socket_mode.enabled = True
+                await self.slack.socket_mode.reached()
+            else:
+                self.slack.request_url = f"http://127.0.0.1:{self.bot.port}/slack/events"
             leave = self.clock.settles_with(self.bot.settled)
             try:
                 yield self.bot
@@ -113,6 +121,9 @@ class World:
             "PORT": port,
             **NO_LIMITS,
         }
+        if self.socket_mode:
+            del values["SLACK_SIGNING_SECRET"]
+            values["SLACK_APP_TOKEN"] = self.slack.socket_mode.app_token
         if callbacks:
             values["PUBLIC_URL"] = f"http://127.0.0.1:{port}"
         return values

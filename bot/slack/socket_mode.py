@@ -1,0 +1,308 @@
+"""Socket Mode: what Slack sends, over connections that the bot opens.
+
+https://docs.slack.dev/apis/events-api/using-socket-mode
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from aiohttp import ClientWebSocketResponse, ClientWSTimeout, WSMsgType
+from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+from slack_bolt.async_app import AsyncApp
+from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.background import BackgroundTasks
+from bot.causes import cause_of
+from bot.clock import Clock
+from bot.errors import OutsideError, Refused, Unavailable
+from bot.log import word
+from bot.outages import Outages
+from bot.priority import RequestPriority
+from bot.slack.errors import translated
+from bot.timings import SocketTimings
+
+_LOG: Final = logging.getLogger(__name__)
+_CLOSE_TIMEOUT_S: Final = 1.0
+_LINK_DISABLED: Final = "link_disabled"
+
+
+class SocketMode:
+    """Opens a connection to Slack, answers what comes on it, and replaces it when it ends.
+
+    Bolt's handler answers each envelope, on the connection that it came on. Opening the next
+    connection is done here: the SDK's client would close the old one first, try the same address
+    again, which is valid once, and log it (https://github.com/slackapi/python-slack-sdk/issues/1446,
+    https://github.com/slackapi/python-slack-sdk/issues/1922).
+
+    Slack sends again what is not acknowledged. As over HTTP, the database keeps what comes twice
+    from happening twice.
+    """
+
+    def __init__(
+        self,
+        bolt: AsyncApp,
+        client: AsyncWebClient,
+        app_token: str,
+        *,
+        proxy_for: Callable[[str], str | None],
+        priority: RequestPriority,
+        clock: Clock,
+        timings: SocketTimings,
+    ) -> None:
+        self._bolt = bolt
+        self._client = client
+        self._app_token = app_token
+        self._proxy_for = proxy_for
+        self._priority = priority
+        self._clock = clock
+        self._timings = timings
+        self._outages = Outages("Socket Mode", clock)
+        self._refusal = ""
+        self._current: _Connection | None = None
+        self._connections: set[_Connection] = set()
+        self._receivers = BackgroundTasks()
+        self._answers = BackgroundTasks()
+        self.connected_since: datetime | None = None
+        """When the connection that is used now was opened."""
+        self.last_received_at: datetime | None = None
+        """When the last message of Slack came, if only a ping."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to Slack now."""
+        return self._current is not None and self._current.is_open
+
+    async def run(self) -> None:
+        """Keep a connection open until cancelled."""
+        failures = 0
+        loop = asyncio.get_running_loop()
+        while True:
+            connection = await self._connect(failures)
+            opened_at = loop.time()
+            old, self._current = self._current, connection
+            self.connected_since = self._clock.now()
+            _LOG.info("Socket Mode is connected")
+            if old is not None:
+                self._receivers.spawn(self._retire(old))
+            await connection.replace.wait()
+            if connection.reason == _LINK_DISABLED:
+                _LOG.error("Socket Mode is switched off in the Slack app: switch it on there")
+            elif connection.reason:
+                _LOG.info("Slack ends a connection", extra={"reason": connection.reason})
+            else:
+                _LOG.warning(
+                    "a connection of Socket Mode was lost", extra={"cause": connection.cause}
+                )
+            # What ends soon after it was opened is not opened again at once.
+            lasted = timedelta(seconds=loop.time() - opened_at)
+            failures = 0 if lasted >= self._timings.max_reconnect_interval else failures + 1
+
+    async def stop(self, timeout: timedelta) -> None:  # noqa: ASYNC109 - closes them at the end
+        """Take no more envelopes, answer those that came for at most ``timeout``, and close."""
+        await self._receivers.stop(timedelta(0))
+        await self._answers.stop(timeout)
+        await asyncio.gather(*(each.close() for each in tuple(self._connections)))
+        self._connections.clear()
+
+    async def _connect(self, failures: int) -> "_Connection":
+        """Return a connection on which Slack has said hello; try again until there is one."""
+        wait = self._timings.reconnect_back_off(failures)
+        while True:
+            await asyncio.sleep(wait.total_seconds())
+            try:
+                connection = await self._open()
+            except OutsideError as error:
+                failures += 1
+                wait = self._timings.reconnect_back_off(failures)
+                if isinstance(error, Unavailable) and error.retry_after is not None:
+                    wait = max(wait, min(error.retry_after, self._timings.max_socket_wait))
+                self._note(error)
+            else:
+                self._outages.answered()
+                if self._refusal:
+                    _LOG.warning("Slack accepts SLACK_APP_TOKEN again")
+                    self._refusal = ""
+                return connection
+
+    async def _open(self) -> "_Connection":
+        """Return a new connection on which Slack has said hello.
+
+        Raises:
+            OutsideError: there is none.
+        """
+        async with translated(self._timings.call_timeout):
+            answer = await self._client.apps_connections_open(app_token=self._app_token)
+            url = str(answer.get("url"))
+        async with contextlib.AsyncExitStack() as stack:
+            handler = AsyncSocketModeHandler(
+                self._bolt,
+                self._app_token,
+                web_client=self._client,
+                proxy="unused",  # None would mean the environment's; only the call below counts
+            )
+            stack.push_async_callback(handler.close_async)
+            async with self._connecting():
+                socket = await handler.client.aiohttp_client_session.ws_connect(
+                    url,
+                    autoping=False,
+                    # A silent connection ends after one and a half of these: no pong came.
+                    heartbeat=self._timings.socket_heartbeat.total_seconds(),
+                    proxy=self._proxy_for(url),
+                    timeout=ClientWSTimeout(ws_close=_CLOSE_TIMEOUT_S),
+                )
+                handler.client.current_session = socket
+                connection = _Connection(handler, socket, self._take, self._note_received)
+                self._receivers.spawn(connection.receive())
+                await connection.wait_for_hello()
+            stack.pop_all()
+        self._connections.add(connection)
+        return connection
+
+    @contextlib.asynccontextmanager
+    async def _connecting(self) -> AsyncIterator[None]:
+        """Limit the time to connect, and turn what it raises into ``Unavailable``."""
+        try:
+            async with asyncio.timeout(self._timings.call_timeout.total_seconds()):
+                yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, another try may succeed
+            # Its text has the address, which is a secret as long as it is not used.
+            raise Unavailable("No connection to Slack.", cause=cause_of(error)) from None
+
+    def _note(self, error: OutsideError) -> None:
+        """Log why there is no connection, once."""
+        if not isinstance(error, Refused):
+            self._outages.failed(error.cause or "unavailable")
+        elif error.code != self._refusal:
+            self._refusal = error.code
+            _LOG.error(
+                "Slack refuses SLACK_APP_TOKEN: generate another one with the scope "
+                "connections:write, under Basic Information of the Slack app",
+                extra={"error": error.code},
+            )
+
+    async def _retire(self, connection: "_Connection") -> None:
+        """Close a connection that was replaced, once its envelopes are answered."""
+        await connection.idle()
+        await connection.close()
+        self._connections.discard(connection)
+
+    def _note_received(self) -> None:
+        self.last_received_at = self._clock.now()
+
+    def _take(self, connection: "_Connection", request: SocketModeRequest) -> None:
+        self._answers.spawn(self._answer(connection, request))
+
+    async def _answer(self, connection: "_Connection", request: SocketModeRequest) -> None:
+        with self._priority.request(), connection.answering():
+            try:
+                await connection.handler.handle(connection.handler.client, request)
+            except ConnectionError:
+                _LOG.warning("an answer to Slack could not be sent: its connection has ended")
+            except Exception as error:  # noqa: BLE001 - Bolt raises for shapes it does not expect
+                _LOG.error("a Slack request cannot be read", extra={"error": type(error).__name__})
+
+
+class _Connection:
+    """One connection, from its opening to its end."""
+
+    def __init__(
+        self,
+        handler: AsyncSocketModeHandler,
+        socket: ClientWebSocketResponse,
+        take: Callable[["_Connection", SocketModeRequest], None],
+        note_received: Callable[[], None],
+    ) -> None:
+        self.handler = handler
+        self.replace = asyncio.Event()
+        """Set when another connection is needed: Slack says so, or this one has ended."""
+        self.reason = ""
+        """Slack's reason to end it, if it said one."""
+        self._socket = socket
+        self._take = take
+        self._note_received = note_received
+        self._is_greeted = False
+        self._greeted_or_ended = asyncio.Event()
+        self._in_progress = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended."""
+        return not self._socket.closed
+
+    @property
+    def cause(self) -> str:
+        """Why it has ended: a word of ``bot.causes``, or "closed"."""
+        error = self._socket.exception()
+        return "closed" if error is None else cause_of(error)
+
+    async def receive(self) -> None:
+        """Take what comes, until the connection ends."""
+        try:
+            async for message in self._socket:
+                self._note_received()
+                if message.type is WSMsgType.PING:
+                    await self._socket.pong(message.data)
+                elif message.type is WSMsgType.TEXT:
+                    self._read(message.data)
+        except ConnectionError:  # it ended before the pong was sent
+            pass
+        finally:
+            self._greeted_or_ended.set()
+            self.replace.set()
+
+    async def wait_for_hello(self) -> None:
+        """Return once Slack has said hello.
+
+        Raises:
+            ConnectionError: the connection ended before that.
+        """
+        await self._greeted_or_ended.wait()
+        if not self._is_greeted:
+            raise ConnectionError
+
+    @contextlib.contextmanager
+    def answering(self) -> Iterator[None]:
+        """Answer an envelope meanwhile."""
+        self._in_progress += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._in_progress -= 1
+            if not self._in_progress:
+                self._idle.set()
+
+    async def idle(self) -> None:
+        """Wait until no envelope is being answered."""
+        await self._idle.wait()
+
+    async def close(self) -> None:
+        """Close it, in little more than a second."""
+        await self.handler.close_async()  # type: ignore[no-untyped-call]
+
+    def _read(self, text: str) -> None:
+        try:
+            message = json.loads(text)
+        except (ValueError, RecursionError):
+            message = None
+        match message:
+            case {"type": "hello"}:
+                self._is_greeted = True
+                self._greeted_or_ended.set()
+            case {"type": "disconnect"}:
+                self.reason = word(str(message.get("reason")))
+                self.replace.set()
+            case {"type": str(), "envelope_id": str(), "payload": dict()}:
+                request = SocketModeRequest.from_dict(message)
+                if request is not None:
+                    self._take(self, request)
+            case _:
+                _LOG.error("a message of Slack cannot be read: it is no envelope")
