@@ -37,8 +37,6 @@ NOT_RUN: Final = {
     r"(sudo|journalctl|cd /opt/replica-videos)\b.*": "it is for a machine with systemd as root",
     r"docker .*": "there is no Docker in CI: tests/test_deploy.py has the files",
 }
-#: A line that changes the shell for those after it.
-STATE: Final = "set -a; . ./.env; set +a"
 SERVE: Final = ".venv/bin/python -m bot serve"
 _TIMEOUT_S: Final = 30
 
@@ -138,21 +136,19 @@ async def machine(quiet_world: World, tmp_path: Path) -> AsyncIterator[Machine]:
 
 
 async def test_the_commands_of_the_docs_work_in_the_order_of_the_pages(machine: Machine) -> None:
-    ran, before = [], ""
+    ran = []
     for page in PAGES:
         for block in blocks(page):
             for command in block:
                 if why_not(command) is not None:
                     continue
-                if command == STATE:
-                    before = f"{command}; "
-                elif command == SERVE:
-                    await machine.serve(f"{before}exec {command}")
+                if command == SERVE:
+                    await machine.serve(f"exec {command}")
                 elif command.startswith("mv "):  # the page says: stop the bot
                     await machine.stop()
                     await machine.run(command)
                 else:
-                    await machine.run(before + command)
+                    await machine.run(command)
                 if command.endswith(" .env"):
                     machine.fill_in_settings()
                 ran.append(command)
