@@ -6,6 +6,7 @@ from pathlib import Path
 from bot import doctor
 from bot.doctor import Finding
 from bot.timings import Timings
+from sandbox.http import free_port
 from tests.world import World
 
 
@@ -40,4 +41,6 @@ async def report_of(
 
 async def report(world: World, *, integrity: bool = False, **changed: str) -> Report:
     """Run the doctor with the settings of a world, some of them changed."""
-    return await report_of(world.environment("0") | changed, integrity=integrity)
+    # Where a bot runs, callbacks and Slack's requests go to it.
+    port = world.bot.port if hasattr(world, "bot") else free_port()
+    return await report_of(world.environment(str(port)) | changed, integrity=integrity)

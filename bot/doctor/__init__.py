@@ -13,6 +13,7 @@ from typing import Final
 from dotenv import dotenv_values
 
 from bot.clock import Clock, SystemClock
+from bot.doctor.callbacks import check_incoming
 from bot.doctor.database import check_database
 from bot.doctor.finding import CheckState, Finding, error, summary
 from bot.doctor.options import check_options
@@ -76,6 +77,7 @@ async def examine(
         _within(limit, "Socket Mode", check_app_token(settings, timings)),
         _collected("signing secret", check_signing_secret(settings)),
         _within(limit, "video service", check_service(settings, timings, clock)),
+        _within(limit, "callbacks", check_incoming(settings, timings, clock)),
         _collected("options", check_options(settings)),
     ]
     async with contextlib.AsyncExitStack() as stack:

@@ -11,6 +11,7 @@ from typing import Final
 
 from bot.model import Installation
 from bot.store.attempts import attempt_from
+from bot.store.callback_probe import CallbackProbe
 from bot.store.database import Row, RowUnreadable, from_ms, to_ms
 from bot.store.delivery_rows import delivery_from
 from bot.store.installation import installation_from
@@ -129,6 +130,19 @@ def stored_installation(path: Path) -> Installation | None:
     if row is None or not all(isinstance(each, str | None) for each in row) or not row[0]:
         return None
     return Installation(*row)
+
+
+def stored_probe(path: Path) -> CallbackProbe | None:
+    """Return the token that doctor calls the bot with; None if an older version made the tables."""
+    try:
+        with read_only(path) as db:
+            row = db.execute("SELECT token, received FROM callback_probe").fetchone()
+    except sqlite3.Error:
+        return None
+    match row and tuple(row):
+        case (str(token), int(received)):
+            return CallbackProbe(token, received)
+    return None
 
 
 # ── The bot that has it open ──────────────────────────────────────────────────────────────────

@@ -25,6 +25,7 @@ from bot.store.attempts import (
     set_candidate_of_callback,
     set_candidate_of_person,
 )
+from bot.store.callback_probe import count_probe
 from bot.store.database import Topic, Transaction, run_until_stored, to_ms
 from bot.store.deliveries import add_question, settle_question
 from bot.store.job_retention import JobRetention
@@ -150,6 +151,7 @@ class Jobs(Submissions, JobRetention):
         def work(tx: Transaction) -> None:
             found = find_attempt(tx, token_hash)
             if found is None:
+                count_probe(tx, token_hash)
                 return
             job = lock_job(tx, found["job_id"])
             if job is None:  # deleted by another process just now
