@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests import leaks
-from tests.modes import SOCKET_MODE
+from tests.modes import HTTP, SOCKET_MODE, in_both_modes
 from tests.world import MEMORY, World
 
 pytest_plugins = ["tests.browser", "tests.invalid_input"]
@@ -23,6 +23,18 @@ settings.register_profile(
 def pytest_xdist_auto_num_workers() -> int:
     """Run one worker more than there are cores, as tests in real time leave one idle."""
     return (os.cpu_count() or 1) + 1
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marks of the tests."""
+    config.addinivalue_line("markers", f"{in_both_modes.name}: over HTTP and in Socket Mode")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests that are marked so in both modes."""
+    is_marked = metafunc.definition.get_closest_marker(in_both_modes.name) is not None
+    if is_marked and "quiet_world" in metafunc.fixturenames:
+        metafunc.parametrize("quiet_world", [HTTP, SOCKET_MODE], indirect=True)
 
 
 @pytest.fixture(autouse=True)

@@ -6,5 +6,5 @@ import pytest
 
 HTTP: Final = "HTTP"
 SOCKET_MODE: Final = "Socket Mode"
-#: Runs a test of ``world`` or ``quiet_world`` in both modes.
-in_both_modes: Final = pytest.mark.parametrize("quiet_world", [HTTP, SOCKET_MODE], indirect=True)
+#: Runs a test, or those of a file, in both modes; what starts no bot runs once.
+in_both_modes: Final = pytest.mark.in_both_modes

@@ -2,7 +2,10 @@
 
 from bot.model import Failure
 from sandbox.scenarios import CallbackPlan, Scenario
+from tests.modes import in_both_modes
 from tests.world import REPLICA, World, number_of
+
+pytestmark = in_both_modes
 
 STOPPED = "You stopped following this video. It may still be created and charged."
 

@@ -7,7 +7,10 @@ from sandbox.block_kit import Json, objects
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import Scenario
+from tests.modes import in_both_modes
 from tests.world import FOOTAGE, REPLICA, World
+
+pytestmark = in_both_modes
 
 REFUSED = CannedResponse(200, b'{"ok": false, "error": "not_in_channel"}')
 

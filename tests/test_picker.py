@@ -11,7 +11,10 @@ from bot.timings import Timings
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, Reset
 from sandbox.scenarios import Scenario
+from tests.modes import in_both_modes
 from tests.world import REPLICA, World, offered_ids
+
+pytestmark = in_both_modes
 
 
 async def _adds(world: World, *replicas: str) -> None:

@@ -10,6 +10,7 @@ from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
+from tests.modes import in_both_modes
 from tests.world import REPLICA, World, delivery_of
 
 AGAIN = "Create again (may be charged twice)"
@@ -65,6 +66,7 @@ async def test_the_question_is_a_message_in_the_thread_that_mentions_the_person(
     assert not world.ephemerals(world.ana), "what matters is in no ephemeral message"
 
 
+@in_both_modes
 async def test_admins_are_mentioned_once_each_and_can_answer(quiet_world: World) -> None:
     world = quiet_world
     ana, ben = world.ana.user.id, world.ben.user.id
@@ -86,6 +88,7 @@ async def test_admins_are_mentioned_once_each_and_can_answer(quiet_world: World)
     assert len(world.replies(card)) == 1
 
 
+@in_both_modes
 async def test_a_question_that_the_channel_refuses_is_sent_to_the_person(
     quiet_world: World,
 ) -> None:
@@ -129,6 +132,7 @@ async def test_a_question_whose_answer_was_lost_is_looked_for_and_posted_once(
     assert question.edited is None, "there was nothing new to say"
 
 
+@in_both_modes
 async def test_a_question_that_waits_for_its_card_is_posted_in_its_thread(world: World) -> None:
     world.slack.faults.always("chat.postMessage", CannedResponse(503, ""))
     await loses_a_create_call(world)

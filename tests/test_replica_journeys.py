@@ -13,6 +13,7 @@ from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Fault, Reset, Truncated
 from sandbox.scenarios import MISSING, CallbackPlan, Pace, Scenario, TrainingFailure
 from sandbox.slack_objects import Message
+from tests.modes import in_both_modes
 from tests.world import FOOTAGE, REPLICA, World
 
 HOUR = timedelta(hours=1)
@@ -62,6 +63,7 @@ async def test_a_callback_brings_the_one_reply_of_a_training_at_once(
     assert len(world.requests_for("create_replica")) == 1
 
 
+@in_both_modes
 @pytest.mark.parametrize("word", ["completed", "ready"])
 async def test_without_a_public_address_polls_some_minutes_apart_do_all(
     quiet_world: World, word: str
@@ -103,6 +105,7 @@ async def test_a_replica_without_a_thumbnail_still_gets_a_reply(
     assert "Use in a video" in str(reply.blocks)
 
 
+@in_both_modes
 async def test_with_one_click_anybody_makes_a_video_with_the_new_replica(
     hourly_world: World,
 ) -> None:
@@ -160,6 +163,7 @@ async def test_the_card_of_a_second_training_says_how_long_the_first_took(
     assert "usually about 4 hours" in second.text
 
 
+@in_both_modes
 async def test_five_clicks_at_once_train_one_replica(hourly_world: World) -> None:
     world = hourly_world
     form = await world.open_form(world.ana, command="/replica")
@@ -172,6 +176,7 @@ async def test_five_clicks_at_once_train_one_replica(hourly_world: World) -> Non
     assert len(world.posts()) == 2
 
 
+@in_both_modes
 async def test_a_training_goes_on_after_a_restart(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
@@ -371,6 +376,7 @@ async def test_an_unavailable_service_is_not_blamed_on_the_footage(
     assert "Usually" not in reply.text
 
 
+@in_both_modes
 async def test_edit_and_retry_opens_the_form_with_all_that_was_typed(hourly_world: World) -> None:
     world = hourly_world
     world.service.next_replica(Scenario(end="error", reason=TrainingFailure.NO_CONSENT))
@@ -594,6 +600,7 @@ async def test_a_video_fails_when_the_training_of_its_replica_fails(
     assert len(world.posts()) == 4
 
 
+@in_both_modes
 @pytest.mark.parametrize("callbacks", [True, False])
 async def test_a_video_waits_for_a_replica_that_another_user_trains(
     quiet_world: World, *, callbacks: bool

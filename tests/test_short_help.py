@@ -5,9 +5,11 @@ import asyncio
 from sandbox import events
 from sandbox.driver import Person
 from sandbox.slack_objects import BOT
+from tests.modes import in_both_modes
 from tests.world import World
 
 
+@in_both_modes
 async def test_a_mention_is_answered_in_its_thread_once(world: World) -> None:
     message = world.ana.mention("what can you do?")
     await world.settle()
@@ -28,6 +30,7 @@ async def test_a_mention_is_answered_in_its_thread_once(world: World) -> None:
     assert len(world.posts()) == 2
 
 
+@in_both_modes
 async def test_help_is_not_posted_again_after_a_restart(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():

@@ -6,7 +6,10 @@ import pytest
 
 from bot.slack.message_text import spoken_text
 from sandbox.driver import Person
+from tests.modes import in_both_modes
 from tests.world import REPLICA, World
+
+pytestmark = in_both_modes
 
 
 async def test_a_video_from_a_message_is_answered_in_its_thread(world: World) -> None:

@@ -16,7 +16,10 @@ from sandbox.block_kit import Json
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Reset
 from sandbox.slack_objects import Event
+from tests.modes import in_both_modes
 from tests.world import REPLICA, World
+
+pytestmark = in_both_modes
 
 PAGE = "https://www.example.com/background?colour=blue&size=2#top"
 FILE = "https://files.example.com/clips/sea.mp4?signature=a%2Fb"

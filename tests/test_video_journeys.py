@@ -16,6 +16,7 @@ from bot.timings import Timings
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import MISSING, CallbackPlan, Scenario
 from sandbox.video_service import RateLimit
+from tests.modes import in_both_modes
 from tests.world import REPLICA, World
 
 HOUR = timedelta(hours=1)
@@ -61,6 +62,7 @@ async def test_a_card_is_not_edited_because_the_service_signs_a_link_again(world
     assert f"/watch/{video_id}|Watch>" in world.now(card).text
 
 
+@in_both_modes
 async def test_a_ready_video_gets_one_reply_in_the_thread(world: World) -> None:
     card = await world.request_video(world.ana, {"video_name": "Greeting"})
     assert "Greeting" in card.text
@@ -216,6 +218,7 @@ async def test_a_forged_callback_that_says_ready_is_not_believed(world: World) -
     assert "evil.com" not in reply.text
 
 
+@in_both_modes
 async def test_without_a_public_address_polling_does_all(
     quiet_world: World,
 ) -> None:
@@ -315,6 +318,7 @@ async def test_a_failure_quotes_the_service_without_mentioning_anyone(
     assert world.posts() == [world.now(card), reply]
 
 
+@in_both_modes
 async def test_a_failure_without_a_reason_says_so(world: World) -> None:
     world.service.next_video(Scenario(end="error", reason=None))
     card = await world.request_video(world.ana)
@@ -337,6 +341,7 @@ async def test_a_video_that_is_deleted_at_the_service_has_failed(world: World) -
     assert "Deleted" in world.now(card).text
 
 
+@in_both_modes
 async def test_a_refused_request_quotes_the_service(world: World) -> None:
     world.service.faults.next(
         "create_video", CannedResponse(422, {"error": "The script has <bad> words in it"})
