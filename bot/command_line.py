@@ -144,10 +144,14 @@ def manifest(*, as_json: bool, source: str | None) -> _Run:  # noqa: ARG001
 
 
 @cli.command()
-def migrate() -> _Run:
+@click.option("--check", is_flag=True, help="Say what would be done, and change nothing.")
+def migrate(*, check: bool) -> _Run:
     """Bring the database up to date, and do nothing else.
 
-    The bot does that itself when it starts. It needs no other settings than DATABASE_URL.
+    The bot does that itself when it starts. It needs no other setting than DATABASE_URL.
+
+    With --check the exit code is 0 if the database is up to date and 1 if not; the bot may be
+    running meanwhile.
 
     \b
     Example:
@@ -157,14 +161,22 @@ def migrate() -> _Run:
     import logging
 
     from bot import log
-    from bot.settings import Settings, environment
+    from bot.settings import DatabaseSettings, environment
+    from bot.store.migrate import pending_migrations
     from bot.store.sqlite import migrate
 
     def run() -> int:
-        settings = Settings.read(environment())
-        log.configure(sys.stderr, logging.INFO, secrets=settings.secrets)
-        applied = asyncio.run(migrate(settings.database))
-        print("applied: " + ", ".join(applied) if applied else "the database is up to date")
+        path = DatabaseSettings.read(environment()).database
+        log.configure(sys.stderr, logging.INFO)
+        pending = pending_migrations(path)
+        if not pending:  # also while the bot is running
+            print("the database is up to date")
+        elif check:
+            print(f"pending: {', '.join(pending)}")
+            print("Start the bot, or run python -m bot migrate.", file=sys.stderr)
+            return 1
+        else:
+            print(f"applied: {', '.join(asyncio.run(migrate(path)))}")
         return 0
 
     return run

@@ -159,7 +159,17 @@ class ConnectionSettings(_Settings):
         return self.https_proxy.get_secret_value()
 
 
-class Settings(ManifestSettings, ConnectionSettings):
+class DatabaseSettings(_Settings):
+    """The setting that says where the database is."""
+
+    _refusal: ClassVar = "There is no database with this setting:"
+
+    database: Annotated[Path, BeforeValidator(values.database)] = Field(
+        Path("bot.db"), alias="DATABASE_URL"
+    )
+
+
+class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     """All settings of a deployment, checked and converted."""
 
     _refusal: ClassVar = "The bot cannot start with these settings:"
@@ -170,9 +180,6 @@ class Settings(ManifestSettings, ConnectionSettings):
     )
     video_api_url: Annotated[str, BeforeValidator(values.video_api_url)]
     video_api_key: Annotated[SecretStr, BeforeValidator(values.single_word)]
-    database: Annotated[Path, BeforeValidator(values.database)] = Field(
-        Path("bot.db"), alias="DATABASE_URL"
-    )
     admin_users: Annotated[frozenset[str], BeforeValidator(values.users)] = frozenset()
     allowed_users: Annotated[frozenset[str], BeforeValidator(values.users)] = frozenset()
     allow_shared_channels: bool = False

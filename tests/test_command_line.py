@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from bot.store.migrate import SQLITE_MIGRATIONS
 from sandbox.http import free_port
 from tests.world import World
 
@@ -76,7 +75,7 @@ async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> Non
     assert files_in(tmp_path) == []
 
 
-@pytest.mark.parametrize("command", ["serve", "migrate", "doctor"])
+@pytest.mark.parametrize("command", ["serve", "doctor"])
 async def test_a_command_names_all_missing_settings_at_once(command: str, tmp_path: Path) -> None:
     result = await bot(command, environ={"VIDEO_API_KEY": "k3y with spaces"}, folder=tmp_path)
     printed = result.out + result.err
@@ -85,15 +84,6 @@ async def test_a_command_names_all_missing_settings_at_once(command: str, tmp_pa
         assert name in printed
     assert "Traceback" not in printed
     assert "k3y" not in printed
-
-
-async def test_migrate_creates_the_database_once(quiet_world: World, tmp_path: Path) -> None:
-    environ = quiet_world.environment("0")
-    first = await bot("migrate", environ=environ, folder=tmp_path)
-    second = await bot("migrate", environ=environ, folder=tmp_path)
-    names = sorted(each.stem for each in SQLITE_MIGRATIONS.glob("*.sql"))
-    assert (first.code, first.out) == (0, f"applied: {', '.join(names)}\n")
-    assert (second.code, second.out) == (0, "the database is up to date\n")
 
 
 async def test_serve_explains_a_port_that_is_taken(world: World, tmp_path: Path) -> None:
@@ -125,12 +115,6 @@ async def test_the_sandbox_reads_a_limit_from_the_environment(tmp_path: Path) ->
     assert result.code == 1
     assert "MAX_OPEN_PER_USER" in result.err
     assert "Traceback" not in result.err
-
-
-async def test_help_lists_the_commands(tmp_path: Path) -> None:
-    result = await bot("--help", environ={}, folder=tmp_path)
-    for command in ("serve", "migrate", "doctor"):
-        assert command in result.out
 
 
 async def test_serve_explains_a_host_that_does_not_exist(

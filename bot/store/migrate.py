@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bot.store.database import DatabaseError
-from bot.store.sqlite_file import in_memory, translated
+from bot.store.sqlite_file import check_file, in_memory, read_only, translated
 
 SQLITE_MIGRATIONS: Final = Path(__file__).parent / "migrations" / "sqlite"
 
@@ -59,6 +59,21 @@ def migrate_sqlite(db: sqlite3.Connection, path: Path) -> list[str]:
 def migration_names() -> list[str]:
     """Return the names of all migrations of this version, in order."""
     return list(_files())
+
+
+def pending_migrations(path: Path) -> list[str]:
+    """Return the names of what ``migrate_sqlite`` would apply, without changing anything.
+
+    Raises:
+        DatabaseError: the database cannot be read, or has other tables than this version makes.
+    """
+    check_file(path)
+    files = list(_files())
+    if not path.exists() or not path.stat().st_size:
+        return files
+    with translated(path), read_only(path) as db:
+        done = check_tables(db, path)
+    return [name for name in files if name not in done]
 
 
 def checksum(sql: str) -> str:

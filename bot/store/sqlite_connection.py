@@ -44,9 +44,10 @@ async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connectio
     """Open a database for this process alone; wait for another process until the timeout."""
     loop = asyncio.get_running_loop()
     begun = loop.time()
+    waits = False
     while True:
         try:
-            lock = await asyncio.to_thread(FileLock, path)
+            lock = FileLock(path)  # not in a thread, which would have it after a cancellation
             try:
                 await asyncio.to_thread(check_file, path)
                 connection = Connection(partial(connect, path), iter_chunk_size=64)
@@ -58,6 +59,10 @@ async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connectio
         except DatabaseInUse:
             if loop.time() - begun >= lock_timeout.total_seconds():
                 raise
+            if not waits:
+                waits = True
+                extra = {"file": str(path), "at_most_s": round(lock_timeout.total_seconds())}
+                _LOG.warning("waiting for another process to close the database", extra=extra)
         await asyncio.sleep(_LOCK_INTERVAL_S)
     if (waited := loop.time() - begun) > 1:
         _LOG.info("waited for another process to close the database", extra={"s": int(waited)})
