@@ -39,9 +39,9 @@ PAGE: Final = ROOT / "docs" / "messages.md"
 INTRO: Final = """\
 # Every text of the bot
 
-What people can read from this bot in Slack, to be read aloud. `python -m tests.messages` writes
-this page from the code, and a test fails if it is not current. In the lists at the end, an ellipsis
-stands for what is filled in.
+Everything that people can read from this bot in Slack, on one page for reading aloud. `python -m
+tests.messages` writes it from the code, and a test fails if it is out of date. In the lists at the
+end, an ellipsis stands for what is filled in.
 """
 Entry: TypeAlias = tuple[str, list[str]]
 """What a text is for, and its lines."""

@@ -306,11 +306,11 @@ MEANINGS = {
     TrainingFailure.WRONG_CODEC: "isn't an H.264 mp4",
     TrainingFailure.TOO_SHORT: "shorter than a minute",
     TrainingFailure.LOW_FRAME_RATE: "fewer than 25 frames a second",
-    TrainingFailure.NO_CONSENT: "consent statement is not at the beginning",
+    TrainingFailure.NO_CONSENT: "neither at the beginning nor in a video of its own",
     TrainingFailure.FACE_HIDDEN: "face was turned away, covered",
-    TrainingFailure.TWO_PEOPLE: "someone else is in the picture",
+    TrainingFailure.TWO_PEOPLE: "more than one person is in the picture",
     TrainingFailure.BAD_LIGHT: "light was too low",
-    TrainingFailure.NOISE: "something besides the voice",
+    TrainingFailure.NOISE: "something other than the voice",
 }
 
 

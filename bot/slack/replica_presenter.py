@@ -17,7 +17,7 @@ _ADVICE: Final = tuple(
     for pattern, meaning in (
         (
             r"consent.* (not|missing|without)|(no|missing|without) .*consent",
-            "the consent statement is not at the beginning, and not in a video of its own.",
+            "the consent statement is neither at the beginning nor in a video of its own.",
         ),
         (
             r"(not|unable to|fail\w* to) (be )?(reach|access|download|fetch)|not (public|access)",
@@ -38,14 +38,14 @@ _ADVICE: Final = tuple(
         ),
         (
             r"(two|several|multiple|more than one) (people|persons?|faces)",
-            "someone else is in the picture too.",
+            "more than one person is in the picture.",
         ),
         (
             r"face .*(hidden|covered|not visible|obscured|out of)",
             "the face was turned away, covered or out of the picture for a while.",
         ),
         (r"too dark|unevenly lit|(bad|poor|low) light", "the light was too low or uneven."),
-        (r"nois[ey]", "there is something besides the voice to be heard."),
+        (r"nois[ey]", "something other than the voice can be heard."),
     )
 )
 
