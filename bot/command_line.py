@@ -38,9 +38,59 @@ def cli() -> None:
 
     \b
     Examples:
+      python -m bot init      set it up, step by step
       python -m bot doctor    check everything before the first start
       python -m bot serve     run the bot
     """
+
+
+@cli.command()
+@click.option(
+    "--socket-mode/--no-socket-mode",
+    default=None,
+    help="Let Slack send through Socket Mode (the default), or to a public address.",
+)
+@click.option("--public-url", metavar="URL", help="The bot's public address.")
+@click.option("--video-api-url", metavar="URL", help="The video service's address, without /v2.")
+@click.option("--command-prefix", metavar="TEXT", help="What the commands begin with; '' for none.")
+@click.option("--admin-users", metavar="IDS", help="The admins' member IDs, with commas.")
+@click.option(
+    "--without-scopes", metavar="SCOPES", help="Optional scopes to leave out; '' for none."
+)
+@click.option("--slack-bot-token-file", metavar="FILE", help="File with the Bot User OAuth Token.")
+@click.option("--slack-app-token-file", metavar="FILE", help="File with the App-Level Token.")
+@click.option("--slack-signing-secret-file", metavar="FILE", help="File with the Signing Secret.")
+@click.option("--video-api-key-file", metavar="FILE", help="File with the video service's key.")
+@click.option("--overwrite", is_flag=True, help="Replace settings in .env without asking.")
+@click.option("--no-input", is_flag=True, help="Ask nothing; fail with what is missing.")
+def init(
+    *,
+    socket_mode: bool | None,
+    without_scopes: str | None,
+    overwrite: bool,
+    no_input: bool,
+    **values: str | None,
+) -> _Run:
+    """Set the bot up: ask, check each answer, write .env.
+
+    It helps to create the Slack app, asks for its tokens and for the video service's key, tries
+    each at once, and writes .env in the working directory, for you alone. Run it again to change
+    something.
+
+    For scripts, each answer is a flag. A secret comes from a file (- is standard input), or from
+    the variable of the environment with its name: SLACK_BOT_TOKEN, VIDEO_API_KEY and so on.
+
+    \b
+    Examples:
+      python -m bot init
+      python -m bot init --no-input --video-api-url https://videos.example.com
+    """
+    from bot.setup import run
+    from bot.setup.flags import given
+
+    return lambda: run.run(
+        given(values, socket_mode, without_scopes, is_silent=no_input), overwrite=overwrite
+    )
 
 
 @cli.command()

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import jsonschema
 import pytest
@@ -12,6 +13,7 @@ import yaml
 from bot import doctor
 from bot.manifest import manifest as manifest_for
 from bot.settings import ManifestSettings
+from bot.setup import slack_app
 
 _ROOT = Path(__file__).parent.parent
 _TEXT = (_ROOT / "manifest.yml").read_text(encoding="utf-8")
@@ -130,3 +132,34 @@ def test_people_can_read_the_apps_direct_messages(manifest: Any) -> None:  # noq
 def test_the_schema_has_its_licence_beside_it() -> None:
     licence = (_ROOT / "tests/data/manifest.schema.LICENSE").read_text(encoding="utf-8")
     assert licence.startswith("MIT License")
+
+
+def test_the_setup_says_what_each_optional_scope_buys(manifest: Any) -> None:  # noqa: ANN401
+    assert (
+        set(manifest["oauth_config"]["scopes"]["bot_optional"]) == slack_app.OPTIONAL_SCOPES.keys()
+    )
+
+
+@pytest.mark.parametrize("socket_mode", [True, False])
+@pytest.mark.parametrize("declined", [set(), {"im:history"}, set(slack_app.OPTIONAL_SCOPES)])
+def test_the_link_to_slacks_form_has_the_manifest_without_the_declined_scopes(
+    socket_mode: bool,  # noqa: FBT001
+    declined: set[str],
+) -> None:
+    settings = ManifestSettings.read({"PUBLIC_URL": "https://bot.example.com"})
+    text = manifest_for(settings, socket_mode=socket_mode)
+    link = slack_app.link(slack_app.without_scopes(text, declined))
+    assert len(link) < 3000
+    [given] = parse_qs(urlsplit(link).query)["manifest_json"]
+    document, whole = json.loads(given), yaml.safe_load(text)
+    schema = json.loads((_ROOT / "tests/data/manifest.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft7Validator(schema).validate(document)
+
+    scopes = document["oauth_config"]["scopes"]
+    left = [scope for scope in whole["oauth_config"]["scopes"]["bot"] if scope not in declined]
+    assert scopes["bot"] == left
+    assert set(scopes.get("bot_optional", [])) == slack_app.OPTIONAL_SCOPES.keys() - declined
+    is_heard = "message.im" in document["settings"]["event_subscriptions"]["bot_events"]
+    assert is_heard == ("im:history" not in declined)
+    if not declined:
+        assert document == whole

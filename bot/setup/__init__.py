@@ -1,0 +1,1 @@
+"""The guided set-up: questions, checks, and the ``.env`` they lead to."""

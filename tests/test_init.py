@@ -1,0 +1,301 @@
+"""The guided set-up on a real terminal, against the sandbox's Slack and video service."""
+
+import asyncio
+import contextlib
+import re
+import stat
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bot.clock import SystemClock
+from sandbox import events
+from sandbox.driver import Person
+from sandbox.http import free_port
+from sandbox.running import APP
+from sandbox.slack import SandboxSlack
+from sandbox.video_service import SandboxVideoService
+from tests.typist import CTRL_C, CTRL_D, Typist, at_terminal, environment
+
+_SECRET_PROMPT = "not shown):"
+
+
+@dataclass
+class Outside:
+    """What the set-up talks to."""
+
+    slack: SandboxSlack
+    service: SandboxVideoService
+    folder: Path
+
+    @property
+    def env_file(self) -> Path:
+        return self.folder / ".env"
+
+    @property
+    def secrets(self) -> list[str]:
+        slack = self.slack
+        return [
+            slack.bot_token,
+            slack.signing_secret,
+            self.service.api_key,
+            "xoxb-wrong-4f00ta9e",
+            "wr0ng-key-of-ana",
+        ]
+
+    def check_hidden(self, typist: Typist) -> None:
+        for secret in self.secrets:
+            assert secret not in typist.shown
+        assert "Traceback" not in typist.shown
+
+
+@pytest.fixture
+async def outside(tmp_path: Path) -> AsyncIterator[Outside]:
+    clock = SystemClock()
+    slack, service = SandboxSlack(clock), SandboxVideoService(clock)
+    slack.app = APP
+    events.follow(slack)
+    await slack.start()
+    await service.start()
+    try:
+        yield Outside(slack, service, tmp_path)
+    finally:
+        await service.stop()
+        await slack.stop()
+
+
+async def answer_service(typist: Typist, outside: Outside) -> None:
+    await typist.answers("Its address, such as https://videos.example.com:", outside.service.url)
+    await typist.answers(f"API key ({_SECRET_PROMPT}", outside.service.api_key)
+    await typist.sees("The video service answers and accepts the key.")
+
+
+async def answer_questions_about_the_app(typist: Typist) -> None:
+    await typist.answers("Prefix of the commands [none]:")
+    await typist.answers("Admins' member IDs, with commas between them [none]:")
+
+
+async def test_from_nothing_to_a_bot_that_answers_over_http(outside: Outside) -> None:
+    port = str(free_port())
+    with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
+        await typist.answers("Use Socket Mode? [Y/n]", "n")
+        url = f"http://127.0.0.1:{port}"
+        await typist.answers("Its address, such as https://bot.example.com:", f"{url}/")
+        await answer_service(typist, outside)
+        await answer_questions_about_the_app(typist)
+        await typist.answers("Create the app in Slack now? [Y/n]")
+        await typist.answers("Leave any out? Type their names [none]:", "files:read")
+        await typist.answers("Press Enter once the app is installed:")
+        await typist.answers(f"Bot User OAuth Token ({_SECRET_PROMPT}", outside.slack.bot_token)
+        await typist.sees("It belongs to @replica-videos in the workspace Sandbox.")
+        await typist.answers(f"Signing Secret ({_SECRET_PROMPT}", outside.slack.signing_secret)
+        await typist.sees("-m bot serve")
+        assert await typist.ends() == 0
+    outside.check_hidden(typist)
+    [link] = re.findall(
+        r"^https://api\.slack\.com/apps\?new_app=1&manifest_json=\S+", typist.shown, re.MULTILINE
+    )
+    assert f"request_url%22:%22{url}/slack/events" in link
+    assert "files:read" not in link
+    assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600
+    assert [each.name for each in outside.folder.iterdir()] == [".env"]
+    outside.slack.request_url = f"{url}/slack/events"
+    async with serving(outside, PORT=port):
+        await check_answers(outside)
+
+
+@contextlib.asynccontextmanager
+async def serving(outside: Outside, **environ: str) -> AsyncIterator[None]:
+    """Run the bot with the ``.env`` that was written."""
+    environ |= {"SLACK_API_URL": outside.slack.api_url, "HOST": "127.0.0.1"}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "bot",
+        "serve",
+        env=environment(outside.folder, environ),
+        cwd=outside.folder,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(20):
+            async for line in process.stderr:
+                if b"listening" in line:
+                    break
+            else:
+                pytest.fail("the bot did not start")
+        yield
+    finally:
+        process.terminate()
+        await process.communicate()
+
+
+async def check_answers(outside: Outside) -> None:
+    ana = Person(outside.slack, "ana")
+    answer = await ana.command("/video")
+    assert answer.ok
+    assert ana.modal is not None
+
+
+async def test_each_wrong_answer_is_explained_and_asked_again(outside: Outside) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    key, token = outside.service.api_key, outside.slack.bot_token
+    with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
+        await typist.answers("Use Socket Mode? [Y/n]", "maybe")
+        await typist.sees("Type y for yes or n for no.")
+        await typist.answers("Use Socket Mode? [Y/n]", "n")
+        await typist.answers("bot.example.com:")
+        await typist.sees("This one is needed.")
+        await typist.answers("bot.example.com:", "http://bot.example.com")
+        await typist.sees("That is not encrypted: use https://")
+        await typist.answers("bot.example.com:", "  'https://bot.example.com'  ")
+        await typist.answers("videos.example.com:", f"{nowhere}/v2")
+        await typist.sees("That ends in /v2")
+        await typist.answers("videos.example.com:", nowhere)
+        await typist.answers("API key (", token)
+        await typist.sees("That is a bot token (xoxb-...). Copy the API key.")
+        await typist.answers("API key (", key)
+        await typist.sees("the connection was refused")
+        await typist.answers(f"videos.example.com [{nowhere}]:", outside.service.url)
+        await typist.sees("accepts the key")
+        await typist.answers("Prefix of the commands [none]:", "Acme ")
+        await typist.sees("is not the beginning of a command's name")
+        await typist.answers("Prefix of the commands [none]:", "acme-")
+        await typist.answers("with commas between them [none]:", "ana")
+        await typist.sees("not a Slack user id")
+        await typist.answers("with commas between them [none]:", "U012AB3CD U045EF6GH")
+        await typist.answers("Create the app", "y")
+        await typist.answers("Leave any out?", "chat:write")
+        await typist.sees("Not in this list: chat:write.")
+        await typist.answers("Leave any out?")
+        await typist.answers("Press Enter once")
+        await typist.answers("Bot User OAuth Token (")
+        await typist.sees("Nothing arrived.")
+        await typist.answers("Bot User OAuth Token (", "xapp-1-A0-1-4f00ta9e")
+        await typist.sees("That is an app-level token (xapp-...).")
+        await typist.answers("Bot User OAuth Token (", "4f00fa9e" * 4)
+        await typist.sees("That looks like a Signing Secret.")
+        await typist.answers("Bot User OAuth Token (", "xoxb-wrong-4f00ta9e")
+        await typist.sees("Slack refuses it (invalid_auth)")
+        await typist.answers("Bot User OAuth Token (", f' export SLACK_BOT_TOKEN="{token}" ')
+        await typist.answers("Signing Secret (", outside.slack.signing_secret)
+        assert await typist.ends() == 0
+    outside.check_hidden(typist)
+    assert "4f00ta9e" not in typist.shown
+    written = outside.env_file.read_text()
+    assert f"\nSLACK_BOT_TOKEN={token}\n" in written
+    assert "\nCOMMAND_PREFIX=acme-\n" in written
+    assert "\nADMIN_USERS=U012AB3CD,U045EF6GH\n" in written
+    assert "/acme-video help" in typist.shown
+    # A token of Slack's did not go to the service.
+    assert len(outside.service.requests) == 1 + 1  # with the doctor's
+
+
+async def test_a_check_that_cannot_be_made_can_be_left_out_after_three_tries(
+    outside: Outside,
+) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}/api/"
+    with at_terminal(outside.folder, "init", SLACK_API_URL=nowhere) as typist:
+        await typist.answers("Use Socket Mode?", "n")
+        await typist.answers("bot.example.com:", "https://bot.example.com")
+        await typist.answers("videos.example.com:", outside.service.url)
+        for _ in range(4):  # a refused key is never left out
+            await typist.answers("API key (", "wr0ng-key-of-ana")
+            await typist.sees("The video service refuses this key")
+        await typist.answers("API key (", outside.service.api_key)
+        await answer_questions_about_the_app(typist)
+        await typist.answers("Create the app", "n")
+        await typist.answers("Bot User OAuth Token (", outside.slack.bot_token)
+        for _ in range(2):
+            await typist.sees("Slack can't be asked")
+            await typist.answers("Bot User OAuth Token (", outside.slack.bot_token)
+        await typist.answers("Go on without this check? [y/N]", "y")
+        await typist.answers("Signing Secret (", outside.slack.signing_secret)
+        assert await typist.ends() == 1  # the doctor finds that Slack is not there
+    outside.check_hidden(typist)
+    assert outside.env_file.exists()
+
+
+@pytest.mark.parametrize("keys", [CTRL_C, CTRL_D])
+async def test_it_can_be_ended_at_a_question_and_nothing_is_written(
+    outside: Outside, keys: str
+) -> None:
+    with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
+        await typist.answers("Use Socket Mode?")
+        if keys == CTRL_C:
+            await typist.types("videos.example.com:", keys)
+        else:
+            await typist.answers("videos.example.com:", outside.service.url)
+            await typist.types("API key (", keys)
+        await typist.sees("Stopped. Nothing was written.")
+        assert await typist.ends() == 130
+    outside.check_hidden(typist)
+    assert list(outside.folder.iterdir()) == []
+
+
+_EXISTING = """\
+# Mine.
+export VIDEO_API_URL=https://old.example.com # until May
+MAX_PER_DAY=7
+
+SLACK_BOT_TOKEN=xoxb-YOUR-TOKEN
+SLACK_BOT_TOKEN='xoxb-old-4f00ta9e'
+NOTE="two
+lines"
+"""
+
+
+async def test_an_existing_file_is_changed_only_after_a_yes_and_only_where_it_must_be(
+    outside: Outside,
+) -> None:
+    outside.env_file.write_text(_EXISTING)
+    outside.env_file.chmod(0o644)
+    (outside.folder / ".git").mkdir()  # no repository yet: git says nothing
+    for says in ("", "y"):
+        with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
+            await typist.answers("Use Socket Mode?", "n")
+            await typist.answers("bot.example.com:", "https://bot.example.com")
+            await typist.answers(
+                "videos.example.com [https://old.example.com]:", outside.service.url
+            )
+            await typist.answers("API key (", outside.service.api_key)
+            await answer_questions_about_the_app(typist)
+            await typist.answers("Create the app in Slack now? [y/N]")
+            await typist.answers("Token (Enter keeps the one in .env):", outside.slack.bot_token)
+            await typist.answers("Signing Secret (", outside.slack.signing_secret)
+            await typist.answers("Change it? [y/N]", says)
+            code = await typist.ends()
+        outside.check_hidden(typist)
+        assert "4f00ta9e" not in typist.shown
+        assert re.search(r"add +SLACK_SIGNING_SECRET, PUBLIC_URL, VIDEO_API_KEY\r\n", typist.shown)
+        assert re.search(r"replace +SLACK_BOT_TOKEN, VIDEO_API_URL\r\n", typist.shown)
+        if says != "y":
+            assert code == 1
+            assert "Nothing was written." in typist.shown
+            assert outside.env_file.read_text() == _EXISTING
+    assert code == 0
+    assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600
+    assert outside.env_file.read_text() == (
+        f"# Mine.\n# until May\nexport VIDEO_API_URL={outside.service.url}\nMAX_PER_DAY=7\n\n"
+        f'SLACK_BOT_TOKEN={outside.slack.bot_token}\nNOTE="two\nlines"\n'
+        f"SLACK_SIGNING_SECRET={outside.slack.signing_secret}\n"
+        f"PUBLIC_URL=https://bot.example.com\nVIDEO_API_KEY='{outside.service.api_key}'\n"
+    )
+    # Once more, with Enter alone.
+    with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
+        for question in (
+            "Use Socket Mode? [y/N]",
+            "[https://bot.example.com]:",
+            "videos",
+            "API key",
+        ):
+            await typist.answers(question)
+        await answer_questions_about_the_app(typist)
+        for question in ("Create the app", "Bot User OAuth Token (", "Signing Secret ("):
+            await typist.answers(question)
+        await typist.sees(".env has these settings already.")
+        assert await typist.ends() == 0
