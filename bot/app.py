@@ -11,20 +11,24 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from bot import video_service
+from bot import __version__, video_service
 from bot.background import BackgroundTasks
 from bot.clock import Clock, SystemClock
 from bot.engine import Engine
 from bot.errors import OperatorError
 from bot.log import reference
 from bot.masking import Mask
+from bot.metrics import Metrics
 from bot.model import Job
 from bot.outages import Outages
 from bot.priority import RequestPriority
+from bot.readiness import Readiness
+from bot.service_check import ServiceCheck
 from bot.settings import Settings
 from bot.slack import create_video, train_replica
 from bot.slack.access import Access
 from bot.slack.app import create_app
+from bot.slack.calls import SlackCalls
 from bot.slack.client import open_session, web_client
 from bot.slack.context import Feature, HandlerContext
 from bot.slack.home_publisher import HomePublisher
@@ -114,17 +118,12 @@ async def running(
     timings = timings or Timings()
     rng = rng or random.Random()  # noqa: S311 - for jitter
     mask = Mask(settings.secrets)
+    metrics = Metrics(__version__)
     background = BackgroundTasks()
     kinds = {feature.kind.name: feature.kind for feature in features}
     presenters = {feature.kind.name: feature.presenter for feature in features}
-    signing_secret = settings.slack_signing_secret
-    limits = Limits(
-        open_per_user=settings.max_open_per_user,
-        per_user_per_day=settings.max_per_user_per_day,
-        per_day=settings.max_per_day,
-    )
     async with (
-        Store.open(settings.database, timings, limits) as store,
+        Store.open(settings.database, timings, _limits(settings), metrics) as store,
         video_service.connect(settings.proxy_for(settings.video_api_url)) as clients,
         open_session(settings.proxy_for(settings.slack_api_url)) as session,
     ):
@@ -137,15 +136,27 @@ async def running(
             timings=timings,
             # The engine is made below; no call is made before.
             on_recovery=lambda: background.spawn(engine.hasten()),
+            metrics=metrics,
         )
-        slack_outages = Outages("Slack", clock, lambda: background.spawn(messenger.hasten()))
+        calls = SlackCalls(
+            Outages(
+                "Slack",
+                clock,
+                on_end=lambda: background.spawn(messenger.hasten()),
+                remedy="is SLACK_API_URL right, and reachable from here?",
+            ),
+            metrics,
+        )
         client = web_client(
             settings.slack_bot_token.get_secret_value(),
             settings.slack_api_url,
             session,
             timings.call_timeout.total_seconds(),
+            calls,
         )
-        installation = InstallationSource(client, store, background, clock, timings)
+        installation = InstallationSource(
+            client, calls, store, background, clock=clock, timings=timings
+        )
         await installation.load()
         handler_context = HandlerContext(
             store=store,
@@ -172,7 +183,7 @@ async def running(
                 admins=settings.admin_users,
                 allow_shared_channels=settings.allow_shared_channels,
             ),
-            outages=slack_outages,
+            outages=calls.outages,
         )
         messenger = Messenger(
             store,
@@ -182,9 +193,10 @@ async def running(
             clock=clock,
             timings=timings,
             rng=rng,
-            outages=slack_outages,
+            outages=calls.outages,
             installation=installation,
             join_channels=settings.join_public_channels,
+            metrics=metrics,
         )
         engine = Engine(
             store,
@@ -211,12 +223,24 @@ async def running(
                 settings.slack_app_token.get_secret_value(),
                 proxy_for=settings.proxy_for,
                 priority=priority,
+                metrics=metrics,
                 clock=clock,
                 timings=timings,
             )
+        service_check = ServiceCheck(service, background.spawn, clock, timings)
+        readiness = Readiness(
+            store,
+            installation,
+            service,
+            service_check,
+            metrics,
+            clock=clock,
+            timings=timings,
+            socket=socket_mode,
+        )
         server = WebServer(
             bolt,
-            signing_secret.get_secret_value() if signing_secret else None,
+            secret.get_secret_value() if (secret := settings.slack_signing_secret) else None,
             store,
             kinds.values(),
             mask=mask,
@@ -224,30 +248,34 @@ async def running(
             timings=timings,
             priority=priority,
             shutdown_timeout=_SHUTDOWN_TIMEOUT,
-            is_installed=lambda: not installation.is_uninstalled,
-            is_ready=lambda: all(worker.healthy for worker in workers),
+            readiness=readiness,
+            metrics=metrics,
         )
         sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)
         await messenger.hold_interrupted_edits()
         port = await server.start(settings.host, settings.port)
         installation.learn()
-        work = [
-            _start_part(workers[0].run, "engine"),
-            _start_part(workers[1].run, "messenger"),
-            _start_part(workers[2].run, "home publisher"),
-        ]
+        service_check.check()
         endless = [
             _start_part(sweep.run, "sweep"),
             _start_part(installation.run, "check of the installation"),
+            _start_part(service_check.run, "check of the video service"),
+            _start_part(metrics.watch_event_loop, "watch on the event loop"),
             _start_part(store.database.watch, "database"),
             _start_part(server.serve, "web server"),
         ]
         if socket_mode is not None:
             endless.append(_start_part(socket_mode.run, "Socket Mode"))
-        parts = [*work, *endless]
+        parts = [
+            _start_part(workers[0].run, "engine"),
+            _start_part(workers[1].run, "messenger"),
+            _start_part(workers[2].run, "home publisher"),
+            *endless,
+        ]
         try:
             yield Bot(settings.host, port, store, *workers, background, sweep, parts)
         finally:
+            readiness.is_stopping = True
             for worker in workers:
                 worker.stop()
             for part in endless:
@@ -258,6 +286,14 @@ async def running(
             await asyncio.gather(*closing)
             await background.stop(timings.stop_timeout - _SHUTDOWN_TIMEOUT)
             await asyncio.gather(*parts, return_exceptions=True)  # each has logged its failure
+
+
+def _limits(settings: Settings) -> Limits:
+    return Limits(
+        open_per_user=settings.max_open_per_user,
+        per_user_per_day=settings.max_per_user_per_day,
+        per_day=settings.max_per_day,
+    )
 
 
 async def serve(settings: Settings, *, timings: Timings | None = None) -> None:

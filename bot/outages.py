@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -11,6 +12,15 @@ _LOG: Final = logging.getLogger(__name__)
 # Failed calls in a row that make an outage: one alone is no news.
 _MIN_FAILURES: Final = 2
 _MAX_ODD: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A time without an answer that goes on."""
+
+    since: datetime
+    cause: str
+    """Of the last failed call: a word of ``bot.causes``."""
 
 
 class Outages:
@@ -23,16 +33,35 @@ class Outages:
         side: its name in the log, such as "Slack".
         clock: says how long an outage took.
         on_end: called when the side answers again.
+        remedy: what to check, for the log.
     """
 
-    def __init__(self, side: str, clock: Clock, on_end: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        side: str,
+        clock: Clock,
+        on_end: Callable[[], None] = lambda: None,
+        remedy: str = "",
+    ) -> None:
         self._side = side
         self._clock = clock
         self._on_end = on_end
+        self._remedy = remedy
+        self._is_out = False
         self._failures = 0
         self._since: datetime | None = None
+        self._cause = ""
+        self.last_answer: datetime | None = None
+        """When the side answered last; None before the first answer since the start."""
         self._failing: set[str] = set()  # since the last answer
         self._odd: set[str] = set()
+
+    @property
+    def current(self) -> Outage | None:
+        """The outage that goes on, if one does."""
+        if self._since is None or not self._is_out:
+            return None
+        return Outage(self._since, self._cause)
 
     def failed(self, cause: str, call: str = "") -> None:
         """Note a call without an answer; ``cause`` is a word of ``bot.causes``.
@@ -43,21 +72,29 @@ class Outages:
             return
         if call:
             self._failing.add(call)
-        self._since = self._since or self._clock.now()
+        self._since, self._cause = self._since or self._clock.now(), cause
         self._failures += 1
-        if self._failures == _MIN_FAILURES:
-            _LOG.warning(f"{self._side} is down", extra={"cause": cause})
+        # Before the first answer since the start, one failed call is enough.
+        enough = _MIN_FAILURES if self.last_answer is not None else 1
+        if self._failures >= enough and not self._is_out:
+            self._is_out = True
+            _LOG.warning(f"{self._side} is down", extra={"cause": cause, "check": self._remedy})
+
+    def heard(self) -> None:
+        """Note an answer that says nothing about other calls."""
+        self.last_answer = self._clock.now()
 
     def answered(self, call: str = "") -> None:
         """Note a call with an answer."""
+        self.heard()
         if len(self._odd) + len(self._failing) > _MAX_ODD:
             self._odd.clear()
         self._odd = (self._odd | self._failing) - {call}
         self._failing = set()
-        was_down, since = self._failures >= _MIN_FAILURES, self._since
-        self._failures, self._since = 0, None
-        if not was_down or since is None:
+        outage = self.current
+        self._failures, self._since, self._is_out = 0, None, False
+        if outage is None:
             return
-        seconds = round((self._clock.now() - since).total_seconds())
+        seconds = round((self._clock.now() - outage.since).total_seconds())
         _LOG.warning(f"{self._side} is back", extra={"down_s": seconds})
         self._on_end()

@@ -58,6 +58,15 @@ class CallTimings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CheckTimings:
+    """For checks whether Slack and the video service answer, and accept our token and key."""
+
+    recheck_side: timedelta = timedelta(minutes=1)
+    """Between two checks of one that does not; also of one that is quiet, while somebody asks for
+    the bot's health."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class WorkTimings:
     """For rows of work: leases, waits and retries.
 
@@ -147,7 +156,7 @@ class EngineTimings(WorkTimings, CallbackTimings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServiceTimings(CallTimings):
+class ServiceTimings(CheckTimings, CallTimings):
     """For the video service's client."""
 
     recheck_key: timedelta = timedelta(seconds=30)
@@ -182,7 +191,7 @@ class DeliveryTimings(WorkTimings, CallTimings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormTimings(CallTimings):
+class FormTimings(CheckTimings, CallTimings):
     """For answers that a person waits for."""
 
     view_timeout: timedelta = timedelta(seconds=2)

@@ -8,7 +8,6 @@ import asyncio
 import json
 import logging
 import ssl
-import zlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -22,11 +21,12 @@ import httpx
 from httpx_aiohttp import AiohttpTransport
 
 from bot.clock import Clock
-from bot.compression import CODINGS, decompress
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
+from bot.metrics import Metrics
 from bot.model import Failure
 from bot.outages import Outages
+from bot.service_body import content_of
 from bot.service_errors import (
     FAILURES,
     KEY_NOT_ACCEPTED,
@@ -38,8 +38,7 @@ from bot.service_gate import AccountRefused, Gate, Held, RateGate, ReadGate
 from bot.timings import ServiceTimings
 
 _LOG: Final = logging.getLogger(__name__)
-_MAX_BODY_BYTES: Final = 1024 * 1024
-_TOO_LONG: Final = "The video service's answer is too long."
+_REMEDY: Final = "is VIDEO_API_URL right, and reachable from here?"
 _MAX_CONNECTIONS: Final = 64  # for reads, and again for creates
 _FIRST_CREATES: Final = 4  # at the same time, before any shows that the service takes more
 
@@ -63,7 +62,9 @@ class VideoService:
         clock: Clock,
         timings: ServiceTimings,
         on_recovery: Callable[[], None] = lambda: None,
+        metrics: Metrics | None = None,
     ) -> None:
+        self._metrics = metrics or Metrics()
         self._base_url = base_url
         self._api_key = api_key
         self._mask = mask
@@ -77,7 +78,7 @@ class VideoService:
         self._clock = clock
         self._timings = timings
         self._on_recovery = on_recovery
-        self._outages = Outages("the video service", clock, on_recovery)
+        self.outages = Outages("the video service", clock, on_recovery, _REMEDY)
         self._creates = RateGate(clock, timings, first_calls=_FIRST_CREATES)
         self._reads = ReadGate(clock, timings)
         self._key = Gate(Failure.KEY_REJECTED, clock, timings)
@@ -140,6 +141,22 @@ class VideoService:
         except Refused as error:
             if error.code in KEY_NOT_ACCEPTED:
                 raise
+
+    async def verify(self) -> None:
+        """Check as ``check`` does, and hold create calls back if our key is refused.
+
+        Raises:
+            Refused, Unavailable: as ``check`` does.
+        """
+        if self._key.refusal is not None:
+            await self._check_key()
+            return
+        try:
+            await self.check()
+        except Refused as error:
+            if FAILURES.get(error.code) is Failure.KEY_REJECTED:
+                raise self._close(self._key, error, self._timings.recheck_key) from error
+            raise
 
     # ── Gates ─────────────────────────────────────────────────────────────────────────────────
 
@@ -227,7 +244,8 @@ class VideoService:
         """Close a gate, and return what to raise: only the first one counts as refused."""
         if gate.refusal is not None:
             return gate.close(error, wait)
-        _LOG.error("the video service refuses new work", extra={"code": error.code})
+        remedy = "is VIDEO_API_KEY right?" if gate is self._key else "top up its account"
+        _LOG.error("the video service refuses new work", extra={"code": error.code, "do": remedy})
         return AccountRefused(error, gate.close(error, wait), is_first=not gate.has_passed)
 
     def _open(self, gate: Gate) -> None:
@@ -265,7 +283,10 @@ class VideoService:
         gate = self._reads if body is None else self._creates
         call = f"{method} {path}"
         try:
-            answer = await self._send(method, path, body)
+            # Of a read, the last part of the path is an id.
+            route = path if body is not None else f"{path.rpartition('/')[0]}/{{id}}"
+            with self._metrics.call("video_service", f"{method} {route}"):
+                answer = await self._send(method, path, body)
         except Refused:
             self._note_answer(gate, path, call)
             raise
@@ -273,7 +294,7 @@ class VideoService:
             _LOG.debug("a call failed", extra={"method": method, "cause": error.cause})
             if isinstance(error, Unavailable) and error.cause == TOO_MANY_CALLS:
                 raise self._limit(gate, error, path, for_person=for_person) from error
-            self._outages.failed(error.cause, call)
+            self.outages.failed(error.cause, call)
             raise
         self._note_answer(gate, path, call)
         return answer
@@ -282,7 +303,7 @@ class VideoService:
         gate.passed()
         if isinstance(gate, ReadGate):
             gate.answered(path)
-        self._outages.answered(call)
+        self.outages.answered(call)
 
     def _limit(self, gate: RateGate, error: Unavailable, path: str, *, for_person: bool) -> Held:
         if gate.refusal is None and not gate.limited:
@@ -308,43 +329,11 @@ class VideoService:
             ):
                 if response.is_success:
                     # Some services quote the key in what they answer.
-                    return self._mask.json(json.loads(await _content(response)))
+                    return self._mask.json(json.loads(await content_of(response)))
                 content = b""
                 with suppress(Uncertain), translated():  # the status says enough
-                    content = await _content(response)
+                    content = await content_of(response)
                 raise from_answer(response, content, mask=self._mask, now=self._clock.now())
-
-
-async def _content(response: httpx.Response) -> bytes:
-    """Return the body of an answer, decompressed.
-
-    Raises:
-        Uncertain: it is longer than an answer can be, or cannot be decompressed.
-    """
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > _MAX_BODY_BYTES:
-            raise Uncertain(_TOO_LONG)
-    if response.headers.get("content-encoding", "").strip().lower() in CODINGS:
-        return _decompressed(body)
-    return bytes(body)
-
-
-def _decompressed(body: bytes | bytearray) -> bytes:
-    """Decompress a body up to the limit: a gateway may compress although we ask for identity.
-
-    httpx would decompress a chunk whole.
-    """
-    try:
-        content, complete = decompress(body, _MAX_BODY_BYTES + 1)
-    except zlib.error as error:
-        raise Uncertain("The video service's answer could not be read.") from error
-    if len(content) > _MAX_BODY_BYTES:
-        raise Uncertain(_TOO_LONG)
-    if not complete:
-        raise Uncertain("The video service's answer broke off.")
-    return content
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,13 @@
 How Slack signs: https://docs.slack.dev/authentication/verifying-requests-from-slack.
 """
 
-import asyncio
 import hashlib
 import hmac
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Final
@@ -24,8 +24,10 @@ from bot.clock import Clock
 from bot.connections import LimitedServer
 from bot.kinds import Kind
 from bot.masking import Mask
+from bot.metrics import CONTENT_TYPE, Metrics
 from bot.model import token_hash
 from bot.priority import RequestPriority
+from bot.readiness import Readiness
 from bot.rejections import Rejections
 from bot.store import DatabaseError, Store
 from bot.timings import WebTimings
@@ -34,12 +36,12 @@ _LOG: Final = logging.getLogger(__name__)
 # A form comes back as the bot made it, with what was typed: at most 30 kB. The largest that Slack
 # opens has 250 kB (view_too_large, https://docs.slack.dev/reference/methods/views.open).
 _MAX_REQUEST_BYTES: Final = 256 * 1024
-_READY_TIMEOUT_S: Final = 2.0
 _TIMESTAMP: Final = re.compile(r"[0-9]{1,12}", re.ASCII)
 _SIGNATURE: Final = re.compile(r"v0=[0-9a-f]{64}", re.ASCII)
 _MAX_SIGNATURE_AGE: Final = timedelta(minutes=5)
 _FORM: Final = "application/x-www-form-urlencoded"
 _BOLT_HEADERS: Final = "x-slack-bolt-"
+_NOT_KEPT: Final = {hdrs.CACHE_CONTROL: "no-store"}
 
 
 class WebServer:
@@ -61,8 +63,8 @@ class WebServer:
         timings: WebTimings,
         priority: RequestPriority,
         shutdown_timeout: timedelta,
-        is_installed: Callable[[], bool],
-        is_ready: Callable[[], bool],
+        readiness: Readiness,
+        metrics: Metrics,
     ) -> None:
         self._bolt = bolt
         self._signing_secret = (signing_secret or "").encode()
@@ -71,8 +73,8 @@ class WebServer:
         self._mask = mask
         self._clock = clock
         self._priority = priority
-        self._is_installed = is_installed
-        self._is_ready = is_ready
+        self._readiness = readiness
+        self._metrics = metrics
         self._wrong_signatures = Rejections(
             "requests with a wrong signature: is SLACK_SIGNING_SECRET right?", clock
         )
@@ -85,6 +87,7 @@ class WebServer:
         app.router.add_route("*", "/callbacks/{token}", self._on_callback)
         app.router.add_get("/healthz", self._on_health)
         app.router.add_get("/readyz", self._on_ready)
+        app.router.add_get("/metrics", self._on_metrics)
         self._server = LimitedServer(
             app, receive_timeout=timings.receive_timeout, shutdown_timeout=shutdown_timeout
         )
@@ -129,8 +132,9 @@ class WebServer:
             for name, value in request.headers.items()
             if not name.lower().startswith(_BOLT_HEADERS)
         }
+        began = time.perf_counter()
         with self._server.protect(request), self._priority.request():
-            return await self._dispatch(body, headers)
+            return await self._dispatch(body, headers, began)
 
     def _is_recent(self, timestamp: str) -> bool:
         """Return whether a request with this timestamp may still be accepted."""
@@ -145,7 +149,9 @@ class WebServer:
         digest = hmac.new(self._signing_secret, base, hashlib.sha256).hexdigest()
         return hmac.compare_digest(f"v0={digest}", signature)
 
-    async def _dispatch(self, body: bytes, headers: dict[str, str | Sequence[str]]) -> web.Response:
+    async def _dispatch(
+        self, body: bytes, headers: dict[str, str | Sequence[str]], began: float
+    ) -> web.Response:
         try:
             request = _bolt_request(body.decode(), headers)
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
@@ -155,6 +161,8 @@ class WebServer:
         except Exception as error:  # noqa: BLE001 - Bolt raises for shapes that it does not expect
             _LOG.error("a Slack request cannot be read", extra={"error": type(error).__name__})
             return web.Response(status=HTTPStatus.BAD_REQUEST)
+        finally:
+            self._metrics.acknowledged(request.body, time.perf_counter() - began)
         return web.Response(
             status=response.status, text=response.body, headers=response.first_headers()
         )
@@ -193,17 +201,13 @@ class WebServer:
         return web.Response(text="ok")
 
     async def _on_ready(self, _: web.Request) -> web.Response:
-        try:
-            async with asyncio.timeout(_READY_TIMEOUT_S):
-                await self._store.database.check()
-        except (DatabaseError, TimeoutError):
-            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="no database")
-        if not self._is_ready():
-            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text="stopping")
-        if not self._is_installed():
-            # Requests are accepted: the first one shows that it is installed again.
-            return web.Response(text="ok, but the Slack app is uninstalled: nothing is sent")
-        return web.Response(text="ok")
+        report = await self._readiness.report()
+        status = HTTPStatus.OK if report.ready else HTTPStatus.SERVICE_UNAVAILABLE
+        return web.json_response(report.as_json(), status=status, headers=_NOT_KEPT)
+
+    async def _on_metrics(self, _: web.Request) -> web.Response:
+        body = await self._readiness.measure()
+        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: CONTENT_TYPE, **_NOT_KEPT})
 
 
 def _bolt_request(body: str, headers: dict[str, str | Sequence[str]]) -> AsyncBoltRequest:

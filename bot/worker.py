@@ -61,11 +61,6 @@ class Worker(Generic[_T]):
         self._waiting = asyncio.Event()
         self._stopping = asyncio.Event()
 
-    @property
-    def healthy(self) -> bool:
-        """Whether it accepts work."""
-        return not self._stopping.is_set()
-
     async def run(self) -> None:
         """Do what is due until ``stop``; then steps under way have ``stop_timeout`` to end.
 

@@ -17,9 +17,10 @@ def sent(world: World) -> list[Call]:
 
 
 async def readiness(world: World) -> tuple[int, str]:
+    """Return the status of /readyz, and what it says of Slack."""
     url = world.slack.request_url.removesuffix("/slack/events") + "/readyz"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        return answer.status, await answer.text()
+        return answer.status, (await answer.json())["checks"]["slack"]["reason"]
 
 
 async def test_an_uninstalled_app_sends_nothing_and_keeps_everything(quiet_world: World) -> None:
@@ -28,13 +29,15 @@ async def test_an_uninstalled_app_sends_nothing_and_keeps_everything(quiet_world
         await world.ana.open_home()
         await world.request_video(world.ana)
         await world.advance(seconds=10)
-        assert await readiness(world) == (200, "ok")
+        assert await readiness(world) == (200, "")
         events.uninstall(world.slack)
         await world.settle()
         before = len(sent(world))
         await world.advance(minutes=30)
         assert len(sent(world)) == before
-        assert (await readiness(world))[1].endswith("uninstalled: nothing is sent")
+        status, reason = await readiness(world)
+        assert status == 503, "nothing that it accepts could be answered"
+        assert reason.startswith("the app is uninstalled: install it again")
     # A start without a working token sends nothing either.
     async with world.running_bot():
         await world.advance(minutes=5)
@@ -42,7 +45,7 @@ async def test_an_uninstalled_app_sends_nothing_and_keeps_everything(quiet_world
     events.reinstall(world.slack)
     async with world.running_bot():
         await world.advance(minutes=1)
-        assert await readiness(world) == (200, "ok")
+        assert await readiness(world) == (200, "")
         card, reply = world.posts()
     assert reply.thread_ts == card.ts
     assert "is ready" in reply.text

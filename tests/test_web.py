@@ -263,7 +263,7 @@ async def test_health_and_readiness_answer_get_alone(
     path: str, client: aiohttp.ClientSession
 ) -> None:
     async with client.get(path) as answer:
-        assert (answer.status, await answer.text()) == (200, "ok")
+        assert answer.status == 200
     async with client.post(path) as answer:
         assert answer.status == 405
 
@@ -273,7 +273,8 @@ async def test_the_bot_is_not_ready_without_its_database(
 ) -> None:
     world.database.unlink()
     async with client.get("/readyz") as answer:
-        assert (answer.status, await answer.text()) == (503, "no database")
+        assert answer.status == 503
+        assert "nothing can be stored" in (await answer.json())["checks"]["database"]["reason"]
     async with client.get("/healthz") as answer:
         assert answer.status == 200
 

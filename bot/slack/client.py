@@ -1,10 +1,13 @@
 """The client of Slack's Web API: no cookies, no retries, and answers of a limited length."""
 
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from slack_sdk.webhook.async_client import AsyncWebhookClient
+
+from bot.slack.calls import SlackCalls
 
 _READ_BYTES: Final = 64 * 1024
 # A page of messages of others (conversations.history) has a few MB at most.
@@ -31,6 +34,25 @@ class _LimitedResponse(aiohttp.ClientResponse):
         return await super().read()
 
 
+class _ObservedClient(AsyncWebClient):
+    """A client whose calls are observed, whatever makes them."""
+
+    def __init__(self, calls: SlackCalls | None, **settings: Any) -> None:  # noqa: ANN401 - the SDK's
+        super().__init__(**settings)
+        self._calls = calls
+
+    async def api_call(
+        self,
+        api_method: str,
+        **arguments: Any,  # noqa: ANN401 - the SDK's
+    ) -> AsyncSlackResponse:
+        """Call a method of Slack's."""
+        if self._calls is None:
+            return await super().api_call(api_method, **arguments)
+        with self._calls.observed(api_method):
+            return await super().api_call(api_method, **arguments)
+
+
 def open_session(proxy: str | None) -> aiohttp.ClientSession:
     """Return a session for calls to Slack, through ``proxy`` if there is one."""
     return aiohttp.ClientSession(
@@ -39,10 +61,15 @@ def open_session(proxy: str | None) -> aiohttp.ClientSession:
 
 
 def web_client(
-    token: str, base_url: str, session: aiohttp.ClientSession, timeout_s: float = 30
+    token: str,
+    base_url: str,
+    session: aiohttp.ClientSession,
+    timeout_s: float = 30,
+    calls: SlackCalls | None = None,
 ) -> AsyncWebClient:
-    """Return the client of Slack's methods."""
-    client = AsyncWebClient(
+    """Return the client of Slack's methods; ``calls`` observes them."""
+    client = _ObservedClient(
+        calls,
         token=token,
         base_url=base_url,
         session=session,

@@ -132,15 +132,26 @@ async def _translated(time_limit: timedelta) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(time_limit.total_seconds()):
             yield
-    except SlackApiError as error:
-        # Its text may quote what people wrote, which must not get into a traceback.
-        raise _failure(error) from None
-    except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError) as error:
-        raise Unavailable("Slack cannot be reached.", cause=cause_of(error)) from error
-    except (TimeoutError, aiohttp.ClientError, SlackClientError, OSError, ValueError) as error:
-        raise Uncertain("Slack's answer was lost.", cause=cause_of(error)) from error
-    except (AttributeError, RecursionError) as error:  # not an object, or nested too deeply
-        raise Uncertain("Slack's answer could not be read.", cause="broken") from error
+    except Exception as error:
+        failure = outside_error(error)
+        if failure is None:
+            raise
+        # The text of Slack's error may quote what people wrote: it must not get into a traceback.
+        raise failure from (None if isinstance(error, SlackApiError) else error)
+
+
+def outside_error(error: Exception) -> OutsideError | None:
+    """Return what an exception of a call to Slack means; None if it is not about the call."""
+    match error:
+        case SlackApiError():
+            return _failure(error)
+        case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
+            return Unavailable("Slack cannot be reached.", cause=cause_of(error))
+        case TimeoutError() | aiohttp.ClientError() | SlackClientError() | OSError() | ValueError():
+            return Uncertain("Slack's answer was lost.", cause=cause_of(error))
+        case AttributeError() | RecursionError():  # not an object, or nested too deeply
+            return Uncertain("Slack's answer could not be read.", cause="broken")
+    return None
 
 
 def _failure(error: SlackApiError) -> OutsideError:

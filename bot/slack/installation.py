@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
@@ -12,6 +13,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
 from bot.model import Installation
+from bot.outages import Outage, Outages
+from bot.slack.calls import SlackCalls
 from bot.slack.errors import translated
 from bot.slack.lookups import Background
 from bot.store import DatabaseError, Store
@@ -39,13 +42,17 @@ class _BotInfo(_Answer):
     app_id: str | None = Field(default=None, validation_alias=AliasPath("bot", "app_id"))
 
 
-async def fetch_installation(client: AsyncWebClient, timings: FormTimings) -> Installation:
+async def fetch_installation(
+    client: AsyncWebClient, timings: FormTimings, outages: Outages | None = None
+) -> Installation:
     """Return what Slack says of the token: its workspace, and its app where a scope allows that.
+
+    ``outages`` notes whether Slack answered.
 
     Raises:
         Refused, Unavailable, Uncertain: Slack does not say it.
     """
-    async with translated(timings.call_timeout):
+    async with translated(timings.call_timeout, outages):
         answer = await client.auth_test()
         identity = _Identity.model_validate(answer.data)
     app_id = None
@@ -71,27 +78,31 @@ class InstallationSource:
     """The installation that requests are compared with.
 
     It is stored when it is first learned, so that a later start does not depend on Slack, and
-    learned again once after each start.
+    learned again after each start: again and again, until Slack says it.
     """
 
     def __init__(
         self,
         client: AsyncWebClient,
+        calls: SlackCalls,
         store: Store,
         background: Background,
+        *,
         clock: Clock,
         timings: FormTimings,
     ) -> None:
         self._client = client
+        self._calls = calls
         self._store = store
         self._background = background
         self._clock = clock
         self._timings = timings
-        self._uninstalled = asyncio.Event()
+        self._uninstalled = False
         self._current: Installation | None = None
         self._learned = False
         self._learning: asyncio.Event | None = None
         self._failed = False
+        self._asked_at: datetime | None = None
         self.is_of_other_team = False
         """Whether the token belongs to another team than the database."""
 
@@ -103,12 +114,27 @@ class InstallationSource:
         """
         self._current = await self._store.installation.fetch()
         if await self._store.installation.is_uninstalled():
-            self._uninstalled.set()
+            self._uninstalled = True
 
     @property
     def is_uninstalled(self) -> bool:
         """Whether Slack said so, and no token has worked since: nothing is sent."""
-        return self._uninstalled.is_set()
+        return self._uninstalled
+
+    @property
+    def token_refusal(self) -> str:
+        """The code with which Slack refuses the token; "" if it does not, as far as is known."""
+        return self._calls.refusal
+
+    @property
+    def outage(self) -> Outage | None:
+        """The time without an answer of Slack, if that goes on."""
+        return self._calls.outages.current
+
+    @property
+    def last_answer(self) -> datetime | None:
+        """When Slack answered last, since the start."""
+        return self._calls.outages.last_answer
 
     async def uninstalled(self) -> None:
         """Send nothing until a token works again, also after the next start.
@@ -123,16 +149,27 @@ class InstallationSource:
                 "its new token in SLACK_BOT_TOKEN"
             )
         self._learned = False  # the next request shows that it is installed
-        self._uninstalled.set()
+        self._uninstalled = True
+        self._calls.in_doubt.set()
 
     async def run(self) -> None:
-        """Ask Slack now and then, while the app is uninstalled, whether it is installed again."""
+        """Ask Slack again now and then while it is not known that it accepts the token."""
         never = asyncio.Event()
         while True:
-            await self._clock.wait(self._uninstalled)
-            await self._clock.wait(never, self._clock.now() + self._timings.recheck_installation)
-            if self.is_uninstalled:
+            await self._clock.wait(self._calls.in_doubt)
+            timings = self._timings
+            wait = timings.recheck_installation if self.is_uninstalled else timings.recheck_side
+            await self._clock.wait(never, self._clock.now() + wait)
+            if self._calls.in_doubt.is_set():
                 self.learn()
+
+    def refresh(self) -> None:
+        """Ask Slack whether it answers, if nothing has shown that for a while."""
+        now, interval = self._clock.now(), self._timings.recheck_side
+        moments = (self._asked_at, self.last_answer)
+        recent = [each for each in moments if each and abs(now - each) < interval]
+        if not recent and not self.is_of_other_team and not self.is_uninstalled:
+            self.learn()
 
     @property
     def current(self) -> Installation | None:
@@ -155,14 +192,19 @@ class InstallationSource:
         """Ask Slack in the background, unless that is under way."""
         if self._learning is None:
             self._learning = asyncio.Event()
+            self._asked_at = self._clock.now()
             self._background.spawn(self._learn(self._learning))
 
     async def _learn(self, done: asyncio.Event) -> None:
         try:
-            found = await fetch_installation(self._client, self._timings)
+            found = await fetch_installation(self._client, self._timings, self._calls.outages)
             self._compare(found, await self._store.installation.save(found))
+            self._calls.in_doubt.clear()
+            self._failed = False
         except (OutsideError, DatabaseError) as error:
-            if not self._failed:  # each request asks again
+            self._calls.in_doubt.set()
+            is_logged = isinstance(error, OutsideError) and bool(error.cause or self.token_refusal)
+            if not self._failed and not is_logged:  # each request asks again
                 self._failed = True
                 _LOG.warning("the workspace is not known", extra={"reason": str(error)})
         finally:
@@ -171,11 +213,11 @@ class InstallationSource:
 
     def _compare(self, found: Installation, before: Installation | None) -> None:
         """Take over what Slack says, unless it contradicts what is stored."""
-        self._learned = True
+        is_news, self._learned = not self._learned, True
         is_ours = before is None or before.team_id == found.team_id
         if is_ours and self.is_uninstalled:
             _LOG.info("the Slack app is installed again")
-            self._uninstalled.clear()
+            self._uninstalled = False
             self._store.wake_senders()
         if before is not None and before.team_id != found.team_id:
             _LOG.error(
@@ -184,7 +226,8 @@ class InstallationSource:
             )
             self.is_of_other_team = True
             return
-        if before is not None and before.app_id and found.app_id not in {None, before.app_id}:
+        is_other_app = before is not None and before.app_id not in {None, found.app_id}
+        if is_other_app and found.app_id is not None and is_news:
             _LOG.error(
                 "SLACK_BOT_TOKEN belongs to another app than before: it cannot edit the messages "
                 "of the earlier one"

@@ -17,6 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role
 from bot.outages import Outages
 from bot.slack.blocks import Message
@@ -68,7 +69,9 @@ class Messenger:
         outages: Outages,
         installation: InstallationSource,
         join_channels: bool,
+        metrics: Metrics,
     ) -> None:
+        self._metrics = metrics
         self.due = store.deliveries.due
         self._store = store
         self._client = client
@@ -194,6 +197,7 @@ class Messenger:
             await self._hold_back(delivery)
         else:
             self._limits.resume()
+            self._measure(outgoing)
             await self._release(
                 replace(
                     accepted(delivery),
@@ -249,6 +253,7 @@ class Messenger:
             pending = replace(delivery, state=DeliveryState.PENDING)
             await self._release(pending, self._clock.now())
             return
+        self._measure(outgoing)
         # Which version it shows is not known: a card is edited to be sure. The others are posted
         # in their first version, and a reply has no other.
         shown = 0 if delivery.role is Role.CARD else 1
@@ -355,6 +360,13 @@ class Messenger:
                 extra={"kind": kind, "job": outgoing.job.id},
             )
         await self._release(outgoing.delivery, self._clock.now() + self._timings.max_wait)
+
+    def _measure(self, outgoing: Outgoing) -> None:
+        """Measure how long a message took that is in Slack now, if it is a closing reply."""
+        job, now = outgoing.job, self._clock.now()
+        if outgoing.delivery.role is Role.REPLY:
+            delay = now - (job.ended_at or now)
+            self._metrics.replied(job.kind, job.state.value, now - job.created_at, delay)
 
     def _is_limited(self, delivery: Delivery) -> bool:
         return covering(delivery) in self._limits.current()

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
@@ -22,6 +23,7 @@ from bot.causes import cause_of
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.log import word
+from bot.metrics import Metrics
 from bot.outages import Outages
 from bot.priority import RequestPriority
 from bot.slack.errors import translated
@@ -52,6 +54,7 @@ class SocketMode:
         *,
         proxy_for: Callable[[str], str | None],
         priority: RequestPriority,
+        metrics: Metrics,
         clock: Clock,
         timings: SocketTimings,
     ) -> None:
@@ -60,6 +63,7 @@ class SocketMode:
         self._app_token = app_token
         self._proxy_for = proxy_for
         self._priority = priority
+        self._metrics = metrics
         self._clock = clock
         self._timings = timings
         self._outages = Outages("Socket Mode", clock)
@@ -199,6 +203,7 @@ class SocketMode:
         self._answers.spawn(self._answer(connection, request))
 
     async def _answer(self, connection: "_Connection", request: SocketModeRequest) -> None:
+        began = time.perf_counter()
         with self._priority.request(), connection.answering():
             try:
                 await connection.handler.handle(connection.handler.client, request)
@@ -206,6 +211,7 @@ class SocketMode:
                 _LOG.warning("an answer to Slack could not be sent: its connection has ended")
             except Exception as error:  # noqa: BLE001 - Bolt raises for shapes it does not expect
                 _LOG.error("a Slack request cannot be read", extra={"error": type(error).__name__})
+        self._metrics.acknowledged(request.payload, time.perf_counter() - began)
 
 
 class _Connection:

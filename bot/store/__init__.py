@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from bot.metrics import Metrics
 from bot.store.answered import AnsweredMessages
 from bot.store.attempts import AddedCandidate
+from bot.store.backlog import Backlog, Figures
 from bot.store.database import (
     Database,
     DatabaseCorrupt,
@@ -35,6 +37,7 @@ __all__ = [
     "DatabaseInUse",
     "DatabaseUnavailable",
     "DatabaseUncertain",
+    "Figures",
     "Home",
     "KnownReplica",
     "Limit",
@@ -60,6 +63,7 @@ class Store:
         homes: the Home tabs that people have opened.
         answered: the messages of people that were answered with help.
         installation: the workspace that all of this belongs to.
+        backlog: what waits.
         database: the database that holds them, to check and to watch.
     """
 
@@ -74,6 +78,7 @@ class Store:
         self.homes = Homes(database, timings)
         self.answered = AnsweredMessages(database)
         self.installation = Installations(database)
+        self.backlog = Backlog(database)
 
     def wake_senders(self) -> None:
         """Have the workers look again that send to Slack."""
@@ -83,14 +88,18 @@ class Store:
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, path: Path, timings: StoreTimings, limits: Limits = _NO_LIMITS
+        cls,
+        path: Path,
+        timings: StoreTimings,
+        limits: Limits = _NO_LIMITS,
+        metrics: Metrics | None = None,
     ) -> AsyncIterator["Store"]:
         """Open the database; if no other process can use it, end the leases of an earlier one.
 
         Raises:
             DatabaseError: it cannot be opened or written, or another process has it.
         """
-        async with SQLiteDatabase.open(path, timings.lock_timeout) as database:
+        async with SQLiteDatabase.open(path, timings.lock_timeout, metrics) as database:
             store = cls(database, timings, limits)
             if database.is_sole_process:
                 await store.jobs.void_leases()

@@ -5,6 +5,7 @@ import contextlib
 import json
 import logging
 import sqlite3
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
+from bot.metrics import Metrics
 from bot.store.database import (
     DatabaseCorrupt,
     DatabaseError,
@@ -84,6 +86,8 @@ class _Done:
     wrote: bool = False
     synced: bool = False
     """A change reached the disk."""
+    commits: list[tuple[float, bool]] = field(default_factory=list)
+    """The seconds that each commit of a change took, and whether it waited for the disk."""
 
 
 class SQLiteDatabase:
@@ -97,7 +101,10 @@ class SQLiteDatabase:
     damaged is not used any more: even its record of paid calls may be wrong.
     """
 
-    def __init__(self, connection: Connection, path: Path, files: OpenFiles) -> None:
+    def __init__(
+        self, connection: Connection, path: Path, files: OpenFiles, metrics: Metrics
+    ) -> None:
+        self._metrics = metrics
         self._connection = connection
         self._path = path
         self._files = files
@@ -115,12 +122,15 @@ class SQLiteDatabase:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, path: Path, lock_timeout: timedelta) -> AsyncIterator["SQLiteDatabase"]:
+    async def open(
+        cls, path: Path, lock_timeout: timedelta, metrics: Metrics | None = None
+    ) -> AsyncIterator["SQLiteDatabase"]:
         """Open the file at ``path`` and bring its tables up to date.
 
         Args:
             path: the file; it is made if it is not there.
             lock_timeout: how long to wait for another process to close it.
+            metrics: where commits are measured.
 
         Raises:
             DatabaseInUse: another process has it.
@@ -130,7 +140,7 @@ class SQLiteDatabase:
         async with opened(path, lock_timeout) as connection:
             await connection.run(partial(migrate_sqlite, path=path))
             files = await connection.run(partial(OpenFiles, path))
-            database = cls(connection, path, files)
+            database = cls(connection, path, files, metrics or Metrics())
             try:
                 yield database
             finally:
@@ -229,6 +239,10 @@ class SQLiteDatabase:
             done = await self._connection.run(partial(self._run_group, group))
         answers = [(result, error and self._for_caller(error)) for result, error in done.outcomes]
         failed = any(isinstance(error, _FileError) for _, error in done.outcomes)
+        for seconds, durable in done.commits:
+            self._metrics.committed(seconds, durable=durable)
+        if failed:
+            self._metrics.database_failed()
         if done.synced and self._problem is not None and not failed:
             _LOG.info("the database works again")
             self._problem = None
@@ -307,7 +321,10 @@ class SQLiteDatabase:
             db.execute("BEGIN IMMEDIATE")
             outcomes: list[_Outcome] = [(call.work(tx), None) for call in group]
             wrote = db.total_changes > before
+            began = time.perf_counter()
             db.execute("COMMIT")
+            if wrote:
+                done.commits.append((time.perf_counter() - began, durable))
         except BaseException as error:
             with contextlib.suppress(sqlite3.Error):  # SQLite may have done so itself
                 db.execute("ROLLBACK")

@@ -1,0 +1,225 @@
+"""What is measured, in the format that Prometheus reads: https://prometheus.io/docs/practices/naming.
+
+No label has a value that a person, a job or the video service chooses: each metric has a bounded
+number of series, and says nothing about anybody.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Final
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from bot.errors import Refused, Unavailable
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
+_PREFIX: Final = "replica_bot"
+_OK: Final = "ok"
+_LAG_INTERVAL_S: Final = 1.0
+_REQUEST_TYPES: Final = frozenset(
+    {
+        *("block_actions", "block_suggestion", "event_callback", "message_action", "shortcut"),
+        *("view_closed", "view_submission"),
+    }
+)
+# In seconds.
+_ACK_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3)
+_CALL_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_COMMIT_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2)
+_LAG_BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+# A video takes minutes, a training hours, and some weeks.
+_REPLY_BUCKETS: Final = (
+    *(30, _MINUTE, 2 * _MINUTE, 4 * _MINUTE, 8 * _MINUTE, 15 * _MINUTE, 30 * _MINUTE),
+    *(_HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR, 24 * _HOUR, 7 * 24 * _HOUR),
+)
+_DELAY_BUCKETS: Final = (0.5, 1, 2, 5, 10, 30, _MINUTE, 5 * _MINUTE, 30 * _MINUTE, _HOUR)
+
+
+class MeasuredCall:
+    """A call to the outside that is being measured."""
+
+    def __init__(self) -> None:
+        self.outcome = _OK
+
+    def failed(self, error: BaseException) -> None:
+        """Note what the call failed with: one that was cancelled may have been done, too."""
+        if isinstance(error, Refused):
+            self.outcome = "refused"
+        else:
+            self.outcome = "unavailable" if isinstance(error, Unavailable) else "uncertain"
+
+
+class Metrics:
+    """All metrics of one bot, in a registry of their own."""
+
+    def __init__(self, version: str = "") -> None:
+        self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        info = Info(f"{_PREFIX}_build", "The version that runs.", registry=registry)
+        info.info({"version": version or "unknown"})
+
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            return Counter(f"{_PREFIX}_{name}", about, labels, registry=registry)
+
+        def gauge(name: str, about: str, *labels: str) -> Gauge:
+            return Gauge(f"{_PREFIX}_{name}", about, labels, registry=registry)
+
+        def histogram(name: str, about: str, buckets: Iterable[float], *labels: str) -> Histogram:
+            return Histogram(
+                f"{_PREFIX}_{name}", about, labels, registry=registry, buckets=tuple(buckets)
+            )
+
+        self._ready = gauge("ready", "1 if /readyz says ready.")
+        self._checks = gauge("check_ok", "1 for each part of /readyz that is ok.", "check")
+        self._blocked = gauge("blocked", "1 for each cause that holds work back now.", "by")
+        self._jobs = gauge("jobs", "Jobs that have not ended.", "kind", "state")
+        self._due = gauge("due", "Rows that are due and not claimed.", "queue")
+        self._oldest_due = gauge("oldest_due_seconds", "How long the oldest is due.", "queue")
+        self._reply = histogram(
+            "reply_seconds",
+            "From a request to its closing reply in Slack.",
+            _REPLY_BUCKETS,
+            *("kind", "outcome"),
+        )
+        self._reply_delay = histogram(
+            "reply_delay_seconds",
+            "From the end of a job to its closing reply in Slack.",
+            _DELAY_BUCKETS,
+            "kind",
+        )
+        self._ack = histogram(
+            "ack_seconds", "From a request of Slack to its answer.", _ACK_BUCKETS, "kind"
+        )
+        self._calls = counter(
+            "outside_calls",
+            "Calls to Slack and the video service, by how they ended.",
+            *("service", "operation", "outcome"),
+        )
+        self._call_seconds = histogram(
+            "outside_call_seconds",
+            "How long calls to Slack and the video service took.",
+            _CALL_BUCKETS,
+            *("service", "operation"),
+        )
+        self._commit = histogram(
+            "commit_seconds",
+            "How long commits took; durable ones wait for the disk.",
+            _COMMIT_BUCKETS,
+            "durable",
+        )
+        self._database_errors = counter(
+            "database_errors", "Transactions that failed because of the file or its disk."
+        )
+        self._lag = histogram(
+            "event_loop_lag_seconds", "How late the event loop runs what is due.", _LAG_BUCKETS
+        )
+        self._drift = counter(
+            "drift",
+            "Answers of the video service that were not as its interface promises.",
+            *("kind", "what"),
+        )
+
+    # ── What happens ──────────────────────────────────────────────────────────────────────────
+
+    @contextlib.contextmanager
+    def call(self, service: str, operation: str) -> Iterator["MeasuredCall"]:
+        """Measure a call to the outside, and count it by how it ends.
+
+        Args:
+            service: "slack" or "video_service".
+            operation: the method, or the route without an id.
+        """
+        call, began = MeasuredCall(), time.perf_counter()
+        try:
+            yield call
+        except BaseException as error:
+            if call.outcome == _OK:
+                call.failed(error)
+            raise
+        finally:
+            self._calls.labels(service, operation, call.outcome).inc()
+            self._call_seconds.labels(service, operation).observe(time.perf_counter() - began)
+
+    def acknowledged(self, payload: object, seconds: float) -> None:
+        """Note that a request of Slack was answered; its kind is one of a few words."""
+        match payload:
+            case {"command": _}:
+                kind = "command"
+            case {"type": str() as kind} if kind in _REQUEST_TYPES:
+                pass
+            case _:
+                kind = "other"
+        self._ack.labels(kind).observe(seconds)
+
+    def replied(self, kind: str, outcome: str, age: timedelta, delay: timedelta) -> None:
+        """Note that a closing reply is in Slack.
+
+        Args:
+            kind: the kind of its job.
+            outcome: how the job ended: "succeeded" or "failed".
+            age: since the request.
+            delay: since the end of the job.
+        """
+        self._reply.labels(kind, outcome).observe(max(age.total_seconds(), 0))
+        self._reply_delay.labels(kind).observe(max(delay.total_seconds(), 0))
+
+    def committed(self, seconds: float, *, durable: bool) -> None:
+        """Note that a transaction was committed."""
+        self._commit.labels("yes" if durable else "no").observe(seconds)
+
+    def database_failed(self) -> None:
+        """Note that a transaction failed because of the file or its disk."""
+        self._database_errors.inc()
+
+    def drifted(self, kind: str, what: str) -> None:
+        """Note an answer of the video service that was not as its interface promises."""
+        self._drift.labels(kind, what).inc()
+
+    async def watch_event_loop(self) -> None:
+        """Measure how late the event loop is, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LAG_INTERVAL_S
+            await asyncio.sleep(_LAG_INTERVAL_S)
+            self._lag.observe(max(loop.time() - due, 0))
+
+    # ── How things stand ──────────────────────────────────────────────────────────────────────
+
+    def set_readiness(
+        self, *, ready: bool, checks: Mapping[str, bool], blocked: Mapping[str, bool]
+    ) -> None:
+        """Take over what ``/readyz`` says, and what holds work back."""
+        self._ready.set(ready)
+        for name, ok in checks.items():
+            self._checks.labels(name).set(ok)
+        for name, is_blocked in blocked.items():
+            self._blocked.labels(name).set(is_blocked)
+
+    def set_jobs(self, jobs: Mapping[tuple[str, str], int]) -> None:
+        """Take over how many jobs there are, by kind and state."""
+        self._jobs.clear()
+        for (kind, state), number in jobs.items():
+            self._jobs.labels(kind, state).set(number)
+
+    def set_queue(self, queue: str, due: int, oldest_due: timedelta) -> None:
+        """Take over how many rows of a table are due, and for how long the oldest is."""
+        self._due.labels(queue).set(due)
+        self._oldest_due.labels(queue).set(oldest_due.total_seconds())
+
+    def exposition(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self._registry)

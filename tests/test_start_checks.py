@@ -1,0 +1,112 @@
+"""What the log says at the start if Slack or the service cannot be used, and when they can."""
+
+import pytest
+
+from sandbox.faults import CannedResponse
+from sandbox.http import free_port
+from tests.world import World
+
+
+def lines(caplog: pytest.LogCaptureFixture, *words: str) -> list[str]:
+    """Return the warnings and errors with one of these words."""
+    ours = [each for each in caplog.records if each.name.startswith("bot.")]
+    events = [each.message for each in ours if each.levelname != "DEBUG"]
+    return [each for each in events if any(word in each for word in words)]
+
+
+async def test_a_refused_token_is_one_line_with_what_to_do_and_one_when_it_is_accepted(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="bot")
+    world = quiet_world
+    refused = {"ok": False, "error": "invalid_auth"}
+    world.slack.faults.always("auth.test", CannedResponse(200, refused))
+    async with world.running_bot():
+        await world.advance(minutes=5)
+        [line] = lines(caplog, "SLACK_BOT_TOKEN", "workspace")
+        assert line.startswith("Slack refuses SLACK_BOT_TOKEN: install the app again, copy its ")
+        assert len(world.calls("auth.test")) >= 5, "the bot goes on trying"
+
+        world.slack.faults.clear()
+        await world.advance(minutes=5)
+        assert lines(caplog, "SLACK_BOT_TOKEN")[1:] == ["Slack accepts SLACK_BOT_TOKEN again"]
+        tries = len(world.calls("auth.test"))
+        await world.advance(minutes=30)
+        assert len(world.calls("auth.test")) == tries, "now it is known"
+
+
+async def test_sides_that_cannot_be_reached_are_one_line_each_with_the_cause_and_what_to_check(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = quiet_world
+    gone = f"http://127.0.0.1:{free_port()}"
+    async with world.running_bot(SLACK_API_URL=f"{gone}/api/", VIDEO_API_URL=gone):
+        await world.advance(minutes=5)
+    found = [vars(each) for each in caplog.records if each.message.endswith("is down")]
+    assert sorted((each["message"], each["cause"], each["check"]) for each in found) == [
+        ("Slack is down", "refused", "is SLACK_API_URL right, and reachable from here?"),
+        (
+            "the video service is down",
+            "refused",
+            "is VIDEO_API_URL right, and reachable from here?",
+        ),
+    ]
+
+
+async def test_a_service_that_is_down_at_the_start_is_tried_again_and_its_return_logged_once(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = quiet_world
+    world.service.down = True
+    async with world.running_bot():
+        await world.advance(minutes=3)
+        world.service.down = False
+        await world.advance(minutes=3)
+        assert lines(caplog, "service") == [
+            "the video service is down",
+            "the video service is back",
+        ]
+        tries = len(world.service.requests)
+        await world.advance(minutes=30)
+        assert len(world.service.requests) == tries, "now it is known"
+
+
+async def test_a_refused_key_is_found_at_the_start_and_forms_say_so_before_they_are_sent(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="bot")
+    world = quiet_world
+    key, world.service.api_key = world.service.api_key, "another"
+    async with world.running_bot(VIDEO_API_KEY=key):
+        await world.settle()
+        [line] = [each for each in caplog.records if "refuses new work" in each.message]
+        assert vars(line)["code"] == "401"
+        assert vars(line)["do"] == "is VIDEO_API_KEY right?"
+
+        world.service.api_key = key
+        await world.advance(minutes=2)
+        assert lines(caplog, "new work") == [
+            "the video service refuses new work",
+            "the video service accepts new work again",
+        ]
+        await world.request_video(world.ana)
+    assert world.created_count() == 1
+
+
+async def test_a_start_with_a_refused_token_still_takes_and_keeps_forms(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        form = await world.open_form(world.ana)
+    refused = {"ok": False, "error": "invalid_auth"}
+    for method in ("auth.test", "chat.postMessage"):
+        world.slack.faults.always(method, CannedResponse(200, refused))
+    async with world.running_bot():
+        await form.submit({"replica_id": "r-anna-42", "script": "Hello, world."})
+        assert not form.is_open
+        await world.advance(minutes=2)
+        world.slack.faults.clear()
+        await world.advance(minutes=5)
+        [card, reply] = world.posts()
+    assert reply.thread_ts == card.ts
