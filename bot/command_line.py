@@ -148,14 +148,13 @@ def doctor(*, as_json: bool, integrity: bool) -> _Run:
     import logging
 
     from bot import doctor, log
-    from bot.settings import environment
 
     async def report() -> int:
         log.configure(sys.stderr, logging.CRITICAL)
         if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show all letters
             sys.stdout.reconfigure(errors="replace")
         findings = []
-        async for finding in doctor.examine(environment(), integrity=integrity):
+        async for finding in doctor.examine_deployment(integrity=integrity):
             findings.append(finding)
             if not as_json:
                 print(finding, flush=True)

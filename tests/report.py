@@ -1,7 +1,7 @@
 """What the doctor says: the report of one run, by name."""
 
+from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 
 from bot import doctor
 from bot.doctor import Finding
@@ -31,11 +31,17 @@ class Report:
 
 
 async def report_of(
-    environ: dict[str, str], *, integrity: bool = False, env_file: Path = Path(".env")
+    environ: Mapping[str, str],
+    *,
+    in_file: Mapping[str, str] | None = None,
+    integrity: bool = False,
+    call_timeout: float = 2,
 ) -> Report:
-    """Run the doctor with these settings."""
-    timings = Timings(call_timeout=timedelta(seconds=2))
-    found = doctor.examine(environ, integrity=integrity, env_file=env_file, timings=timings)
+    """Run the doctor with these settings, those ``in_file`` as in ``.env``."""
+    in_file = in_file or {}
+    timings = Timings(call_timeout=timedelta(seconds=call_timeout))
+    settings = {**in_file, **environ}
+    found = doctor.examine(settings, in_file=in_file, integrity=integrity, timings=timings)
     return Report([each async for each in found])
 
 

@@ -7,15 +7,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
-from pathlib import Path
+from types import MappingProxyType
 from typing import Final
-
-from dotenv import dotenv_values
 
 from bot.clock import Clock, SystemClock
 from bot.doctor.callbacks import check_incoming
 from bot.doctor.database import check_database
-from bot.doctor.finding import CheckState, Finding, error, summary
+from bot.doctor.finding import CheckState, Finding, error, split, summary
 from bot.doctor.options import check_options
 from bot.doctor.service import check_service
 from bot.doctor.settings import check_file, check_names, check_sources, mistakes
@@ -26,38 +24,45 @@ from bot.doctor.slack import (
     check_signing_secret,
     check_slack,
 )
+from bot.env_file import ENV_FILE, EnvFileError, read_env_file
 from bot.masking import Mask
-from bot.settings import Settings, SettingsError
+from bot.settings import Settings, SettingsError, environment
 from bot.timings import Timings
 
-__all__ = ["OPTIONAL_SCOPES", "REQUIRED_SCOPES", "CheckState", "Finding", "examine", "summary"]
+__all__ = [
+    "OPTIONAL_SCOPES",
+    "REQUIRED_SCOPES",
+    "CheckState",
+    "Finding",
+    "examine",
+    "examine_deployment",
+    "summary",
+]
 
 # A person waits for the answers.
 _TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))
 # All calls of one check together, as a share of the time for one.
 _CHECK_TIMEOUT: Final = 1.25
-_ENV_FILE: Final = Path(".env")
 
 
 async def examine(
     environ: Mapping[str, str],
     *,
+    in_file: Mapping[str, str] = MappingProxyType({}),
     integrity: bool = False,
-    env_file: Path = _ENV_FILE,
     timings: Timings = _TIMINGS,
     clock: Clock | None = None,
 ) -> AsyncIterator[Finding]:
     """Yield the findings in a fixed order, without changing anything.
 
     Args:
-        environ: the settings, with those of ``env_file`` where the environment has none.
+        environ: the settings, with those of ``.env`` where the environment has none.
+        in_file: what ``.env`` sets.
         integrity: whether to read the whole database, however large it is.
-        env_file: the file that settings were read from, if it is there.
         timings: those of the calls.
         clock: this machine's.
     """
-    in_file = dotenv_values(env_file)  # nothing, if it is not there
-    for finding in (*check_names(environ), *check_file(env_file)):
+    for finding in (*check_names(environ), *(check_file() if in_file else ())):
         yield finding.cleaned(str)
     try:
         settings = Settings.read(environ)
@@ -69,7 +74,7 @@ async def examine(
     clock = clock or SystemClock()
     limit = timings.call_timeout * _CHECK_TIMEOUT
     checks = [
-        _collected("settings", check_sources(environ, in_file, env_file)),
+        _collected("settings", check_sources(environ, in_file)),
         _in_thread(
             "database", lambda: check_database(settings.database, clock, integrity=integrity)
         ),
@@ -87,6 +92,17 @@ async def examine(
         for task in tasks:
             for finding in await task:
                 yield finding.cleaned(mask)
+
+
+async def examine_deployment(*, integrity: bool = False) -> AsyncIterator[Finding]:
+    """Yield the findings for the settings of this process, and of ``.env`` where it has none."""
+    try:
+        in_file = read_env_file()
+    except EnvFileError as failure:
+        yield error(str(ENV_FILE), *split(str(failure))).cleaned(str)
+        return
+    async for finding in examine(environment(), in_file=in_file, integrity=integrity):
+        yield finding
 
 
 async def _within(limit: timedelta, name: str, check: AsyncIterator[Finding]) -> list[Finding]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bot.clock import Clock
-from bot.doctor.finding import Finding, error, ok, warning
-from bot.store import DatabaseError, DatabaseInUse
+from bot.doctor.finding import Finding, error, ok, split, warning
+from bot.store import DatabaseError
 from bot.store.inspection import Inspection, Owner, find_owner, inspect, unreadable_rows
 from bot.store.sqlite_file import beside, check_file
 
@@ -67,11 +67,8 @@ def check_database(path: Path, clock: Clock, *, integrity: bool) -> Iterator[Fin
         check_file(path, pages=pages)
         found = inspect(path, clock.now())
         unreadable = unreadable_rows(path) if pages else []
-    except DatabaseInUse as failure:
-        yield _failed(failure)
-        return
     except DatabaseError as failure:
-        yield _failed(failure)
+        yield error(_NAME, *split(str(failure)))
         return
     yield _describe(path, size, found, pages)
     yield from _check_space(folder, size)
@@ -92,14 +89,6 @@ def check_database(path: Path, clock: Clock, *, integrity: bool) -> Iterator[Fin
             "bot again.",
         )
     yield from _check_work(find_owner(path), found, clock.now())
-
-
-def _failed(failure: DatabaseError) -> Finding:
-    """Return what a refusal says: its first sentence is what is wrong, the rest what to do."""
-    message, separator, remedy = str(failure).partition(". ")
-    if not separator:
-        message, _, remedy = str(failure).partition(": ")
-    return error(_NAME, message.rstrip("."), remedy[:1].upper() + remedy[1:])
 
 
 def _pages(size: int, *, integrity: bool) -> Literal["", "quick_check", "integrity_check"]:

@@ -120,6 +120,14 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("." if text and text[-1] not in ".?!" else "")
 
 
+def split(refusal: str) -> tuple[str, str]:
+    """Return what a refusal says is wrong, and what to do: after its first sentence or colon."""
+    message, separator, remedy = refusal.partition(". ")
+    if not separator:
+        message, _, remedy = refusal.partition(": ")
+    return message.rstrip("."), sentence(remedy)
+
+
 def _wrapped(text: str, first: str, indent: str) -> list[str]:
     return textwrap.wrap(
         text,

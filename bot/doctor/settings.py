@@ -1,12 +1,11 @@
 """Checks of the settings: where each comes from, misspelt names, and who can read the file."""
 
-import os
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Final
 
 from bot.doctor.finding import Finding, error, off, ok, sentence, warning
+from bot.env_file import ENV_FILE, is_exposed
 from bot.settings import Settings, SettingsError
 
 SECRETS: Final = frozenset(
@@ -19,7 +18,6 @@ _ALIKE: Final = 0.8
 _MIN_LENGTH: Final = 6  # of a name: HOME is not meant to be HOST
 # Other programs' own, however alike they look.
 _OTHERS: Final = ("PROXY", "PATH")
-_OTHERS_MAY_READ: Final = 0o044
 _MAX_SHOWN: Final = 60  # characters of a value
 
 
@@ -30,9 +28,8 @@ def setting_names() -> list[str]:
 
 def mistakes(refusal: SettingsError) -> Iterator[Finding]:
     """Yield a finding for each setting that is missing or wrong."""
-    for line in str(refusal).splitlines()[1:]:
-        name, _, said = line.strip().partition(" ")
-        message, _, remedy = said.partition(": ")
+    for name, said in refusal.mistakes.items():
+        message, _, remedy = said.removeprefix(f"{name} ").partition(": ")
         yield error(name, message.rstrip("."), sentence(remedy) or _FIX)
     yield off(
         "everything else",
@@ -56,45 +53,47 @@ def check_names(environ: Mapping[str, str]) -> Iterator[Finding]:
             )
 
 
-def check_file(path: Path) -> Iterator[Finding]:
+def check_file() -> Iterator[Finding]:
     """Yield a warning if others than the owner can read the file with the secrets."""
-    if os.name != "posix" or not path.exists():
-        return
-    if path.stat().st_mode & _OTHERS_MAY_READ:
+    if is_exposed():
         yield warning(
-            str(path),
-            "has secrets in it, and other users of this machine can read it",
-            f"Run: chmod 600 {path}",
+            str(ENV_FILE),
+            "has secrets in it, and other users of this machine may read or change it",
+            f"Run: chmod 600 {ENV_FILE}",
         )
 
 
-def check_sources(
-    environ: Mapping[str, str], in_file: Mapping[str, str | None], path: Path
-) -> Iterator[Finding]:
+def check_sources(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Iterator[Finding]:
     """Yield where each setting comes from, with its value if that is no secret.
 
     Args:
         environ: the environment, in which the values of the file count where it has none.
         in_file: what the file says.
-        path: the file.
     """
     defaults = []
     for name in setting_names():
         value = environ.get(name, "").strip()
+        from_file = in_file.get(name, "").strip()
+        if not value and from_file:
+            yield off(
+                name,
+                f"is empty in the environment, so what {ENV_FILE} says does not count",
+                "Remove the empty variable from the environment to have it.",
+            )
+            continue
         if not value:
             defaults.append(name)
             continue
         shown = "" if name in SECRETS else f": {_cut(value)}"
-        from_file = in_file.get(name)
-        if from_file is not None and from_file.strip() not in {"", value}:
+        if from_file and from_file != value:
             yield warning(
                 name,
-                f"is in the environment and, with another value, in {path}; the environment's "
-                f"counts{shown}",
+                f"is set twice, and what {ENV_FILE} says does not count: from the environment"
+                f"{shown}",
                 "Remove it from one of them.",
             )
-        elif from_file is not None and from_file.strip():
-            yield ok(name, f"from {path}{shown}")
+        elif from_file:
+            yield ok(name, f"from {ENV_FILE}{shown}")
         else:
             yield ok(name, f"from the environment{shown}")
     if defaults:
