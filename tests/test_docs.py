@@ -82,7 +82,7 @@ def test_the_page_has_an_example_that_the_bot_accepts(row: Row) -> None:
 def test_the_table_of_scopes_has_each_scope_of_the_manifest_and_what_declining_costs() -> None:
     scopes = yaml.safe_load((ROOT / "manifest.yml").read_text(encoding="utf-8"))["oauth_config"]
     page = (ROOT / "docs/install.md").read_text(encoding="utf-8")
-    table = page.partition("### What each scope is for")[2].partition("\n## ")[0]
+    table = page.partition("## What each scope is for")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `([\w.:]+)` \| (.*) \|$", table, re.MULTILINE))
     assert rows.keys() == set(scopes["scopes"]["bot"])
     optional = {name for name, row in rows.items() if row.startswith("*optional*: ")}

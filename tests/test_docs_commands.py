@@ -27,10 +27,12 @@ PAGES = (
     "docs/operations.md",
     "docs/troubleshooting.md",
 )
+INIT: Final = ".venv/bin/python -m bot init"
 #: What is not run here, and why. What follows the reason has to be in the tree.
 NOT_RUN: Final = {
     "python3 -m venv .venv": "the tests run in that environment: .ci/run makes it",
     r".venv/bin/pip install .*--require-hashes .*": "likewise, with requirements-dev.txt",
+    INIT: "tests/test_init.py answers it on a pseudo-terminal; here its file is written",
     ".venv/bin/python -m pytest": "this is it: .ci/run takes the command from the README",
     ".venv/bin/python -m sandbox": "tests/test_sandbox_page.py runs it",
     r".venv/bin/uv pip compile .*": "it asks the package index",
@@ -140,9 +142,12 @@ async def test_the_commands_of_the_docs_work_in_the_order_of_the_pages(machine: 
     for page in PAGES:
         for block in blocks(page):
             for command in block:
+                if command == INIT:
+                    machine.fill_in_settings()
                 if why_not(command) is not None:
                     continue
                 if command == SERVE:
+                    await machine.stop()
                     await machine.serve(f"exec {command}")
                 elif command.startswith("mv "):  # the page says: stop the bot
                     await machine.stop()
