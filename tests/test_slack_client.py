@@ -1,7 +1,5 @@
 """Calls to the outside: the one rule for proxies, and the limit on Slack's answers."""
 
-import asyncio
-import contextlib
 import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
@@ -18,33 +16,12 @@ from bot.timings import Timings
 from sandbox.delivery import deliver
 from sandbox.http import Server
 from tests.invalid_input import command
+from tests.proxy import Proxy
 from tests.world import World
 
 MIB = 1024 * 1024
 
 # ── Proxies ───────────────────────────────────────────────────────────────────────────────────
-
-
-class Proxy:
-    """A proxy that opens no connections, and records which were asked for."""
-
-    def __init__(self) -> None:
-        self.asked: list[str] = []
-        self.url = ""
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator["Proxy"]:
-        server = await asyncio.start_server(self._refuse, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server:
-            yield self
-
-    async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        self.asked.append(head.decode().partition(" HTTP/")[0])
-        writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
-        await writer.drain()
-        writer.close()
 
 
 @pytest.fixture

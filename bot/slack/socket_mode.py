@@ -306,9 +306,12 @@ class _Connection:
             case {"type": "disconnect"}:
                 self.reason = word(str(message.get("reason")))
                 self.replace.set()
-            case {"type": str(), "envelope_id": str(), "payload": dict()}:
-                request = SocketModeRequest.from_dict(message)
-                if request is not None:
-                    self._take(self, request)
+            # Bolt reads the type of an event before any check of ours.
+            case {"type": str(), "envelope_id": str(), "payload": dict(payload)} if isinstance(
+                payload.get("event", {}), dict
+            ):
+                self._take(
+                    self, SocketModeRequest(message["type"], message["envelope_id"], payload)
+                )
             case _:
                 _LOG.error("a message of Slack cannot be read: it is no envelope")
