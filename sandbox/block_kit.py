@@ -121,10 +121,10 @@ def _class_named(name: str) -> _Class:
 
 
 @functools.cache
-def _parameters(cls: _Class) -> dict[str, Any]:
-    """Return the annotation of each key that an object of ``cls`` may have."""
+def _parameters(cls: _Class) -> dict[str, tuple[_Class, ...]]:
+    """Return the classes of each key that an object of ``cls`` may have; none for plain values."""
     hints = typing.get_type_hints(cls.__init__)
-    return {name: hints[name] for name in inspect.signature(cls).parameters}
+    return {name: tuple(_classes_in(hints[name])) for name in inspect.signature(cls).parameters}
 
 
 def _classes_in(annotation: object) -> Iterator[_Class]:
@@ -159,8 +159,7 @@ def _build(value: Json, cls: _Class, path: str, errors: list[str]) -> _Checked |
         if key not in keys:
             errors.append(f"{path}.{key}: unknown key")
         elif inner is not None and not _excepted(value, key, inner):
-            wanted = tuple(_classes_in(keys[key]))
-            arguments[key] = _convert(inner, wanted, f"{path}.{key}", errors)
+            arguments[key] = _convert(inner, keys[key], f"{path}.{key}", errors)
     if len(errors) > before:
         # A part is missing now, and the whole would only report that.
         return None

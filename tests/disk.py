@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from bot.store.database import Database
 from bot.store.sqlite import SQLiteDatabase
+from tests.world import MEMORY
 
 # https://sqlite.org/fileformat2.html#the_write_ahead_log
 _HEADER: Final = 32
@@ -155,7 +156,7 @@ def _delivery_key(row: sqlite3.Row) -> str:
 
 @contextlib.contextmanager
 def _opened(left: tuple[bytes, bytes]) -> Any:  # noqa: ANN401 - a generator of a connection
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         copy = Disk(Path(folder) / "copy.db")
         copy.put_back(left)
         with contextlib.closing(sqlite3.connect(copy._path)) as db:

@@ -19,6 +19,7 @@ from bot.store import AddedCandidate, DatabaseError, DatabaseUnavailable, Store,
 from bot.store.database import Transaction
 from bot.timings import Timings
 from tests.disk import Disk
+from tests.world import MEMORY
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=10)
@@ -519,7 +520,7 @@ class Claims(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = tempfile.TemporaryDirectory(dir=MEMORY)
         self.now = NOW
         self.due: dict[str, datetime | None] = {}
         self.number: dict[str, int] = {}
