@@ -6,14 +6,23 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pexpect
 
+from bot.clock import SystemClock
+from sandbox import events
+from sandbox.running import APP
+from sandbox.slack import SandboxSlack
+from sandbox.video_service import SandboxVideoService
+
 _ROOT: Final = Path(__file__).parents[1]
 _TIMEOUT_S: Final = 20.0
+#: How the question for a secret ends.
+HIDDEN: Final = "not shown):"
 CTRL_C: Final = "\x03"
 CTRL_D: Final = "\x04"
 
@@ -60,7 +69,7 @@ class Typist:
 
 @contextlib.contextmanager
 def at_terminal(
-    folder: Path, *arguments: str, columns: int = 80, **environ: str
+    folder: Path, *arguments: str, columns: str = "80", **environ: str
 ) -> Iterator[Typist]:
     """Start ``python -m bot`` with these arguments in a folder, on a terminal."""
     child = pexpect.spawn(
@@ -68,7 +77,7 @@ def at_terminal(
         ["-m", "bot", *arguments],
         cwd=folder,
         env=environment(folder, environ),
-        dimensions=(24, columns),
+        dimensions=(24, int(columns)),
         timeout=_TIMEOUT_S,
         encoding=environ.get("PYTHONIOENCODING", "utf-8"),
     )
@@ -82,3 +91,60 @@ def environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """Return what a command of the bot's finds in its environment, with ``environ`` added."""
     path = os.defpath  # where git is
     return {"PYTHONPATH": str(_ROOT), "PATH": path, "HOME": str(folder), "TERM": "xterm", **environ}
+
+
+@dataclass
+class Outside:
+    """What the set-up talks to."""
+
+    slack: SandboxSlack
+    service: SandboxVideoService
+    folder: Path
+
+    @property
+    def env_file(self) -> Path:
+        return self.folder / ".env"
+
+    @property
+    def secrets(self) -> list[str]:
+        slack = self.slack
+        return [
+            slack.bot_token,
+            slack.signing_secret,
+            slack.socket_mode.app_token,
+            self.service.api_key,
+            "4f00ta9e",
+            "wr0ng-key-of-ana",
+        ]
+
+    def check_hidden(self, typist: Typist) -> None:
+        for secret in self.secrets:
+            assert secret not in typist.shown
+        assert "Traceback" not in typist.shown
+
+
+@contextlib.asynccontextmanager
+async def running_outside(folder: Path) -> AsyncIterator[Outside]:
+    """Run a Slack and a video service in real time, as a person finds them."""
+    clock = SystemClock()
+    slack, service = SandboxSlack(clock), SandboxVideoService(clock)
+    slack.app = APP
+    events.follow(slack)
+    await slack.start()
+    await service.start()
+    try:
+        yield Outside(slack, service, folder)
+    finally:
+        await service.stop()
+        await slack.stop()
+
+
+async def answer_service(typist: Typist, outside: Outside) -> None:
+    await typist.answers("Its address, such as https://videos.example.com:", outside.service.url)
+    await typist.answers(f"API key ({HIDDEN}", outside.service.api_key)
+    await typist.sees("The video service answers and accepts the key.")
+
+
+async def answer_questions_about_the_app(typist: Typist) -> None:
+    await typist.answers("Prefix of the commands [none]:")
+    await typist.answers("Admins' member IDs, with commas between them [none]:")
