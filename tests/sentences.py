@@ -17,6 +17,7 @@ _ELSEWHERE: Final = {
     "kinds/replica.py": _MISTAKES,
     "links.py": _MISTAKES,
     "file_links.py": _MISTAKES,
+    "service_body.py": _SERVICE,
     "service_errors.py": _SERVICE,
     "service_gate.py": _SERVICE,
     "video_service.py": _SERVICE,
@@ -36,9 +37,17 @@ _HEADINGS: Final = {
     "replies.py": "Further parts of messages",
 }
 #: In ``bot/slack``: they are about Slack's API, and their words are for the log.
-_FOR_THE_LOG: Final = {"blocks.py", "client.py", "errors.py", "messenger.py", "installation.py"}
+_FOR_THE_LOG: Final = {
+    *("blocks.py", "client.py", "errors.py", "messenger.py", "installation.py"),
+    "socket_mode.py",
+}
 _NOT_SHOWN: Final = {"compile", "Unreadable", "debug", "info", "warning", "error", "exception"}
-_NO_WORDS: Final = {"Bearer {}", "a row cannot be read", "not stored for certain", "not stored"}
+_NO_WORDS: Final = {
+    *("Bearer {}", "a row cannot be read", "not stored for certain", "not stored"),
+    # For the log.
+    *("is VIDEO_API_URL right, and reachable from here?", "is VIDEO_API_KEY right?"),
+    "top up its account",
+}
 _WORDS: Final = re.compile(r"[A-Za-z']{2,}[,:;]? [\w“(`*{]|\A[A-Z].*[.?…]\Z", re.DOTALL)
 _CODE: Final = re.compile(r"\\|\(\?|[a-z]_[a-z]|\.\*|\|[a-z(]")
 
