@@ -9,6 +9,7 @@ import itertools
 import json
 import secrets
 from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
@@ -26,6 +27,8 @@ EnvelopeType: TypeAlias = Literal["slash_commands", "interactive", "events_api"]
 DisconnectReason: TypeAlias = Literal[
     "warning", "refresh_requested", "link_disabled", "too_many_websockets"
 ]
+
+Hook: TypeAlias = Callable[[Literal["before", "after"], Json], Awaitable[None]]
 
 #: The name of the method that returns the address of a WebSocket.
 OPEN: Final = "apps.connections.open"
@@ -85,6 +88,8 @@ class SocketMode:
         connections: the open ones that have been greeted, the oldest first.
         opened: how many connections were greeted.
         refused: messages of the app that Slack would not understand.
+        on_envelope: awaited with the payload before an envelope is sent, and before its answer is
+            taken, which is lost if this raises ``ConnectionError``.
     """
 
     def __init__(self, app_id: str) -> None:
@@ -94,6 +99,7 @@ class SocketMode:
         self.connections: list[Connection] = []
         self.opened = 0
         self.refused: list[object] = []
+        self.on_envelope: Hook | None = None
         self._app_id = app_id
         self._tickets: set[str] = set()
         self._envelopes: dict[str, _Envelope] = {}
@@ -163,6 +169,8 @@ class SocketMode:
             body |= {"retry_attempt": retry, "retry_reason": "timeout" if retry else ""}
         envelope = _Envelope(body, asyncio.get_running_loop().create_future())
         self._envelopes[envelope.id] = envelope
+        if self.on_envelope is not None:
+            await self.on_envelope("before", payload)
         for _ in range(2 if self.delivers_twice else 1):
             await self._send(envelope)
         try:
@@ -235,9 +243,9 @@ class SocketMode:
             if message.type is WSMsgType.PING:
                 await connection.socket.pong(message.data)
             elif message.type is WSMsgType.TEXT:
-                self._take(connection, message.data)
+                await self._take(connection, message.data)
 
-    def _take(self, connection: Connection, text: str) -> None:
+    async def _take(self, connection: Connection, text: str) -> None:
         try:
             answer = json.loads(text)
         except ValueError:
@@ -256,6 +264,11 @@ class SocketMode:
         if connection not in envelope.sent_on or (answer.get("payload") and not accepts):
             self.refused.append(answer)
             return
+        if self.on_envelope is not None:
+            try:
+                await self.on_envelope("after", envelope.body["payload"])
+            except ConnectionError:
+                return
         if not envelope.answered.done():
             envelope.answered.set_result(answer)
         self._forget(envelope)

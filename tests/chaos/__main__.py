@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.chaos.environment import Environment
-from tests.chaos.plan import Plan, draw_plan
+from tests.chaos.plan import draw_plan
 from tests.chaos.results import Result, all_done, results_of
 from tests.chaos.users import Users
 
@@ -39,22 +39,29 @@ def main() -> int:
         action="store_true",
         help="without Slack's history scopes; messages may then be doubled, which is counted",
     )
+    parser.add_argument(
+        "--socket-mode",
+        action="store_true",
+        help="over connections that go silent, are closed, and deliver twice",
+    )
     chosen = parser.parse_args()
     faults = round(1.5 * chosen.jobs) if chosen.faults is None else chosen.faults
     rng = random.Random(chosen.seed)  # noqa: S311 - the plan is reproducible
-    plan = draw_plan(rng, jobs=chosen.jobs, kills=chosen.kills, faults=faults)
+    plan = draw_plan(
+        rng, jobs=chosen.jobs, kills=chosen.kills, faults=faults, socket_mode=chosen.socket_mode
+    )
     print(
         f"{chosen.jobs} jobs, {chosen.kills} kills, {plan.fault_count} faults planned, "
-        f"seed {chosen.seed}{', without history scopes' if chosen.no_search else ''}",
+        f"seed {chosen.seed}{', without history scopes' if chosen.no_search else ''}"
+        f"{', Socket Mode' if chosen.socket_mode else ''}",
         flush=True,
     )
     # The sandbox logs late commits that a kill has cut off: not of interest here.
     logging.getLogger("sandbox").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     began = time.monotonic()
-    results = asyncio.run(
-        _run(plan, rng, folder, jobs=chosen.jobs, can_search=not chosen.no_search)
-    )
+    env = Environment(plan, folder, can_search=not chosen.no_search, socket_mode=chosen.socket_mode)
+    results = asyncio.run(_run(env, rng, jobs=chosen.jobs, can_search=not chosen.no_search))
     for result in results:
         _print(result)
     print(f"{time.monotonic() - began:6.0f} s")
@@ -67,17 +74,18 @@ def main() -> int:
 
 
 async def _run(
-    plan: Plan, rng: random.Random, folder: Path, *, jobs: int, can_search: bool
+    env: Environment, rng: random.Random, *, jobs: int, can_search: bool
 ) -> Sequence[Result]:
-    env = Environment(plan, folder, can_search=can_search)
     users = Users(env, rng, jobs=jobs)
     async with env.running(), asyncio.TaskGroup() as group:
         answering = group.create_task(users.answer_questions())
         turning_away = group.create_task(env.turn_away())
+        disturbing = group.create_task(env.disturb_sockets(rng))
         async with asyncio.TaskGroup() as killing:
             killing.create_task(env.kill())
             killing.create_task(users.submit_all())
         turning_away.cancel()
+        disturbing.cancel()
         env.stop_faults()
         deadline = time.monotonic() + _FINISH_TIMEOUT_S
         while time.monotonic() < deadline and not all_done(

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -58,6 +59,10 @@ TIMINGS: Final = Timings(
     call_interval=timedelta(milliseconds=50),
     replica_max_age=timedelta(seconds=2),
     stop_timeout=timedelta(seconds=2),
+    socket_heartbeat=timedelta(milliseconds=400),
+    reconnect_interval=timedelta(milliseconds=20),
+    max_reconnect_interval=timedelta(milliseconds=200),
+    max_socket_wait=timedelta(milliseconds=500),
 )
 """The bot's waits, shortened so that a run of a minute covers a week."""
 
@@ -79,9 +84,12 @@ class Environment:
         admin: who may answer every question.
         posted: every message that the bot posted, as it was then.
         kills_by_moment: the number of kills by moment.
+        disturbances: the number of disturbed connections of Socket Mode by what was done to them.
     """
 
-    def __init__(self, plan: Plan, folder: Path, *, can_search: bool) -> None:
+    def __init__(
+        self, plan: Plan, folder: Path, *, can_search: bool, socket_mode: bool = False
+    ) -> None:
         clock = SystemClock()
         # With groups:read, forms would be refused instead of answered in direct messages.
         scopes = DEFAULT_SCOPES - {"groups:read"} - (set() if can_search else _HISTORY)
@@ -96,6 +104,8 @@ class Environment:
         self.log_file = folder / "bot.log"
         self.posted: list[Message] = []
         self.kills_by_moment: Counter[str] = Counter()
+        self.disturbances: Counter[str] = Counter()
+        self.slack.socket_mode.enabled = self._socket_mode = socket_mode
         self._kills = plan.kills
         self._spells = plan.spells
         self._quotes = itertools.cycle(plan.quotes)
@@ -131,6 +141,7 @@ class Environment:
         for server in (self.slack, self.service, self._relay_server):
             await server.start()
         self.slack.request_url = f"{self.url}/slack/events"
+        self.slack.socket_mode.on_envelope = self._on_envelope
         try:
             await self._start()
             yield
@@ -168,6 +179,28 @@ class Environment:
                 service.key_revoked = service.out_of_credit = False
         finally:
             service.key_revoked = service.out_of_credit = False
+
+    async def disturb_sockets(self, rng: random.Random) -> None:
+        """Do to the connections of Socket Mode all that Slack and networks do, until cancelled."""
+        socket = self.slack.socket_mode
+        try:
+            while self._socket_mode:
+                await asyncio.sleep(rng.uniform(0.1, 1.0))
+                what = rng.choice(("silent", "closed", "warning", "refreshed", "twice"))
+                match what:
+                    case "silent":
+                        socket.go_silent()
+                    case "closed":
+                        await socket.close()
+                    case "warning":
+                        await socket.disconnect("warning", close=False)
+                    case "refreshed":
+                        await socket.disconnect("refresh_requested")
+                    case "twice":
+                        socket.delivers_twice = not socket.delivers_twice
+                self.disturbances[what] += 1
+        finally:
+            socket.delivers_twice = False
 
     def stop_faults(self) -> None:
         """Inject no faults from here on."""
@@ -209,7 +242,7 @@ class Environment:
     def _process(self) -> BotProcess:
         environ = {
             "SLACK_BOT_TOKEN": self.slack.bot_token,
-            "SLACK_SIGNING_SECRET": self.slack.signing_secret,
+            **self._slack_secret(),
             "SLACK_API_URL": self.slack.api_url,
             "VIDEO_API_URL": self.service.url,
             "VIDEO_API_KEY": self.service.api_key,
@@ -221,6 +254,11 @@ class Environment:
             **NO_LIMITS,
         }
         return BotProcess(environ, TIMINGS, self.log_file)
+
+    def _slack_secret(self) -> dict[str, str]:
+        if self._socket_mode:
+            return {"SLACK_APP_TOKEN": self.slack.socket_mode.app_token}
+        return {"SLACK_SIGNING_SECRET": self.slack.signing_secret}
 
     async def _at(self, moment: str) -> None:
         if moment == self._kill_at:
@@ -265,6 +303,15 @@ class Environment:
             raise web.HTTPBadGateway from None
         await self._at(f"after {name}")
         return web.Response(status=status, body=content)
+
+    async def _on_envelope(self, phase: Phase, payload: Json) -> None:
+        """Kill the bot before an envelope is sent to it, or before its answer is taken."""
+        name = "submission" if payload.get("type") == "view_submission" else "request"
+        try:
+            await self._at(f"{phase} {name}")
+        except web.HTTPServiceUnavailable:
+            if phase == "after":
+                raise ConnectionError from None
 
     def _note(self, event: Event) -> None:
         message = event.message

@@ -20,6 +20,7 @@ from sandbox.faults import (
 )
 from sandbox.key_quotes import KeyQuote
 from sandbox.scenarios import CallbackPlan, Echo, Ending, Scenario
+from sandbox.socket_mode import OPEN
 
 _HTML: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
 _HUGE: Final = '{"x": "' + "x" * 3_000_000 + '"}'
@@ -107,6 +108,18 @@ _FAULTS_BY_OPERATION: Final[Mapping[str, tuple[float, float, Sequence[Fault]]]] 
     "views.open": (1.3, 0.05, _VIEW),
 }
 
+#: The same for Socket Mode, for each connection that is opened.
+_OPEN_FAULTS: Final = (
+    Reset(),
+    Hang(),
+    CannedResponse(503, _HTML),
+    CannedResponse(429, {}, headers=_SOON),
+    CannedResponse(200, 0),
+    _no("internal_error"),
+    _no("invalid_auth"),
+    CannedResponse(200, {"ok": True, "url": "ws://127.0.0.1:9/"}),
+)
+
 #: The moments at which the bot is killed: before a call is carried out, and after that, so that
 #: its answer is lost.
 MOMENTS: Final = tuple(
@@ -192,13 +205,19 @@ class PlannedFaults(Faults):
         self._cleared = True
 
 
-def draw_plan(rng: random.Random, *, jobs: int, kills: int, faults: int) -> Plan:
+def draw_plan(
+    rng: random.Random, *, jobs: int, kills: int, faults: int, socket_mode: bool = False
+) -> Plan:
     """Return a plan for this number of jobs, kills and faults."""
     planned = {}
     for operation, (requests, share, kinds) in _FAULTS_BY_OPERATION.items():
         expected = max(1, round(requests * jobs))
         numbers = rng.sample(range(expected), min(expected, round(share * faults)))
         planned[operation] = {number: rng.choice(kinds) for number in numbers}
+    if socket_mode:
+        tries = 10 * kills
+        numbers = rng.sample(range(tries), tries // 4)
+        planned[OPEN] = {number: rng.choice(_OPEN_FAULTS) for number in numbers}
     return Plan(
         faults=planned,
         kills=[_kill(rng) for _ in range(kills)],

@@ -74,6 +74,7 @@ def results_of(
         Result("  of these at a named moment", kills - at_random),
         Result("faults hit, video service", _fault_count(env, service=True)),
         Result("faults hit, Slack", _fault_count(env, service=False)),
+        *_socket_rows(env),
         Result("callbacks sent", len(env.service.callbacks)),
         Result("create calls carried out", creates.total()),
         Result(
@@ -250,6 +251,16 @@ def _shows_outcome(env: Environment, cards: Sequence[Message], replies: Sequence
     shown = [found for card in cards if (found := env.slack.find(card.channel, card.ts))]
     words = ("Ready",) if "is ready" in replies[0].text else ("Failed", "Cancelled")
     return any(word in card.text for card in shown for word in words)
+
+
+def _socket_rows(env: Environment) -> Iterator[Result]:
+    socket = env.slack.socket_mode
+    if socket.enabled:
+        yield Result("connections of Socket Mode", socket.opened)
+        for what, count in sorted(env.disturbances.items()):
+            yield Result(f"  disturbed: {what}", count)
+        refused = list(map(str, socket.refused))
+        yield Result("answers that Slack does not accept", len(refused), True, refused)
 
 
 def _fault_count(env: Environment, *, service: bool) -> int:
