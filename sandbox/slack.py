@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from email.utils import format_datetime
 from http import HTTPStatus
 from typing import Final, Literal, TypeAlias
 
@@ -12,7 +13,7 @@ import aiohttp
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from bot.clock import Clock
+from bot.clock import Clock, SystemClock
 from sandbox import web_api, web_api_arguments
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
@@ -101,6 +102,7 @@ class SandboxSlack(Workspace):
         faults: what goes wrong next, by the name of the method.
         on_request: awaited just before the work of a call and just after it, before the response.
         rate_limits: whether calls are refused that come faster than Slack documents.
+        clock_ahead: how far the time that Slack's answers have is ahead of this machine's.
         auth_error: the error of every call, such as ``token_revoked``; None for no error.
         app_id: the ``api_app_id`` of what Slack sends.
         should_escape: whether a command's text arrives escaped, with mentions as ``<@U1>``; by
@@ -126,6 +128,7 @@ class SandboxSlack(Workspace):
         self.faults = Faults()
         self.on_request: Hook | None = None
         self.rate_limits = False
+        self.clock_ahead = timedelta(0)
         self.auth_error: str | None = None
         self.should_escape = False
         self.sent_events: list[Json] = []
@@ -325,6 +328,8 @@ class SandboxSlack(Workspace):
             if self.on_request:
                 await self.on_request("after", method, arguments)
             headers["X-OAuth-Scopes"] = ",".join(sorted(self.scopes))
+            # In real time, as the machine's own clock is compared with it.
+            headers["Date"] = format_datetime(SystemClock().now() + self.clock_ahead, usegmt=True)
             return web.json_response(body, status=status, headers=headers)
 
         return await respond(request, fault, answer, self._scheduler)

@@ -47,7 +47,7 @@ def explain(error: BaseException, url: str, limit: timedelta, setting: str) -> C
         if isinstance(each, aiohttp.ClientHttpProxyError):
             return _of_proxy(each.status, host)
         if isinstance(each, ssl.SSLCertVerificationError):
-            return _of_certificate(each.verify_code, host)
+            return _of_certificate(getattr(each, "verify_code", 0), host)
         if isinstance(each, aiohttp.ClientConnectorDNSError):
             return Cause(
                 f"the name {host} cannot be resolved (DNS)",
@@ -118,7 +118,7 @@ def _of_certificate(code: int, host: str) -> Cause:
 def _chain(error: BaseException) -> Iterator[BaseException]:
     found: BaseException | None = error
     while found is not None:
-        yield found
         if isinstance(found, aiohttp.ClientConnectorCertificateError):
-            yield found.certificate_error
+            yield found.certificate_error  # it is of the same type, but has no code itself
+        yield found
         found = found.__cause__
