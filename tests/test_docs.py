@@ -9,6 +9,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
+from bot.metrics import Metrics
 from bot.settings import Settings
 
 ROOT = Path(__file__).parent.parent
@@ -156,3 +157,14 @@ def test_pages_are_written_in_american_english() -> None:
     for path in [*(ROOT / name for name in names), *(ROOT / "docs").glob("*.md")]:
         found = re.search(british, path.read_text(encoding="utf-8"), re.IGNORECASE)
         assert found is None, f"{path.name}: {found}"
+
+
+# Metrics
+
+
+def test_the_page_about_operations_names_each_metric_of_the_bot() -> None:
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    metrics = Metrics().exposition().decode()
+    there = set(re.findall(r"^# TYPE (replica_bot_\w+) ", metrics, re.MULTILINE))
+    there -= {name for name in there if name.endswith("_created")}
+    assert set(re.findall(r"`(replica_bot_\w+)`", page)) == there
