@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 import click
@@ -226,6 +227,40 @@ def migrate(*, check: bool) -> _Run:
             return 1
         else:
             print(f"applied: {', '.join(asyncio.run(migrate(path)))}")
+        return 0
+
+    return run
+
+
+@cli.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--force", is_flag=True, help="Replace FILE if it is there.")
+def backup(file: Path, *, force: bool) -> _Run:
+    """Copy the database to FILE and check it; the bot may be running.
+
+    Only the owner can read FILE. It needs no other setting than DATABASE_URL.
+
+    To restore it, stop the bot, put FILE in the place of the database, remove the files beside it
+    that end in -wal and -shm, and start the bot. What people have asked for since is forgotten.
+    What was waiting to be created is not created by itself, since it may have been meanwhile: the
+    bot asks.
+
+    \b
+    Example:
+      python -m bot backup bot-2026-03-02.db
+    """
+    import signal
+
+    from bot.clock import SystemClock
+    from bot.settings import DatabaseSettings, environment
+    from bot.store.sqlite_backup import back_up
+
+    def run() -> int:
+        path = DatabaseSettings.read(environment()).database
+        # As an exception, so that nothing is left behind.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        size = back_up(path, file, SystemClock().now(), replace=force)
+        print(f"copied {path} to {file} ({size // 1000} kB) and checked the copy")
         return 0
 
     return run

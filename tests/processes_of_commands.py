@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
-_ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[1]
 _TIMEOUT_S: Final = 20.0
 
 
@@ -52,7 +52,7 @@ async def started(
         "-m",
         "bot",
         *arguments,
-        env={"PYTHONPATH": str(_ROOT), **environ},
+        env={"PYTHONPATH": str(ROOT), **environ},
         cwd=folder,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

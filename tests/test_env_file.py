@@ -82,6 +82,7 @@ def test_a_value_is_what_is_written_there(line: str, value: str, folder: Path) -
         (b"A=1\nKEY=" + _SECRET.encode() + b"\xff\n", 2),
         (f"KEY={_SECRET}".encode("utf-16"), 1),
     ],
+    ids=["no-name", "one-quote", "after-a-quote", "no-name-before", "no-utf-8", "utf-16"],
 )
 def test_a_wrong_line_is_named_by_its_number_and_never_shown(
     content: str | bytes, line: int, folder: Path
