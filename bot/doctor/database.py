@@ -84,7 +84,8 @@ def check_database(path: Path, clock: Clock, *, integrity: bool) -> Iterator[Fin
     elif found.set_aside:
         yield error(
             "database rows",
-            f"{_count(found.set_aside, 'row')} could not be read, and nobody works on them",
+            f"{_count(found.set_aside, 'row')} could not be read, and nobody works on "
+            f"{'it' if found.set_aside == 1 else 'them'}",
             "Run doctor --integrity to see which. Repair them or restore a backup, and start the "
             "bot again.",
         )
@@ -139,7 +140,9 @@ def _check_work(owner: Owner | None, found: Inspection, now: datetime) -> Iterat
         f"wait{f', the oldest for {_duration(age)}' if due else ''}"
     )
     if owner is None and count:
-        yield warning("bot", f"no bot runs on this database, and {waiting}", "Start it: serve.")
+        yield warning(
+            "bot", f"no bot runs on this database, and {waiting}", "Start it: python -m bot serve."
+        )
     elif owner is None:
         yield ok("bot", "no bot runs on this database, and nothing waits in it")
     else:
