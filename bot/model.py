@@ -250,6 +250,9 @@ class Role(StrEnum):
     people are asked, then edited once, when it is settled."""
     REPLY = "reply"
     """Says how the job ended: posted once, in the card's thread."""
+    TRANSCRIPT = "transcript"
+    """The whole transcript as a file, where the reply has only its beginning: shared once, below
+    the reply."""
 
 
 class Settlement(StrEnum):
@@ -282,9 +285,10 @@ class DeliveryState(StrEnum):
     """Set when a post got no usable answer. The message is looked for. Next: posted if it is found,
     else pending."""
     POSTED = "posted"
-    """Set when its ``ts`` is known. From now on it is edited. Final."""
+    """Set when its ``ts`` is known, or a file is shared. From now on a message is edited. Final."""
     UNDELIVERABLE = "undeliverable"
-    """Set when Slack refuses it everywhere, as a direct message too. Final."""
+    """Set when Slack refuses it everywhere, as a direct message too; when a file cannot be shared.
+    Final."""
     WITHDRAWN = "withdrawn"
     """Set when a question is settled that is not in Slack. Final."""
 
@@ -335,6 +339,8 @@ class Delivery:
     """How a question was settled; None while it is open."""
     settled_by: str | None = None
     """The person who settled a question, if one did."""
+    file_id: str | None = None
+    """Slack's id of a file whose content is there; stored before the file is shared."""
 
 
 def token_hash(token: str) -> str:

@@ -186,6 +186,8 @@ class DeliveryTimings(WorkTimings, CallTimings):
     post_interval: timedelta = timedelta(seconds=1.1)
     """Between two posts into a channel under a rate limit: Slack allows one a second, and no two
     calls take equally long to get there."""
+    retry_files: timedelta = timedelta(hours=1)
+    """From the refusal of a file to the next one that is shared there."""
     call_interval: timedelta = timedelta(seconds=1.3)
     """Between two edits, or two searches, under a rate limit: Slack allows about 50 a minute."""
 

@@ -25,7 +25,7 @@ from bot.slack.limits import limit_sentence
 from bot.slack.messages import redirected
 from bot.slack.question_message import question
 from bot.slack.replica_commands import listed_replicas
-from bot.slack.replies import reply
+from bot.slack.replies import FILE_COMMENT, file_name, reply
 from bot.store import KnownReplica, Limit, LimitReached
 from sandbox.block_kit import objects
 from tests import test_card_texts as cards
@@ -167,6 +167,7 @@ def reply_entries() -> Iterator[Entry]:
     )
     text = [line[:200] for line in plain(reply(long, PRESENTER).text).splitlines()]
     yield "Ready, with a long script", text
+    yield "The file below it", [FILE_COMMENT, file_name("Hello")]
     yield (
         "In a direct message, since the channel refused it",
         shown(redirected(reply(cards.WELL, PRESENTER), cards.WELL)),

@@ -38,8 +38,13 @@ _HEADINGS: Final = {
 }
 #: In ``bot/slack``: they are about Slack's API, and their words are for the log.
 _FOR_THE_LOG: Final = {
-    *("blocks.py", "client.py", "errors.py", "messenger.py", "installation.py"),
+    "blocks.py",
+    "client.py",
+    "errors.py",
+    "installation.py",
+    "messenger.py",
     "socket_mode.py",
+    "uploads.py",
 }
 _NOT_SHOWN: Final = {"compile", "Unreadable", "debug", "info", "warning", "error", "exception"}
 _NO_WORDS: Final = {

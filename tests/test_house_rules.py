@@ -63,6 +63,8 @@ SCOPES: dict[str, set[str]] = {
     "conversations_info": {"channels:read", "groups:read"},
     "conversations_open": {"im:write"},
     "conversations_replies": HISTORY,
+    "files_completeUploadExternal": {"files:write"},
+    "files_getUploadURLExternal": {"files:write"},
     "files_info": {"files:read"},
     "users_info": {"users:read"},
     "views_open": set(),

@@ -57,7 +57,7 @@ def test_scopes_to_find_lost_posts_and_to_know_people_and_channels_are_optional(
     optional = set(scopes["bot_optional"])
     history = {"channels:history", "groups:history", "im:history", "mpim:history"}
     telling = {"users:read", "channels:read", "groups:read"}
-    asked = {"app_mentions:read", "files:read", "channels:join", "im:write"}
+    asked = {"app_mentions:read", "files:read", "files:write", "channels:join", "im:write"}
     assert optional == {*history, *telling, *asked}
     assert set(scopes["bot"]) - optional == {"commands", "chat:write", "chat:write.public"}
 

@@ -40,6 +40,7 @@ OPTIONAL_SCOPES: Final[Mapping[str, str]] = {
     "channels:read": f"public channels {_SHARED}",
     "groups:read": f"private channels {_SHARED}",
     "files:read": "scripts have at most 3,000 characters, whatever MAX_SCRIPT says",
+    "files:write": "no long transcript is posted as a file: Details has the whole of it",
 }
 """What is lost without the others."""
 _BOX: Final = 3000  # characters that a field of a form holds

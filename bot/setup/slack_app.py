@@ -23,6 +23,7 @@ OPTIONAL_SCOPES: Final = {
     "channels:read": "no posts in public channels shared with others",
     "groups:read": "the same in private ones; help with invitations",
     "files:read": "long scripts as a text file (MAX_SCRIPT above 3000)",
+    "files:write": "long transcripts as a text file in the thread",
 }
 # Slack sends these events only with a scope: https://docs.slack.dev/reference/events.
 _EVENTS: Final = {"app_mentions:read": "app_mention", "im:history": "message.im"}

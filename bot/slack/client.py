@@ -1,6 +1,7 @@
 """The client of Slack's Web API: no cookies, no retries, and answers of a limited length."""
 
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
@@ -86,3 +87,15 @@ def webhook_client(url: str, session: aiohttp.ClientSession) -> AsyncWebhookClie
     client = AsyncWebhookClient(url, session=session, retry_handlers=[])
     client.proxy = None  # as above
     return client
+
+
+def is_slacks(url: str, api: str) -> bool:
+    """Return whether a URL is one of Slack's: only such a host is sent the token, or a script.
+
+    Raises:
+        ValueError: it is no URL.
+    """
+    parts, ours = urlsplit(url), urlsplit(api)
+    if (parts.scheme, parts.netloc) == (ours.scheme, ours.netloc):
+        return True
+    return parts.scheme == "https" and (parts.hostname or "").endswith(".slack.com")

@@ -1,8 +1,9 @@
 """Slack's error codes: one table of what to do about each, for messages and modals.
 
 The codes are those that Slack documents for ``chat.postMessage``, ``chat.update``,
-``chat.postEphemeral``, ``views.open`` and ``views.update``
-(https://docs.slack.dev/reference/methods), and some others that were seen.
+``chat.postEphemeral``, ``views.open``, ``views.update``, ``files.getUploadURLExternal`` and
+``files.completeUploadExternal`` (https://docs.slack.dev/reference/methods), and some others that
+were seen.
 """
 
 import asyncio
@@ -41,14 +42,16 @@ class ErrorAction(StrEnum):
     """Slack failed, and it may have been done: find out before it is sent again."""
     REWRITE = "rewrite"
     """The message itself is refused: send its text alone."""
+    WITHOUT_FILE = "without_file"
+    """The workspace takes no file, or none like this: do without it."""
 
 
 ERROR_ACTIONS: Final = {
     code: action
     for action, codes in {
         ErrorAction.REDIRECT: """
-            access_denied as_user_not_supported cannot_reply_to_message
-            channel_not_found channel_type_not_supported ekm_access_denied is_archived is_inactive
+            access_denied as_user_not_supported cannot_reply_to_message channel_not_found
+            channel_type_not_supported ekm_access_denied invalid_channel is_archived is_inactive
             messages_tab_disabled method_not_supported_for_channel_type not_in_channel
             posting_to_channel_denied restricted_action restricted_action_non_threadable_channel
             restricted_action_read_only_channel restricted_action_thread_locked
@@ -74,25 +77,30 @@ ERROR_ACTIONS: Final = {
             token_expired token_revoked two_factor_setup_required
         """,
         ErrorAction.REWRITE: """
-            attachment_payload_limit_exceeded block_mismatch blocked_file_type
-            cant_broadcast_message deprecated_endpoint draft_already_deleted draft_already_sent
-            draft_has_conflict draft_not_found duplicate_channel_not_found duplicate_external_id
-            duplicate_message_not_found file_deleted file_is_deleted file_not_found
-            file_share_limit_reached invalid_arg_name invalid_arguments invalid_array_arg
-            invalid_attachments invalid_blocks invalid_blocks_format invalid_charset
-            invalid_form_data invalid_metadata_format invalid_metadata_schema invalid_post_type
-            markdown_text_conflict max_file_sharing_exceeded metadata_must_be_sent_from_app
-            metadata_too_large method_deprecated missing_file_data missing_post_type
-            msg_blocks_too_long msg_too_long no_dual_broadcast_content_update no_text
-            push_limit_reached too_many_attachments too_many_contact_cards unable_to_share_files
-            unknown_method view_too_large
+            alt_txt_too_large attachment_payload_limit_exceeded block_mismatch blocked_file_type
+            cant_broadcast_message channels_limit_exceeded deprecated_endpoint draft_already_deleted
+            draft_already_sent draft_has_conflict draft_not_found duplicate_channel_not_found
+            duplicate_external_id duplicate_message_not_found file_deleted file_is_deleted
+            file_not_found file_share_limit_reached invalid_arg_name invalid_arguments
+            invalid_array_arg invalid_attachments invalid_blocks invalid_blocks_format
+            invalid_charset invalid_form_data invalid_metadata_format invalid_metadata_schema
+            invalid_post_type markdown_text_conflict max_file_sharing_exceeded
+            metadata_must_be_sent_from_app metadata_too_large method_deprecated missing_argument
+            missing_file_data missing_post_type msg_blocks_too_long msg_too_long
+            no_dual_broadcast_content_update no_text push_limit_reached snippet_too_large
+            too_many_attachments too_many_contact_cards unable_to_share_files unknown_method
+            unknown_snippet_type view_too_large
         """,
         ErrorAction.RETRY: """
             accesslimited message_limit_exceeded rate_limited ratelimited service_unavailable
             update_failed
         """,
         ErrorAction.RECONCILE: """
-            fatal_error internal_error request_timeout
+            fatal_error file_update_failed internal_error request_timeout
+        """,
+        ErrorAction.WITHOUT_FILE: """
+            file_type_not_allowed file_upload_size_restricted file_uploads_disabled
+            file_uploads_except_images_disabled storage_limit_reached
         """,
     }.items()
     for code in codes.split()

@@ -28,6 +28,7 @@ from bot.slack.message_forms import accepted, can_be_rewritten, rewritten
 from bot.slack.outgoing import composed, with_names
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import MethodLimits, RateLimits, covering
+from bot.slack.uploads import Uploads
 from bot.store import Outgoing, Store
 from bot.timings import DeliveryTimings
 
@@ -85,6 +86,18 @@ class Messenger:
         self._outages = outages
         self._installation = installation
         self._lost_posts = PostSearch(client, timings, join_channels)
+        self._uploads = Uploads(
+            store,
+            client,
+            presenters,
+            clock=clock,
+            timings=timings,
+            rng=rng,
+            limits=self._limits,
+            methods=self._methods,
+            outages=outages,
+            installation=installation,
+        )
         self._unregistered: set[str] = set()
 
     async def hold_interrupted_edits(self) -> None:
@@ -143,6 +156,9 @@ class Messenger:
         if outgoing.job.kind not in self._presenters:
             await self._leave_unregistered(outgoing)
             return
+        if outgoing.delivery.role is Role.TRANSCRIPT:
+            await self._uploads.step(outgoing)
+            return
         match outgoing.delivery.state:
             case DeliveryState.PENDING:
                 await self._post(outgoing)
@@ -198,13 +214,8 @@ class Messenger:
         else:
             self._limits.resume()
             self._measure(outgoing)
-            await self._release(
-                replace(
-                    accepted(delivery),
-                    state=DeliveryState.POSTED,
-                    channel=posted.channel,
-                    ts=posted.ts,
-                )
+            await self._release_posted(
+                outgoing, replace(accepted(delivery), channel=posted.channel, ts=posted.ts)
             )
 
     async def _open_conversation(self, delivery: Delivery) -> str:
@@ -257,9 +268,16 @@ class Messenger:
         # Which version it shows is not known: a card is edited to be sure. The others are posted
         # in their first version, and a reply has no other.
         shown = 0 if delivery.role is Role.CARD else 1
-        await self._release(
-            replace(delivery, state=DeliveryState.POSTED, ts=ts, shown_version=shown, failures=0)
+        await self._release_posted(
+            outgoing, replace(delivery, ts=ts, shown_version=shown, failures=0)
         )
+
+    async def _release_posted(self, outgoing: Outgoing, delivery: Delivery) -> None:
+        """Store that a message is in Slack, and owe the file that follows it, if one does."""
+        posted = replace(delivery, state=DeliveryState.POSTED)
+        following = self._uploads.following(outgoing, posted)
+        now = self._clock.now()
+        await self._store.deliveries.release(posted, now, None, following=following)
 
     # ── Editing ───────────────────────────────────────────────────────────────────────────────
 

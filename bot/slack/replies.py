@@ -31,6 +31,8 @@ from bot.slack.presenters import CANCELLED, STOPPED, Presenter
 
 _CARD: Final = "the message above"
 _BEGINNING: Final = "This is the beginning. The whole transcript is under *Details* above."
+FILE_COMMENT: Final = "Here's the whole transcript."
+"""What is said with the file below a reply that has only the beginning of its transcript."""
 
 
 def reply(job: Job, presenter: Presenter, *, retry: str | None = None) -> Message:
@@ -67,6 +69,22 @@ def reply(job: Job, presenter: Presenter, *, retry: str | None = None) -> Messag
     if buttons := reply_buttons(job, presenter, is_retried=retry is not None):
         blocks.append(actions(buttons))
     return Message(joined(text), blocks)
+
+
+def shows_all(job: Job, presenter: Presenter, *, text_only: bool) -> bool:
+    """Return whether the closing reply of a job has the whole transcript.
+
+    ``text_only``: Slack refused its blocks, and shows its text.
+    """
+    transcript = presenter.transcript(job).strip()
+    if job.state is not State.SUCCEEDED or not text_only:
+        return job.state is not State.SUCCEEDED or cut(transcript, MAX_QUOTES) == transcript
+    return _BEGINNING not in reply(job, presenter).text
+
+
+def file_name(name: str) -> str:
+    """Return the name of the file with the transcript of a video with this name."""
+    return f"{name.replace('/', '-') or 'Transcript'}.txt"
 
 
 def _transcript_text(transcript: str, limit: int) -> list[str]:

@@ -2,12 +2,12 @@
 
 import asyncio
 from typing import Final
-from urllib.parse import urlsplit
 
 import aiohttp
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 
 from bot.errors import OutsideError
+from bot.slack.client import is_slacks
 from bot.slack.context import HandlerContext
 from bot.slack.errors import translated
 from bot.slack.payloads import is_plain_text
@@ -73,7 +73,7 @@ async def _download(ctx: HandlerContext, file: _File) -> str:
         raise UnreadableFile(_NOT_TEXT)
     if file.size > max_bytes:
         raise too_large
-    if not _is_slacks(file.url, ctx.client.base_url):
+    if not is_slacks(file.url, ctx.client.base_url):
         raise FileUnavailable(_NOT_READ)
     headers = {"Authorization": f"Bearer {ctx.client.token}"}
     async with ctx.session.get(file.url, headers=headers, allow_redirects=False) as answer:
@@ -92,11 +92,3 @@ async def _download(ctx: HandlerContext, file: _File) -> str:
     if "\0" in text:
         raise UnreadableFile(_NOT_TEXT)
     return text.replace("\r\n", "\n")
-
-
-def _is_slacks(url: str, api: str) -> bool:
-    """Return whether a URL is one of Slack's: only such a host is sent the token."""
-    parts, ours = urlsplit(url), urlsplit(api)
-    if (parts.scheme, parts.netloc) == (ours.scheme, ours.netloc):
-        return True
-    return parts.scheme == "https" and (parts.hostname or "").endswith(".slack.com")

@@ -47,8 +47,10 @@ class VideoPresenter:
 
     def transcript(self, job: Job) -> str:
         """Return the script that the service used, or the one that it was given."""
-        facts = job.snapshot.facts if job.snapshot is not None else {}
-        return facts.get("script") or job.params.get("script", "")
+        used = job.snapshot.facts.get("script", "") if job.snapshot is not None else ""
+        given = job.params.get("script", "")
+        # Of a long one, only the beginning is kept of what the service returns.
+        return given if given.startswith(used) else used
 
     def progress(self, job: Job) -> tuple[int, int] | None:
         """Return how far it is, where the service says so."""

@@ -21,7 +21,7 @@ from bot.store.sql import Query
 _MARK_SENDING: Final = Query(
     """
     UPDATE deliveries SET state = 'sending', sent_at = :now,
-                          channel = :channel, thread_ts = :thread_ts
+                          channel = :channel, thread_ts = :thread_ts, file_id = :file_id
     WHERE id = :id AND claim = :claim AND state <> 'posted' RETURNING id
     """
 )
@@ -33,7 +33,7 @@ _RELEASE: Final = Query(
                 ELSE :state END,
         channel = :channel, thread_ts = :thread_ts, ts = :ts,
         shown_version = :shown_version, failures = :failures, refusals = :refusals,
-        direct = :direct, text_only = :rewrites, claimed = 0,
+        direct = :direct, text_only = :rewrites, file_id = :file_id, claimed = 0,
         due_at = CASE WHEN settled_as IS NOT NULL AND :state = 'pending' THEN NULL
                  WHEN version > :shown_version THEN :due_with_news ELSE :due_at END,
         wait_ms = :wait_ms
@@ -60,6 +60,13 @@ _ADD_REPLY: Final = Query(
     SELECT job_id, 'reply', 'pending', :channel, :thread_ts,
         CASE WHEN state IN ('posted', 'undeliverable') THEN :now END
     FROM deliveries WHERE job_id = :job_id AND role = 'card'
+    """
+)
+_ADD_FILE: Final = Query(
+    """
+    INSERT INTO deliveries (job_id, role, state, channel, thread_ts, due_at)
+    VALUES (:job_id, :role, 'pending', :channel, :thread_ts, :now)
+    ON CONFLICT (job_id, role, number) DO NOTHING
     """
 )
 # One that still has to be posted notifies the person as a new one would.
@@ -194,18 +201,27 @@ class Deliveries(DeliveryClaims):
                 now=to_ms(now),
                 channel=delivery.channel,
                 thread_ts=delivery.thread_ts,
+                file_id=delivery.file_id,
             )
             return marked is not None
 
         return await self._database.run(work)
 
-    async def release(self, delivery: Delivery, now: datetime, due_at: datetime | None) -> bool:
+    async def release(
+        self,
+        delivery: Delivery,
+        now: datetime,
+        due_at: datetime | None,
+        *,
+        following: Role | None = None,
+    ) -> bool:
         """Store a claimed delivery as it now is, and leave it alone until ``due_at``.
 
         None means for good, unless there is a newer version to show: then it stays due. Once it is
         known where a card is, what goes into its thread becomes due, and the messages of the job
         that it retries are edited, which link to it. It is stored even if the database is
-        unavailable for a while.
+        unavailable for a while. ``following``: the role of a file that is owed from now on, in the
+        thread that the delivery is in, or begins.
 
         Returns:
             Whether it was stored: False if it was claimed again meanwhile.
@@ -232,12 +248,22 @@ class Deliveries(DeliveryClaims):
                 refusals=delivery.refusals,
                 direct=int(delivery.direct),
                 rewrites=delivery.rewrites,
+                file_id=delivery.file_id,
                 due_at=at,
                 wait_ms=wait_ms(to_ms(now), due_at),
                 due_with_news=to_ms(now) if posted and at is None else at,
             )
             if released is not None and delivery.role is Role.CARD and delivery.state.settled:
                 tx.all(_CARD_IS_SETTLED, job_id=delivery.job_id, now=to_ms(now))
+            if released is not None and following is not None:
+                tx.all(
+                    _ADD_FILE,
+                    job_id=delivery.job_id,
+                    role=following.value,
+                    channel=delivery.channel,
+                    thread_ts=delivery.thread_ts or delivery.ts,
+                    now=to_ms(now),
+                )
             if released is not None and retried is not None:
                 edit_messages(tx, retried, to_ms(now))
             tx.notify(Topic.DELIVERIES)

@@ -48,11 +48,12 @@ _CLAIM: Final = Query(
     ), posts AS (
         SELECT id FROM (
             SELECT id, due_at, state, role, row_number() OVER (
-                PARTITION BY state, channel ORDER BY role = 'card', due_at, id
+                PARTITION BY state, channel
+                ORDER BY role IN ('card', 'transcript'), due_at, id
             ) AS place FROM owed
         ) AS ranked
         WHERE state <> 'pending' OR place <= :posts_at_once
-        ORDER BY role = 'card', due_at, id LIMIT :free_posts
+        ORDER BY role IN ('card', 'transcript'), due_at, id LIMIT :free_posts
     ), edits AS (
         SELECT id FROM deliveries
         WHERE due_at <= :now AND state = 'posted' AND id NOT IN (EACH :held)
@@ -397,7 +398,7 @@ def _with_jobs_and_cards(tx: Transaction, rows: Sequence[Row]) -> _Claimed:
     outgoing.sort(
         key=lambda each: (
             each.delivery.state is DeliveryState.POSTED,
-            each.delivery.role is Role.CARD,
+            each.delivery.role in {Role.CARD, Role.TRANSCRIPT},
         )
     )
     return outgoing, unreadable

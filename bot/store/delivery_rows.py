@@ -52,4 +52,5 @@ def _delivery_from(row: Row) -> Delivery:
         number=number(row["number"]),
         settled_as=Settlement(row["settled_as"]) if row["settled_as"] else None,
         settled_by=optional_text(row["settled_by"]),
+        file_id=optional_text(row["file_id"]),
     )

@@ -1,0 +1,324 @@
+"""Shares a text as a file in a thread: once, whenever the process dies.
+
+Slack takes a file in three steps: a URL for its content, the content, and the call that shares it
+(https://docs.slack.dev/messaging/working-with-files#uploading_files). The first two show nothing to
+anybody, and are repeated. The file's id is stored before the third: if that got no answer, Slack is
+asked whether the file is shared.
+"""
+
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
+
+from bot.clock import Clock
+from bot.errors import OutsideError, Refused, Unavailable, Uncertain
+from bot.model import Delivery, DeliveryState, Job, Role
+from bot.outages import Outages
+from bot.slack.blocks import title
+from bot.slack.client import is_slacks
+from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.find_posted import CANNOT_LOOK
+from bot.slack.installation import InstallationSource
+from bot.slack.message_forms import accepted
+from bot.slack.presenters import Presenters
+from bot.slack.rate_limits import MethodLimits, RateLimits, is_ahead
+from bot.slack.replies import FILE_COMMENT, file_name, shows_all
+from bot.store import Outgoing, Store
+from bot.timings import DeliveryTimings
+
+_LOG: Final = logging.getLogger(__name__)
+# To share a file, and to find out whether one is shared.
+_SCOPES: Final = frozenset({"files:write", "files:read"})
+_WORKSPACE: Final = ""
+_NO_SUCH_FILE: Final = "file_not_found"
+# Times that one file is begun again, or looked for in vain. With the waits between, half an hour.
+_MAX_TRIES: Final = 12
+_M = TypeVar("_M", bound="_Answer")
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+
+class _Ticket(_Answer):
+    """https://docs.slack.dev/reference/methods/files.getUploadURLExternal."""
+
+    upload_url: str
+    file_id: str = Field(pattern=r"^F[A-Z0-9]+$")
+
+
+class _Shares(_Answer):
+    """Where a file is: https://docs.slack.dev/reference/objects/file-object.
+
+    By channel, the messages with it.
+    """
+
+    public: dict[str, list[Any]] = {}
+    private: dict[str, list[Any]] = {}
+
+
+class _File(_Answer):
+    """The answer of files.info: https://docs.slack.dev/reference/methods/files.info."""
+
+    shares: _Shares = Field(default=_Shares(), validation_alias=AliasPath("file", "shares"))
+
+    def is_in(self, channel: str) -> bool:
+        """Return whether the file is shared in a channel. It was uploaded for one thread alone."""
+        return channel in self.shares.public or channel in self.shares.private
+
+
+class Uploads:
+    """Takes claimed files one step further."""
+
+    def __init__(
+        self,
+        store: Store,
+        client: AsyncWebClient,
+        presenters: Presenters,
+        *,
+        clock: Clock,
+        timings: DeliveryTimings,
+        rng: random.Random,
+        limits: RateLimits,
+        methods: MethodLimits,
+        outages: Outages,
+        installation: InstallationSource,
+    ) -> None:
+        self._store = store
+        self._client = client
+        self._presenters = presenters
+        self._clock = clock
+        self._timings = timings
+        self._rng = rng
+        self._limits = limits
+        self._methods = methods
+        self._outages = outages
+        self._installation = installation
+        # By channel, or for the workspace: until when no file is shared there.
+        self._refused_until: dict[str, datetime] = {}
+
+    def following(self, outgoing: Outgoing, posted: Delivery) -> Role | None:
+        """Return the role of the file that follows a message that was posted, if one does."""
+        if posted.role is not Role.REPLY or not self._can_share(posted.channel):
+            return None
+        presenter = self._presenters[outgoing.job.kind]
+        whole = shows_all(outgoing.job, presenter, text_only=bool(posted.rewrites))
+        return None if whole else Role.TRANSCRIPT
+
+    async def step(self, outgoing: Outgoing) -> None:
+        """Take a claimed file one step further."""
+        match outgoing.delivery.state:
+            case DeliveryState.PENDING:
+                await self._send(outgoing.delivery, outgoing.job)
+            case DeliveryState.SENDING:
+                await self._hold_back(outgoing.delivery)
+            case DeliveryState.UNCERTAIN:
+                await self._look(outgoing.delivery)
+            case _:
+                await self._release(outgoing.delivery)
+
+    # ── The three steps ───────────────────────────────────────────────────────────────────────
+
+    async def _send(self, delivery: Delivery, job: Job) -> None:
+        presenter = self._presenters[job.kind]
+        content, name = presenter.transcript(job).strip().encode(), title(presenter.name(job))
+        if not content or not self._can_share(delivery.channel):
+            await self._give_up(delivery, "it is erased, or files are refused there")
+            return
+        if delivery.file_id is None:
+            uploaded = await self._upload(delivery, name, content)
+            if uploaded is None:
+                return
+            delivery = uploaded
+        if not await self._store.deliveries.mark_sending(delivery, self._clock.now()):
+            return
+        try:
+            await self._call(
+                _Answer,
+                "files.completeUploadExternal",
+                lambda: self._client.files_completeUploadExternal(
+                    files=[{"id": delivery.file_id, "title": name}],
+                    channel_id=delivery.channel,
+                    thread_ts=delivery.thread_ts,
+                    initial_comment=FILE_COMMENT,
+                ),
+            )
+        except Refused as error:
+            if error.code == _NO_SUCH_FILE:
+                await self._look(delivery, is_open=False)
+            else:
+                await self._refused(delivery, error)
+        except Unavailable as error:
+            await self._call_again(delivery, error)
+        except Uncertain as error:
+            _LOG.warning("a file may be shared or not", extra=_about(delivery, error))
+            await self._hold_back(delivery)
+        else:
+            self._limits.resume()
+            await self._shared(delivery)
+
+    async def _upload(self, delivery: Delivery, name: str, content: bytes) -> Delivery | None:
+        """Return the delivery with its file at Slack, which shows it to nobody yet.
+
+        None: it is tried again later, or given up.
+        """
+        try:
+            ticket = await self._call(
+                _Ticket,
+                "files.getUploadURLExternal",
+                lambda: self._client.files_getUploadURLExternal(
+                    filename=file_name(name), length=len(content)
+                ),
+            )
+        except Refused as error:
+            await self._refused(delivery, error)
+            return None
+        except OutsideError as error:
+            await self._call_again(delivery, error)
+            return None
+        try:
+            await self._send_content(ticket.upload_url, content)
+        except OutsideError as error:
+            await self._try_again(delivery, str(error))
+            return None
+        return replace(delivery, file_id=ticket.file_id)
+
+    async def _send_content(self, url: str, content: bytes) -> None:
+        """Send the content of a file to the URL for it, which is of another host than the methods.
+
+        Raises:
+            OutsideError: it may not be there. It may be sent again, to another URL.
+        """
+        session = self._client.session
+        async with translated(self._timings.call_timeout):
+            if session is None or not is_slacks(url, self._client.base_url):
+                raise Uncertain("Slack's answer could not be read.")
+            async with session.post(url, data=content, allow_redirects=False) as answer:
+                status = answer.status
+        if status != HTTPStatus.OK:
+            raise Unavailable(f"Slack did not take the content ({status})")
+
+    # ── Looking for a file ────────────────────────────────────────────────────────────────────
+
+    async def _look(self, delivery: Delivery, *, is_open: bool = True) -> None:
+        """Find out whether a file is shared, and go on with it if it is not.
+
+        ``is_open``: whether its upload may still be completed. "This method can only be called
+        once" (https://docs.slack.dev/reference/methods/files.completeUploadExternal): a second call
+        shares what the first did not, and is refused if the first did.
+        """
+        try:
+            found = await self._call(
+                _File,
+                "files.info",
+                lambda: self._client.files_info(file=delivery.file_id or ""),
+            )
+        except Refused as error:
+            if error.code != _NO_SUCH_FILE:
+                await self._refused(delivery, error)
+                return
+            found = None
+        except OutsideError as error:
+            await self._call_again(delivery, error)
+            return
+        if found is not None and found.is_in(delivery.channel):
+            await self._shared(delivery)
+        elif is_open:
+            await self._release(replace(delivery, state=DeliveryState.PENDING), self._clock.now())
+        elif found is None:  # "the uploaded file and associated metadata will be discarded"
+            begun_again = replace(delivery, state=DeliveryState.PENDING, file_id=None)
+            await self._try_again(begun_again, "Slack discarded the upload")
+        else:
+            # "There can be a visible delay": https://github.com/slackapi/python-slack-sdk/issues/1277
+            await self._try_again(
+                replace(delivery, state=DeliveryState.UNCERTAIN), "Slack has not shared it"
+            )
+
+    # ── Refusals and waits ────────────────────────────────────────────────────────────────────
+
+    def _can_share(self, channel: str) -> bool:
+        """Return whether nothing is known that keeps a file from a channel."""
+        installation = self._installation.current
+        scopes = None if installation is None else installation.scopes
+        now, longest = self._clock.now(), self._timings.retry_files
+        places = (_WORKSPACE, channel)
+        refused = any(is_ahead(self._refused_until.get(each), now, longest) for each in places)
+        return not refused and (scopes is None or scopes >= _SCOPES)
+
+    async def _refused(self, delivery: Delivery, error: Refused) -> None:
+        action = ERROR_ACTIONS.get(error.code)
+        if action is ErrorAction.PAUSE and error.code not in CANNOT_LOOK:
+            await self._release(delivery, self._limits.pause(error))
+            return
+        until = self._clock.now() + self._timings.retry_files
+        # "Make sure your app is a member of the conversation": no_permission.
+        if action is ErrorAction.REDIRECT or error.code == "no_permission":
+            self._refused_until[delivery.channel] = until
+        elif action is ErrorAction.WITHOUT_FILE or error.code in CANNOT_LOOK:
+            self._refused_until[_WORKSPACE] = until
+        await self._give_up(delivery, str(error))
+
+    async def _give_up(self, delivery: Delivery, reason: str) -> None:
+        """Share no file: the reply says where the whole transcript is."""
+        about = {"job": delivery.job_id, "role": delivery.role.value, "reason": reason}
+        _LOG.warning("a file is not shared", extra=about)
+        await self._release(replace(delivery, state=DeliveryState.UNDELIVERABLE))
+
+    async def _try_again(self, delivery: Delivery, reason: str) -> None:
+        """Go on later with a file that Slack did not take although it answers, a few times."""
+        delivery = replace(delivery, refusals=delivery.refusals + 1)
+        if delivery.refusals >= _MAX_TRIES:
+            await self._give_up(delivery, reason)
+            return
+        wait = self._timings.back_off(delivery.refusals)
+        await self._release(delivery, self._clock.now() + self._timings.jittered(wait, self._rng))
+
+    async def _call_again(self, delivery: Delivery, error: OutsideError) -> None:
+        """Make a call again that certainly shared nothing: after as long as Slack asks for."""
+        asked_for = error.retry_after if isinstance(error, Unavailable) else None
+        if asked_for is None:
+            delivery = replace(delivery, failures=delivery.failures + 1)
+        wait = self._timings.back_off(delivery.failures) if asked_for is None else asked_for
+        await self._release(delivery, self._clock.now() + self._timings.jittered(wait, self._rng))
+
+    async def _hold_back(self, delivery: Delivery) -> None:
+        """Wait before Slack is asked about a file: it may share it late."""
+        uncertain = replace(delivery, state=DeliveryState.UNCERTAIN)
+        await self._release(uncertain, self._clock.now() + self._timings.post_hold)
+
+    async def _shared(self, delivery: Delivery) -> None:
+        await self._release(replace(accepted(delivery), state=DeliveryState.POSTED))
+
+    async def _release(self, delivery: Delivery, due_at: datetime | None = None) -> None:
+        await self._store.deliveries.release(delivery, self._clock.now(), due_at)
+
+    async def _call(
+        self, model: type[_M], method: str, call: Callable[[], Awaitable[AsyncSlackResponse]]
+    ) -> _M:
+        """Return the answer to a call of a method, unless Slack asks to wait with that.
+
+        Raises:
+            Refused, Unavailable, Uncertain: there is none.
+        """
+        until = self._methods.begin(method, self._timings.call_interval)
+        if until is not None:
+            wait = max(until - self._clock.now(), timedelta(0))
+            raise Unavailable("Slack asks to wait.", retry_after=wait)
+        try:
+            async with translated(self._timings.call_timeout, self._outages):
+                return model.model_validate((await call()).data)
+        except OutsideError as error:
+            self._methods.note(method, error)
+            raise
+
+
+def _about(delivery: Delivery, error: Exception) -> dict[str, str]:
+    return {"job": delivery.job_id, "role": delivery.role.value, "reason": str(error)}

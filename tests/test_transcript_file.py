@@ -1,0 +1,314 @@
+"""A transcript that is too long for the reply is a text file in the thread, once."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
+from sandbox.slack import FILE_CONTENT, Call
+from sandbox.slack_objects import Message
+from tests.world import REPLICA, World
+
+LONG = "A sentence with an é and a 🎬. " * 400 + "The end."
+GET_URL, COMPLETE = "files.getUploadURLExternal", "files.completeUploadExternal"
+LOST: list[Fault] = [
+    Reset(done=True),
+    CannedResponse(503, "<html>Bad gateway</html>", done=True),
+    CannedResponse(200, {"ok": False, "error": "internal_error"}, done=True),
+    CannedResponse(200, {"ok": False, "error": "file_update_failed"}, done=True),
+    CannedResponse(200, "{", done=True),
+]
+NOT_DONE: list[Fault] = [
+    Reset(),
+    CannedResponse(500, "<html>Oops</html>"),
+    CannedResponse(200, {"ok": False, "error": "fatal_error"}),
+    CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"}),
+]
+
+
+def refusal(code: str) -> CannedResponse:
+    return CannedResponse(200, {"ok": False, "error": code})
+
+
+@pytest.fixture
+async def filed(quiet_world: World) -> AsyncIterator[World]:
+    async with quiet_world.running_bot(MAX_SCRIPT="20000"):
+        await quiet_world.settle()
+        yield quiet_world
+
+
+async def asks(world: World, script: str = LONG, channel: str = "studio", name: str = "") -> None:
+    """Submit the form with a script in a file."""
+    form = await world.open_form(world.ana, channel=channel)
+    file = world.slack.upload("ana", "script.txt", script.encode())
+    typed = {"replica_id": REPLICA, "script_file": [file["id"]], "video_name": name or None}
+    await form.submit(typed)
+    await world.settle()
+    assert not form.is_open, form.errors
+
+
+def shared(world: World) -> list[Message]:
+    """Return the messages with which the bot shared a file, anywhere."""
+    return [each for each in world.posts() if each.files]
+
+
+def one_file(world: World) -> Message:
+    """Return the message with the file, which is below the reply in the card's thread."""
+    card, reply, file = world.posts()
+    assert [card.thread_ts, reply.thread_ts, file.thread_ts] == [None, card.ts, card.ts]
+    assert "is ready" in reply.text
+    return file
+
+
+def content(world: World, message: Message) -> str:
+    [file] = message.files
+    return world.slack.files[str(file["id"])].content.decode()
+
+
+def searches(world: World, message: Message) -> list[Call]:
+    """Return the calls that asked where the file of a message is."""
+    [file] = message.files
+    return [each for each in world.calls("files.info") if each.arguments["file"] == file["id"]]
+
+
+async def test_a_long_transcript_follows_the_reply_as_a_file_with_the_name_of_the_video(
+    filed: World,
+) -> None:
+    world = filed
+    await asks(world, name="Q3 report / draft")
+    await world.advance(minutes=5)
+    file = one_file(world)
+    assert content(world, file) == LONG
+    assert file.text == "Here's the whole transcript."
+    assert [each["name"] for each in file.files] == ["Q3 report - draft.txt"]
+    assert [each["title"] for each in file.files] == ["Q3 report / draft"]
+    # Nothing is said twice, and nobody is told twice.
+    assert not file.pings
+    assert not searches(world, file)
+    before = len(world.slack.calls)
+    await world.advance(days=1)
+    assert len(world.slack.calls) == before
+
+
+async def test_a_transcript_that_the_reply_holds_is_no_file(filed: World) -> None:
+    world = filed
+    await asks(world, "A short sentence. " * 480 + "The end.")
+    await world.advance(minutes=5)
+    assert len(world.posts()) == 2
+    assert not world.calls(GET_URL)
+
+
+async def test_a_transcript_is_a_file_where_slack_takes_the_reply_only_as_text(
+    filed: World,
+) -> None:
+    world = filed
+    await asks(world, "A short sentence. " * 480 + "The end.")
+    world.slack.faults.next("chat.postMessage", refusal("msg_blocks_too_long"))
+    await world.advance(minutes=5)
+    assert "The whole transcript is under *Details*" in world.posts()[1].text
+    assert content(world, one_file(world)).endswith("The end.")
+
+
+async def test_the_file_goes_where_the_reply_went(filed: World) -> None:
+    world = filed
+    await asks(world)
+    world.slack.faults.next("chat.postMessage", refusal("restricted_action"))
+    await world.advance(minutes=5)
+    dm = world.slack.dm(world.ana.user.id)
+    [reply] = world.slack.messages(dm.id)
+    [file] = world.slack.thread(dm.id, reply.ts)
+    assert content(world, file) == LONG
+
+
+# ── Answers that are lost ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("step", [GET_URL, FILE_CONTENT, COMPLETE])
+@pytest.mark.parametrize("fault", [*LOST, *NOT_DONE])
+async def test_a_step_of_an_upload_without_an_answer_makes_no_second_file(
+    step: str, fault: Fault, filed: World
+) -> None:
+    world = filed
+    await asks(world)
+    world.slack.faults.next(step, fault)
+    await world.advance(minutes=10)
+    assert content(world, one_file(world)) == LONG
+
+
+async def test_a_file_whose_sharing_got_no_answer_is_looked_for_before_it_is_shared_again(
+    filed: World,
+) -> None:
+    world = filed
+    await asks(world)
+    world.slack.faults.next(COMPLETE, Reset(done=True))
+    await world.advance(minutes=10)
+    assert len(searches(world, one_file(world))) == 1
+    assert [len(world.calls(each)) for each in (GET_URL, COMPLETE)] == [1, 1]
+
+
+@pytest.mark.parametrize("delay", [10, 45, 200])
+async def test_a_file_that_slack_shares_late_is_shared_once(delay: int, filed: World) -> None:
+    world = filed
+    world.slack.share_delay = timedelta(seconds=delay)
+    await asks(world)
+    world.slack.faults.next(COMPLETE, Reset(done=True))
+    await world.advance(minutes=20)
+    one_file(world)
+
+
+async def test_a_call_that_slack_carries_out_late_shares_the_file_once(filed: World) -> None:
+    world = filed
+    await asks(world)
+    world.slack.faults.next(COMPLETE, LateCommit(timedelta(seconds=50)))
+    await world.advance(minutes=20)
+    one_file(world)
+
+
+async def test_an_upload_that_slack_discarded_meanwhile_is_begun_again(filed: World) -> None:
+    world = filed
+    await asks(world)
+    world.slack.faults.next(COMPLETE, CannedResponse(500, ""))
+    await world.advance(seconds=140)
+    assert world.calls(COMPLETE)
+    world.slack.uploads.clear()
+    await world.advance(minutes=10)
+    assert content(world, one_file(world)) == LONG
+    assert len(world.calls(GET_URL)) == 2
+
+
+async def test_a_file_that_a_person_deleted_is_not_shared_again(filed: World) -> None:
+    world = filed
+    await asks(world)
+    world.slack.faults.next(COMPLETE, Reset(done=True))
+    world.slack.faults.next("files.info", refusal("file_deleted"))
+    await world.advance(minutes=10)
+    assert len(world.calls(COMPLETE)) == 1
+
+
+@pytest.mark.parametrize("step", [GET_URL, FILE_CONTENT, COMPLETE, "files.info"])
+async def test_a_bot_that_ends_in_the_middle_of_an_upload_shares_one_file(
+    step: str, quiet_world: World
+) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_SCRIPT="20000"):
+        await world.settle()
+        await asks(world)
+        world.slack.faults.next(COMPLETE, *[Reset(done=True)] * (step == "files.info"))
+        for each in (GET_URL, FILE_CONTENT, COMPLETE, "files.info"):
+            if each == step:
+                world.slack.faults.next(step, Reset(done=True))
+        await world.advance(minutes=2)
+    async with world.running_bot(MAX_SCRIPT="20000"):
+        await world.advance(minutes=10)
+    one_file(world)
+
+
+# ── Files that Slack refuses ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("missing", ["files:write", "files:read"])
+async def test_without_the_scopes_the_reply_says_where_the_transcript_is(
+    missing: str, quiet_world: World
+) -> None:
+    world = quiet_world
+    async with world.running_bot(MAX_SCRIPT="20000"):
+        await world.settle()
+        await asks(world)
+    world.slack.scopes.discard(missing)
+    async with world.running_bot(MAX_SCRIPT="20000"):
+        await world.advance(minutes=10)
+    _, reply = world.posts()
+    assert "The whole transcript is under *Details*" in reply.text
+    assert not world.calls(GET_URL)
+
+
+@pytest.mark.parametrize("step", [GET_URL, COMPLETE])
+@pytest.mark.parametrize(
+    "code", ["missing_scope", "file_type_not_allowed", "file_uploads_disabled"]
+)
+async def test_what_a_workspace_refuses_is_tried_again_after_an_hour(
+    step: str, code: str, filed: World
+) -> None:
+    world = filed
+    world.slack.faults.always(step, refusal(code))
+    await asks(world)
+    await world.advance(minutes=10)
+    world.slack.change_channel("vault", with_bot=True)
+    await asks(world, channel="vault")
+    await world.advance(minutes=10)
+    assert len(world.calls(GET_URL)) == 1
+    assert [bool(each.files) for each in world.posts()] == [False] * 4
+    world.slack.faults.clear()
+    await world.advance(hours=1)
+    assert not shared(world), "what was given up is not begun again"
+    await asks(world)
+    await world.advance(minutes=10)
+    assert len(shared(world)) == 1
+
+
+async def test_a_channel_that_the_bot_is_not_in_does_not_keep_files_from_others(
+    filed: World,
+) -> None:
+    world = filed
+    for channel in ("lobby", "lobby", "studio"):
+        await asks(world, channel=channel)
+        await world.advance(minutes=10)
+    assert [each.channel for each in shared(world)] == [world.slack.channel("studio").id]
+    assert [call.error for call in world.calls(COMPLETE)] == ["not_in_channel", None]
+
+
+async def test_an_unknown_refusal_gives_up_one_file(filed: World) -> None:
+    world = filed
+    world.slack.faults.next(COMPLETE, refusal("moon_phase_wrong"))
+    for _ in range(2):
+        await asks(world)
+        await world.advance(minutes=10)
+    assert len(shared(world)) == 1
+
+
+async def test_while_the_workspace_accepts_nothing_the_file_is_kept(filed: World) -> None:
+    world = filed
+    await asks(world)
+    world.slack.faults.next(GET_URL, refusal("token_revoked"))
+    world.slack.faults.next(COMPLETE, refusal("account_inactive"))
+    await world.advance(minutes=10)
+    one_file(world)
+
+
+async def test_a_host_for_contents_that_is_never_reached_is_given_up(filed: World) -> None:
+    world = filed
+    world.slack.faults.always(FILE_CONTENT, CannedResponse(403, "Blocked by the proxy"))
+    await asks(world)
+    await world.advance(hours=2)
+    assert len(world.posts()) == 2
+    assert len(world.calls(FILE_CONTENT)) < 20
+
+
+async def test_uploads_keep_to_the_rate_limits_of_their_methods(filed: World) -> None:
+    world = filed
+    world.slack.rate_limits = True
+    wait = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "30"})
+    world.slack.faults.next(GET_URL, wait)
+    await asks(world)
+    await world.advance(minutes=2)
+    await asks(world)
+    await world.advance(minutes=10)
+    first, second, _ = world.calls(GET_URL)
+    assert second.at - first.at >= timedelta(seconds=30)
+    assert len(shared(world)) == 2
+    assert len(world.posts()) == 6
+
+
+async def test_a_transcript_that_was_erased_before_it_was_uploaded_is_no_file(
+    filed: World,
+) -> None:
+    world = filed
+    world.slack.faults.always(GET_URL, CannedResponse(503, ""))
+    await asks(world)
+    await world.advance(minutes=5)
+    world.clock.set(world.clock.now() + timedelta(days=91))
+    await world.advance(hours=2)
+    world.slack.faults.clear()
+    await world.advance(hours=1)
+    assert len(world.posts()) == 2
