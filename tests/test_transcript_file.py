@@ -1,10 +1,12 @@
 """A transcript that is too long for the reply is a text file in the thread, once."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
+from bot.timings import Timings
 from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
 from sandbox.slack import FILE_CONTENT, Call
 from sandbox.slack_objects import Message
@@ -201,6 +203,45 @@ async def test_a_bot_that_ends_in_the_middle_of_an_upload_shares_one_file(
         await world.advance(minutes=2)
     async with world.running_bot(MAX_SCRIPT="20000"):
         await world.advance(minutes=10)
+    one_file(world)
+
+
+async def test_a_bot_that_is_cut_off_while_it_shares_a_file_shares_no_second_one(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.timings = Timings(jitter=0, stop_timeout=timedelta(0))
+    sharing, never = asyncio.Event(), asyncio.Event()
+
+    async def hold_back(when: str, method: str, _: object) -> None:
+        if (when, method) == ("after", COMPLETE):
+            sharing.set()
+            await never.wait()
+
+    async with world.running_bot(callbacks=False, MAX_SCRIPT="20000"):
+        await world.settle()
+        await asks(world)
+        world.slack.on_request = hold_back
+        [video_id] = world.service.videos
+        world.service.finish(video_id)
+        world.clock.set(world.clock.now() + timedelta(minutes=5))
+        await sharing.wait()
+    world.slack.on_request = None
+    async with world.running_bot(callbacks=False, MAX_SCRIPT="20000"):
+        await world.advance(minutes=10)
+    one_file(world)
+    assert len(world.calls(GET_URL)) == 1
+
+
+async def test_the_content_goes_to_no_host_but_slacks(filed: World) -> None:
+    world = filed
+    await asks(world)
+    # The same place under another name of its host.
+    link = world.slack.url.replace("127.0.0.1", "localhost")
+    said = {"ok": True, "upload_url": f"{link}/upload/v1/secret", "file_id": "F000000001"}
+    world.slack.faults.next(GET_URL, CannedResponse(200, said))
+    await world.advance(minutes=10)
+    assert len(world.calls(FILE_CONTENT)) == 1
     one_file(world)
 
 
