@@ -31,7 +31,8 @@ _NEEDED: Final = (
     "README.md",
     ".env.example",
 )
-_PARALLEL: Final = 2
+# One more than there are cores, as tests that wait for what a bug prevents leave one idle.
+_PARALLEL: Final = 3
 # Each run of pytest is a fork of a process that has imported these, which takes longer than most
 # tests. The tree is imported after the fork.
 _LIBRARIES: Final = (
