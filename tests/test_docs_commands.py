@@ -149,7 +149,7 @@ async def test_the_commands_of_the_docs_work_in_the_order_of_the_pages(machine: 
                 if command == SERVE:
                     await machine.stop()
                     await machine.serve(f"exec {command}")
-                elif command.startswith("mv "):  # the page says: stop the bot
+                elif command.startswith("cp "):  # the page says: stop the bot
                     await machine.stop()
                     await machine.run(command)
                 else:
