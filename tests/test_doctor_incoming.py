@@ -109,7 +109,10 @@ async def test_what_answers_in_place_of_the_bot_is_named(
 async def test_a_public_url_where_nothing_listens_is_named(live_world: World) -> None:
     found = await report(live_world, PUBLIC_URL=f"http://127.0.0.1:{free_port()}")
     for name in ("callbacks", "Slack requests"):
-        assert "the connection was refused: nothing listens there" in found[name].message
+        assert (
+            "cannot be reached: the connection was refused (nothing listens there)"
+            in found[name].message
+        )
     found = await report(live_world, PUBLIC_URL="https://bot.invalid")
     assert "bot.invalid cannot be resolved (DNS)" in found["Slack requests"].message
 
@@ -119,10 +122,10 @@ async def test_a_port_that_another_program_has_is_named(quiet_world: World) -> N
         port = url.rpartition(":")[2]
         found = await report(quiet_world, PORT=port, PUBLIC_URL=url)
     assert found["port"].state == "error"
-    assert f"the bot cannot listen on 127.0.0.1:{port}" in found["port"].message
+    assert f"another program has port {port}" in found["port"].message
     assert "set PORT to another one" in found["port"].remedy
     found = await report(quiet_world, HOST="no-such-host.invalid")
-    assert "no-such-host.invalid is no address of this machine" in found["port"].message
+    assert "HOST (no-such-host.invalid) is no address of this machine" in found["port"].message
 
 
 async def test_a_private_address_is_named_where_the_service_is_elsewhere(
@@ -138,7 +141,7 @@ async def test_a_private_address_is_named_where_the_service_is_elsewhere(
 async def test_without_a_public_url_it_says_how_the_bot_gets_by(quiet_world: World) -> None:
     found = await report(quiet_world, PUBLIC_URL="")
     assert found["callbacks"].state == "off"
-    assert "the bot asks the service itself" in found["callbacks"].message
+    assert "the bot polls the service" in found["callbacks"].message
     assert found["Slack requests"].state == "warning"
     assert "Set SLACK_APP_TOKEN to use Socket Mode" in found["Slack requests"].remedy
 

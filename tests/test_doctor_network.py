@@ -80,10 +80,19 @@ async def test_each_fault_of_a_certificate_is_named(quiet_world: World, tmp_path
         }
         shown = await bot("doctor", "--json", environ=environ, folder=tmp_path)
     found = {each["check"]: each for each in json.loads(shown.out)}
-    assert found["Slack"]["message"] == "the TLS certificate of 127.0.0.1 has expired"
-    assert found["video service"]["message"] == "the TLS certificate there is not for 127.0.0.1"
+    assert (
+        found["Slack"]["message"]
+        == "cannot be reached: the TLS certificate of 127.0.0.1 has expired"
+    )
+    assert (
+        found["video service"]["message"]
+        == "cannot be reached: the TLS certificate there is not for 127.0.0.1"
+    )
     for name in ("callbacks", "Slack requests"):
-        assert "is signed by nobody that this machine trusts" in found[name]["message"]
+        assert (
+            "nobody that this machine trusts has signed the TLS certificate of"
+            in found[name]["message"]
+        )
     assert found["Slack requests"]["state"] == "error"
     assert shown.code == 1
 
@@ -91,9 +100,17 @@ async def test_each_fault_of_a_certificate_is_named(quiet_world: World, tmp_path
 @pytest.mark.parametrize(
     ("status", "said", "remedy"),
     [
-        (407, "the proxy wants a user name and password (407)", "Put them into HTTPS_PROXY"),
-        (403, "the proxy opens no connection to videos.example (it answered 403)", "NO_PROXY"),
-        (None, "the proxy cannot be reached", "Check HTTPS_PROXY"),
+        (
+            407,
+            "cannot be reached: the proxy wants a user name and password (407)",
+            "Put them into HTTPS_PROXY",
+        ),
+        (
+            403,
+            "cannot be reached: the proxy opens no connection to videos.example (it answered 403)",
+            "NO_PROXY",
+        ),
+        (None, "cannot be reached: the proxy does not answer", "Check HTTPS_PROXY"),
     ],
 )
 async def test_a_proxy_that_refuses_is_named(

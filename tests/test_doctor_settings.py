@@ -53,7 +53,7 @@ async def test_a_variable_that_looks_like_a_misspelt_setting_is_named(
 ) -> None:
     found = await report_of({wrong: "xoxb-a-secret"})
     assert found[wrong].state == "warning"
-    assert found[wrong].remedy == f"If it is meant to be {right}, rename it. Otherwise leave it."
+    assert found[wrong].remedy == f"Rename it to {right}, if that is meant. Otherwise leave it."
     assert "xoxb-a-secret" not in str(found.findings)
 
 
@@ -111,7 +111,7 @@ async def test_the_command_prints_json_of_the_documented_shape(
     [service] = [each for each in found if each["check"] == "video service"]
     assert (service["state"], service["message"]) == (
         "error",
-        "it does not work: it answered 503",
+        "does not work: it answered 503",
     )
 
 

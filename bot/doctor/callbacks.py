@@ -5,6 +5,7 @@ is signed as Slack signs. Where none runs, doctor listens in its place for that 
 """
 
 import asyncio
+import errno
 import hashlib
 import hmac
 import json
@@ -61,6 +62,7 @@ async def check_incoming(
                 )
             except OSError as failure:
                 yield _cannot_listen(settings, failure)
+                return
         if settings.public_url is None:
             for finding in _without_url(settings):
                 yield finding
@@ -79,26 +81,31 @@ async def check_incoming(
 
 
 def _cannot_listen(settings: Settings, failure: OSError) -> Finding:
-    where = f"{settings.host}:{settings.port}"
-    if isinstance(failure, socket.gaierror):
+    if isinstance(failure, socket.gaierror) or failure.errno == errno.EADDRNOTAVAIL:
         return error(
             _PORT,
-            f"{settings.host} is no address of this machine",
+            f"the bot cannot listen: HOST ({settings.host}) is no address of this machine",
             "Set HOST to 0.0.0.0 to listen on all of them, or to 127.0.0.1 behind a proxy here.",
+        )
+    if failure.errno == errno.EACCES:
+        return error(
+            _PORT,
+            f"the bot may not listen on port {settings.port}",
+            "Set PORT to 1024 or more: a proxy in front of the bot can have the other one.",
         )
     return error(
         _PORT,
-        f"the bot cannot listen on {where}: {failure.strerror or 'the address is not usable'}",
-        "End the program that has the port, or set PORT to another one. If it is a bot, it runs "
-        "on another database than DATABASE_URL.",
+        f"the bot cannot listen: another program has port {settings.port}",
+        "End that program, or set PORT to another one. If it is a bot, it runs on another "
+        "database than DATABASE_URL.",
     )
 
 
 def _without_url(settings: Settings) -> Iterator[Finding]:
     yield off(
         _CALLBACKS,
-        "PUBLIC_URL is not set: the bot asks the service itself, which takes up to minutes longer",
-        "Set PUBLIC_URL to an address at which the service reaches the bot, to hear at once.",
+        "PUBLIC_URL is not set: the bot polls the service, and answers come a few minutes later",
+        "Set PUBLIC_URL to an address at which the service reaches the bot.",
     )
     if settings.slack_app_token is None:
         yield warning(
@@ -252,7 +259,7 @@ _Level = Callable[[str, str, str], Finding]
 
 
 def _unreachable(level: _Level, name: str, cause: Cause) -> Finding:
-    return level(name, f"PUBLIC_URL does not answer: {cause.message}", cause.remedy)
+    return level(name, f"PUBLIC_URL {cause.message}", cause.remedy)
 
 
 def _wrong(level: _Level, name: str, answer: _Answer, caller: _Caller) -> Finding:

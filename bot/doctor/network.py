@@ -41,7 +41,7 @@ def explain(error: BaseException, url: str, limit: timedelta, setting: str) -> C
     for each in chain:
         if isinstance(each, aiohttp.ClientProxyConnectionError):
             return Cause(
-                "the proxy cannot be reached",
+                "cannot be reached: the proxy does not answer",
                 "Check HTTPS_PROXY, or list the host in NO_PROXY to call it directly.",
             )
         if isinstance(each, aiohttp.ClientHttpProxyError):
@@ -50,39 +50,41 @@ def explain(error: BaseException, url: str, limit: timedelta, setting: str) -> C
             return _of_certificate(getattr(each, "verify_code", 0), host)
         if isinstance(each, aiohttp.ClientConnectorDNSError):
             return Cause(
-                f"the name {host} cannot be resolved (DNS)",
+                f"cannot be reached: the name {host} cannot be resolved (DNS)",
                 f"Check the host in {setting}, and this machine's DNS.",
             )
         if isinstance(each, ssl.SSLError):
             return Cause(
-                f"{host} does not speak TLS on that port",
+                f"cannot be reached: {host} does not speak TLS on that port",
                 f"Check the scheme and the port in {setting}.",
             )
         if isinstance(each, ConnectionRefusedError):
             return Cause(
-                "the connection was refused: nothing listens there",
-                f"Check the host and port in {setting}, and that the server runs.",
+                "cannot be reached: the connection was refused (nothing listens there)",
+                f"Check the host and port in {setting}, and that the server there runs.",
             )
         if isinstance(each, TimeoutError):
             return Cause(
-                describe("timeout", limit),
+                f"cannot be reached: {describe('timeout', limit)}",
                 f"Check {setting}, and that no firewall keeps this machine from {host}.",
             )
     if isinstance(error, OutsideError):
         said = describe(error.cause, limit) or error.reason.rstrip(".")
     else:
         said = describe("broken", limit)
-    return Cause(said, f"Try again in a minute. If it stays so, check {setting}.")
+    return Cause(
+        f"does not work: {said}", f"Try again in some minutes. If it stays so, check {setting}."
+    )
 
 
 def _of_proxy(status: int, host: str) -> Cause:
     if status == _PROXY_LOGIN:
         return Cause(
-            "the proxy wants a user name and password (407)",
+            "cannot be reached: the proxy wants a user name and password (407)",
             "Put them into HTTPS_PROXY: http://user:password@host:port.",
         )
     return Cause(
-        f"the proxy opens no connection to {host} (it answered {status})",
+        f"cannot be reached: the proxy opens no connection to {host} (it answered {status})",
         f"Have the proxy allow {host}, or list it in NO_PROXY.",
     )
 
@@ -90,28 +92,29 @@ def _of_proxy(status: int, host: str) -> Cause:
 def _of_certificate(code: int, host: str) -> Cause:
     if code == _EXPIRED:
         return Cause(
-            f"the TLS certificate of {host} has expired",
+            f"cannot be reached: the TLS certificate of {host} has expired",
             "Renew it there. If it is new, check this machine's clock.",
         )
     if code == _NOT_YET_VALID:
         return Cause(
-            f"the TLS certificate of {host} is not valid yet",
+            f"cannot be reached: the TLS certificate of {host} is not valid yet",
             "Check this machine's clock.",
         )
     if code in _OTHER_NAME:
         return Cause(
-            f"the TLS certificate there is not for {host}",
+            f"cannot be reached: the TLS certificate there is not for {host}",
             "Use the name that the certificate is for, or have it issued for this one.",
         )
     if code in _UNKNOWN_ISSUER:
         return Cause(
-            f"the TLS certificate of {host} is signed by nobody that this machine trusts",
+            f"cannot be reached: nobody that this machine trusts has signed the TLS certificate of "
+            f"{host}",
             "If a proxy of your network opens TLS, install its root certificate on this machine. "
             "If not, the server needs a certificate with its whole chain.",
         )
     return Cause(
-        f"the TLS certificate of {host} is not accepted",
-        "Check it with: openssl s_client -connect HOST:443",
+        f"cannot be reached: the TLS certificate of {host} is not accepted",
+        f"Look at it with: openssl s_client -connect {host}:443",
     )
 
 

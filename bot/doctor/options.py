@@ -18,51 +18,54 @@ def check_options(settings: Settings) -> Iterator[Finding]:
     commands = _COMMAND.findall(manifest(settings))
     yield ok("commands", f"{' and '.join(commands)}")
     if settings.allowed_users:
-        yield ok("who may ask", f"{len(settings.allowed_users)} people and the admins")
+        yield ok("allowed users", f"{len(settings.allowed_users)}, and the admins")
     else:
         yield off(
-            "who may ask",
-            "every full member of the workspace: ALLOWED_USERS is not set",
-            "Set it to the ids of those who may, if that is too many.",
+            "allowed users",
+            "every full member of the workspace may ask for something",
+            "To allow it to some only, set ALLOWED_USERS to their ids.",
         )
     if settings.admin_users:
-        yield ok("admins", f"{len(settings.admin_users)}")
+        yield ok("admins", str(len(settings.admin_users)))
     else:
         yield off(
             "admins",
-            "nobody can help with the requests of others: ADMIN_USERS is not set",
-            "Set it to the Slack user ids of one or two people.",
+            "nobody can press the buttons of other people's requests",
+            "Set ADMIN_USERS to the Slack user ids of one or two people.",
         )
     yield ok(
         "limits",
-        f"{settings.max_open_per_user:,} requests in progress a person, "
-        f"{settings.max_per_user_per_day:,} a day; {settings.max_per_day:,} a day for all together",
+        f"{settings.max_open_per_user:,} requests in progress and "
+        f"{settings.max_per_user_per_day:,} a day for each person, {settings.max_per_day:,} a day "
+        "for all together",
     )
     if settings.max_script <= _BOX:
         yield off(
             "long scripts",
             f"a script has at most {settings.max_script:,} characters",
-            "Set MAX_SCRIPT to more than 3000, and the form takes a text file too.",
+            f"Set MAX_SCRIPT to more than {_BOX}, and the form takes a text file too.",
         )
     else:
         yield ok("long scripts", f"up to {settings.max_script:,} characters, in a text file")
-    if not settings.join_public_channels:
+    if settings.join_public_channels:
+        yield ok("joining channels", "the bot joins a public channel to look for a lost message")
+    else:
         yield off(
             "joining channels",
-            "to look for a lost message, the bot joins no public channel",
-            "Set JOIN_PUBLIC_CHANNELS to yes to have it looked for everywhere.",
+            "the bot joins no public channel to look for a lost message, and may post it twice",
+            "Set JOIN_PUBLIC_CHANNELS to yes.",
         )
-    else:
-        yield ok("joining channels", "the bot joins a public channel to look for a lost message")
     if settings.allow_shared_channels:
-        yield ok("shared channels", "the bot posts there too: other organizations can read it")
+        yield ok("shared channels", "the bot posts where other organizations read it, too")
     else:
         yield off(
             "shared channels",
-            "the bot does not post in channels that other organizations are in",
+            "the bot posts in no channel that other organizations are in",
             "Set ALLOW_SHARED_CHANNELS to yes to allow it.",
         )
-    yield ok("erasing", f"scripts and links, {settings.retention.days} days after the end")
+    yield ok(
+        "erasing", f"scripts and links {settings.retention.days} days after the end of a request"
+    )
     yield from _check_proxy(settings)
 
 

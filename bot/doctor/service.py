@@ -63,54 +63,54 @@ def _judge(response: httpx.Response, body: bytes, mask: Mask, clock: Clock) -> F
     if status == HTTPStatus.UNAUTHORIZED:
         return error(
             _NAME,
-            f"it rejects VIDEO_API_KEY ({status}: {said})",
+            f"rejects VIDEO_API_KEY ({status}: {said})",
             "Copy the key again from your account there. If it is new, set VIDEO_API_KEY to it.",
         )
     if status == HTTPStatus.FORBIDDEN:
         return error(
             _NAME,
-            f"it refuses a read with VIDEO_API_KEY ({status}: {said})",
+            f"refuses a read with VIDEO_API_KEY ({status}: {said})",
             "Check that the key may read and create videos, and that the service allows this "
             "machine's address.",
         )
     if status == HTTPStatus.PAYMENT_REQUIRED:
         return error(
             _NAME,
-            f"the account is out of credit ({status}: {said})",
+            f"is out of credit ({status}: {said})",
             "Buy credit there: what people asked for meanwhile is made then.",
         )
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return warning(
             _NAME,
-            "it answers, but asks to wait: too many calls (429)",
+            "answers, but asks to wait: too many calls (429)",
             "Nothing to do, if this is short. If not, ask the service for a higher limit.",
         )
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return error(
             _NAME,
-            f"it does not work: it answered {status}",
+            f"does not work: it answered {status}",
             "Try again in some minutes, and look at the service's status page. The bot goes on "
             "by itself once it works.",
         )
     if response.is_redirect:
         return error(
             _NAME,
-            f"it sends callers to another address ({status})",
+            f"sends callers to another address ({status})",
             "Set VIDEO_API_URL to the address of the API itself: the bot follows no redirects.",
         )
     if not _is_json(response, body):
         return error(
             _NAME,
-            f"what answers is no API: it sent {_kind(response)}, not JSON ({status})",
+            f"is not what answers: it sent {_kind(response)}, not JSON ({status})",
             "Set VIDEO_API_URL to the address of the service's API, without /v2.",
         )
     if str(status) not in UNKNOWN_ID:
         return warning(
             _NAME,
-            f"it answers {status} for a video that does not exist, where 404 is expected",
+            f"answers {status} for a video that does not exist, where 404 is expected",
             "Check that VIDEO_API_URL is the API that the bot is made for.",
         )
-    return ok(_NAME, "it answers and accepts the key")
+    return ok(_NAME, "answers and accepts the key")
 
 
 def _is_json(response: httpx.Response, body: bytes) -> bool:

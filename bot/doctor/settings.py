@@ -49,7 +49,7 @@ def check_names(environ: Mapping[str, str]) -> Iterator[Finding]:
             yield warning(
                 given,
                 "is no setting of the bot, and is ignored",
-                f"If it is meant to be {similar[0]}, rename it. Otherwise leave it.",
+                f"Rename it to {similar[0]}, if that is meant. Otherwise leave it.",
             )
 
 

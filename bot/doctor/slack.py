@@ -82,7 +82,8 @@ async def check_app_token(settings: Settings, timings: Timings) -> AsyncIterator
         yield off(
             "Socket Mode",
             "SLACK_APP_TOKEN is not set: Slack calls the bot at PUBLIC_URL/slack/events",
-            "To need no public address, set it and print the manifest again.",
+            "To need no public address, set it, and update the Slack app with what python -m bot "
+            "manifest prints then.",
         )
         return
     async with open_session(settings.proxy_for(settings.slack_api_url)) as session:
@@ -186,7 +187,7 @@ def _failed(failure: OutsideError, settings: Settings, timings: Timings) -> Find
     if isinstance(failure, Refused):
         return error(
             "Slack",
-            f"Slack rejects SLACK_BOT_TOKEN ({failure.code})",
+            f"rejects SLACK_BOT_TOKEN ({failure.code})",
             "Install the app again and copy the Bot User OAuth Token (OAuth & Permissions).",
         )
     cause = explain(failure, settings.slack_api_url, timings.call_timeout, "SLACK_API_URL")
