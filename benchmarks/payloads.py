@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
-SECRET: Final = "8f742231b10e8888abcd99yyyzzz85a5"
+SECRET: Final = "8f742231b10e8888abcd99eeeeee85a5"
 """The signing secret of all contestants."""
 TOKEN: Final = "xoxb-benchmarks"
 """Their bot token."""

@@ -17,6 +17,17 @@ _MAX_STATEMENT: Final = 2000  # characters
 _VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, without spaces
 _BOT_TOKEN: Final = re.compile(r"xoxb-[!-~]+")
 _APP_TOKEN: Final = re.compile(r"xapp-[!-~]+")
+# Slack documents no shape; the ones that it makes are all like this.
+_SIGNING_SECRET: Final = re.compile(r"[0-9a-f]{32}")
+# https://docs.slack.dev/authentication/tokens
+_BEGINNINGS: Final = {
+    "xoxb-": "a bot token",
+    "xapp-": "an app-level token",
+    "xoxp-": "a user token",
+    "xoxe": "a configuration token",
+    "http://": "a web address",
+    "https://": "a web address",
+}
 _HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
 _PATH: Final = re.compile(r"(/(?!\.\.?(/|$))[\w.~%-]+)*", re.ASCII)
 _MAX_PREFIX: Final = 32 - len("/replica")
@@ -28,10 +39,38 @@ def bot_token(text: str) -> str:
     """Return the token of the Slack app's bot."""
     if not _BOT_TOKEN.fullmatch(text):
         raise ValueError(
-            "does not look like a bot token, which starts with xoxb-: copy the Bot User OAuth "
+            f"{_unlike(text, 'a bot token, which starts with xoxb-')}: copy the Bot User OAuth "
             "Token from OAuth & Permissions."
         )
     return text
+
+
+def app_token(text: str) -> str:
+    """Return the token that opens Socket Mode."""
+    if not _APP_TOKEN.fullmatch(text):
+        raise ValueError(
+            f"{_unlike(text, 'an app-level token, which starts with xapp-')}: generate one with "
+            "the scope connections:write in the Slack app, Basic Information, App-Level Tokens."
+        )
+    return text
+
+
+def signing_secret(text: str | None) -> str | None:
+    """Return the secret that Slack signs its requests with; None is the default."""
+    if text is not None and not _SIGNING_SECRET.fullmatch(text):
+        shape = "a signing secret, which is 32 characters from 0 to 9 and a to f"
+        raise ValueError(
+            f"{_unlike(text, shape)}: copy the Signing Secret from Basic Information, App "
+            "Credentials."
+        )
+    return text
+
+
+def api_key(text: str) -> str:
+    """Return the key for the video service, which may have any shape."""
+    if text.startswith(tuple(_BEGINNINGS)):
+        raise ValueError(f"{_unlike(text, 'a key')}: copy your key for the video service.")
+    return single_word(text)
 
 
 def single_word(text: str) -> str:
@@ -41,22 +80,15 @@ def single_word(text: str) -> str:
     return text
 
 
-def signing_secret(text: str | None) -> str | None:
-    """Return the secret that Slack signs its requests with; None is the default."""
-    return None if text is None else single_word(text)
+def _unlike(text: str, wanted: str) -> str:
+    """Return that a text is not what is wanted, and what it is if its beginning says that."""
+    for beginning, name in _BEGINNINGS.items():
+        if text.startswith(beginning) and beginning not in wanted:
+            return f"is {name}, not {wanted}"
+    return f"does not look like {wanted}"
 
 
-def app_token(text: str) -> str:
-    """Return the token that opens Socket Mode."""
-    if not _APP_TOKEN.fullmatch(text):
-        raise ValueError(
-            "does not look like an app-level token, which starts with xapp-: generate one with the "
-            "scope connections:write in the Slack app, Basic Information, App-Level Tokens."
-        )
-    return text
-
-
-def _base_url(text: str) -> str:
+def _base_url(text: str, example: str) -> str:
     """Return an http or https URL without a slash at its end; http only for this machine."""
     try:
         url = urlsplit(text)
@@ -65,7 +97,7 @@ def _base_url(text: str) -> str:
         host, port = "", None
     # urlsplit drops line breaks silently: hence isprintable().
     if not (_HOST.fullmatch(host) and url.scheme in {"http", "https"} and text.isprintable()):
-        raise ValueError("is not a web URL: it should look like https://bot.example.com.")
+        raise ValueError(f"is not a web URL: it should look like {example}.")
     if "@" in url.netloc:
         raise ValueError("contains a user name or password: leave out everything up to the @.")
     if "?" in text or "#" in text:
@@ -88,25 +120,34 @@ def _is_loopback(host: str) -> bool:
 
 def slack_api_url(text: str) -> str:
     """Return the address of Slack's Web API, with the slash that its client needs."""
-    return _base_url(text) + "/"
+    return _base_url(text, "https://slack.com/api/") + "/"
 
 
 def video_api_url(text: str) -> str:
     """Return the address of the video service, to which ``/v2`` is added."""
-    url = _base_url(text)
+    url = _base_url(text, "https://videos.example.com")
     if url.endswith("/v2"):
         raise ValueError("ends in /v2, which the bot adds itself: leave it out.")
+    if _is_slacks(url):
+        raise ValueError("is an address of Slack's: set it to that of the video service.")
     return url
 
 
 def public_url(text: str) -> str:
     """Return the address of the bot, to which the paths of its own are added."""
-    url = _base_url(text)
+    url = _base_url(text, "https://bot.example.com")
     if url.endswith(("/slack/events", "/callbacks")):
         raise ValueError(
             "ends in one of the bot's own paths: give only what comes before /slack/events."
         )
+    if _is_slacks(url):
+        raise ValueError("is an address of Slack's: set it to that of the bot itself.")
     return url
+
+
+def _is_slacks(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    return host == "slack.com" or host.endswith(".slack.com")
 
 
 def database(text: str) -> Path:
@@ -122,6 +163,11 @@ def database(text: str) -> Path:
     if not path.startswith("/"):
         raise ValueError("needs three slashes before a file name and four before a full path.")
     name = path.removeprefix("/")
+    if name.startswith("~") or "$" in name:
+        raise ValueError(
+            "has a ~ or $ in it, which stands for itself here: write the whole path, with four "
+            "slashes before it."
+        )
     if not name or name.startswith(":") or name.endswith("/") or re.search(r"[?#\x00]", name):
         raise ValueError(
             "does not name a file: it should look like sqlite:///bot.db or "
@@ -210,6 +256,16 @@ def count(maximum: int) -> Callable[[str], int]:
         return int(text)
 
     return count
+
+
+def host(text: str) -> str:
+    """Return the name or address of this machine to listen on."""
+    if "/" in text:
+        raise ValueError(
+            "is not an address to listen on: it should look like 0.0.0.0 or 127.0.0.1 (the port "
+            "is PORT, and the address for others is PUBLIC_URL)."
+        )
+    return single_word(text)
 
 
 def port(text: str) -> int:

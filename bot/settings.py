@@ -179,7 +179,7 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
         Field(None, validate_default=True)
     )
     video_api_url: Annotated[str, BeforeValidator(values.video_api_url)]
-    video_api_key: Annotated[SecretStr, BeforeValidator(values.single_word)]
+    video_api_key: Annotated[SecretStr, BeforeValidator(values.api_key)]
     admin_users: Annotated[frozenset[str], BeforeValidator(values.users)] = frozenset()
     allowed_users: Annotated[frozenset[str], BeforeValidator(values.users)] = frozenset()
     allow_shared_channels: bool = False
@@ -193,7 +193,7 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     max_script: Annotated[int, BeforeValidator(values.count(_MAX_SCRIPT))] = _DEFAULT_SCRIPT
     consent_statement: Annotated[str, BeforeValidator(values.statement)] = ""
     allow_temporary_disk: bool = Field(False, validate_default=True)
-    host: Annotated[str, BeforeValidator(values.single_word)] = "0.0.0.0"  # noqa: S104 - as in a container
+    host: Annotated[str, BeforeValidator(values.host)] = "0.0.0.0"  # noqa: S104 - as in a container
     port: Annotated[int, BeforeValidator(values.port)] = 3000
 
     @property
@@ -219,6 +219,16 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
         if secret is None and info.data.get("slack_app_token", ...) is None:
             raise ValueError(f"is missing: {_WHERE_TO_FIND['SLACK_SIGNING_SECRET']}")
         return secret
+
+    @field_validator("video_api_url")
+    @classmethod
+    def _is_not_the_bots_own(cls, url: str, info: ValidationInfo) -> str:
+        if url == info.data.get("public_url"):
+            raise ValueError(
+                "is the same as PUBLIC_URL, which is the address of the bot itself: one of them is "
+                "wrong."
+            )
+        return url
 
     @field_validator("allow_temporary_disk")
     @classmethod

@@ -116,7 +116,7 @@ class SandboxSlack(Workspace):
         self,
         clock: Clock,
         *,
-        signing_secret: str = "sandbox-signing-secret",  # noqa: S107 - made up
+        signing_secret: str = "7c0e5a4bd39f41c68a2e6b1f90d3c857",  # noqa: S107 - made up
         bot_token: str = "xoxb-sandbox",  # noqa: S107 - made up
         scopes: frozenset[str] = DEFAULT_SCOPES,
     ) -> None:

@@ -18,7 +18,7 @@ FIELDS = {
 }
 REQUIRED = {
     "SLACK_BOT_TOKEN": "xoxb-1234-abcd",
-    "SLACK_SIGNING_SECRET": "8f742231b10e8888abcd99yyyzzz85a5",
+    "SLACK_SIGNING_SECRET": "8f742231b10e8888abcd99eeeeee85a5",
     "VIDEO_API_URL": "https://videos.example.com",
     "VIDEO_API_KEY": "key-1234",
 }

@@ -139,7 +139,7 @@ async def test_all_checks_together_take_no_longer_than_one_time_out(quiet_world:
         environ = quiet_world.environment(str(free_port())) | {
             "SLACK_API_URL": f"{silent}/api/",
             "VIDEO_API_URL": silent,
-            "PUBLIC_URL": silent,
+            "PUBLIC_URL": f"{silent}/bot",
         }
         begun = loop.time()
         found = await report_of(environ, call_timeout=0.5)

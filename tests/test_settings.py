@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from bot.settings import Settings, SettingsError, environment
+from bot.settings import ManifestSettings, Settings, SettingsError, environment
 
 _REQUIRED = {
     "SLACK_BOT_TOKEN": "xoxb-1234-abcd",
-    "SLACK_SIGNING_SECRET": "8f742231b10e8888abcd99yyyzzz85a5",
+    "SLACK_SIGNING_SECRET": "8f742231b10e8888abcd99eeeeee85a5",
     "VIDEO_API_URL": "https://videos.example.com",
     "VIDEO_API_KEY": "key-1234",
 }
@@ -105,7 +105,31 @@ def test_other_variables_are_ignored() -> None:
         ("VIDEO_API_URL", "https://videos.exam\nple.com", "not a web URL"),
         ("VIDEO_API_URL", "https://[::1", "not a web URL"),
         ("VIDEO_API_URL", "https://vidéos.example.com", "not a web URL"),
-        ("SLACK_SIGNING_SECRET", "8f74 2231", "copy it again"),
+        ("SLACK_BOT_TOKEN", "xapp-1-A1-2-b3", "is an app-level token, not a bot token"),
+        ("SLACK_BOT_TOKEN", "xoxp-1234", "is a user token"),
+        ("SLACK_APP_TOKEN", "xoxb-1234-abcd", "is a bot token, not a"),
+        ("SLACK_SIGNING_SECRET", "xoxb-1234-abcd", "is a bot token, not a"),
+        ("SLACK_SIGNING_SECRET", "hello", "does not look like a signing secret, which is 32"),
+        (
+            "SLACK_SIGNING_SECRET",
+            "8F742231B10E8888ABCD99EEEEEE85A5",
+            "is 32 characters from 0 to 9 and a to f",
+        ),
+        ("SLACK_SIGNING_SECRET", "A024BE7LH", "copy the Signing Secret"),
+        ("VIDEO_API_KEY", "xapp-1-A1-2-b3", "is an app-level token"),
+        (
+            "VIDEO_API_KEY",
+            "https://videos.example.com",
+            "is a web address, not a key: copy your key",
+        ),
+        ("VIDEO_API_URL", "foo", "it should look like https://videos.example.com."),
+        ("PUBLIC_URL", "foo", "it should look like https://bot.example.com."),
+        ("SLACK_API_URL", "foo", "it should look like https://slack.com/api/."),
+        ("VIDEO_API_URL", "https://slack.com/api", "an address of Slack's"),
+        ("PUBLIC_URL", "https://acme.slack.com", "an address of Slack's"),
+        ("DATABASE_URL", "sqlite:///~/bot.db", "write the whole path"),
+        ("DATABASE_URL", "sqlite:///$HOME/bot.db", "write the whole path"),
+        ("HOST", "http://0.0.0.0", "it should look like 0.0.0.0"),
         ("VIDEO_API_KEY", "key 1234", "copy it again"),
         ("VIDEO_API_KEY", "key\n1234", "copy it again"),
         ("VIDEO_API_KEY", "clé", "copy it again"),
@@ -240,10 +264,10 @@ def test_settings_are_immutable() -> None:
     ],
 )
 def test_urls_are_normalised(given_url: str, url: str) -> None:
-    settings = _read(VIDEO_API_URL=given_url, SLACK_API_URL=given_url, PUBLIC_URL=given_url)
+    settings = _read(VIDEO_API_URL=given_url, SLACK_API_URL=given_url)
     assert settings.video_api_url == url
     assert settings.slack_api_url == url + "/"
-    assert settings.public_url == url
+    assert ManifestSettings.read({"PUBLIC_URL": given_url}).public_url == url
 
 
 @pytest.mark.parametrize(
@@ -324,12 +348,17 @@ def test_the_completed_example_is_accepted_and_shows_the_defaults() -> None:
         name: text.replace("YOUR-", "my-").lower() if "YOUR-" in text else text
         for name, text in _examples().items()
     }
-    settings = Settings.read(filled)
+    settings = Settings.read(filled | {"SLACK_SIGNING_SECRET": "0" * 32})
     defaults = _read()
     unchanged = ["slack_api_url", "database", "retention", "allow_temporary_disk", "host", "port"]
     unchanged += ["max_open_per_user", "max_per_user_per_day", "max_per_day", "max_script"]
     for name in unchanged:
         assert getattr(settings, name) == getattr(defaults, name)
+
+
+def test_the_bot_is_not_at_the_address_of_the_service() -> None:
+    refusal = _refusal(PUBLIC_URL="https://videos.example.com/")
+    assert refusal.startswith("VIDEO_API_URL is the same as PUBLIC_URL")
 
 
 def test_one_setting_can_be_checked_alone() -> None:

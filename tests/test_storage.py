@@ -625,7 +625,7 @@ def starts(path: Path, first: Callable[[], None] | None = None) -> BotProcess:
     """Start a bot that needs nothing but its database to fail."""
     environ = {
         "SLACK_BOT_TOKEN": "xoxb-nobody",
-        "SLACK_SIGNING_SECRET": "nothing",
+        "SLACK_SIGNING_SECRET": "0" * 32,
         "VIDEO_API_URL": "http://localhost:9",
         "VIDEO_API_KEY": "nothing",
         "DATABASE_URL": f"sqlite:///{path}",
@@ -1020,7 +1020,7 @@ def test_a_host_with_a_temporary_disk_is_refused_with_a_remedy(tmp_path: Path) -
     root = Path(__file__).parents[1]
     environ = {
         "SLACK_BOT_TOKEN": "xoxb-nobody",
-        "SLACK_SIGNING_SECRET": "nothing",
+        "SLACK_SIGNING_SECRET": "0" * 32,
         "VIDEO_API_URL": "http://localhost:9",
         "VIDEO_API_KEY": "nothing",
         "PYTHONPATH": str(root),
