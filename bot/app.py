@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from bot import __version__, video_service
 from bot.background import BackgroundTasks
 from bot.clock import Clock, SystemClock
+from bot.drift import DriftLog
 from bot.engine import Engine
 from bot.errors import OperatorError
 from bot.log import reference
@@ -198,6 +199,7 @@ async def running(
             join_channels=settings.join_public_channels,
             metrics=metrics,
         )
+        drift = DriftLog(store, metrics, clock)
         engine = Engine(
             store,
             service,
@@ -206,13 +208,13 @@ async def running(
             timings=timings,
             rng=rng,
             public_url=settings.public_url,
+            drift=drift,
         )
         priority = RequestPriority(timings)
-        homes = HomePublisher(handler_context)
         workers = (
             Worker(engine, clock, timings, priority, slots=_MAX_STEPS),
             Worker(messenger, clock, timings, priority, slots=_MAX_STEPS),
-            Worker(homes, clock, timings, priority, slots=_MAX_HOMES),
+            Worker(HomePublisher(handler_context), clock, timings, priority, slots=_MAX_HOMES),
         )
         bolt = create_app(handler_context, features)
         socket_mode = None
@@ -251,7 +253,7 @@ async def running(
             readiness=readiness,
             metrics=metrics,
         )
-        sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)
+        sweep = Sweep(store, kinds.values(), clock, timings, settings.retention, drift=drift)
         await messenger.hold_interrupted_edits()
         port = await server.start(settings.host, settings.port)
         installation.learn()

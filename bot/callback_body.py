@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 from bot.compression import CODINGS, decompress
 from bot.kinds import Kind
-from bot.kinds.wire import id_of, report_alias
+from bot.kinds.wire import id_of
 
 MAX_BYTES: Final = 256 * 1024
 """Of a body, before and after decompression; the rest is not looked at."""
@@ -34,7 +34,6 @@ class IdFinder:
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._fields = {kind.name: (kind.id_field, *kind.id_aliases) for kind in kinds}
-        self._aliases = {alias for _, *aliases in self._fields.values() for alias in aliases}
         fields = sorted({field for fields in self._fields.values() for field in fields})
         # For what is no JSON: cut off, with trailing commas or single quotes, XML, multipart. Each
         # part has a limit, so that the time is linear in the length.
@@ -58,9 +57,7 @@ class IdFinder:
             for kind, fields in self._fields.items():
                 given = {field: id_ for field in fields if (id_ := id_of(place.get(field)))}
                 if given and kind not in named:
-                    field, named[kind] = next(iter(given.items()))
-                    if field in self._aliases:
-                        report_alias(field)
+                    named[kind] = next(iter(given.values()))
             if len(named) == len(self._fields):
                 break
         return named

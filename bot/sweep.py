@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bot.clock import Clock
+from bot.drift import DriftLog
 from bot.kinds import Kind
 from bot.store import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, Store
 from bot.timings import SweepTimings
@@ -32,6 +33,8 @@ class Sweep:
         clock: Clock,
         timings: SweepTimings,
         retention: timedelta,
+        *,
+        drift: DriftLog,
     ) -> None:
         self._store = store
         self._kept_params = {kind.name: kind.kept_params for kind in kinds}
@@ -39,6 +42,7 @@ class Sweep:
         self._timings = timings
         self._retention = retention
         self._keep_ended_for = max(2 * retention, timings.keep_ended_for)
+        self._drift = drift
         self._erased_at: datetime | None = None
         # The process before this one may have ended between the erasing and the compaction.
         self._tries_to_compact = _MAX_TRIES
@@ -46,18 +50,25 @@ class Sweep:
 
     async def run(self) -> None:
         """Sweep until cancelled."""
-        never = asyncio.Event()
-        while True:
-            now = self._clock.now()
-            await self._wake_far_future(now)
-            if self._is_erasing_due(now):
-                await self._erase(now)
-            if self._tries_to_compact:
-                await self._compact()
-            self._waiting.set()
-            # Only one wait: it ends within half a minute, also where the clock is set back.
-            await self._clock.wait(never, now + self._timings.sweep_interval)
-            self._waiting.clear()
+        try:
+            while True:
+                await self._sweep()
+        finally:
+            await self._drift.flush()
+
+    async def _sweep(self) -> None:
+        """Sweep once, and wait until it is time for the next."""
+        now = self._clock.now()
+        await self._wake_far_future(now)
+        await self._drift.flush()
+        if self._is_erasing_due(now):
+            await self._erase(now)
+        if self._tries_to_compact:
+            await self._compact()
+        self._waiting.set()
+        # Only one wait: it ends within half a minute, also where the clock is set back.
+        await self._clock.wait(asyncio.Event(), now + self._timings.sweep_interval)
+        self._waiting.clear()
 
     async def settled(self) -> bool:
         """Wait until nothing is due or under way; return whether anything was."""

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from bot.clock import Clock
+from bot.drift import DriftLog
 from bot.kinds.video import Video
+from bot.metrics import Metrics
 from bot.model import Job, Request, State
 from bot.store import Store
 from bot.sweep import Sweep
@@ -319,7 +321,14 @@ class Sweeping:
         self.clock = ManualClock()
         self.store = store
         retention = timedelta(days=1)
-        self._sweep = Sweep(store, [Video()], self.clock, timings, retention)
+        self._sweep = Sweep(
+            store,
+            [Video()],
+            self.clock,
+            timings,
+            retention,
+            drift=DriftLog(store, Metrics(), self.clock),
+        )
 
     @contextlib.asynccontextmanager
     async def runs(self) -> AsyncIterator[None]:

@@ -38,6 +38,7 @@ CHECKSUMS: Final[dict[str, str]] = {
     "0022_due_posts": ("495a7bf16c132a3ad7202836a4c24149e65e3991472e141019e14ce227b43057"),
     "0023_callback_probe": ("0d25172d4b35cfd8c8b39a8a7dbb74737b4a5b52b35328e65cec23ef534f9eea"),
     "0024_files": ("b3e4c7a5bf6584a477da80957635e9f5a4ffcf1601aa5e3acd9094491b1d8406"),
+    "0025_drift": ("14799a6db9499810d99d2aa1376c177cfd9e9444c8c1aea703c74ef602e63ee8"),
 }
 """Of each migration. Databases out there have them: add a line for a new one, change none."""
 

@@ -53,6 +53,9 @@ class Trailer:
     path: Final = "/v2/videos"
     id_field: Final = "video_id"
     id_aliases: Final = ()
+    promised_created = frozenset({"video_id", "status"})
+    promised_read = frozenset({"video_id", "status"})
+    seen_fields = frozenset({"hosted_url"})
     schedule: Literal["minutes", "hours"] = "minutes"
     in_progress = frozenset({"queued", "generating"})
     kept_params = frozenset({"video_name"})

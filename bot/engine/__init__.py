@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from bot.clock import Clock
+from bot.drift import DriftLog
 from bot.engine.create import create_job
 from bot.engine.poll import poll_job
 from bot.engine.reconcile import mark_interrupted, reconcile_ended, reconcile_job
@@ -47,9 +48,10 @@ class Engine:
         timings: EngineTimings,
         rng: random.Random,
         public_url: str | None,
+        drift: DriftLog,
     ) -> None:
         self.due = store.jobs.due
-        self._runtime = Runtime(store, service, kinds, clock, timings, rng, public_url)
+        self._runtime = Runtime(store, service, kinds, clock, timings, rng, public_url, drift)
         self._reported_kinds: set[str] = set()
 
     async def claim(self, limit: int, held: Collection[Job] = ()) -> Sequence[Job]:

@@ -45,8 +45,7 @@ async def create_job(runtime: Runtime, job: Job) -> None:
             )
             if attempt is None:
                 return
-            answer = await runtime.service.create(kind.path, body)
-        snapshot = kind.created(answer)
+            snapshot = await runtime.create(kind, body)
     except Refused as error:
         await _end_refused(runtime, job, error)
     except Held as held:

@@ -1,22 +1,17 @@
 """Read what was created until the service says how it ended, or its time is up."""
 
 import contextlib
-import logging
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
 
 from bot.engine.reconcile import check_candidates, is_unknown
 from bot.engine.runtime import Runtime
 from bot.errors import OutsideError
 from bot.kinds import Kind, Unreadable
+from bot.kinds.drift import Drift, DriftType
 from bot.log import word
 from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.timings import EngineTimings, PollSchedule
-
-_LOG: Final = logging.getLogger(__name__)
-# A service with a new status in each answer must not fill the log.
-_MAX_REPORTED: Final = 100
 
 
 async def poll_job(runtime: Runtime, job: Job) -> None:
@@ -46,7 +41,10 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
                 )
             )
         case Verdict.GOING:
-            _report_unknown_status(runtime, kind, snapshot)
+            if not _in_progress(kind, snapshot.status):
+                runtime.drift.note(
+                    kind.name, Drift(DriftType.UNKNOWN_STATUS, word(snapshot.status))
+                )
             going = replace(job, snapshot=snapshot, failures=0, missing_since=None)
             if awaited_id := await _awaited_id(runtime, kind, going):
                 await _wait_for_used(runtime, going, awaited_id)
@@ -167,13 +165,3 @@ def poll_interval(
     if job.woken_at is not None:
         wait = min(wait, max(timings.callback_spacing, abs(now - job.woken_at)))
     return wait
-
-
-def _report_unknown_status(runtime: Runtime, kind: Kind, snapshot: Snapshot) -> None:
-    """Log a status that is in no list, once for each kind."""
-    key = (kind.name, word(snapshot.status))
-    reported = runtime.reported_statuses
-    if _in_progress(kind, snapshot.status) or key in reported or len(reported) >= _MAX_REPORTED:
-        return
-    reported.add(key)
-    _LOG.warning("the service uses an unknown status", extra={"kind": kind.name, "status": key[1]})

@@ -5,11 +5,12 @@ import logging
 import random
 import re
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from bot.clock import Clock
+from bot.drift import DriftLog
 from bot.errors import Unavailable
 from bot.kinds import Kind
 from bot.model import Job, Snapshot, Verdict
@@ -37,8 +38,7 @@ class Runtime:
     timings: EngineTimings
     rng: random.Random
     public_url: str | None
-    reported_statuses: set[tuple[str, str]] = field(default_factory=set)
-    """Unknown statuses that were logged, each with its kind."""
+    drift: DriftLog
 
     async def read(self, kind: Kind, remote_id: str) -> Snapshot:
         """Read something from the service, whether a job of ours made it or not.
@@ -46,7 +46,22 @@ class Runtime:
         Raises:
             OutsideError, Unreadable: it could not be read.
         """
-        return kind.read(await self.service.read(kind.path, remote_id), remote_id)
+        with self.drift.watching(kind):
+            answer = await self.service.read(kind.path, remote_id)
+            self.drift.compare(kind, answer, created=False)
+            return kind.read(answer, remote_id)
+
+    async def create(self, kind: Kind, body: Mapping[str, str]) -> Snapshot:
+        """Make a create call; only within ``VideoService.admission``.
+
+        Raises:
+            OutsideError: as ``VideoService.create`` does.
+            Unreadable: something was created, and its answer names no id.
+        """
+        with self.drift.watching(kind):
+            answer = await self.service.create(kind.path, body)
+            self.drift.compare(kind, answer, created=True)
+            return kind.created(answer)
 
     async def catalogue(self, kind: Kind, snapshot: Snapshot) -> None:
         """Store what was read if other jobs can use it, and wake those that wait for it."""

@@ -53,6 +53,18 @@ class Kind(Protocol):
         """Other fields under which a service has been seen to send its id."""
 
     @property
+    def promised_created(self) -> frozenset[str]:
+        """The fields that the interface promises in the answer to a create call."""
+
+    @property
+    def promised_read(self) -> frozenset[str]:
+        """The fields that the interface promises in the answer to a read."""
+
+    @property
+    def seen_fields(self) -> frozenset[str]:
+        """Other fields that services have been seen to send."""
+
+    @property
     def schedule(self) -> Literal["minutes", "hours"]:
         """The poll schedule: by how long such work usually takes."""
 

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 from bot.file_links import check_file_link
 from bot.kinds import Comparison, Invalid, Unreadable
-from bot.kinds.wire import Answer, Id, Text, reason_of, report_alias, same_words
+from bot.kinds.wire import Answer, Id, Text, reason_of, same_words
 from bot.links import BadLink, without_keys
 from bot.model import Snapshot, Verdict
 
@@ -38,8 +38,6 @@ class _Replica(Answer):
     @property
     def id(self) -> str:
         """Its id: some services call replicas faces."""
-        if not self.replica_id and self.face_id:
-            report_alias("face_id")
         return self.replica_id or self.face_id
 
 
@@ -75,6 +73,15 @@ class Replica:
     path: Final = "/v2/replicas"
     id_field: Final = "replica_id"
     id_aliases: Final = ("face_id",)
+    promised_created = frozenset({"replica_id", "status"})
+    promised_read = frozenset(
+        {
+            *("replica_id", "replica_name", "thumbnail_video_url", "training_progress", "status"),
+            *("created_at", "updated_at"),
+        }
+    )
+    # null or absent without an error, as the interface says.
+    seen_fields = frozenset({"error_message", "replica_type"})
     schedule: Literal["minutes", "hours"] = "hours"
     in_progress = frozenset({"training", "started", "queued"})
     kept_params = frozenset({"replica_name"})

@@ -128,6 +128,19 @@ class Video:
     path: Final = "/v2/videos"
     id_field: Final = "video_id"
     id_aliases: Final = ()
+    promised_created = frozenset({"video_id", "video_name", "status", "hosted_url", "created_at"})
+    promised_read = frozenset(
+        {
+            *("video_id", "status", "data", "download_url", "stream_url", "hosted_url"),
+            *("status_details", "created_at", "updated_at"),
+        }
+    )
+    seen_fields = frozenset(
+        {
+            *("video_name", "generation_progress", "replica_id", "error_details", "fast"),
+            *("still_image_url", "transparent_background", "watermark_image_url", "properties"),
+        }
+    )
     schedule: Literal["minutes", "hours"] = "minutes"
     in_progress = frozenset({"queued", "generating", "processing", "started"})
     kept_params = frozenset({"replica_id"})

@@ -1,13 +1,11 @@
 """What the service's answers have in common: lenient models, and times in several formats."""
 
 import html
-import logging
 import re
 import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from functools import cache
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -18,7 +16,6 @@ from bot.model import Job, Snapshot
 from bot.reasons import reason_in
 
 _PROGRESS: Final = re.compile(r"([0-9]{1,6})\s*/\s*([0-9]{1,6})", re.ASCII)
-_LOG: Final = logging.getLogger(__name__)
 # In characters. Longer texts are cut.
 _MAX_TEXT: Final = 10_000
 MAX_ID: Final = 200
@@ -51,12 +48,6 @@ def id_of(value: Any) -> str:  # noqa: ANN401 - any JSON
 
 Id = Annotated[str, BeforeValidator(id_of)]
 """An id, as ``id_of`` reads it."""
-
-
-@cache
-def report_alias(field: str) -> None:
-    """Log once that the service has renamed a field."""
-    _LOG.warning("the service has renamed a field", extra={"field": field})
 
 
 def letters(text: str) -> str:

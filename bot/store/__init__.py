@@ -20,6 +20,7 @@ from bot.store.database import (
 )
 from bot.store.deliveries import Deliveries
 from bot.store.delivery_claims import Limited, Outgoing
+from bot.store.drift import DriftTable
 from bot.store.homes import Home, Homes
 from bot.store.installation import Installations
 from bot.store.jobs import Jobs
@@ -64,6 +65,7 @@ class Store:
         answered: the messages of people that were answered with help.
         installation: the workspace that all of this belongs to.
         backlog: what waits.
+        drift: how the service's answers differed from its interface.
         database: the database that holds them, to check and to watch.
     """
 
@@ -79,6 +81,7 @@ class Store:
         self.answered = AnsweredMessages(database)
         self.installation = Installations(database)
         self.backlog = Backlog(database)
+        self.drift = DriftTable(database)
 
     def wake_senders(self) -> None:
         """Have the workers look again that send to Slack."""

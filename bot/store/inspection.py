@@ -29,6 +29,9 @@ _READERS: Final[dict[str, Callable[[Row], object]]] = {
     "revisions": revision_from,
     "installation": installation_from,
 }
+_DRIFT: Final = (
+    "SELECT kind, what, field, count, first_at, last_at FROM drift ORDER BY last_at DESC"
+)
 _WORK: Final = ("jobs", "deliveries")
 _HAS_MIGRATIONS: Final = "SELECT 1 FROM sqlite_schema WHERE name = 'migrations'"
 
@@ -51,6 +54,20 @@ def unreadable_rows(path: Path) -> list[RowUnreadable]:
 
 
 # ── What the doctor says about a database ─────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class SeenDrift:
+    """One way in which answers differed, in the last 90 days."""
+
+    kind: str
+    what: str
+    """A word of ``bot.kinds.drift``."""
+    field: str
+    """The field, or an unknown status; "" for a whole answer."""
+    count: int
+    first_at: datetime
+    last_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +200,26 @@ def _process_with_lock(inode: int) -> int | None:
             case [_, "FLOCK", _, "WRITE", process, file, *_] if file.endswith(f":{inode}"):
                 return int(process) if process.isdecimal() and process != "0" else None
     return None
+
+
+def seen_drift(path: Path) -> list[SeenDrift]:
+    """Return the drift in the database at ``path``, the newest first; it is only read.
+
+    Raises:
+        DatabaseError: it cannot be read.
+    """
+    with read_only(path) as db, contextlib.suppress(sqlite3.OperationalError):
+        # Without the table, it was made by an older version.
+        return [_drift_from(row) for row in db.execute(_DRIFT)]
+    return []
+
+
+def _drift_from(row: Row) -> SeenDrift:
+    return SeenDrift(
+        str(row["kind"]),
+        str(row["what"]),
+        str(row["field"]),
+        int(row["count"]),
+        from_ms(row["first_at"]),
+        from_ms(row["last_at"]),
+    )

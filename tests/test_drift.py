@@ -1,0 +1,135 @@
+"""What the service answers differently than expected: counted, logged once, and kept."""
+
+from typing import Any
+
+import pytest
+
+from bot.kinds.drift import Drift, DriftType, drift_in
+from bot.kinds.replica import Replica
+from bot.kinds.video import Video
+from bot.store.inspection import seen_drift
+from sandbox.faults import CannedResponse
+from sandbox.scenarios import MISSING, Scenario
+from tests.test_metrics import scrape
+from tests.world import World
+
+TIME = "2024-08-28 15:27:40.824457"
+VIDEO = {
+    "video_id": "v-1",
+    "status": "generating",
+    "data": {"script": "Hello"},
+    "download_url": None,
+    "stream_url": "",
+    "hosted_url": "https://video.example.com/v-1",
+    "status_details": None,
+    "created_at": "Mon, 14 Jul 2025 09:14:24 GMT",
+    "updated_at": TIME,
+}
+REPLICA = {
+    "replica_id": "r-1",
+    "replica_name": "Anna",
+    "thumbnail_video_url": None,
+    "training_progress": "1/2",
+    "status": "started",
+    "created_at": "2024-01-24T07:14:03.327Z",
+    "updated_at": TIME,
+}
+
+
+def without(answer: dict[str, Any], name: str, **changed: object) -> dict[str, Any]:
+    return {key: value for key, value in answer.items() if key != name} | changed
+
+
+@pytest.mark.parametrize(
+    ("answer", "drift"),
+    [
+        (VIDEO, []),
+        (VIDEO | {"generation_progress": "40/100", "replica_id": "r-1"}, []),
+        (without(VIDEO, "stream_url"), [Drift(DriftType.MISSING_FIELD, "stream_url")]),
+        (VIDEO | {"shiny_url": "https://x"}, [Drift(DriftType.NEW_FIELD, "shiny_url")]),
+        (VIDEO | {"Say hello to Ana": 1}, [Drift(DriftType.NEW_FIELD, "other")]),
+        (VIDEO | {"video_id": 17}, [Drift(DriftType.OTHER_TYPE, "video_id")]),
+        (VIDEO | {"data": "Hello"}, [Drift(DriftType.OTHER_TYPE, "data")]),
+        (VIDEO | {"created_at": "14.7.2025"}, [Drift(DriftType.ODD_TIME, "created_at")]),
+        ([VIDEO], []),
+    ],
+)
+def test_each_difference_of_a_video_is_found(answer: object, drift: list[Drift]) -> None:
+    assert list(drift_in(Video(), answer, created=False)) == drift
+
+
+def test_an_id_under_an_alias_is_a_renamed_field_and_not_a_missing_one() -> None:
+    assert list(drift_in(Replica(), REPLICA, created=False)) == []
+    renamed = without(REPLICA, "replica_id", face_id="r-1")
+    assert list(drift_in(Replica(), renamed, created=False)) == [
+        Drift(DriftType.RENAMED_FIELD, "face_id")
+    ]
+
+
+async def test_drift_is_counted_logged_once_and_survives_a_restart(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = quiet_world
+    odd = {"updated_at": "yesterday", "stream_url": MISSING, "mood": "good"}
+    world.service.next_video(*[Scenario(statuses=("Polishing",), overrides=odd)] * 2)
+    async with world.running_bot(callbacks=False):
+        for person in (world.ana, world.ben):
+            await world.request_video(person)
+        await world.advance(seconds=40)
+        found = await scrape(world)
+    for what in ("unknown_status", "missing_field", "odd_time", "new_field"):
+        assert found.value("replica_bot_drift_total", kind="video", what=what) >= 2
+    ours = [each for each in caplog.records if each.name == "bot.drift"]
+    assert sorted(each.message for each in ours if each.levelname == "WARNING") == [
+        "the service leaves out a field",
+        "the service sends a time that cannot be read",
+        "the service uses an unknown status",
+    ]
+    kept = {(each.what, each.field): each.count for each in seen_drift(world.database)}
+    assert kept.keys() == {
+        ("unknown_status", "polishing"),
+        ("missing_field", "stream_url"),
+        ("odd_time", "updated_at"),
+        ("new_field", "mood"),
+    }
+    assert all(count >= 2 for count in kept.values())
+
+    world.service.next_video(Scenario(statuses=("Polishing",)))
+    async with world.running_bot(callbacks=False):
+        await world.request_video(world.ana)
+        await world.advance(minutes=2)
+        again = {(each.what, each.field): each.count for each in seen_drift(world.database)}
+    assert again["unknown_status", "polishing"] > kept["unknown_status", "polishing"]
+
+
+async def test_answers_that_cannot_be_read_are_counted(world: World) -> None:
+    await world.request_video(world.ana)
+    world.service.faults.next(
+        "read_video", CannedResponse(200, "<html>Secret words</html>"), CannedResponse(200, ["odd"])
+    )
+    await world.advance(minutes=2)
+    found = await scrape(world)
+    assert found.value("replica_bot_drift_total", kind="video", what="unreadable") == 2
+    kept = [(each.what, each.field) for each in seen_drift(world.database)]
+    assert kept == [("unreadable", "")]
+
+
+async def test_an_outage_is_no_drift(world: World) -> None:
+    world.service.down = True
+    await world.request_video(world.ana)
+    await world.advance(minutes=5)
+    assert (await scrape(world)).value("replica_bot_drift_total") == 0
+    assert seen_drift(world.database) == []
+
+
+async def test_a_service_that_changes_with_each_answer_fills_no_table(world: World) -> None:
+    store = world.bot.store
+    many = {("video", "new_field", f"field_{number}"): 1 for number in range(500)}
+    await store.drift.add(many, world.clock.now())
+    assert len(seen_drift(world.database)) == 200
+    await store.drift.add({("video", "new_field", "field_7"): 4}, world.clock.now())
+    [again] = [each for each in seen_drift(world.database) if each.field == "field_7"]
+    assert again.count == 5
+    await world.advance(days=91)
+    await store.drift.add({("video", "new_field", "newer"): 1}, world.clock.now())
+    assert [each.field for each in seen_drift(world.database)] == ["newer"]
