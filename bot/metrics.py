@@ -87,6 +87,7 @@ class Metrics:
         self._checks = gauge("check_ok", "1 for each part of /readyz that is ok.", "check")
         self._blocked = gauge("blocked", "1 for each cause that holds work back now.", "by")
         self._jobs = gauge("jobs", "Jobs that have not ended.", "kind", "state")
+        self._seen_jobs: set[tuple[str, str]] = set()
         self._due = gauge("due", "Rows that are due and not claimed.", "queue")
         self._oldest_due = gauge("oldest_due_seconds", "How long the oldest is due.", "queue")
         self._reply = histogram(
@@ -210,10 +211,10 @@ class Metrics:
             self._blocked.labels(name).set(is_blocked)
 
     def set_jobs(self, jobs: Mapping[tuple[str, str], int]) -> None:
-        """Take over how many jobs there are, by kind and state."""
-        self._jobs.clear()
-        for (kind, state), number in jobs.items():
-            self._jobs.labels(kind, state).set(number)
+        """Take over how many jobs there are, by kind and state; of the others there are none."""
+        self._seen_jobs |= jobs.keys()
+        for kind, state in self._seen_jobs:
+            self._jobs.labels(kind, state).set(jobs.get((kind, state), 0))
 
     def set_queue(self, queue: str, due: int, oldest_due: timedelta) -> None:
         """Take over how many rows of a table are due, and for how long the oldest is."""

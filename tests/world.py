@@ -39,7 +39,7 @@ NO_LIMITS: Final = {
 FOOTAGE = "https://storage.example.com/anna.mp4?X-Amz-Signature=4f00ta9e"
 
 _START_CHECK: Final = "/v2/videos/is-anyone-there"
-_MAX_START_CHECK_S: Final = 0.5
+_MAX_START_CHECK_S: Final = 5.0
 _SHARED_MEMORY: Final = Path("/dev/shm")
 #: For folders that need no disk; None means the default folder for temporary files.
 MEMORY: Final = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
