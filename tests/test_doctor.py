@@ -140,3 +140,24 @@ async def test_the_doctor_recognises_a_running_bot_by_its_database(world: World)
     finding = (await report(world))["bot"]
     assert finding.state == "ok"
     assert finding.message.startswith("is running on this database")
+
+
+# ── A running bot ─────────────────────────────────────────────────────────────────────────────
+
+
+async def test_what_a_running_bot_says_is_wrong_is_repeated(world: World) -> None:
+    assert (await report(world))["readiness"].message == "the bot says that it is ready"
+    world.service.out_of_credit = True
+    await world.request_video(world.ana)
+    finding = (await report(world))["readiness"]
+    assert finding.state == "warning"
+    assert finding.message == (
+        "the bot says of video service: the service's account is out of credit"
+    )
+    assert finding.remedy == "Top it up; the next form tries again."
+
+
+async def test_a_running_bot_that_does_not_answer_here_is_named(world: World) -> None:
+    finding = (await report(world, PORT=str(free_port())))["readiness"]
+    assert finding.state == "off"
+    assert "with the same HOST and PORT" in finding.remedy

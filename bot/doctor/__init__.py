@@ -15,6 +15,7 @@ from bot.doctor.callbacks import check_incoming
 from bot.doctor.database import check_database
 from bot.doctor.finding import CheckState, Finding, error, split, summary
 from bot.doctor.options import check_options
+from bot.doctor.readiness import check_readiness
 from bot.doctor.service import check_service
 from bot.doctor.settings import check_file, check_names, check_sources, mistakes
 from bot.doctor.slack import (
@@ -78,6 +79,7 @@ async def examine(
         _in_thread(
             "database", lambda: check_database(settings.database, clock, integrity=integrity)
         ),
+        _within(limit, "readiness", check_readiness(settings, timings)),
         _within(limit, "Slack", check_slack(settings, timings, clock)),
         _within(limit, "Socket Mode", check_app_token(settings, timings)),
         _collected("signing secret", check_signing_secret(settings)),
