@@ -38,6 +38,7 @@ _MAX_CONNECTIONS: Final = 10
 _HOST: Final = "applink-sandbox"
 # For an answer, in real time, as over HTTP.
 _TIMEOUT: Final = timedelta(seconds=3)
+_PATIENCE_S: Final = 10.0
 
 
 @dataclass(eq=False)
@@ -208,8 +209,12 @@ class SocketMode:
             connection.is_silent = True
 
     async def reached(self, *, opened: int = 1, connections: int = 1) -> None:
-        """Wait until ``opened`` connections were greeted in all and ``connections`` are open."""
-        async with self._changed:
+        """Wait until ``opened`` connections were greeted in all and ``connections`` are open.
+
+        Raises:
+            TimeoutError: that takes longer than ten seconds, in real time.
+        """
+        async with asyncio.timeout(_PATIENCE_S), self._changed:
             await self._changed.wait_for(
                 lambda: self.opened >= opened and len(self.connections) == connections
             )

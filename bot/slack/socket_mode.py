@@ -174,6 +174,8 @@ class SocketMode:
         try:
             async with asyncio.timeout(self._timings.call_timeout.total_seconds()):
                 yield
+        except OutsideError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, another try may succeed
             # Its text has the address, which is a secret as long as it is not used.
             raise Unavailable("No connection to Slack.", cause=cause_of(error)) from None
@@ -268,11 +270,11 @@ class _Connection:
         """Return once Slack has said hello.
 
         Raises:
-            ConnectionError: the connection ended before that.
+            Unavailable: the connection ended before that.
         """
         await self._greeted_or_ended.wait()
         if not self._is_greeted:
-            raise ConnectionError
+            raise Unavailable("Slack said no hello.", cause=self.reason or self.cause)
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
