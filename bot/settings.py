@@ -105,10 +105,13 @@ class _Settings(BaseModel):
         raise SettingsError("\n  ".join([cls._refusal, *sentences.values()]), sentences)
 
     @classmethod
-    def mistake(cls, name: str, text: str) -> str | None:
-        """Return what is wrong with one setting, as a sentence that begins with its name."""
+    def mistake(cls, name: str, text: str, beside: Mapping[str, str] | None = None) -> str | None:
+        """Return what is wrong with one setting, as a sentence that begins with its name.
+
+        ``beside`` has others that it has to fit.
+        """
         try:
-            cls.read({name: text})
+            cls.read({**(beside or {}), name: text})
         except SettingsError as error:
             return error.mistakes.get(name)
         return None

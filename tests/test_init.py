@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import shlex
 import stat
 import sys
 from collections.abc import AsyncIterator
@@ -39,7 +40,7 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
     with at_terminal(outside.folder, "init", SLACK_API_URL=slack.api_url, PORT=port) as typist:
         if mode == HTTP:
             await typist.answers("Use Socket Mode? [Y/n]", "n")
-            await typist.answers("Its address, such as https://bot.example.com:", f"{url}/")
+            await typist.answers("The bot's address, such as https://bot.example.com:", f"{url}/")
         else:
             await typist.answers("Use Socket Mode? [Y/n]")
         await answer_service(typist, outside)
@@ -53,7 +54,7 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
             await typist.answers(f"Signing Secret ({HIDDEN}", slack.signing_secret)
         else:
             await typist.answers(f"App-Level Token ({HIDDEN}", slack.bot_token)
-            await typist.sees("That is a bot token (xoxb-...).")
+            await typist.sees("That is a bot token, not an app-level token")
             await typist.answers(f"App-Level Token ({HIDDEN}", "xapp-1-A0-4f00ta9e")
             await typist.sees("Slack refuses it (invalid_auth)")
             app_token = slack.socket_mode.app_token
@@ -68,6 +69,7 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
     assert link is not None
     assert (f"request_url%22:%22{url}/slack/events" in link[0]) == (mode == HTTP)
     assert "files:read" not in link[0]
+    assert "\x1b[" in typist.shown  # in colors
     assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600
     assert [each.name for each in outside.folder.iterdir()] == [".env"]
     if mode == HTTP:
@@ -111,10 +113,8 @@ async def serving(outside: Outside, **environ: str) -> AsyncIterator[None]:
 
 
 async def test_each_wrong_answer_is_explained_and_asked_again(outside: Outside) -> None:
-    nowhere, port = f"http://127.0.0.1:{free_port()}", str(free_port())
-    key, token = outside.service.api_key, outside.slack.bot_token
-    where = {"SLACK_API_URL": outside.slack.api_url, "PORT": port}
-    with at_terminal(outside.folder, "init", **where) as typist:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
         await typist.answers("Use Socket Mode? [Y/n]", "maybe")
         await typist.sees("Type y for yes or n for no.")
         await typist.answers("Use Socket Mode? [Y/n]", "n")
@@ -122,13 +122,15 @@ async def test_each_wrong_answer_is_explained_and_asked_again(outside: Outside) 
         await typist.sees("This one is needed.")
         await typist.answers("bot.example.com:", "http://bot.example.com")
         await typist.sees("That is not encrypted: use https://")
-        await typist.answers("bot.example.com:", f"  'http://127.0.0.1:{port}'  ")
+        await typist.answers("bot.example.com:", "  'https://bot.example.com'  ")
+        await typist.answers("videos.example.com:", "https://bot.example.com")
+        await typist.sees("That is the same as PUBLIC_URL")
         await typist.answers("videos.example.com:", f"{nowhere}/v2")
         await typist.sees("That ends in /v2")
         await typist.answers("videos.example.com:", nowhere)
-        await typist.answers("API key (", token)
-        await typist.sees("That is a bot token (xoxb-...). Copy the API key.")
-        await typist.answers("API key (", key)
+        await typist.answers("API key (", outside.slack.bot_token)
+        await typist.sees("That is a bot token, not a key")
+        await typist.answers("API key (", outside.service.api_key)
         await typist.sees("the connection was refused")
         await typist.answers(f"videos.example.com [{nowhere}]:", outside.service.url)
         await typist.sees("accepts the key")
@@ -137,31 +139,62 @@ async def test_each_wrong_answer_is_explained_and_asked_again(outside: Outside) 
         await typist.answers("Prefix of the commands [none]:", "acme-")
         await typist.answers("with commas between them [none]:", "ana")
         await typist.sees("not a Slack user id")
-        await typist.answers("with commas between them [none]:", "U012AB3CD U045EF6GH")
+        await typist.answers("with commas between them [none]:", "U012AB3CD")
         await typist.answers("Create the app", "y")
         await typist.answers("Leave any out?", "chat:write")
         await typist.sees("Not in this list: chat:write.")
-        await typist.answers("Leave any out?")
+        await typist.types("Leave any out?", CTRL_C)
+        assert await typist.ends() == 130
+    outside.check_hidden(typist)
+    assert list(outside.folder.iterdir()) == []
+    # A token of Slack's did not go to the service.
+    assert len(outside.service.requests) == 1
+
+
+async def test_each_wrong_token_is_explained_and_asked_for_again(outside: Outside) -> None:
+    port, token = str(free_port()), outside.slack.bot_token
+    opened, browser, key = (outside.folder.parent / name for name in ("opened", "browser", "key"))
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {shlex.quote(str(opened))}\n')
+    browser.chmod(0o755)
+    key.write_text(f"{outside.service.api_key}\n")
+    # What a flag answers is not asked.
+    flags = [
+        *("--public-url", f"http://127.0.0.1:{port}/"),
+        *("--video-api-url", outside.service.url),
+        *("--video-api-key-file", str(key)),
+        *("--command-prefix", "acme-"),
+        *("--admin-users", "U012AB3CD U045EF6GH"),
+        *("--without-scopes", "none"),
+    ]
+    where = {
+        "SLACK_API_URL": outside.slack.api_url,
+        "PORT": port,
+        "BROWSER": f"{shlex.quote(str(browser))} %s",
+    }
+    with at_terminal(outside.folder, "init", *flags, **where) as typist:
+        await typist.answers("Create the app")
+        await typist.answers("Open Slack's form in your browser? [Y/n]")
+        await typist.answers("Press Enter once the app is installed (or type link", "link")
+        await typist.sees("https://api.slack.com/apps?new_app=1&manifest_json=")
         await typist.answers("Press Enter once")
         await typist.answers("Bot User OAuth Token (")
         await typist.sees("Nothing arrived.")
         await typist.answers("Bot User OAuth Token (", "xapp-1-A0-1-4f00ta9e")
-        await typist.sees("That is an app-level token (xapp-...).")
-        await typist.answers("Bot User OAuth Token (", "4f00fa9e" * 4)
-        await typist.sees("That looks like a Signing Secret.")
+        await typist.sees("That is an app-level token, not a bot token")
         await typist.answers("Bot User OAuth Token (", "xoxb-wrong-4f00ta9e")
         await typist.sees("Slack refuses it (invalid_auth)")
         await typist.answers("Bot User OAuth Token (", f' export SLACK_BOT_TOKEN="{token}" ')
+        await typist.answers("Signing Secret (", "4f00ta9e")
+        await typist.sees("That does not look like a signing secret")
         await typist.answers("Signing Secret (", outside.slack.signing_secret)
         assert await typist.ends() == 0
     outside.check_hidden(typist)
+    assert opened.read_text() in typist.shown
+    assert "/acme-video help" in typist.shown
     written = outside.env_file.read_text()
     assert f"\nSLACK_BOT_TOKEN={token}\n" in written
-    assert "\nCOMMAND_PREFIX=acme-\n" in written
-    assert "\nADMIN_USERS=U012AB3CD,U045EF6GH\n" in written
-    assert "/acme-video help" in typist.shown
-    # A token of Slack's did not go to the service.
-    assert len(outside.service.requests) == 1 + 1  # with the doctor's
+    assert f"\nPUBLIC_URL=http://127.0.0.1:{port}\n" in written
+    assert "\nCOMMAND_PREFIX=acme-\nADMIN_USERS=U012AB3CD,U045EF6GH\n" in written
 
 
 async def test_a_check_that_cannot_be_made_can_be_left_out_after_three_tries(

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from dotenv import dotenv_values
 
-from bot.setup.env_file import quoted
+from bot.setup.answers import SetupError, mistake_in
+from bot.setup.env_file import EnvFile, quoted
+from bot.setup.flags import given
 from bot.setup.terminal import cleaned
-from sandbox.http import free_port
 from tests.test_command_line import Result, run
 from tests.typist import (
     CTRL_C,
@@ -62,8 +63,11 @@ async def test_a_script_gives_flags_files_and_variables(outside: Outside) -> Non
         *("--slack-app-token-file", secret(outside, "app", outside.slack.socket_mode.app_token)),
     ]
     key = {"VIDEO_API_KEY": outside.service.api_key}
+    made = await asyncio.create_subprocess_exec("git", "init", "--quiet", outside.folder)
+    assert await made.wait() == 0
     result = await init(outside, *flags, **key)
     assert (result.code, result.err) == (0, "")
+    assert "git does not ignore .env" in result.out
     for each in outside.secrets:
         assert each not in result.out
     assert dotenv_values(outside.env_file) == {
@@ -79,31 +83,43 @@ async def test_a_script_gives_flags_files_and_variables(outside: Outside) -> Non
     assert result.code == 1
     assert "--overwrite" in result.err
     assert outside.env_file.read_text() == before
+    (outside.folder / ".gitignore").write_text(".env\n")
     result = await init(outside, "--no-input", "--command-prefix", "acme-", "--overwrite")
     assert result.code == 0, result
+    assert "git" not in result.out
     assert outside.env_file.read_text() == f"{before}COMMAND_PREFIX=acme-\n"
 
 
-async def test_a_script_is_told_what_is_wrong_and_no_secret(outside: Outside) -> None:
-    needed = {"VIDEO_API_URL": outside.service.url, "SLACK_APP_TOKEN": "xapp-1-A0-1-4f00ta9e"}
-    key = {"VIDEO_API_KEY": outside.service.api_key}
-    token = {"SLACK_BOT_TOKEN": outside.slack.bot_token}
-    for flags, environ, says in (
+@pytest.mark.parametrize(
+    ("flags", "without", "says"),
+    [
         # Somebody took the flag for the token itself.
-        (
-            ("--slack-bot-token-file", "xoxb-4f00ta9e"),
-            key,
-            "the name of a file that has the secret",
-        ),
-        (("--video-api-url", "videos.example.com"), key | token, "--video-api-url: That is not"),
-        (("--without-scopes", "chat:write"), key | token, "chat:write cannot be left out"),
-        ((), {"VIDEO_API_KEY": "4f00ta9e"} | token, "The video service refuses this key"),
-        ((), key | token, "App-Level Token: Slack refuses it (invalid_auth)"),
-    ):
-        result = await init(outside, "--no-input", *flags, **needed, **environ)
-        assert (result.code, result.out.count("Traceback")) == (1, 0)
-        assert says in result.err
-        assert "4f00ta9e" not in result.out + result.err
+        ({"slack_bot_token_file": "xoxb-4f00ta9e"}, None, "no text file of that name"),
+        ({"slack_bot_token_file": "/dev/null"}, None, "nothing is in it"),
+        ({}, "chat:write", "chat:write cannot be left out"),
+    ],
+)
+def test_a_wrong_flag_is_explained_without_a_secret(
+    flags: dict[str, str], without: str | None, says: str
+) -> None:
+    with pytest.raises(SetupError) as refusal:
+        given(flags, None, without, is_silent=True)
+    assert says in str(refusal.value)
+    assert "4f00ta9e" not in str(refusal.value)
+
+
+async def test_a_script_is_told_what_was_refused(outside: Outside) -> None:
+    environ = {
+        "VIDEO_API_URL": outside.service.url,
+        "VIDEO_API_KEY": outside.service.api_key,
+        "SLACK_BOT_TOKEN": outside.slack.bot_token,
+        "SLACK_APP_TOKEN": "xapp-1-A0-1-4f00ta9e",
+    }
+    result = await init(outside, "--no-input", **environ)
+    assert result.code == 1
+    assert result.err.startswith("App-Level Token: Slack refuses it (invalid_auth)")
+    assert result.err.count("\n") == 1
+    assert "4f00ta9e" not in result.out + result.err
     assert list(outside.folder.iterdir()) == []
 
 
@@ -122,29 +138,12 @@ async def test_it_fits_a_narrow_terminal_without_colours_or_unicode(outside: Out
     assert all(unicodedata.category(each) != "Cc" or each in "\r\n" for each in typist.shown[:-4])
 
 
-@pytest.mark.parametrize("variable", ["NO_COLOR", None])
-async def test_colors_can_be_switched_off(outside: Outside, variable: str | None) -> None:
-    where = {"SLACK_API_URL": outside.slack.api_url} | ({variable: "1"} if variable else {})
+async def test_colors_can_be_switched_off(outside: Outside) -> None:
+    where = {"SLACK_API_URL": outside.slack.api_url, "NO_COLOR": "1"}
     with at_terminal(outside.folder, "init", **where) as typist:
         await typist.types("Use Socket Mode?", CTRL_C)
         await typist.ends()
-    assert ("\x1b" in typist.shown) == (variable is None)
-
-
-async def test_it_warns_where_git_would_take_the_file(outside: Outside) -> None:
-    made = await asyncio.create_subprocess_exec("git", "init", "--quiet", outside.folder)
-    assert await made.wait() == 0
-    given = {
-        "VIDEO_API_URL": outside.service.url,
-        "VIDEO_API_KEY": outside.service.api_key,
-        "SLACK_BOT_TOKEN": outside.slack.bot_token,
-        "SLACK_APP_TOKEN": outside.slack.socket_mode.app_token,
-    }
-    result = await init(outside, "--no-input", **given)
-    assert "git does not ignore .env" in result.out
-    (outside.folder / ".gitignore").write_text(".env\n")
-    result = await init(outside, "--no-input", **given)
-    assert "git" not in result.out
+    assert "\x1b" not in typist.shown
 
 
 async def test_a_file_that_cannot_be_written_is_explained(outside: Outside) -> None:
@@ -229,19 +228,34 @@ def test_what_surrounds_a_pasted_value_is_dropped(pasted: str, value: str) -> No
     assert cleaned(pasted) == value
 
 
-async def test_the_file_of_a_link_stays_where_it_is(outside: Outside) -> None:
-    real = outside.folder.parent / "settings"
-    real.write_text("MAX_PER_DAY=7")
-    outside.env_file.symlink_to(real)
-    given = {
-        "VIDEO_API_URL": outside.service.url,
-        "VIDEO_API_KEY": outside.service.api_key,
-        "SLACK_BOT_TOKEN": outside.slack.bot_token,
-        "SLACK_APP_TOKEN": outside.slack.socket_mode.app_token,
-        "PORT": str(free_port()),
-    }
-    result = await init(outside, "--no-input", "--overwrite", **given)
-    assert result.code == 0, result
-    assert outside.env_file.is_symlink()
-    assert real.read_text().startswith("MAX_PER_DAY=7\nSLACK_BOT_TOKEN=")
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("VIDEO_API_KEY", "xoxb-1-4f00ta9e", "That is a bot token, not a key"),
+        ("SLACK_APP_TOKEN", "xoxb-1-4f00ta9e", "That is a bot token, not an app-level token"),
+        ("SLACK_BOT_TOKEN", "xoxp-1-4f00ta9e", "That is a user token, not a bot token"),
+        ("SLACK_SIGNING_SECRET", "xapp-1-4f00ta9e", "That is an app-level token, not a signing"),
+        ("SLACK_BOT_TOKEN", "4f00ta9e", "That does not look like a bot token"),
+    ],
+)
+def test_a_token_of_the_wrong_kind_is_named_and_goes_nowhere(
+    name: str, text: str, says: str
+) -> None:
+    mistake = mistake_in(name, text, {})
+    assert mistake is not None
+    assert says in mistake
+    assert "4f00ta9e" not in mistake
+
+
+def test_the_file_of_a_link_stays_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    real, link = tmp_path / "settings", tmp_path / ".env"
+    real.write_bytes(b"MAX_PER_DAY=7\r\nPUBLIC_URL=a\r\n# end")
+    link.symlink_to(real)
+    EnvFile.read().write({"PUBLIC_URL": "b", "ADMIN_USERS": None, "COMMAND_PREFIX": "acme-"})
+    assert link.is_symlink()
+    assert real.read_bytes() == (b"MAX_PER_DAY=7\r\nPUBLIC_URL=b\r\n# end\nCOMMAND_PREFIX=acme-\n")
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
+    assert sorted(tmp_path.iterdir()) == [link, real]

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
 import pexpect
@@ -127,7 +128,7 @@ class Outside:
 async def running_outside(folder: Path) -> AsyncIterator[Outside]:
     """Run a Slack and a video service in real time, as a person finds them."""
     clock = SystemClock()
-    slack, service = SandboxSlack(clock), SandboxVideoService(clock)
+    slack, service = SandboxSlack(clock, signing_secret=token_hex(16)), SandboxVideoService(clock)
     slack.app = APP
     events.follow(slack)
     await slack.start()
@@ -140,7 +141,9 @@ async def running_outside(folder: Path) -> AsyncIterator[Outside]:
 
 
 async def answer_service(typist: Typist, outside: Outside) -> None:
-    await typist.answers("Its address, such as https://videos.example.com:", outside.service.url)
+    await typist.answers(
+        "The service's address, such as https://videos.example.com:", outside.service.url
+    )
     await typist.answers(f"API key ({HIDDEN}", outside.service.api_key)
     await typist.sees("The video service answers and accepts the key.")
 

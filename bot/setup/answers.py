@@ -1,6 +1,7 @@
 """The settings that are asked for, and what an answer to one is worth."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from bot.errors import OperatorError
@@ -20,17 +21,6 @@ ASKED: Final = (
     "VIDEO_API_URL",
     "VIDEO_API_KEY",
 )
-# What else people paste: https://docs.slack.dev/authentication/tokens.
-_KINDS: Final = {
-    "xoxb-": "a bot token",
-    "xapp-": "an app-level token",
-    "xoxp-": "a user token",
-    "xoxe": "a configuration token, or one that expires",
-    "xoxc-": "the token of a browser",
-    "xoxs-": "the token of a browser",
-}
-_STARTS: Final = {"SLACK_BOT_TOKEN": "xoxb-", "SLACK_APP_TOKEN": "xapp-"}
-_HEX: Final = re.compile("[0-9a-f]{32}")
 #: What a secret is called in Slack.
 TITLES: Final = {
     "SLACK_BOT_TOKEN": "Bot User OAuth Token",
@@ -44,17 +34,9 @@ class SetupError(OperatorError):
     """The set-up cannot go on; ``str()`` says why and what to do."""
 
 
-def mistake_in(name: str, text: str) -> str | None:
-    """Return what is wrong with a value, as a sentence without it."""
-    found = next((each for each in _KINDS if text.startswith(each)), None)
-    if name in SECRETS and found and found != _STARTS.get(name):
-        wanted = _STARTS.get(name)
-        begins = f", which starts with {wanted}" if wanted else ""
-        return f"That is {_KINDS[found]} ({found}...). Copy the {TITLES[name]}{begins}."
-    if name in _STARTS and _HEX.fullmatch(text):
-        title, start = TITLES[name], _STARTS[name]
-        return f"That looks like a Signing Secret. Copy the {title}, which starts with {start}."
-    mistake = Settings.mistake(name, text)
+def mistake_in(name: str, text: str, beside: Mapping[str, str]) -> str | None:
+    """Return what is wrong with a value beside others, as a sentence without it."""
+    mistake = Settings.mistake(name, text, beside)
     return f"That {mistake.removeprefix(name).strip()}" if mistake else None
 
 

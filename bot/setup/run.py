@@ -62,11 +62,13 @@ def _ask(terminal: Terminal, given: Given, file: EnvFile, environ: Mapping[str, 
         if (text := values.get(name, "")).strip()
     }
     connection = ConnectionSettings.read({**file.values, **environ})
-    wizard = Wizard(terminal, given, known, connection, _browser(environ))
+    port = {**file.values, **environ}.get("PORT", "3000")
+    wizard = Wizard(terminal, given, known, connection, port=port, open_browser=_browser(environ))
     if not given.is_silent:
         terminal.say("Set up Replica Videos in your Slack workspace. It takes a few minutes.")
         terminal.say(
-            "Enter takes what is in [brackets]. Ctrl-C stops; until the end nothing is written."
+            "Press Enter to take what is in [brackets]. Ctrl-C stops: nothing is written before "
+            "the end."
         )
     return wizard
 
@@ -141,18 +143,18 @@ def _is_tracked() -> bool:
 
 def _finish(terminal: Terminal, wizard: Wizard, environ: Mapping[str, str]) -> int:
     terminal.heading("Check")
-    findings = asyncio.run(_examine(environ))
+    with terminal.waiting("Checking everything..."):
+        findings = asyncio.run(_examine(environ))
     for finding in findings:
         if finding.state in {CheckState.ERROR, CheckState.WARNING}:
-            click.echo(finding)
+            terminal.bad(f"{finding.name}: {finding.message}. {finding.remedy}")
     is_ok = all(finding.ok for finding in findings)
     (terminal.good if is_ok else terminal.bad)(
-        f"{doctor.summary(findings)} `{_python()} -m bot doctor` says more."
+        f"{doctor.summary(findings)} All that was checked: {_python()} -m bot doctor"
     )
-    terminal.heading("Start" if is_ok else "Once that is corrected")
+    terminal.heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
     prefix = wizard.prefix
-    terminal.say("Start the bot:")
-    terminal.verbatim(f"\n    {_python()} -m bot serve\n")
+    terminal.verbatim(f"    {_python()} -m bot serve\n")
     terminal.say(
         f"Then type /{prefix}video help in Slack. In a private channel, invite it first: "
         "/invite @replica-videos."

@@ -12,18 +12,18 @@ NEW_APP: Final = "https://api.slack.com/apps?new_app=1"
 
 #: The scopes under ``bot_optional`` in ``manifest.yml``, with what each buys.
 OPTIONAL_SCOPES: Final = {
-    "app_mentions:read": "help for people who mention the bot",
-    "channels:history": "no message posted twice in public channels",
-    "groups:history": "no message posted twice in private channels",
-    "im:history": "none posted twice in its direct messages; help there",
-    "mpim:history": "none posted twice in group direct messages",
-    "channels:join": "the same in channels it is not in (JOIN_PUBLIC_CHANNELS)",
-    "im:write": "the same for the first direct message to a person",
-    "users:read": "guests can't ask for videos",
-    "channels:read": "no posts in public channels shared with others",
-    "groups:read": "the same in private ones; help with invitations",
-    "files:read": "long scripts as a text file (MAX_SCRIPT above 3000)",
-    "files:write": "long transcripts as a text file in the thread",
+    "app_mentions:read": "help when someone mentions the bot",
+    "channels:history": "no double posts in public channels",
+    "groups:history": "no double posts in private channels",
+    "im:history": "no double posts in direct messages, and help there",
+    "mpim:history": "no double posts in group direct messages",
+    "channels:join": "no double posts where the bot is not a member",
+    "im:write": "no double posts in a first direct message",
+    "users:read": "no requests from guests",
+    "channels:read": "no posts in public channels shared with other companies",
+    "groups:read": "no posts in such private channels",
+    "files:read": "scripts of more than 3,000 characters, as text files",
+    "files:write": "long transcripts as text files in the thread",
 }
 # Slack sends these events only with a scope: https://docs.slack.dev/reference/events.
 _EVENTS: Final = {"app_mentions:read": "app_mention", "im:history": "message.im"}

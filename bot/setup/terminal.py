@@ -1,5 +1,6 @@
 """Questions and answers on a terminal, which need no more of it than lines of text."""
 
+import contextlib
 import getpass
 import io
 import re
@@ -7,7 +8,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import click
@@ -75,6 +76,16 @@ class Terminal:
     def bad(self, text: str) -> None:
         """Print what is wrong and what to do."""
         self._print(text, _INDENT + self._bad, fg="red")
+
+    @contextlib.contextmanager
+    def waiting(self, text: str) -> Iterator[None]:
+        """Show on a terminal what is waited for, and take it away at the end."""
+        shown = _INDENT + text if sys.stdout.isatty() else ""
+        click.echo(shown, nl=False)
+        try:
+            yield
+        finally:
+            click.echo(f"\r{' ' * len(shown)}\r" if shown else "", nl=False)
 
     def verbatim(self, text: str) -> None:
         """Print a text on a line of its own, which only the terminal may break."""

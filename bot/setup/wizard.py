@@ -39,6 +39,7 @@ class Wizard:
     Args:
         given: what the flags say.
         known: what the environment and ``.env`` say, with where each is from: the defaults.
+        port: where the bot listens.
         open_browser: opens a link in the person's browser; None if there is none here.
     """
 
@@ -48,6 +49,8 @@ class Wizard:
         given: Given,
         known: Mapping[str, Known],
         connection: ConnectionSettings,
+        *,
+        port: str,
         open_browser: Callable[[str], object] | None,
     ) -> None:
         self._terminal = terminal
@@ -58,6 +61,7 @@ class Wizard:
         }
         self._origins = {name: each.origin for name, each in known.items()}
         self._connection = connection
+        self._port = port
         self._open_browser = open_browser
         self._values: dict[str, str] = {}
         self._socket_mode = True
@@ -76,13 +80,11 @@ class Wizard:
         self._service()
         self._app()
         self._tokens()
-        unused = "SLACK_SIGNING_SECRET" if self._socket_mode else "SLACK_APP_TOKEN"
-        # In Socket Mode, the service may still call back.
-        kept = {"PUBLIC_URL": self._known.get("PUBLIC_URL")} if self._socket_mode else {}
-        return {
-            name: None if name == unused else self._values.get(name) or kept.get(name)
-            for name in ASKED
-        }
+        wanted = {name: self._values.get(name) or None for name in ASKED}
+        # What the other way needs stays as it is, but for what would switch to it. In Socket Mode,
+        # a public address is for callbacks.
+        left = ("SLACK_SIGNING_SECRET", "PUBLIC_URL") if self._socket_mode else ()
+        return {name: text for name, text in wanted.items() if text or name not in left}
 
     @property
     def prefix(self) -> str:
@@ -113,10 +115,13 @@ class Wizard:
             )
         self._socket_mode = chosen
         if chosen and "PUBLIC_URL" not in self._given.values:
-            self._terminal.good("Socket Mode: no address needed.")
             return
         self._values["PUBLIC_URL"] = self._text(
-            "PUBLIC_URL", "Its address, such as https://bot.example.com"
+            "PUBLIC_URL", "The bot's address, such as https://bot.example.com"
+        )
+        self._explain(
+            "PUBLIC_URL",
+            f"What arrives there has to be passed on to the bot: port {self._port}, plain HTTP.",
         )
 
     def _socket_mode_is_known(self) -> bool:
@@ -124,7 +129,10 @@ class Wizard:
 
     def _service(self) -> None:
         self._heading("Video service")
-        question = "Its address, such as https://videos.example.com"
+        question = "The service's address, such as https://videos.example.com"
+        self._explain(
+            "VIDEO_API_URL", "You need the address of your video service and a key for it."
+        )
         url = self._text("VIDEO_API_URL", question)
         key = self._secret("VIDEO_API_KEY")
         tries = 1
@@ -182,7 +190,8 @@ class Wizard:
             self._terminal.say("In Slack's form, which is filled in already:")
             self._terminal.steps(
                 "Pick your workspace. Click Next, then Create.",
-                "In the sidebar, open Install App. Click Install to Workspace, then Allow.",
+                "In the sidebar: Install App > Install to Workspace > Allow. If it says Request to "
+                "Install, an admin of the workspace has to approve the app first.",
             )
             self._terminal.say(
                 f"No form, or an empty one? Open {NEW_APP}, choose From a manifest, and paste the "
@@ -198,13 +207,13 @@ class Wizard:
                 self._show_link(address)
 
     def _show_link(self, address: str) -> None:
-        self._terminal.say("Open this link, which goes on to the end of the text:")
+        self._terminal.say("Open this link in your browser, all of it:")
         self._terminal.verbatim(f"\n{address}\n")
 
     def _declined(self) -> frozenset[str]:
         if self._given.declined is not None:
             return self._given.declined
-        self._terminal.say("The bot works without these permissions (scopes). What each one buys:")
+        self._terminal.say("These permissions (scopes) are optional. What each one gives you:")
         self._terminal.table(OPTIONAL_SCOPES)
         while True:
             names = scopes(self._terminal.ask("Leave any out? Type their names [none]:"))
@@ -216,25 +225,24 @@ class Wizard:
     def _tokens(self) -> None:
         self._heading("Tokens of the app")
         self._explain(
-            "SLACK_BOT_TOKEN", "In the sidebar: OAuth & Permissions. Copy the Bot User OAuth Token."
+            "SLACK_BOT_TOKEN", "In the sidebar: OAuth & Permissions > Bot User OAuth Token > Copy."
         )
         self._checked_secret("SLACK_BOT_TOKEN", check_bot_token)
         if self._socket_mode:
             self._explain(
                 "SLACK_APP_TOKEN",
-                "In the sidebar: Basic Information, App-Level Tokens. Click Generate Token and "
-                "Scopes, type any name, click Add Scope, choose connections:write, click Generate. "
-                "Copy the token.",
+                "In the sidebar: Basic Information > App-Level Tokens > Generate Token and Scopes. "
+                "Type any name, then: Add Scope > connections:write > Generate > Copy.",
             )
             self._checked_secret("SLACK_APP_TOKEN", check_app_token)
         else:
             self._explain(
                 "SLACK_SIGNING_SECRET",
-                "In the sidebar: Basic Information, App Credentials. Click Show at Signing Secret "
-                "and copy it.",
+                "In the sidebar: Basic Information > App Credentials > Signing Secret > Show. Copy "
+                "it.",
             )
             self._values["SLACK_SIGNING_SECRET"] = self._secret("SLACK_SIGNING_SECRET")
-            self._terminal.good("It has the right form. Slack's first request will prove it.")
+            self._terminal.good("It looks right. Slack's first request will show whether it is.")
 
     def _explain(self, name: str, text: str) -> None:
         if name not in self._given.values and not self._given.is_silent:
@@ -270,7 +278,7 @@ class Wizard:
         if given is None:
             return self._typed(name, question, known, optional=optional)
         text = normal(name, given)
-        if text and (mistake := mistake_in(name, text)):
+        if text and (mistake := mistake_in(name, text, self._values)):
             raise SetupError(f"{flag(name)}: {mistake}")
         return text
 
@@ -283,7 +291,7 @@ class Wizard:
                 return ""
             if not text:
                 self._terminal.bad("This one is needed.")
-            elif mistake := mistake_in(name, text):
+            elif mistake := mistake_in(name, text, self._values):
                 self._terminal.bad(mistake)
             else:
                 return text
@@ -308,7 +316,7 @@ class Wizard:
         if text is None:
             return self._typed_secret(name)
         text = normal(name, text)
-        if mistake := mistake_in(name, text):
+        if mistake := mistake_in(name, text, self._values):
             raise SetupError(f"{flag(name)}: {mistake}")
         return text
 
@@ -326,7 +334,7 @@ class Wizard:
             text = normal(name, typed) or known or ""
             if not text:
                 self._terminal.bad("Nothing arrived. Paste it once more, then press Enter.")
-            elif mistake := mistake_in(name, text):
+            elif mistake := mistake_in(name, text, self._values):
                 self._terminal.bad(mistake)
             else:
                 return text
@@ -346,4 +354,5 @@ class Wizard:
         )
 
     def _wait_for(self, check: Coroutine[Any, Any, Checked]) -> Checked:
-        return asyncio.run(check)
+        with self._terminal.waiting("Checking..."):
+            return asyncio.run(check)
