@@ -99,10 +99,11 @@ def serve() -> _Run:
     """Run the bot until it is asked to end (SIGTERM, Ctrl-C).
 
     It brings the database up to date, listens on HOST and PORT for plain HTTP, and logs to
-    standard error. One bot runs on a database at a time.
+    standard error. One bot runs on a database at a time; a second one waits ten seconds for it to
+    end.
 
-    \b
-    Needs SLACK_BOT_TOKEN, SLACK_SIGNING_SECRET, VIDEO_API_URL and VIDEO_API_KEY.
+    It needs SLACK_BOT_TOKEN, VIDEO_API_URL, VIDEO_API_KEY, and SLACK_APP_TOKEN (for Socket Mode) or
+    SLACK_SIGNING_SECRET (for requests to a public address).
 
     \b
     Example:

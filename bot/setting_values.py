@@ -60,8 +60,8 @@ def signing_secret(text: str | None) -> str | None:
     if text is not None and not _SIGNING_SECRET.fullmatch(text):
         shape = "a signing secret, which is 32 characters from 0 to 9 and a to f"
         raise ValueError(
-            f"{_unlike(text, shape)}: copy the Signing Secret from Basic Information, App "
-            "Credentials."
+            f"{_unlike(text, shape)}: copy the Signing Secret, not the Verification Token, "
+            "from Basic Information, App Credentials."
         )
     return text
 

@@ -40,7 +40,7 @@ async def test_without_a_command_it_says_what_it_can_do_and_that_nothing_was_don
     assert result.code == 2
     for name in cli.commands:
         assert f"\n  {name} " in result.err
-    assert "Settings come from" in result.err
+    assert "the file .env in the working" in result.err
     assert "..." not in result.err.partition("Commands:")[2], "a first line is cut off"
 
 

@@ -115,7 +115,11 @@ def test_other_variables_are_ignored() -> None:
             "8F742231B10E8888ABCD99EEEEEE85A5",
             "is 32 characters from 0 to 9 and a to f",
         ),
-        ("SLACK_SIGNING_SECRET", "A024BE7LH", "copy the Signing Secret"),
+        (
+            "SLACK_SIGNING_SECRET",
+            "A024BE7LH",
+            "copy the Signing Secret, not the Verification Token,",
+        ),
         ("VIDEO_API_KEY", "xapp-1-A1-2-b3", "is an app-level token"),
         (
             "VIDEO_API_KEY",

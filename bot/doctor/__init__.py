@@ -22,7 +22,6 @@ from bot.doctor.slack import (
     OPTIONAL_SCOPES,
     REQUIRED_SCOPES,
     check_app_token,
-    check_signing_secret,
     check_slack,
 )
 from bot.env_file import ENV_FILE, EnvFileError, read_env_file
@@ -82,7 +81,6 @@ async def examine(
         _within(limit, "readiness", check_readiness(settings, timings)),
         _within(limit, "Slack", check_slack(settings, timings, clock)),
         _within(limit, "Socket Mode", check_app_token(settings, timings)),
-        _collected("signing secret", check_signing_secret(settings)),
         _within(limit, "video service", check_service(settings, timings, clock)),
         _within(limit, "callbacks", check_incoming(settings, timings, clock)),
         _collected("options", check_options(settings)),

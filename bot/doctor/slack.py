@@ -44,8 +44,6 @@ OPTIONAL_SCOPES: Final[Mapping[str, str]] = {
 }
 """What is lost without the others."""
 _BOX: Final = 3000  # characters that a field of a form holds
-# How a signing secret looks: https://docs.slack.dev/authentication/verifying-requests-from-slack
-_SIGNING_SECRET: Final = re.compile("[0-9a-f]{32}")
 # Requests that are signed more than five minutes ago, or ahead, are refused (bot/web.py).
 _SKEWED: Final = timedelta(seconds=60)
 _REFUSED: Final = timedelta(minutes=4)
@@ -105,19 +103,6 @@ async def check_app_token(settings: Settings, timings: Timings) -> AsyncIterator
             yield error("Socket Mode", cause.message, cause.remedy)
         else:
             yield ok("Socket Mode", "Slack accepts SLACK_APP_TOKEN and opens connections")
-
-
-def check_signing_secret(settings: Settings) -> Iterator[Finding]:
-    """Yield whether the signing secret can be one, where Slack calls over HTTP."""
-    if settings.slack_app_token is not None or settings.slack_signing_secret is None:
-        return
-    if not _SIGNING_SECRET.fullmatch(settings.slack_signing_secret.get_secret_value()):
-        yield warning(
-            "signing secret",
-            "SLACK_SIGNING_SECRET does not look like Slack's: 32 characters, 0-9 and a-f",
-            "Copy the Signing Secret from Basic Information, App Credentials. It is neither the "
-            "Client Secret nor the Verification Token.",
-        )
 
 
 def check_scopes(granted: set[str], settings: Settings) -> Iterator[Finding]:
