@@ -48,6 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--no-browser", action="store_true", help="print the page's address and do not open it"
     )
+    parser.add_argument(
+        "--socket-mode",
+        action="store_true",
+        help="let Slack's requests reach the bot over Socket Mode, not over HTTP",
+    )
     options = parser.parse_args(arguments)
     if options.story and (options.port is not None or options.no_browser):
         parser.error("--port and --no-browser are for the page, and --story opens none")
@@ -56,9 +61,14 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a bar shows "?"
     try:
         if options.story:
-            return asyncio.run(story.play(sys.stdout))
+            return asyncio.run(story.play(sys.stdout, socket_mode=options.socket_mode))
         return asyncio.run(
-            page.run(sys.stdout, port=options.port, open_browser=not options.no_browser)
+            page.run(
+                sys.stdout,
+                port=options.port,
+                open_browser=not options.no_browser,
+                socket_mode=options.socket_mode,
+            )
         )
     except SettingsError as error:
         print(error, file=sys.stderr)

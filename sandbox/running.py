@@ -123,13 +123,16 @@ class Sandbox:
 
 
 @contextlib.asynccontextmanager
-async def running(clock: Clock, pace: Pace, timings: Timings) -> AsyncIterator[Sandbox]:
+async def running(
+    clock: Clock, pace: Pace, timings: Timings, *, socket_mode: bool = False
+) -> AsyncIterator[Sandbox]:
     """Run everything, with a database in a temporary folder.
 
     Args:
         clock: the time of all three.
         pace: how long the service's jobs take.
         timings: the bot's.
+        socket_mode: whether Slack's requests come over Socket Mode, not over HTTP.
 
     Raises:
         SettingsError: a setting in the environment is wrong.
@@ -143,13 +146,15 @@ async def running(clock: Clock, pace: Pace, timings: Timings) -> AsyncIterator[S
     port, given = free_port(), _given(slack)
     bot_url = f"http://127.0.0.1:{port}"
     slack.request_url = f"{bot_url}/slack/events"
+    slack.socket_mode.enabled = socket_mode
     events.follow(slack)
     with tempfile.TemporaryDirectory() as folder:
         try:
             settings = Settings.read(
                 {
                     "SLACK_BOT_TOKEN": slack.bot_token,
-                    "SLACK_SIGNING_SECRET": slack.signing_secret,
+                    "SLACK_SIGNING_SECRET": "" if socket_mode else slack.signing_secret,
+                    "SLACK_APP_TOKEN": slack.socket_mode.app_token if socket_mode else "",
                     "SLACK_API_URL": slack.api_url,
                     "VIDEO_API_URL": service.url,
                     "VIDEO_API_KEY": service.api_key,
@@ -164,6 +169,8 @@ async def running(clock: Clock, pace: Pace, timings: Timings) -> AsyncIterator[S
             for user in settings.admin_users & slack.users.keys():
                 slack.users[user] = replace(slack.users[user], title="Admin")
             async with app.running(settings, clock=clock, timings=timings) as bot:
+                if socket_mode:
+                    await slack.socket_mode.reached()
                 yield Sandbox(slack, service, bot_url, bot, bool(_LIMITING & given.keys()))
         finally:
             await service.stop()

@@ -46,9 +46,9 @@ _ENDS: Final[Mapping[Ending, str]] = {
 }
 
 
-async def play(out: TextIO) -> int:
+async def play(out: TextIO, *, socket_mode: bool = False) -> int:
     """Play the story, write to ``out`` what its people see, and return an exit code."""
-    async with running(SystemClock(), _PACE, _TIMINGS) as sandbox:
+    async with running(SystemClock(), _PACE, _TIMINGS, socket_mode=socket_mode) as sandbox:
         print(_INTRODUCTION.format(sandbox=sandbox), file=out, flush=True)
         narrator = Narrator(sandbox.slack, out)
         sandbox.service.on_learned = lambda job: narrator.note(_learned(job))

@@ -1431,7 +1431,14 @@ def test_the_story_accepts_no_option_of_the_page(
 async def test_the_help_lists_the_options(tmp_path: Path) -> None:
     code, out = await run(tmp_path, "-m", "sandbox", "--help")
     assert code == 0
-    for option in ("--story", "--port", "--no-browser", "MAX_OPEN_PER_USER", "ADMIN_USERS"):
+    for option in (
+        "--story",
+        "--port",
+        "--no-browser",
+        "--socket-mode",
+        "MAX_OPEN_PER_USER",
+        "ADMIN_USERS",
+    ):
         assert option in out
 
 

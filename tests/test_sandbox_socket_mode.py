@@ -11,8 +11,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from bot.clock import SystemClock
+from bot.timings import Timings
 from sandbox.block_kit import Json
 from sandbox.clock import ManualClock
+from sandbox.driver import Person
+from sandbox.running import running
+from sandbox.scenarios import Pace
 from sandbox.slack import SandboxSlack
 from sandbox.socket_mode import OPEN
 
@@ -126,3 +131,9 @@ async def test_messages_of_another_shape_and_answers_that_are_not_accepted_are_n
         await socket.send_json(acknowledged)
         assert await answered == acknowledged
     assert slack.socket_mode.refused == ["{", {"id": 1}, with_payload]
+
+
+async def test_the_sandbox_can_run_the_bot_in_socket_mode() -> None:
+    async with running(SystemClock(), Pace(), Timings(), socket_mode=True) as sandbox:
+        assert (await Person(sandbox.slack, "ana").command("/video", "help")).ok
+        assert sandbox.slack.socket_mode.opened == 1

@@ -51,17 +51,20 @@ _SAMPLE_TIMEOUT: Final = timedelta(minutes=1)
 _TERMINAL_BROWSERS: Final = frozenset({"elinks", "links", "lynx", "w3m", "www-browser"})
 
 
-async def run(out: TextIO, *, port: int | None, open_browser: bool) -> int:
+async def run(
+    out: TextIO, *, port: int | None, open_browser: bool, socket_mode: bool = False
+) -> int:
     """Serve the page until SIGINT or SIGTERM, and return an exit code.
 
     Args:
         out: where the page's address is printed.
         port: where to listen, or on the next free port; None for the default.
         open_browser: whether to open the page in the user's browser.
+        socket_mode: whether Slack's requests come over Socket Mode.
     """
     stopped = _stop_signal()
     clock = TrailingClock(SystemClock(), sample.SPAN)
-    async with running(clock, _PACE, TIMINGS) as sandbox:
+    async with running(clock, _PACE, TIMINGS, socket_mode=socket_mode) as sandbox:
         command = shlex.join(sys.orig_argv)
         page = Page(
             sandbox.slack, sandbox.service, sandbox.bot_url, command, lambda: sandbox.bot.store
