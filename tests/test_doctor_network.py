@@ -155,11 +155,16 @@ async def test_what_was_found_before_a_time_out_is_reported(quiet_world: World) 
     assert [each.state for each in found.all("Slack")] == ["ok", "error"]
 
 
-async def test_a_check_that_fails_itself_is_one_line(quiet_world: World) -> None:
+async def test_a_check_that_fails_itself_is_one_line_and_hides_no_other(
+    quiet_world: World,
+) -> None:
+    found = await report(quiet_world, DATABASE_URL=f"sqlite:///{'x' * 300}")
+    assert found["database"].message == "the check failed: File name too long"
     quiet_world.slack.faults.next("auth.test", CannedResponse(200, [["not an object"]]))
     found = await report(quiet_world)
     assert not found["Slack"].ok
     assert found["video service"].ok
+    assert found["database"].ok
 
 
 # ── The clock ─────────────────────────────────────────────────────────────────────────────────

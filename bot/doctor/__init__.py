@@ -141,6 +141,9 @@ async def _guarded(
         found.append(
             error(name, "the check did not end in time", "Run doctor again: something is slow.")
         )
+    except OSError as failure:
+        said = failure.strerror or type(failure).__name__
+        found.append(error(name, f"the check failed: {said}", "Correct that, and run doctor again."))
     except Exception as failure:  # noqa: BLE001 - one check must not hide the others
         found.append(
             error(

@@ -97,7 +97,7 @@ def check_sources(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Ite
         else:
             yield ok(name, f"from the environment{shown}")
     if defaults:
-        yield ok("other settings", f"have their defaults: {', '.join(defaults)}")
+        yield ok("other settings", f"not set, so with their defaults: {', '.join(defaults)}")
 
 
 def _cut(value: str) -> str:

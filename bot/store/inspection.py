@@ -142,7 +142,7 @@ def stored_installation(path: Path) -> Installation | None:
         with read_only(path) as db:
             sql = "SELECT team_id, enterprise_id, app_id FROM installation"
             row = db.execute(sql).fetchone()
-    except sqlite3.Error:
+    except (sqlite3.Error, OSError):
         return None
     if row is None or not all(isinstance(each, str | None) for each in row) or not row[0]:
         return None
@@ -154,7 +154,7 @@ def stored_probe(path: Path) -> CallbackProbe | None:
     try:
         with read_only(path) as db:
             row = db.execute("SELECT token, received FROM callback_probe").fetchone()
-    except sqlite3.Error:
+    except (sqlite3.Error, OSError):
         return None
     match row and tuple(row):
         case (str(token), int(received)):
