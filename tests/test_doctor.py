@@ -7,6 +7,7 @@ from bot.doctor import Finding
 from bot.doctor.finding import CheckState
 from sandbox.faults import CannedResponse
 from sandbox.http import free_port
+from sandbox.scenarios import MISSING, Scenario
 from tests.report import report
 from tests.world import World
 
@@ -161,3 +162,28 @@ async def test_a_running_bot_that_does_not_answer_here_is_named(world: World) ->
     finding = (await report(world, PORT=str(free_port())))["readiness"]
     assert finding.state == "off"
     assert "with the same HOST and PORT" in finding.remedy
+
+
+async def test_what_the_service_answered_differently_is_listed(quiet_world: World) -> None:
+    world = quiet_world
+    assert (await report(world)).all("service answers") == []
+    async with world.running_bot(callbacks=False):
+        world.service.next_video(Scenario(overrides={"mood": "good"}))
+        await world.request_video(world.ana)
+        await world.advance(minutes=5)
+        finding = (await report(world))["service answers"]
+        assert (finding.state, finding.message) == (
+            "ok",
+            "as expected, with fields that are new: mood",
+        )
+        world.service.next_video(
+            Scenario(statuses=("Polishing",), overrides={"stream_url": MISSING})
+        )
+        await world.request_video(world.ana)
+        await world.advance(minutes=5)
+    found = (await report(world)).all("service answers")
+    assert sorted(each.message.partition(",")[0] for each in found) == [
+        "about a video: the field stream_url is missing",
+        "about a video: the unknown status polishing",
+    ]
+    assert all(each.state == "warning" for each in found)

@@ -16,7 +16,7 @@ from bot.doctor.database import check_database
 from bot.doctor.finding import CheckState, Finding, error, split, summary
 from bot.doctor.options import check_options
 from bot.doctor.readiness import check_readiness
-from bot.doctor.service import check_service
+from bot.doctor.service import check_drift, check_service
 from bot.doctor.settings import check_file, check_names, check_sources, mistakes
 from bot.doctor.slack import (
     OPTIONAL_SCOPES,
@@ -82,6 +82,7 @@ async def examine(
         _within(limit, "Slack", check_slack(settings, timings, clock)),
         _within(limit, "Socket Mode", check_app_token(settings, timings)),
         _within(limit, "video service", check_service(settings, timings, clock)),
+        _in_thread("service answers", lambda: check_drift(settings.database)),
         _within(limit, "callbacks", check_incoming(settings, timings, clock)),
         _collected("options", check_options(settings)),
     ]
@@ -143,7 +144,9 @@ async def _guarded(
         )
     except OSError as failure:
         said = failure.strerror or type(failure).__name__
-        found.append(error(name, f"the check failed: {said}", "Correct that, and run doctor again."))
+        found.append(
+            error(name, f"the check failed: {said}", "Correct that, and run doctor again.")
+        )
     except Exception as failure:  # noqa: BLE001 - one check must not hide the others
         found.append(
             error(

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from http import HTTPStatus
+from pathlib import Path
 from typing import Final
 
 import httpx
@@ -14,15 +15,30 @@ from bot.clock import Clock
 from bot.doctor.finding import Finding, error, ok, warning
 from bot.doctor.network import explain
 from bot.errors import OutsideError
+from bot.kinds.drift import DriftType
 from bot.masking import Mask
 from bot.service_errors import UNKNOWN_ID, from_answer, translated
 from bot.settings import Settings
+from bot.store.inspection import seen_drift
 from bot.timings import Timings
 
 _NAME: Final = "video service"
 # Nothing has this id: to ask for it costs nothing and changes nothing.
 _UNKNOWN: Final = "/v2/videos/is-anyone-there"
 _MAX_BODY_BYTES: Final = 64 * 1024
+_MAX_DRIFT: Final = 5  # lines, or fields on one
+_DRIFT: Final[Mapping[str, str]] = {
+    DriftType.UNKNOWN_STATUS: "the unknown status {field}",
+    DriftType.MISSING_FIELD: "the field {field} is missing",
+    DriftType.RENAMED_FIELD: "the id is called {field}",
+    DriftType.OTHER_TYPE: "the field {field} is no text",
+    DriftType.ODD_TIME: "the time in {field} cannot be read",
+    DriftType.UNREADABLE: "the answer cannot be read",
+}
+_STATUS_REMEDY: Final = (
+    "The bot waits on, as if the work were going on. If the status means an end, please report it."
+)
+_DRIFT_REMEDY: Final = "The bot goes on with the rest. If people miss something, please report it."
 
 
 async def check_service(
@@ -40,6 +56,31 @@ async def check_service(
         yield error(_NAME, cause.message, cause.remedy)
         return
     yield _judge(response, body, Mask(settings.secrets), clock)
+
+
+def check_drift(path: Path) -> Iterator[Finding]:
+    """Yield how the answers of the last 90 days differed from what the bot expects."""
+    new: list[str] = []
+    found: list[Finding] = []
+    for each in seen_drift(path):
+        said = _DRIFT.get(each.what)
+        if each.what == DriftType.NEW_FIELD:
+            new.append(each.field)
+        elif said is not None and len(found) < _MAX_DRIFT:
+            message = said.format(field=each.field)
+            times = "once" if each.count == 1 else f"{each.count:,} times"
+            since = f"{each.last_at:%Y-%m-%d}"
+            found.append(
+                warning(
+                    "service answers",
+                    f"about a {each.kind}: {message}, {times}, last on {since}",
+                    _STATUS_REMEDY if each.what == DriftType.UNKNOWN_STATUS else _DRIFT_REMEDY,
+                )
+            )
+    yield from found
+    if new and not found:
+        fields = ", ".join(sorted(set(new))[:_MAX_DRIFT])
+        yield ok("service answers", f"as expected, with fields that are new: {fields}")
 
 
 async def _read(client: httpx.AsyncClient, settings: Settings) -> tuple[httpx.Response, bytes]:

@@ -205,11 +205,9 @@ def _process_with_lock(inode: int) -> int | None:
 def seen_drift(path: Path) -> list[SeenDrift]:
     """Return the drift in the database at ``path``, the newest first; it is only read.
 
-    Raises:
-        DatabaseError: it cannot be read.
+    There is none in one that is not there, cannot be read, or was made by an older version.
     """
-    with read_only(path) as db, contextlib.suppress(sqlite3.OperationalError):
-        # Without the table, it was made by an older version.
+    with contextlib.suppress(sqlite3.Error, OSError), read_only(path) as db:
         return [_drift_from(row) for row in db.execute(_DRIFT)]
     return []
 
