@@ -219,7 +219,7 @@ class Readiness:
         if outage is not None:
             return self._out("the video service", "VIDEO_API_URL", outage, seen)
         closed = [name for name, is_closed in self._service_gates().items() if is_closed]
-        seen |= {"held_back_by": closed}
+        seen |= {"held_back_by": closed, "next_try": _shown(service.next_credit_try)}
         for name, reason in _GATES.items():
             if name in closed:
                 return Check(ok=False, reason=reason, details=seen)

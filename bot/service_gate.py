@@ -82,6 +82,11 @@ class Gate:
         """Why the gate is closed; None while it is open."""
         return self._refusal
 
+    @property
+    def next_try(self) -> datetime | None:
+        """When the next call is let through; None while it is open."""
+        return None if self._refusal is None else self._next_try
+
     @asynccontextmanager
     async def admit(self) -> AsyncIterator[None]:
         """Let the caller make one call, which may have to wait for its turn.

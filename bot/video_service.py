@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final
 from urllib.parse import quote
@@ -190,6 +190,11 @@ class VideoService:
     def is_out_of_credit(self) -> bool:
         """Whether it refused to create something for lack of credit, and has created none since."""
         return any(gate.refusal is not None for gate in self._credits.values())
+
+    @property
+    def next_credit_try(self) -> datetime | None:
+        """When the next create call finds out whether there is credit again; None if there is."""
+        return min((at for gate in self._credits.values() if (at := gate.next_try)), default=None)
 
     @property
     def is_slowed_down(self) -> bool:

@@ -241,13 +241,21 @@ def view_entries() -> Iterator[Entry]:
         return f"/{kind}"
 
     health = Health(
-        used=12, limit=200, unsent=0, key_refused=False, no_credit=False, slowed_down=False
+        used=12,
+        limit=200,
+        unsent=0,
+        key_refused=False,
+        no_credit=False,
+        next_try=None,
+        slowed_down=False,
     )
     jobs = [ASKED, cards.rendering(), cards.CARDS["erased"][0]]
     replicas = ["Anna · r-anna"]
     full = HomeContent(jobs, page=1, more=True, replicas=replicas, questions=[ASKED], health=health)
     yield "Home, for an admin", view_lines(home_view(full, PRESENTERS, command))
-    bad = replace(health, unsent=3, key_refused=True, no_credit=True, slowed_down=True)
+    bad = replace(
+        health, unsent=3, key_refused=True, no_credit=True, next_try=NINE, slowed_down=True
+    )
     empty = HomeContent([], page=0, more=False, replicas=[], health=bad)
     yield "Home, still empty, with problems", view_lines(home_view(empty, PRESENTERS, command))
 

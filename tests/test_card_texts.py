@@ -85,8 +85,9 @@ CARDS: Final[dict[str, tuple[Job, str, list[str]]]] = {
         job(State.QUEUED, held_by=Failure.OUT_OF_CREDIT, held_until=NINE),
         (
             "Video “Greeting”: Waiting.\nThe video service's account is out of credit. Please tell "
-            f"the person who manages that account. Next try: {AT}. I'll keep trying for a day, so "
-            f"you don't need to ask again.\n{SMALL}"
+            f"the person who manages that account. Next try: {AT}, then every few minutes, and at "
+            f"once with the next request. I'll keep trying for a day, so you don't need to ask "
+            f"again.\n{SMALL}"
         ),
         ["Details"],
     ),
@@ -314,7 +315,8 @@ REPLIES: Final[dict[str, tuple[Job, str, list[str]]]] = {
         failed(Failure.OUT_OF_CREDIT, "No credit"),
         (
             f"{YOUR_VIDEO} couldn't be created.\n“No credit” The video service's account is out of "
-            "credit; nothing was created. Please tell the person who manages that account."
+            "credit; nothing was created. Please tell the person who manages that account. Once "
+            "it's topped up, a new request is sent at once."
         ),
         ["Edit and retry"],
     ),

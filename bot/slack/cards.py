@@ -205,14 +205,16 @@ def _unconfirmed(job: Job, noun: str) -> str:
 
 def _held(job: Job) -> str:
     """Return what a queued job waits for. It holds however often it is tried without success."""
+    further = ""
     match job.held_by:
         case Failure.KEY_REJECTED:
-            why = f"{KEY_REFUSED}. {CONTACT_OPERATOR}"
+            why, further = f"{KEY_REFUSED}. {CONTACT_OPERATOR}", ", then every few minutes"
         case Failure.OUT_OF_CREDIT:
             why = f"{OUT_OF_CREDIT}. {CONTACT_ACCOUNT}"
+            further = ", then every few minutes, and at once with the next request"
         case _:
             why = "The video service asks me to wait."
-    when = f"Next try: {date(job.held_until)}. " if job.held_until is not None else ""
+    when = f"Next try: {date(job.held_until)}{further}. " if job.held_until is not None else ""
     return f"{why} {when}I'll keep trying for a day, so you don't need to ask again."
 
 

@@ -10,6 +10,7 @@ from bot.slack.presenters import CONTACT_OPERATOR, Presenter
 KEY_REFUSED: Final = "The video service doesn't accept this bot's key"
 OUT_OF_CREDIT: Final = "The video service's account is out of credit"
 CONTACT_ACCOUNT: Final = "Please tell the person who manages that account."
+_ONCE_PAID: Final = "Once it's topped up, a new request is sent at once."
 _MAX_REASON: Final = 500
 _OURS: Final = ("The video service ", "The connection to the video service ")
 """How the sentences begin that we use as a reason where the service gave none."""
@@ -57,7 +58,7 @@ def meaning_of(job: Job, presenter: Presenter, *, this: str) -> str:
         case Failure.KEY_REJECTED:
             return f"{KEY_REFUSED}; {created}. {CONTACT_OPERATOR}"
         case Failure.OUT_OF_CREDIT:
-            return f"{OUT_OF_CREDIT}; {created}. {CONTACT_ACCOUNT}"
+            return f"{OUT_OF_CREDIT}; {created}. {CONTACT_ACCOUNT} {_ONCE_PAID}"
         case Failure.UNREACHABLE:
             return (
                 "I couldn't send this to the video service in time, so I stopped trying; "

@@ -92,6 +92,7 @@ class HomePublisher:
             unsent=await ctx.store.deliveries.count_unsent(),
             key_refused=ctx.service.known_key_refusal is not None,
             no_credit=ctx.service.is_out_of_credit,
+            next_try=ctx.service.next_credit_try,
             slowed_down=ctx.service.is_slowed_down,
         )
 

@@ -5,6 +5,7 @@ A view has at most 100 blocks: https://docs.slack.dev/reference/views/home-tab-v
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Final
 
 from bot.model import Job, State
@@ -53,6 +54,8 @@ class Health:
     key_refused: bool
     no_credit: bool
     """Whether the service has refused to create something for lack of credit."""
+    next_try: datetime | None
+    """When the next call finds out whether there is credit again."""
     slowed_down: bool
     """Whether the service has asked to wait before it creates more."""
 
@@ -154,6 +157,8 @@ def _health(health: Health) -> list[Json]:
     )
     if health.no_credit:
         service += "\n:x: The video service says that there is no credit left. Requests wait."
+        if health.next_try is not None:
+            service += f" Next try: {date(health.next_try)}, or at once with the next request."
     if health.slowed_down:
         service += "\n:hourglass: The video service asks to wait. Requests go on by themselves."
     posted = ":white_check_mark: Every message is posted."
