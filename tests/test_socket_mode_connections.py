@@ -138,7 +138,7 @@ async def test_a_token_that_is_refused_is_reported_once_and_tried_until_it_is_ac
 ) -> None:
     world = unconnected
     caplog.set_level("INFO")
-    later = ["Slack accepts SLACK_APP_TOKEN again"]
+    later = ["Slack opens connections again"]
     refusal = (
         "Slack refuses SLACK_APP_TOKEN: generate another one with the scope connections:write, "
         "under Basic Information of the Slack app"
@@ -149,11 +149,13 @@ async def test_a_token_that_is_refused_is_reported_once_and_tried_until_it_is_ac
         assert logged(caplog) == [refusal, *later]
 
         caplog.clear()
-        world.slack.faults.next(OPEN, *[REFUSED] * 3)
+        other = CannedResponse(body={"ok": False, "error": "forbidden"})
+        world.slack.faults.next(OPEN, *[REFUSED] * 3, other, other)
         await world.slack.socket_mode.close()
         await world.slack.socket_mode.reached(opened=2)
         assert (await world.ana.command("/video", "help")).ok
-    assert logged(caplog) == ["a connection of Socket Mode was lost", refusal, *later]
+    asked = "Slack opens no connection: is Socket Mode switched on in the Slack app?"
+    assert logged(caplog) == ["a connection of Socket Mode was lost", refusal, asked, *later]
     assert world.slack.socket_mode.app_token not in caplog.text
 
 

@@ -26,12 +26,17 @@ from bot.log import word
 from bot.metrics import Metrics
 from bot.outages import Outages
 from bot.priority import RequestPriority
-from bot.slack.errors import translated
+from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.timings import SocketTimings
 
 _LOG: Final = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S: Final = 1.0
 _LINK_DISABLED: Final = "link_disabled"
+_NOT_ACCEPTED: Final = (
+    "Slack refuses SLACK_APP_TOKEN: generate another one with the scope connections:write, "
+    "under Basic Information of the Slack app"
+)
+_NOT_OPENED: Final = "Slack opens no connection: is Socket Mode switched on in the Slack app?"
 
 
 class SocketMode:
@@ -130,7 +135,7 @@ class SocketMode:
             else:
                 self._outages.answered()
                 if self._refusal:
-                    _LOG.warning("Slack accepts SLACK_APP_TOKEN again")
+                    _LOG.warning("Slack opens connections again")
                     self._refusal = ""
                 return connection
 
@@ -186,11 +191,8 @@ class SocketMode:
             self._outages.failed(error.cause or "unavailable")
         elif error.code != self._refusal:
             self._refusal = error.code
-            _LOG.error(
-                "Slack refuses SLACK_APP_TOKEN: generate another one with the scope "
-                "connections:write, under Basic Information of the Slack app",
-                extra={"error": error.code},
-            )
+            of_token = ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE
+            _LOG.error(_NOT_ACCEPTED if of_token else _NOT_OPENED, extra={"error": error.code})
 
     async def _retire(self, connection: "_Connection") -> None:
         """Close a connection that was replaced, once its envelopes are answered."""
