@@ -73,6 +73,7 @@ async def test_each_wrong_setting_is_one_error_with_its_own_remedy(quiet_world: 
     assert found["VIDEO_API_URL"].message == "is not a web URL"
     assert found["MAX_SCRIPT"].message == "is not a whole number from 1 to 20000"
     assert found["MAX_SCRIPT"].remedy == "Correct it, or remove it to have the default."
+    assert found["database"].state == "ok"  # its setting is right
     assert found.findings[-1].name == "everything else"
     assert found.findings[-1].state == "off"
 
@@ -84,6 +85,7 @@ async def test_the_command_reads_the_file_in_its_folder_and_says_who_else_can(
     quiet_world: World, tmp_path: Path
 ) -> None:
     environ = quiet_world.environment(str(free_port())) | {"SLACK_SIGNING_SECRET": "0" * 32}
+    environ["CONSENT_STATEMENT"] = "I agree to it: 同意"
     file = tmp_path / ".env"
     file.write_text("".join(f"{name}='{value}'\n" for name, value in environ.items()))
     file.chmod(0o644)
@@ -92,6 +94,7 @@ async def test_the_command_reads_the_file_in_its_folder_and_says_who_else_can(
     assert "warning  .env                   has secrets in it" in shown.out
     assert "Run: chmod 600 .env" in shown.out
     assert "ok       VIDEO_API_KEY          from .env\n" in shown.out
+    assert "from .env: I agree to it: ??\n" in shown.out  # on a terminal without these letters
     assert shown.out.splitlines()[-1].startswith("No errors, ")
     assert shown.err == ""
     assert files_in(tmp_path) == [file]

@@ -17,7 +17,7 @@ from bot.doctor.finding import CheckState, Finding, error, split, summary
 from bot.doctor.options import check_options
 from bot.doctor.readiness import check_readiness
 from bot.doctor.service import check_drift, check_service
-from bot.doctor.settings import check_file, check_names, check_sources, mistakes
+from bot.doctor.settings import check_file, check_names, check_sources, mistakes, unchecked
 from bot.doctor.slack import (
     OPTIONAL_SCOPES,
     REQUIRED_SCOPES,
@@ -26,7 +26,7 @@ from bot.doctor.slack import (
 )
 from bot.env_file import ENV_FILE, EnvFileError, read_env_file
 from bot.masking import Mask
-from bot.settings import Settings, SettingsError, environment
+from bot.settings import DatabaseSettings, Settings, SettingsError, environment
 from bot.timings import Timings
 
 __all__ = [
@@ -62,16 +62,22 @@ async def examine(
         timings: those of the calls.
         clock: this machine's.
     """
+    clock = clock or SystemClock()
     for finding in (*check_names(environ), *(check_file() if in_file else ())):
         yield finding.cleaned(str)
     try:
         settings = Settings.read(environ)
     except SettingsError as refusal:
-        for finding in mistakes(refusal):
+        found = [*mistakes(refusal)]
+        if "DATABASE_URL" not in refusal.mistakes:
+            path = DatabaseSettings.read(environ).database
+            found += await _in_thread(
+                "database", lambda: check_database(path, clock, integrity=integrity)
+            )
+        for finding in (*found, unchecked()):
             yield finding.cleaned(str)
         return
     mask = Mask(settings.secrets)
-    clock = clock or SystemClock()
     limit = timings.call_timeout * _CHECK_TIMEOUT
     checks = [
         _collected("settings", check_sources(environ, in_file)),

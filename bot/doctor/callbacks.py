@@ -259,7 +259,12 @@ _Level = Callable[[str, str, str], Finding]
 
 
 def _unreachable(level: _Level, name: str, cause: Cause) -> Finding:
-    return level(name, f"PUBLIC_URL {cause.message}", cause.remedy)
+    elsewhere = (
+        " Some networks keep a machine from its own public address: if PUBLIC_URL/healthz says ok "
+        "on a phone, all is well."
+    )
+    remedy = cause.remedy + (elsewhere if cause.may_be_near else "")
+    return level(name, f"PUBLIC_URL {cause.message}", remedy)
 
 
 def _wrong(level: _Level, name: str, answer: _Answer, caller: _Caller) -> Finding:

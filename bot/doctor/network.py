@@ -25,6 +25,8 @@ class Cause(NamedTuple):
 
     message: str
     remedy: str
+    may_be_near: bool = False
+    """Others may reach it although this machine does not, such as through its own router."""
 
 
 def explain(error: BaseException, url: str, limit: timedelta, setting: str) -> Cause:
@@ -62,11 +64,13 @@ def explain(error: BaseException, url: str, limit: timedelta, setting: str) -> C
             return Cause(
                 "cannot be reached: the connection was refused (nothing listens there)",
                 f"Check the host and port in {setting}, and that the server there runs.",
+                may_be_near=True,
             )
         if isinstance(each, TimeoutError):
             return Cause(
                 f"cannot be reached: {describe('timeout', limit)}",
                 f"Check {setting}, and that no firewall keeps this machine from {host}.",
+                may_be_near=True,
             )
     if isinstance(error, OutsideError):
         said = describe(error.cause, limit) or error.reason.rstrip(".")

@@ -27,11 +27,15 @@ def setting_names() -> list[str]:
 
 
 def mistakes(refusal: SettingsError) -> Iterator[Finding]:
-    """Yield a finding for each setting that is missing or wrong."""
+    """Yield an error for each setting that is missing or wrong."""
     for name, said in refusal.mistakes.items():
         message, _, remedy = said.removeprefix(f"{name} ").partition(": ")
         yield error(name, message.rstrip("."), sentence(remedy) or _FIX)
-    yield off(
+
+
+def unchecked() -> Finding:
+    """Return that nothing else was checked, because settings are missing or wrong."""
+    return off(
         "everything else",
         "was not checked, because it depends on these settings",
         "Correct them, and run doctor again.",

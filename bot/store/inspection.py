@@ -195,11 +195,13 @@ def _process_with_lock(inode: int) -> int | None:
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
         return None
+    found = []
     for line in lines:
         match line.split():
             case [_, "FLOCK", _, "WRITE", process, file, *_] if file.endswith(f":{inode}"):
-                return int(process) if process.isdecimal() and process != "0" else None
-    return None
+                found.append(process)
+    # Of several, some lock a file of another disk. One in another container is 0.
+    return int(found[0]) if len(found) == 1 and found[0].isdecimal() and found[0] != "0" else None
 
 
 def seen_drift(path: Path) -> list[SeenDrift]:
