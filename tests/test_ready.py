@@ -1,5 +1,6 @@
 """What /readyz says: whether the bot can do its work now, and what to do if not."""
 
+import asyncio
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ import aiohttp
 from sandbox import events
 from sandbox.faults import CannedResponse, Reset
 from sandbox.http import free_port
+from tests.test_metrics import scrape
 from tests.world import World
 
 
@@ -173,3 +175,30 @@ async def test_a_probe_each_second_asks_neither_slack_nor_the_service(world: Wor
         await ready(world)
         await world.advance(seconds=1)
     assert (len(world.slack.calls), len(world.service.requests)) == before
+
+
+async def test_a_closed_socket_is_not_ready_after_a_minute(quiet_world: World) -> None:
+    world = quiet_world
+    world.socket_mode = True
+    async with world.running_bot():
+        status, socket = await check(world, "socket")
+        assert (status, socket["ok"], socket["connected"]) == (200, True, True)
+        assert socket["last_success"]
+
+        world.slack.faults.always("apps.connections.open", CannedResponse(503))
+        await world.slack.socket_mode.close()
+        async with asyncio.timeout(10):
+            while (await check(world, "socket"))[1]["connected"]:
+                pass
+        assert (await ready(world))[0] == 200, "it is opened again within seconds, usually"
+        await world.advance(minutes=2)
+        status, socket = await check(world, "socket")
+        assert (status, socket["ok"]) == (503, False)
+        assert "SLACK_APP_TOKEN" in socket["reason"]
+        assert (await scrape(world)).value("replica_bot_check_ok", check="socket") == 0
+
+        world.slack.faults.clear()
+        await world.slack.socket_mode.reached(opened=2)
+        async with asyncio.timeout(10):
+            while (await ready(world))[0] != 200:
+                pass
