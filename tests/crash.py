@@ -196,6 +196,7 @@ class CrashingWorld(World):
             "PORT": "0",
             "ADMIN_USERS": self.cleo.user.id,
             "RETENTION_DAYS": "2",
+            "MAX_SCRIPT": "20000",
         }
         if callbacks:
             values["PUBLIC_URL"] = self._relay_server.url

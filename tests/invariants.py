@@ -21,6 +21,8 @@ from sandbox.slack import Call
 from sandbox.slack_objects import Event, Message
 from tests.crash import CrashingWorld, delivery_key, role_of
 from tests.disk import Rows
+from tests.error_recorder import ErrorRecorder
+from tests.file_invariants import UPLOADS, SharedFiles
 from tests.question_invariants import check_final_questions, check_questions
 from tests.world import number_of
 
@@ -33,7 +35,7 @@ _SEARCHES: Final = frozenset(
 _READS: Final = frozenset(
     {"auth.test", "users.info", "bots.info", "conversations.info", "chat.getPermalink"}
 )
-_NOT_POSTS: Final = _SEARCHES | _READS | {"chat.update", "views.open", "response_url"}
+_NOT_POSTS: Final = _SEARCHES | _READS | UPLOADS | {"chat.update", "views.open", "response_url"}
 _UNDER_WAY: Final = frozenset({"running", "overdue"})
 _ENDED: Final = frozenset({"succeeded", "failed"})
 _FAILED: Final = ("Failed", "couldn't be created")  # on the card and in the reply
@@ -69,8 +71,9 @@ class InvariantChecker:
         self._before = Rows()
         self._typed: dict[str, dict[str, str]] = {}
         self._posted: list[tuple[int, Message]] = []
+        self._files = SharedFiles()
         self._violations: list[str] = []
-        self._errors = _ErrorRecorder(self._violations)
+        self._errors = ErrorRecorder(self._violations)
         logging.getLogger().addHandler(self._errors)
         world.on_moment = self._on_moment
         self._unsubscribe = world.slack.subscribe(self._note)
@@ -135,7 +138,11 @@ class InvariantChecker:
 
     def _note(self, event: Event) -> None:
         message = event.message
-        if event.kind == "posted" and message is not None and message.is_from_bot:
+        if event.kind != "posted" or message is None or not message.is_from_bot:
+            return
+        if message.files:
+            self._violations += filter(None, [self._files.note(message)])
+        else:
             self._posted.append((len(self._world.slack.calls), message))
 
     # ── Jobs ──────────────────────────────────────────────────────────────────────────────────────
@@ -333,7 +340,9 @@ class InvariantChecker:
         for id_, job in now.jobs.items():
             assert job["ended_at"] is not None, f"{id_} never ended: {job['state']}"
             for key in (key for key, each in now.deliveries.items() if each["job_id"] == id_):
-                if now.deliveries[key]["state"] == "withdrawn":
+                if role_of(key) == "transcript":
+                    self._files.check_final(now.deliveries[key], self._world.slack)
+                elif now.deliveries[key]["state"] == "withdrawn":
                     found = not posts[key] or self._to_person(key) or self._search_failed_after(key)
                     assert found, f"{key} was posted and withdrawn"
                 elif now.deliveries[key]["state"] == "undeliverable":
@@ -369,19 +378,6 @@ class InvariantChecker:
     def _text(self, rows: Rows, job: str) -> str:
         row = rows.jobs[job]
         return self._typed.get(job, _params(row))[_TEXT_FIELD[row["kind"]]]
-
-
-class _ErrorRecorder(logging.Handler):
-    """Records logged exceptions, except the sandbox's own."""
-
-    def __init__(self, violations: list[str]) -> None:
-        super().__init__(logging.ERROR)
-        self._violations = violations
-        self._formatter = logging.Formatter()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and not record.name.startswith("sandbox"):
-            self._violations.append(self._formatter.format(record))
 
 
 def _search_failed(call: Call) -> bool:

@@ -22,6 +22,7 @@ from sandbox.driver import ClientRefusal, Modal, Person
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
 from sandbox.form import elements
 from sandbox.scenarios import CallbackPlan, Scenario
+from sandbox.slack import FILE_CONTENT
 from sandbox.slack_objects import Event, Message
 from sandbox.video_service import RateLimit
 from tests.crash import CrashingWorld
@@ -124,6 +125,10 @@ _SEARCHES: Final = {
     },
 }
 
+#: Those of an upload.
+_STEPS: Final = ("files.getUploadURLExternal", FILE_CONTENT, "files.completeUploadExternal")
+_FILES: Final = {**_LOST, **_refusals("files.completeUploadExternal")}
+
 _FAULTS_BY_METHOD: Final[Mapping[str, Mapping[str, Fault]]] = {
     "chat.postMessage": {**_LOST, **_POSTS},
     "chat.update": _EDITS,
@@ -132,6 +137,10 @@ _FAULTS_BY_METHOD: Final[Mapping[str, Mapping[str, Fault]]] = {
     "conversations.open": _SEARCHES,
     "conversations.history": _SEARCHES,
     "conversations.replies": _SEARCHES,
+    "files.getUploadURLExternal": _FILES,
+    "files.completeUploadExternal": _FILES,
+    FILE_CONTENT: _LOST,
+    "files.info": _SEARCHES,
 }
 # Lost posts come as often as all faults of another method.
 _METHOD_FAULTS: Final = [
@@ -143,6 +152,9 @@ _USER: Final = st.sampled_from(["ana", "ben"])
 _ANY_USER: Final = st.sampled_from(["ana", "ben", "cleo"])
 _KIND: Final = st.sampled_from(["video", "video", "replica"])
 _WORDS: Final = st.sampled_from(["Words A.", "Words B."])
+# A transcript that its reply has no room for is a file. Its first lines are too short for a mark of
+# whose they are: two users have the same ones.
+_LONG_SCRIPT: Final = "Words C.\n-\n-\n" + "Words of a long script. " * 400
 _PLACE: Final = st.sampled_from(["studio", "studio", "studio", "lobby", "vault"])
 _ANSWER: Final = st.sampled_from([CREATE_AGAIN, CREATE_AGAIN, HAVE_ID, HAVE_ID, GIVE_UP])
 _CALLBACK: Final = "a callback"
@@ -154,6 +166,7 @@ _MOMENTS: Final = st.sampled_from(
         for what in (
             *("create", "card", "question", "reply", "submission"),
             *("read", "edit", "search", "callback"),
+            *_STEPS,
         )
         for phase in ("after", "before")
     ]
@@ -355,8 +368,12 @@ class JobLife(RuleBasedStateMachine):
         await self.people[who].command(f"/{kind}", "", place)
         if (form := self._new_form(self.people[who])) is not None:
             replica = list(self.world.service.replicas)[-1] if newest else REPLICA
+            script: dict[str, Any] = {"script": words}
+            if words == _LONG_SCRIPT:
+                file = self.world.slack.upload(who, "script.txt", words.encode())
+                script = {"script_file": [file["id"]]}
             values: dict[str, dict[str, Any]] = {
-                "video": {"replica_id": replica, "script": words},
+                "video": {"replica_id": replica, **script},
                 "replica": {"train_video_url": FOOTAGE, "replica_name": words, "agreed": ["yes"]},
             }
             await self._submit(form, values[kind], clicks=clicks)
@@ -553,6 +570,11 @@ class SlackFaults(JobLife):
     def request_with_a_lost_post(self, who: str, kind: str, place: str, outcome: str) -> None:
         self.world.slack.faults.next("chat.postMessage", _LOST[outcome])
         self._run(self._request(who, kind, "Words.", place))
+
+    @rule(who=_USER, step=st.sampled_from(_STEPS), outcome=st.sampled_from(sorted(_LOST)))
+    def request_with_a_lost_file(self, who: str, step: str, outcome: str) -> None:
+        self.world.slack.faults.next(step, _LOST[outcome])
+        self._run(self._request(who, "video", _LONG_SCRIPT, "studio"))
 
     @rule(call=st.one_of(*(st.sampled_from(calls) for calls in _METHOD_FAULTS)))
     def slack_fault(self, call: tuple[str, str]) -> None:
