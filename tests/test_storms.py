@@ -21,7 +21,7 @@ async def _storm(world: World, moment: str) -> None:
 
     async def call_back(phase: str, operation: Operation, _: str) -> None:
         if (phase, operation) == (moment, "read_video"):
-            for _each in range(5):
+            for _each in range(2):
                 async with world.slack.session.post(
                     url, data=json.dumps({"video_id": video_id})
                 ) as answer:
