@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.driver import Person
+from sandbox.faults import CannedResponse
 from sandbox.http import free_port
 from tests.modes import HTTP, SOCKET_MODE
 from tests.typist import (
@@ -132,7 +133,11 @@ async def test_each_wrong_answer_is_explained_and_asked_again(outside: Outside) 
         await typist.sees("That is a bot token, not a key")
         await typist.answers("API key (", outside.service.api_key)
         await typist.sees("the connection was refused")
+        web_page = CannedResponse(200, "<html>Sign in</html>")
+        outside.service.faults.next("read_video", web_page)
         await typist.answers(f"videos.example.com [{nowhere}]:", outside.service.url)
+        await typist.sees("is not what answers")
+        await typist.answers(f"videos.example.com [{outside.service.url}]:")
         await typist.sees("accepts the key")
         await typist.answers("Prefix of the commands [none]:", "Acme ")
         await typist.sees("is not the beginning of a command's name")
@@ -148,7 +153,7 @@ async def test_each_wrong_answer_is_explained_and_asked_again(outside: Outside) 
     outside.check_hidden(typist)
     assert list(outside.folder.iterdir()) == []
     # A token of Slack's did not go to the service.
-    assert len(outside.service.requests) == 1
+    assert len(outside.service.requests) == 2
 
 
 async def test_each_wrong_token_is_explained_and_asked_for_again(outside: Outside) -> None:
@@ -207,13 +212,13 @@ async def test_a_check_that_cannot_be_made_can_be_left_out_after_three_tries(
         await typist.answers("videos.example.com:", outside.service.url)
         for _ in range(4):  # a refused key is never left out
             await typist.answers("API key (", "wr0ng-key-of-ana")
-            await typist.sees("The video service refuses this key")
+            await typist.sees("The video service rejects VIDEO_API_KEY")
         await typist.answers("API key (", outside.service.api_key)
         await answer_questions_about_the_app(typist)
         await typist.answers("Create the app", "n")
         await typist.answers("Bot User OAuth Token (", outside.slack.bot_token)
         for _ in range(2):
-            await typist.sees("Slack can't be asked")
+            await typist.sees("Slack cannot be reached")
             await typist.answers("Bot User OAuth Token (", outside.slack.bot_token)
         await typist.answers("Go on without this check? [y/N]", "y")
         await typist.answers("Signing Secret (", outside.slack.signing_secret)
@@ -243,6 +248,7 @@ _EXISTING = """\
 # Mine.
 export VIDEO_API_URL=https://old.example.com # until May
 MAX_PER_DAY=7
+SLACK_APP_TOKEN=xapp-1-A0-1-4f00ta9e
 
 SLACK_BOT_TOKEN=xoxb-YOUR-TOKEN
 SLACK_BOT_TOKEN='xoxb-old-4f00ta9e'
@@ -260,7 +266,7 @@ async def test_an_existing_file_is_changed_only_after_a_yes_and_only_where_it_mu
     outside.env_file.chmod(0o644)
     for says in ("", "y"):
         with at_terminal(outside.folder, "init", **where) as typist:
-            await typist.answers("Use Socket Mode?", "n")
+            await typist.answers("Use Socket Mode? [Y/n]", "n")
             await typist.answers("bot.example.com:", url)
             await typist.answers(
                 "videos.example.com [https://old.example.com]:", outside.service.url
@@ -275,11 +281,13 @@ async def test_an_existing_file_is_changed_only_after_a_yes_and_only_where_it_mu
         outside.check_hidden(typist)
         assert re.search(r"add +SLACK_SIGNING_SECRET, PUBLIC_URL, VIDEO_API_KEY\s", typist.shown)
         assert re.search(r"replace +SLACK_BOT_TOKEN, VIDEO_API_URL\r\n", typist.shown)
+        assert re.search(r"remove +SLACK_APP_TOKEN\r\n", typist.shown)
         if says != "y":
             assert code == 1
             assert "Nothing was written." in typist.shown
             assert outside.env_file.read_text() == _EXISTING
     assert code == 0
+    assert "If it is running, restart it." in typist.shown
     assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600
     assert outside.env_file.read_text() == (
         f"# Mine.\n# until May\nexport VIDEO_API_URL={outside.service.url}\nMAX_PER_DAY=7\n\n"

@@ -45,17 +45,26 @@ async def check_service(
     settings: Settings, timings: Timings, clock: Clock
 ) -> AsyncIterator[Finding]:
     """Yield what a harmless read from the service shows."""
-    url = settings.video_api_url
+    url, key = settings.video_api_url, settings.video_api_key.get_secret_value()
+    found, _ = await read_unknown(
+        url, key, settings.proxy_for(url), timings, clock, mask=Mask(settings.secrets)
+    )
+    yield found
+
+
+async def read_unknown(
+    url: str, key: str, proxy: str | None, timings: Timings, clock: Clock, *, mask: Mask
+) -> tuple[Finding, int | None]:
+    """Return what a harmless read shows, and the status of the answer; None without one."""
     try:
-        async with video_service.connect(settings.proxy_for(url)) as clients:
+        async with video_service.connect(proxy) as clients:
             with translated():
                 async with asyncio.timeout(timings.call_timeout.total_seconds()):
-                    response, body = await _read(clients.reading, settings)
+                    response, body = await _read(clients.reading, url, key)
     except OutsideError as failure:
         cause = explain(failure, url, timings.call_timeout, "VIDEO_API_URL")
-        yield error(_NAME, cause.message, cause.remedy)
-        return
-    yield _judge(response, body, Mask(settings.secrets), clock)
+        return error(_NAME, cause.message, cause.remedy), None
+    return _judge(response, body, mask, clock), response.status_code
 
 
 def check_drift(path: Path) -> Iterator[Finding]:
@@ -83,11 +92,11 @@ def check_drift(path: Path) -> Iterator[Finding]:
         yield ok("service answers", f"as expected, with fields that are new: {fields}")
 
 
-async def _read(client: httpx.AsyncClient, settings: Settings) -> tuple[httpx.Response, bytes]:
+async def _read(client: httpx.AsyncClient, url: str, key: str) -> tuple[httpx.Response, bytes]:
     async with client.stream(
         "GET",
-        settings.video_api_url + _UNKNOWN,
-        headers={"x-api-key": settings.video_api_key.get_secret_value()},
+        url + _UNKNOWN,
+        headers={"x-api-key": key},
         timeout=None,
     ) as response:
         body = bytearray()

@@ -3,21 +3,21 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
+from http import HTTPStatus
 from typing import Final, Self
 
-from bot import video_service
-from bot.causes import describe
 from bot.clock import SystemClock
-from bot.doctor.finding import printable
+from bot.doctor.finding import CheckState, printable
+from bot.doctor.network import explain
+from bot.doctor.service import read_unknown
 from bot.errors import OutsideError, Refused
 from bot.masking import Mask
 from bot.settings import ConnectionSettings
 from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
 from bot.timings import Timings
-from bot.video_service import VideoService
 
-_CALL_TIMEOUT: Final = timedelta(seconds=10)  # a person waits for it
+_TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))  # a person waits for it
 _GONE: Final = "install the app again, and copy the new token"
 # https://docs.slack.dev/reference/methods/auth.test#errors and
 # https://docs.slack.dev/reference/methods/apps.connections.open#errors
@@ -35,6 +35,8 @@ class Outcome(Enum):
     """What became of a check."""
 
     ACCEPTED = auto()
+    DOUBTFUL = auto()
+    """It is accepted, and there is something to know."""
     REFUSED = auto()
     UNKNOWN = auto()
     """It could not be made: the other side was not reached, or does not work."""
@@ -48,16 +50,15 @@ class Checked:
     message: str
 
     @classmethod
-    def refused_by_slack(cls, error: Refused) -> Self:
-        """Return the result for an error code of Slack's."""
-        reason = _REFUSALS.get(error.code, "copy it again, or look the code up at docs.slack.dev")
-        return cls(Outcome.REFUSED, f"Slack refuses it ({error.code}): {reason}.")
-
-    @classmethod
-    def unknown(cls, whom: str, url: str, error: OutsideError) -> Self:
-        """Return the result for a call that got no answer."""
-        cause = describe(error.cause, _CALL_TIMEOUT) or error.reason.rstrip(".")
-        return cls(Outcome.UNKNOWN, f"{whom} can't be asked at {url}: {cause}.")
+    def failed(cls, error: OutsideError, url: str) -> Self:
+        """Return the result for a call of Slack that failed."""
+        if isinstance(error, Refused):
+            reason = _REFUSALS.get(
+                error.code, "copy it again, or look the code up at docs.slack.dev"
+            )
+            return cls(Outcome.REFUSED, f"Slack refuses it ({error.code}): {reason}.")
+        cause = explain(error, url, _TIMINGS.call_timeout, "SLACK_API_URL")
+        return cls(Outcome.UNKNOWN, f"Slack {cause.message}. {cause.remedy}")
 
 
 async def check_bot_token(token: str, connection: ConnectionSettings) -> Checked:
@@ -65,12 +66,10 @@ async def check_bot_token(token: str, connection: ConnectionSettings) -> Checked
     async with open_session(connection.proxy_for(connection.slack_api_url)) as session:
         client = web_client(token, connection.slack_api_url, session)
         try:
-            async with translated(_CALL_TIMEOUT):
+            async with translated(_TIMINGS.call_timeout):
                 answer = await client.auth_test()
-        except Refused as error:
-            return Checked.refused_by_slack(error)
         except OutsideError as error:
-            return Checked.unknown("Slack", connection.slack_api_url, error)
+            return Checked.failed(error, connection.slack_api_url)
     bot, workspace = printable(str(answer.get("user"))), printable(str(answer.get("team")))
     return Checked(Outcome.ACCEPTED, f"It belongs to @{bot} in the workspace {workspace}.")
 
@@ -80,30 +79,21 @@ async def check_app_token(token: str, connection: ConnectionSettings) -> Checked
     async with open_session(connection.proxy_for(connection.slack_api_url)) as session:
         client = web_client(token, connection.slack_api_url, session)
         try:
-            async with translated(_CALL_TIMEOUT):
+            async with translated(_TIMINGS.call_timeout):
                 await client.apps_connections_open(app_token=token)
-        except Refused as error:
-            return Checked.refused_by_slack(error)
         except OutsideError as error:
-            return Checked.unknown("Slack", connection.slack_api_url, error)
+            return Checked.failed(error, connection.slack_api_url)
     return Checked(Outcome.ACCEPTED, "Slack accepts it for Socket Mode.")
 
 
 async def check_service(url: str, key: str, connection: ConnectionSettings) -> Checked:
     """Read something that does not exist from the video service, with this key."""
-    async with video_service.connect(connection.proxy_for(url)) as clients:
-        service = VideoService(
-            url,
-            key,
-            mask=Mask([key]),
-            clients=clients,
-            clock=SystemClock(),
-            timings=Timings(call_timeout=_CALL_TIMEOUT),
-        )
-        try:
-            await service.check()
-        except Refused:
-            return Checked(Outcome.REFUSED, "The video service refuses this key: copy it again.")
-        except OutsideError as error:
-            return Checked.unknown("The video service", url, error)
-    return Checked(Outcome.ACCEPTED, "The video service answers and accepts the key.")
+    found, status = await read_unknown(
+        url, key, connection.proxy_for(url), _TIMINGS, SystemClock(), mask=Mask([key])
+    )
+    message = printable(f"The video service {found.message}. {found.remedy}")
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        return Checked(Outcome.REFUSED, message)
+    if found.state is CheckState.WARNING or status == HTTPStatus.PAYMENT_REQUIRED:
+        return Checked(Outcome.DOUBTFUL, message)
+    return Checked(Outcome.ACCEPTED if found.ok else Outcome.UNKNOWN, message)

@@ -51,7 +51,7 @@ def run(given: Given, *, overwrite: bool) -> int:
         terminal.say("Nothing was written.")
         return 1
     _warn(terminal, values, environ)
-    return _finish(terminal, wizard, environment())
+    return _finish(terminal, wizard, environment(), is_new=not file.exists)
 
 
 def _ask(terminal: Terminal, given: Given, file: EnvFile, environ: Mapping[str, str]) -> Wizard:
@@ -141,7 +141,7 @@ def _is_tracked() -> bool:
     return subprocess.run(asked, capture_output=True, check=False).returncode == _NOT_IGNORED  # noqa: S603
 
 
-def _finish(terminal: Terminal, wizard: Wizard, environ: Mapping[str, str]) -> int:
+def _finish(terminal: Terminal, wizard: Wizard, environ: Mapping[str, str], *, is_new: bool) -> int:
     terminal.heading("Check")
     with terminal.waiting("Checking everything..."):
         findings = asyncio.run(_examine(environ))
@@ -153,10 +153,10 @@ def _finish(terminal: Terminal, wizard: Wizard, environ: Mapping[str, str]) -> i
         f"{doctor.summary(findings)} All that was checked: {_python()} -m bot doctor"
     )
     terminal.heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
-    prefix = wizard.prefix
+    prefix, restart = wizard.prefix, "" if is_new else "If it is running, restart it. "
     terminal.verbatim(f"    {_python()} -m bot serve\n")
     terminal.say(
-        f"Then type /{prefix}video help in Slack. In a private channel, invite it first: "
+        f"{restart}Then type /{prefix}video help in Slack. In a private channel, invite it first: "
         "/invite @replica-videos."
     )
     if not wizard.uses_socket_mode:

@@ -121,7 +121,8 @@ class Wizard:
         )
         self._explain(
             "PUBLIC_URL",
-            f"What arrives there has to be passed on to the bot: port {self._port}, plain HTTP.",
+            f"A proxy or your host has to pass what arrives there to the bot: port {self._port}, "
+            "without TLS.",
         )
 
     def _socket_mode_is_known(self) -> bool:
@@ -160,16 +161,23 @@ class Wizard:
         )
         if not self._given.is_silent and "ADMIN_USERS" not in self._given.values:
             self._terminal.say(
-                "Admins can use the buttons on everybody's requests. You find your member ID in "
-                "your Slack profile: the three dots, Copy member ID."
+                "Admins can use the buttons on everyone's requests. To find your member ID, open "
+                "your profile in Slack, click the three dots, then Copy member ID."
             )
         self._values["ADMIN_USERS"] = self._text(
             "ADMIN_USERS", "Admins' member IDs, with commas between them", optional=True
         )
-        if not self._given.is_silent and self._terminal.confirm(
+        if self._given.is_silent:
+            return
+        if self._terminal.confirm(
             "Create the app in Slack now?", default="SLACK_BOT_TOKEN" not in self._known
         ):
             self._create_app()
+        else:
+            self._terminal.say(
+                "If your app was made with other answers: `python -m bot manifest` prints what to "
+                "paste under App Manifest in its sidebar."
+            )
 
     def _create_app(self) -> None:
         settings = ManifestSettings.read(self._values)
@@ -223,7 +231,7 @@ class Wizard:
             return names
 
     def _tokens(self) -> None:
-        self._heading("Tokens of the app")
+        self._heading("The app's tokens")
         self._explain(
             "SLACK_BOT_TOKEN", "In the sidebar: OAuth & Permissions > Bot User OAuth Token > Copy."
         )
@@ -343,6 +351,9 @@ class Wizard:
         """Show the result of a check; return whether to go on with what was checked."""
         if checked.outcome is Outcome.ACCEPTED:
             self._terminal.good(checked.message)
+            return True
+        if checked.outcome is Outcome.DOUBTFUL:
+            self._terminal.bad(checked.message)
             return True
         if self._given.is_silent:
             raise SetupError(f"{TITLES[name]}: {checked.message}")
