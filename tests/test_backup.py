@@ -96,6 +96,23 @@ async def test_a_backup_of_a_killed_bot_has_what_was_accepted_last(
     assert states(backup) == ["running"]
 
 
+async def test_a_backup_beside_the_log_of_the_database_before_is_refused(
+    world: World, tmp_path: Path
+) -> None:
+    database, backup = tmp_path / "bot.db", tmp_path / "backup.db"
+    log = tmp_path / "bot.db-wal"
+    back_up(world.database, backup, _NOW, replace=False)
+    await world.request_video(world.ana)
+    shutil.copy(backup, database)
+    shutil.copy(f"{world.database}-wal", log)
+    before = log.read_bytes()
+    with pytest.raises(DatabaseError, match="belongs to another file than"):
+        await migrate(database)
+    assert (database.read_bytes(), log.read_bytes()) == (backup.read_bytes(), before)
+    restore(backup, database)
+    assert await migrate(database) == []
+
+
 async def test_a_backup_is_one_file_for_its_owner_and_nothing_is_left_beside_it(
     tmp_path: Path,
 ) -> None:

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 import aiosqlite
 
-from bot.store.database import DatabaseInUse
-from bot.store.sqlite_file import FileLock, check_file, connect
+from bot.store.database import DatabaseCorrupt, DatabaseInUse
+from bot.store.sqlite_file import FileLock, beside, check_file, connect, translated
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -49,6 +49,7 @@ async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connectio
         try:
             lock = FileLock(path)  # not in a thread, which would have it after a cancellation
             try:
+                await asyncio.to_thread(_refuse_mixed, path)
                 await asyncio.to_thread(check_file, path)
                 connection = Connection(partial(connect, path), iter_chunk_size=64)
                 await connection
@@ -73,6 +74,24 @@ async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connectio
             await to_its_end(connection.close())
         finally:
             lock.release()
+
+
+def _refuse_mixed(path: Path) -> None:
+    """Refuse a backup that was put beside the log of another file: SQLite would apply that to it.
+
+    Only for a process that has not opened it: to close a file takes SQLite's locks of it away.
+    """
+    wal = beside(path, "-wal")
+    with translated(path):
+        if not path.exists() or not wal.exists() or not wal.stat().st_size:
+            return
+        with path.open("rb") as file:
+            header = file.read(20)
+    # A file that is used with a log says so (https://sqlite.org/fileformat2.html, 1.3.3).
+    if header.startswith(b"SQLite format 3\0") and header[18:] == b"\1\1":
+        raise DatabaseCorrupt(
+            f"{wal} belongs to another file than {path}, which is a backup: move the log away."
+        )
 
 
 async def to_its_end(closing: Coroutine[Any, Any, None]) -> None:
