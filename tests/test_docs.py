@@ -168,3 +168,10 @@ def test_the_page_about_operations_names_each_metric_of_the_bot() -> None:
     there = set(re.findall(r"^# TYPE (replica_bot_\w+) ", metrics, re.MULTILINE))
     there -= {name for name in there if name.endswith("_created")}
     assert set(re.findall(r"`(replica_bot_\w+)`", page)) == there
+
+
+def test_the_page_about_operations_names_each_alert() -> None:
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    rules = yaml.safe_load((ROOT / "docs/monitoring/alerts.yml").read_text(encoding="utf-8"))
+    alerts = [rule["alert"] for group in rules["groups"] for rule in group["rules"]]
+    assert re.findall(r"^\| `(ReplicaBot\w+)`", page, re.MULTILINE) == alerts
