@@ -103,8 +103,16 @@ async def test_the_doctor_reports_a_service_that_is_not_there(quiet_world: World
         (CannedResponse(403, "<html>Forbidden</html>"), "error", "refuses a read"),
         (CannedResponse(402, {"error": "Pay first."}), "error", "out of credit (402: Pay first)"),
         (CannedResponse(503, {"error": "busy"}), "error", "it answered 503"),
-        (CannedResponse(404, "<html>Not found</html>"), "error", "a web page, not JSON (404)"),
-        (CannedResponse(200, "<html>Welcome</html>"), "error", "a web page, not JSON (200)"),
+        (
+            CannedResponse(404, "<html>Not found</html>"),
+            "error",
+            "a web page answers in place of the API (404)",
+        ),
+        (
+            CannedResponse(200, "<html>Welcome</html>"),
+            "error",
+            "a web page answers in place of the API (200)",
+        ),
         (CannedResponse(301, "", {"Location": "/x"}), "error", "to another address (301)"),
         (CannedResponse(429, {"error": "slow down"}), "warning", "asks to wait"),
         (CannedResponse(200, {"status": "ready"}), "warning", "where 404 is expected"),

@@ -86,8 +86,7 @@ def check_database(path: Path, clock: Clock, *, integrity: bool) -> Iterator[Fin
             "database rows",
             f"{_count(found.set_aside, 'row')} could not be read, and nobody works on "
             f"{'it' if found.set_aside == 1 else 'them'}",
-            "Run doctor --integrity to see which. Repair them or restore a backup, and start the "
-            "bot again.",
+            "Start the bot again: it tries them once more. If they stay, restore a backup.",
         )
     yield from _check_work(find_owner(path), found, clock.now())
 
@@ -135,9 +134,10 @@ def _check_work(owner: Owner | None, found: Inspection, now: datetime) -> Iterat
     count = found.jobs.count + found.deliveries.count
     due = [each.oldest for each in (found.jobs, found.deliveries) if each.oldest is not None]
     age = max(now - min(due), timedelta(0)) if due else timedelta(0)
+    kinds = ((found.jobs.count, "request"), (found.deliveries.count, "message"))
     waiting = (
-        f"{_count(found.jobs.count, 'request')} and {_count(found.deliveries.count, 'message')} "
-        f"wait{f', the oldest for {_duration(age)}' if due else ''}"
+        f"{' and '.join(_count(number, noun) for number, noun in kinds if number)} "
+        f"{'waits' if count == 1 else 'wait'}{f', the oldest for {_duration(age)}' if due else ''}"
     )
     if owner is None and count:
         yield warning(

@@ -26,6 +26,7 @@ _NAME: Final = "video service"
 # Nothing has this id: to ask for it costs nothing and changes nothing.
 _UNKNOWN: Final = "/v2/videos/is-anyone-there"
 _MAX_BODY_BYTES: Final = 64 * 1024
+_SILENT: Final = "The video service answered "  # our words where it gave no reason
 _MAX_DRIFT: Final = 5  # lines, or fields on one
 _DRIFT: Final[Mapping[str, str]] = {
     DriftType.UNKNOWN_STATUS: "the unknown status {field}",
@@ -109,31 +110,32 @@ async def _read(client: httpx.AsyncClient, url: str, key: str) -> tuple[httpx.Re
 
 def _judge(response: httpx.Response, body: bytes, mask: Mask, clock: Clock) -> Finding:
     status = response.status_code
-    said = from_answer(response, body, mask=mask, now=clock.now()).reason.rstrip(".")
+    reason = from_answer(response, body, mask=mask, now=clock.now()).reason.rstrip(".")
+    said = f"{status}: {reason}" if not reason.startswith(_SILENT) else str(status)
     if status == HTTPStatus.UNAUTHORIZED:
         return error(
             _NAME,
-            f"rejects VIDEO_API_KEY ({status}: {said})",
-            "Copy the key again from your account there. If it is new, set VIDEO_API_KEY to it.",
+            f"rejects VIDEO_API_KEY ({said})",
+            "Copy the key again from your account there, into VIDEO_API_KEY.",
         )
     if status == HTTPStatus.FORBIDDEN:
         return error(
             _NAME,
-            f"refuses a read with VIDEO_API_KEY ({status}: {said})",
+            f"refuses a read with VIDEO_API_KEY ({said})",
             "Check that the key may read and create videos, and that the service allows this "
             "machine's address.",
         )
     if status == HTTPStatus.PAYMENT_REQUIRED:
         return error(
             _NAME,
-            f"is out of credit ({status}: {said})",
-            "Buy credit there: what people asked for meanwhile is made then.",
+            f"is out of credit ({said})",
+            "Top it up there. What people have asked for is made then.",
         )
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return warning(
             _NAME,
             "answers, but asks to wait: too many calls (429)",
-            "Nothing to do, if this is short. If not, ask the service for a higher limit.",
+            "Run doctor again in a minute. If it stays so, ask the service for a higher limit.",
         )
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return error(
@@ -151,7 +153,7 @@ def _judge(response: httpx.Response, body: bytes, mask: Mask, clock: Clock) -> F
     if not _is_json(response, body):
         return error(
             _NAME,
-            f"is not what answers: it sent {_kind(response)}, not JSON ({status})",
+            f"{_kind(response)} answers in place of the API ({status})",
             "Set VIDEO_API_URL to the address of the service's API, without /v2.",
         )
     if str(status) not in UNKNOWN_ID:
@@ -175,4 +177,4 @@ def _is_json(response: httpx.Response, body: bytes) -> bool:
 
 def _kind(response: httpx.Response) -> str:
     content_type = response.headers.get("content-type", "").partition(";")[0].strip()
-    return "a web page" if content_type == "text/html" else content_type or "something"
+    return "a web page" if content_type == "text/html" else content_type or "something else"

@@ -381,7 +381,9 @@ def _begin_log(db: sqlite3.Connection) -> None:
 
 def _refuse_foreign(path: Path, tables: Collection[str]) -> None:
     if tables and "migrations" not in tables:
-        raise DatabaseError(f"{path} is another program's database: set DATABASE_URL")
+        raise DatabaseError(
+            f"{path} is another program's database: set DATABASE_URL to a file of the bot's own"
+        )
 
 
 def _restore(path: Path) -> str:
