@@ -102,14 +102,12 @@ async def test_a_bot_whose_token_is_refused_is_not_ready_until_it_is_accepted(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    world.slack.faults.always(
-        "auth.test", CannedResponse(200, {"ok": False, "error": "invalid_auth"})
-    )
+    world.slack.auth_error = "invalid_auth"
     async with world.running_bot():
         status, slack = await check(world, "slack")
         assert (status, slack["ok"]) == (503, False)
         assert slack["reason"].startswith("Slack refuses SLACK_BOT_TOKEN (invalid_auth): install")
-        world.slack.faults.clear()
+        world.slack.auth_error = None
         await world.advance(minutes=1)
         status, slack = await check(world, "slack")
         assert (status, slack["ok"]) == (200, True)

@@ -274,6 +274,7 @@ async def test_the_leak_detector_searches_each_column_of_the_database(quiet_worl
     async with world.running_bot():
         await asks_with_a_signed_link(world)
         await world.request_replica(world.ana, {"replica_name": "A quite private name"})
+        await world.bot.store.drift.add({("video", "new_field", "mood"): 1}, world.clock.now())
         world.ana.mention("hello")
         await world.ana.open_home()
         await world.settle()

@@ -2,7 +2,6 @@
 
 import pytest
 
-from sandbox.faults import CannedResponse
 from sandbox.http import free_port
 from tests.world import World
 
@@ -19,15 +18,14 @@ async def test_a_refused_token_is_one_line_with_what_to_do_and_one_when_it_is_ac
 ) -> None:
     caplog.set_level("INFO", logger="bot")
     world = quiet_world
-    refused = {"ok": False, "error": "invalid_auth"}
-    world.slack.faults.always("auth.test", CannedResponse(200, refused))
+    world.slack.auth_error = "invalid_auth"
     async with world.running_bot():
         await world.advance(minutes=5)
         [line] = lines(caplog, "SLACK_BOT_TOKEN", "workspace")
         assert line.startswith("Slack refuses SLACK_BOT_TOKEN: install the app again, copy its ")
         assert len(world.calls("auth.test")) >= 5, "the bot goes on trying"
 
-        world.slack.faults.clear()
+        world.slack.auth_error = None
         await world.advance(minutes=5)
         assert lines(caplog, "SLACK_BOT_TOKEN")[1:] == ["Slack accepts SLACK_BOT_TOKEN again"]
         tries = len(world.calls("auth.test"))
@@ -93,20 +91,17 @@ async def test_a_refused_key_is_found_at_the_start_and_forms_say_so_before_they_
     assert world.created_count() == 1
 
 
-async def test_a_start_with_a_refused_token_still_takes_and_keeps_forms(
+async def test_after_a_start_with_a_refused_token_what_is_owed_is_posted_once_it_is_accepted(
     quiet_world: World,
 ) -> None:
     world = quiet_world
     async with world.running_bot():
-        form = await world.open_form(world.ana)
-    refused = {"ok": False, "error": "invalid_auth"}
-    for method in ("auth.test", "chat.postMessage"):
-        world.slack.faults.always(method, CannedResponse(200, refused))
+        card = await world.request_video(world.ana)
+    world.slack.auth_error = "invalid_auth"
     async with world.running_bot():
-        await form.submit({"replica_id": "r-anna-42", "script": "Hello, world."})
-        assert not form.is_open
-        await world.advance(minutes=2)
-        world.slack.faults.clear()
+        await world.advance(minutes=10)
+        assert world.replies(card) == []
+        world.slack.auth_error = None
         await world.advance(minutes=5)
-        [card, reply] = world.posts()
-    assert reply.thread_ts == card.ts
+        [reply] = world.replies(card)
+    assert "is ready" in reply.text
