@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.driver import Person
-from sandbox.faults import CannedResponse
+from sandbox.faults import CannedResponse, Hang
 from sandbox.http import free_port
 from tests.modes import HTTP, SOCKET_MODE
 from tests.typist import (
@@ -227,17 +227,22 @@ async def test_a_check_that_cannot_be_made_can_be_left_out_after_three_tries(
     assert outside.env_file.exists()
 
 
-@pytest.mark.parametrize("keys", [CTRL_C, CTRL_D])
-async def test_it_can_be_ended_at_a_question_and_nothing_is_written(
-    outside: Outside, keys: str
+@pytest.mark.parametrize("moment", ["question", "secret", "check"])
+async def test_it_can_be_ended_at_any_moment_and_nothing_is_written(
+    outside: Outside, moment: str
 ) -> None:
     with at_terminal(outside.folder, "init", SLACK_API_URL=outside.slack.api_url) as typist:
         await typist.answers("Use Socket Mode?")
-        if keys == CTRL_C:
-            await typist.types("videos.example.com:", keys)
+        if moment == "question":
+            await typist.types("videos.example.com:", CTRL_D)
         else:
             await typist.answers("videos.example.com:", outside.service.url)
-            await typist.types("API key (", keys)
+        if moment == "secret":
+            await typist.types("API key (", CTRL_C)
+        elif moment == "check":
+            outside.service.faults.next("read_video", Hang())
+            await typist.answers("API key (", outside.service.api_key)
+            await typist.types("Checking...", CTRL_C)
         await typist.sees("Stopped. Nothing was written.")
         assert await typist.ends() == 130
     outside.check_hidden(typist)

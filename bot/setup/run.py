@@ -143,8 +143,7 @@ def _is_tracked() -> bool:
 
 def _finish(terminal: Terminal, wizard: Wizard, environ: Mapping[str, str], *, is_new: bool) -> int:
     terminal.heading("Check")
-    with terminal.waiting("Checking everything..."):
-        findings = asyncio.run(_examine(environ))
+    findings = asyncio.run(_examine(terminal, environ))
     for finding in findings:
         if finding.state in {CheckState.ERROR, CheckState.WARNING}:
             terminal.bad(f"{finding.name}: {finding.message}. {finding.remedy}")
@@ -167,8 +166,9 @@ def _finish(terminal: Terminal, wizard: Wizard, environ: Mapping[str, str], *, i
     return 0 if is_ok else 1
 
 
-async def _examine(environ: Mapping[str, str]) -> list[Finding]:
-    return [finding async for finding in doctor.examine(environ)]
+async def _examine(terminal: Terminal, environ: Mapping[str, str]) -> list[Finding]:
+    with terminal.waiting("Checking everything..."):
+        return [finding async for finding in doctor.examine(environ)]
 
 
 def _python() -> str:

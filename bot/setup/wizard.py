@@ -365,5 +365,9 @@ class Wizard:
         )
 
     def _wait_for(self, check: Coroutine[Any, Any, Checked]) -> Checked:
-        with self._terminal.waiting("Checking..."):
-            return asyncio.run(check)
+        async def shown() -> Checked:
+            # Once it is shown, Ctrl-C meets a loop that runs.
+            with self._terminal.waiting("Checking..."):
+                return await check
+
+        return asyncio.run(shown())
