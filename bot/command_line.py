@@ -96,7 +96,7 @@ def init(
 
 @cli.command()
 def serve() -> _Run:
-    """Run the bot until it is asked to end (SIGTERM, Ctrl-C).
+    """Run the bot until it is stopped (SIGTERM, Ctrl-C).
 
     It brings the database up to date, listens on HOST and PORT for plain HTTP, and logs to
     standard error. One bot runs on a database at a time; a second one waits ten seconds for it to
@@ -271,7 +271,7 @@ def backup(file: Path, *, force: bool) -> _Run:
 @click.argument("command", required=False)
 @click.pass_context
 def show_help(ctx: click.Context, command: str | None) -> None:
-    """Show what there is to say about a command, or this list."""
+    """Show the help of a command, or this list."""
     shown = ctx.find_root()
     if command is not None:
         name, found, _ = cli.resolve_command(shown, [command])
