@@ -30,7 +30,7 @@ APP: Final = App(
         SlashCommand(
             "/replica",
             "Train a replica, or choose one",
-            "list | status <id> | add <id> | default <id> | help",
+            "list | status <id> | add <id> | default <name or id> | help",
         ),
     ),
     takes_messages=True,

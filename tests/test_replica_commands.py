@@ -37,7 +37,7 @@ async def _shown_after(world: World, person: Person, text: str, channel: str = "
 async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
     shown = await _says(world.ana, text)
 
-    for subcommand in ("", " list", " status <id>", " add <id>", " default <id>", " help"):
+    for subcommand in ("", " list", " status <id>", " add <id>", " default <name or id>", " help"):
         assert f"`/replica{subcommand}`" in shown.text
     assert world.ana.modal is None
 
@@ -228,7 +228,8 @@ async def test_an_id_that_the_service_does_not_know_is_not_added(
 async def test_an_impossible_id_causes_no_call(world: World, subcommand: str, written: str) -> None:
     shown = await _shown_after(world, world.ana, f"{subcommand} {written}")
 
-    assert "That's not an ID" in shown
+    said = {"add": "That's not an ID", "default": "There's no replica"}
+    assert said[subcommand] in shown
     assert not world.service.requests
 
 
@@ -290,6 +291,47 @@ async def test_the_default_of_a_channel_is_chosen_beforehand_there_and_nowhere_e
     assert video.replica_id == REPLICA
     elsewhere = await world.open_form(world.ben, channel="lobby")
     assert elsewhere.values["replica_id"] is None
+
+
+@pytest.mark.parametrize("typed", ["Anna", "anna", "`ANNA`", "ann"])
+async def test_a_replica_becomes_the_default_by_its_name_where_only_one_has_it(
+    world: World, typed: str
+) -> None:
+    await _shown_after(world, world.ana, f"add {REPLICA}")
+
+    shown = await _shown_after(world, world.ana, f"default {typed}")
+
+    assert f"Anna · {REPLICA} is now this channel's default" in shown
+
+
+async def test_a_name_of_several_words_is_a_name_too(world: World) -> None:
+    world.service.add_replica("r-bob", "Bob of Sales")
+    await _shown_after(world, world.ana, "add r-bob")
+
+    shown = await _shown_after(world, world.ana, "default  bob of  sales ")
+
+    assert "Bob of Sales · r-bob is now this channel's default" in shown
+
+
+async def test_a_name_that_several_replicas_have_is_answered_with_all_of_them(
+    world: World,
+) -> None:
+    for replica_id, name in (("r-1", "Max"), ("r-2", "max"), ("r-3", "Maxine")):
+        world.service.add_replica(replica_id, name)
+        await _shown_after(world, world.ana, f"add {replica_id}")
+
+    shown = await _shown_after(world, world.ana, "default Max")
+
+    assert "Several replicas match “Max”. Use the ID:" in shown
+    assert ("Max · r-1" in shown, "max · r-2" in shown, "r-3" in shown) == (True, True, False)
+    shown = await _shown_after(world, world.ana, "default Maxine")
+    assert "Maxine · r-3 is now" in shown
+
+
+async def test_a_name_that_no_replica_has_says_where_they_are_listed(world: World) -> None:
+    shown = await _shown_after(world, world.ana, "default <b>Nobody here")
+
+    assert "There's no replica “&lt;b&gt;Nobody here” here. `/replica list` shows them." in shown
 
 
 async def test_a_new_default_replaces_the_old_one(world: World) -> None:

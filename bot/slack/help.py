@@ -39,7 +39,7 @@ def replica_help(command: str, note: str = "") -> Message:
             ("list", "see your trainings, and the replicas everyone here can use"),
             ("status <id>", "check a replica"),
             ("add <id>", "let everyone here use a replica"),
-            ("default <id>", "make a replica this channel's default"),
+            ("default <name or id>", "make a replica this channel's default"),
             ("help", "show this help"),
         ],
         "Nothing is created until you press *Train*.",

@@ -80,14 +80,15 @@ async def add_replica(
 
 
 async def set_default_replica(
-    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, kind: str, replica_id: str
+    ctx: HandlerContext, ack: AsyncAck, command: SlashCommand, kind: str, wanted: str
 ) -> None:
-    """Make a replica the default of this channel's create form."""
+    """Make a replica the default of this channel's create form; ``wanted`` is its name or id."""
 
     async def set_default() -> str:
         if refusal := await ctx.access.asking_refusal(command.user, _deadline(ctx)):
             return refusal
         try:
+            replica_id = await _named(ctx, command, kind, wanted.strip("`"))
             label = await _learn(ctx, ctx.kinds[kind], replica_id)
         except _Unusable as error:
             return str(error)
@@ -100,6 +101,31 @@ async def set_default_replica(
 
 class _Unusable(Exception):
     """A replica cannot be used; ``str()`` is a sentence about why."""
+
+
+async def _named(ctx: HandlerContext, command: SlashCommand, kind: str, wanted: str) -> str:
+    """Return the id of the replica with this name or id: of one with the beginning of its name too.
+
+    What may be the id of a replica that is not known here is returned as it is.
+
+    Raises:
+        _Unusable: several have the name, or none has it.
+    """
+    if is_replica_id(wanted) and await ctx.store.replicas.get(wanted) is not None:
+        return wanted
+    known = await ctx.store.replicas.find(wanted, command.channel, _MAX_LISTED) if wanted else []
+    folded = wanted.casefold()
+    found = [each for each in known if " ".join(each.name.split()).casefold() == folded]
+    found = found or [each for each in known if each.name.casefold().startswith(folded)]
+    if len(found) > 1:
+        heading = f"Several replicas match “{escape(wanted)}”. Use the ID:"
+        raise _Unusable(joined([heading, *(f"• {escape(replica_label(each))}" for each in found)]))
+    if found:
+        return found[0].id
+    if is_replica_id(wanted):
+        return wanted
+    shows = f"`{ctx.command(kind)} list` shows them."
+    raise _Unusable(f"There's no replica “{escaped(wanted, 300)}” here. {shows}")
 
 
 async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:

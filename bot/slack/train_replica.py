@@ -87,12 +87,22 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
             await show_status(ctx, ack, command, _KIND, wanted)
         case "add", replica_id:
             await add_replica(ctx, ack, command, _KIND, replica_id.strip("`"))
-        case "default", replica_id:
-            await set_default_replica(ctx, ack, command, _KIND, replica_id.strip("`"))
+        case "default", replica:
+            await set_default_replica(ctx, ack, command, _KIND, replica)
+        case _ if (several_words := _named_default(command)) is not None:
+            await set_default_replica(ctx, ack, command, _KIND, several_words)
         case _ if not command.words:
             await _open_form(ctx, ack, command)
         case _:
             await ack_ephemeral(ack, replica_help(ctx.command(_KIND), "I don't know that command."))
+
+
+def _named_default(command: SlashCommand) -> str | None:
+    """Return the name of several words after "default", if that is what was typed."""
+    match command.words.split():
+        case [word, *name] if word.casefold() == "default":
+            return " ".join(name)
+    return None
 
 
 async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:
