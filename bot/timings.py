@@ -200,6 +200,8 @@ class FormTimings(CheckTimings, CallTimings):
     """For opening a form: Slack waits three seconds for our answer."""
     message_timeout: timedelta = timedelta(milliseconds=800)
     """For what a message refers to, names or a file, before a form with its text opens."""
+    person_timeout: timedelta = timedelta(milliseconds=500)
+    """For who asks for the first time, before their form opens."""
     service_deadline: timedelta = timedelta(seconds=2)
     """For all reads from the service together that one answer waits for."""
     replica_max_age: timedelta = timedelta(minutes=10)

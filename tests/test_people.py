@@ -9,7 +9,7 @@ import pytest
 from bot import doctor
 from sandbox.delivery import Response
 from sandbox.driver import Modal, Person
-from sandbox.faults import CannedResponse, Reset
+from sandbox.faults import CannedResponse, Hang, Reset
 from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
 
@@ -244,6 +244,7 @@ async def test_the_doctor_reports_a_token_of_another_workspace_or_app(
 
 async def test_a_guest_cannot_create_a_video(world: World) -> None:
     gus = guest(world)
+    world.slack.faults.next("users.info", CannedResponse(503))
     form = await world.open_form(gus)
     await form.submit(TYPED)
     await world.settle()
@@ -252,13 +253,21 @@ async def test_a_guest_cannot_create_a_video(world: World) -> None:
     assert world.created_count() == 0
 
 
-async def test_a_guest_who_is_known_as_one_is_told_before_the_form(world: World) -> None:
+async def test_a_guest_is_told_before_the_form_the_first_time_too(world: World) -> None:
     gus = guest(world)
-    await world.open_form(gus)
-    await world.settle()
-    answer = await gus.command("/video", "Hello")
-    assert answer.message is not None
-    assert "Guests" in answer.message.text
+    for _ in range(2):
+        answer = await gus.command("/video", "Hello")
+        assert answer.message is not None
+        assert "Guests" in answer.message.text
+        assert "Hello" in answer.message.text, "what was typed is not lost"
+    assert gus.modal is None
+    assert len(world.calls("users.info")) == 1
+
+
+async def test_a_form_does_not_wait_long_for_slack_to_say_who_asks(world: World) -> None:
+    world.slack.faults.always("users.info", Hang())
+    form = await world.open_form(world.ana)
+    assert form.is_open
 
 
 @pytest.mark.parametrize("subcommand", ["add", "default"])

@@ -164,17 +164,22 @@ class Access:
 
     # ── People ────────────────────────────────────────────────────────────────────────────────
 
-    def prepare(self, user: str, channel: str) -> str | None:
-        """Return why a user may not ask, if that is known; have Slack asked what is not.
+    async def early_refusal(self, user: str, channel: str, deadline: float) -> str | None:
+        """Return why a user may not ask; have Slack asked what is not known yet.
 
-        A form opens without waiting for it: what it asks for is refused when it is submitted.
+        A form waits until the deadline, by the event loop's clock, and only for what Slack says of
+        a user whom nobody asked about before. Later, what it asks for is refused when it is
+        submitted.
         """
         if _is_channel(channel):
             self._places.prepare(channel)
         if self._is_limited or user in self._named:
             return self._limited_refusal(user)
         self._people.prepare(user)
-        return self._refusal(self._people.known(user) or _Standing.UNKNOWN)
+        standing = self._people.known(user)
+        if standing is None:
+            standing = await self._people.get(user, deadline)
+        return self._refusal(standing or _Standing.UNKNOWN)
 
     async def asking_refusal(self, user: str, deadline: float) -> str | None:
         """Return why a user may not ask for what costs money or changes what others see.

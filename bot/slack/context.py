@@ -163,9 +163,11 @@ class HandlerContext:
     async def open_form(self, user: str, channel: str, trigger_id: str, view: Json) -> str | None:
         """Open a form that asks for something, as ``open_view`` does.
 
-        It is not opened for those of whom it is known that they may not ask.
+        It is not opened for those of whom Slack says in time that they may not ask.
         """
-        return self.access.prepare(user, channel) or await self.open_view(trigger_id, view)
+        deadline = asyncio.get_running_loop().time() + self.timings.person_timeout.total_seconds()
+        refusal = await self.access.early_refusal(user, channel, deadline)
+        return refusal or await self.open_view(trigger_id, view)
 
     async def open_view(self, trigger_id: str, view: Json) -> str | None:
         """Open a modal; return None, or a sentence for the user if Slack did not open it."""
