@@ -35,7 +35,7 @@ async def report_of(
     *,
     in_file: Mapping[str, str] | None = None,
     integrity: bool = False,
-    call_timeout: float = 2,
+    call_timeout: float = 20,
 ) -> Report:
     """Run the doctor with these settings, those ``in_file`` as in ``.env``."""
     in_file = in_file or {}

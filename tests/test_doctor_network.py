@@ -142,16 +142,16 @@ async def test_all_checks_together_take_no_longer_than_one_time_out(quiet_world:
             "PUBLIC_URL": f"{silent}/bot",
         }
         begun = loop.time()
-        found = await report_of(environ, call_timeout=0.5)
+        found = await report_of(environ, call_timeout=1)
         taken = loop.time() - begun
     for name in ("Slack", "video service", "callbacks", "Slack requests"):
-        assert "no answer within 0.5 s" in found[name].message
-    assert taken < 1.5  # one after the other they would take 2 s
+        assert "no answer within 1 s" in found[name].message
+    assert taken < 3.5  # one after the other they would take 4 s
 
 
 async def test_what_was_found_before_a_time_out_is_reported(quiet_world: World) -> None:
     quiet_world.slack.faults.always("bots.info", Hang())
-    found = await report_of(quiet_world.environment(str(free_port())), call_timeout=0.3)
+    found = await report_of(quiet_world.environment(str(free_port())), call_timeout=1)
     assert [each.state for each in found.all("Slack")] == ["ok", "error"]
 
 
