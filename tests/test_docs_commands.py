@@ -40,7 +40,7 @@ NOT_RUN: Final = {
     r"docker .*": "there is no Docker in CI: tests/test_deploy.py has the files",
 }
 SERVE: Final = ".venv/bin/python -m bot serve"
-_TIMEOUT_S: Final = 30
+_TIMEOUT_S: Final = 60
 
 
 def blocks(page: str) -> list[list[str]]:
@@ -144,11 +144,11 @@ async def test_the_commands_of_the_docs_work_in_the_order_of_the_pages(machine: 
             for command in block:
                 if command == INIT:
                     machine.fill_in_settings()
-                if why_not(command) is not None:
+                if why_not(command) is not None or (command in ran and command != SERVE):
                     continue
                 if command == SERVE:
-                    await machine.stop()
-                    await machine.serve(f"exec {command}")
+                    if machine.bot is None:
+                        await machine.serve(f"exec {command}")
                 elif command.startswith("cp "):  # the page says: stop the bot
                     await machine.stop()
                     await machine.run(command)
