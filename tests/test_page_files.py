@@ -89,3 +89,21 @@ async def test_a_file_that_cannot_be_a_script_is_refused_under_its_field(filed: 
     await ana.presses("Create")
     await expect(form.get_by_text("isn't a plain text file")).to_be_visible()
     assert not filed.service.videos
+
+
+async def test_a_long_transcript_is_a_link_to_its_file_in_the_thread(filed: PageWorld) -> None:
+    ana = await filed.window()
+    form = await ana.opens_form()
+    await ana.picks("Replica", REPLICA)
+    script = "Olá. " + LONG * 2
+    await form.get_by_label("Script file").set_input_files(text_file("a.txt", script))
+    await ana.presses("Create")
+    await expect(ana.modal).to_be_hidden()
+    await filed.settle()
+    await filed.advance(minutes=5)
+    await ana.tab.get_by_role("button", name="2 replies").click()
+    link = ana.thread.get_by_role("link", name=".txt")
+    await expect(link).to_contain_text("KB")
+    address = await link.evaluate("(link) => link.href")
+    answer = await ana.tab.request.get(address)
+    assert await answer.text() == script

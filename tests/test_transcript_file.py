@@ -84,7 +84,7 @@ async def test_a_long_transcript_follows_the_reply_as_a_file_with_the_name_of_th
     assert content(world, file) == LONG
     assert file.text == "Here's the whole transcript."
     assert [each["name"] for each in file.files] == ["Q3 report - draft.txt"]
-    assert [each["title"] for each in file.files] == ["Q3 report / draft"]
+    assert [each["title"] for each in file.files] == ["Q3 report - draft.txt"]
     # Nothing is said twice, and nobody is told twice.
     assert not file.pings
     assert not searches(world, file)

@@ -129,7 +129,8 @@ class Uploads:
 
     async def _send(self, delivery: Delivery, job: Job) -> None:
         presenter = self._presenters[job.kind]
-        content, name = presenter.transcript(job).strip().encode(), title(presenter.name(job))
+        content = presenter.transcript(job).strip().encode()
+        name = file_name(title(presenter.name(job)))
         if not content or not self._can_share(delivery.channel):
             await self._give_up(delivery, "it is erased, or files are refused there")
             return
@@ -174,9 +175,7 @@ class Uploads:
             ticket = await self._call(
                 _Ticket,
                 "files.getUploadURLExternal",
-                lambda: self._client.files_getUploadURLExternal(
-                    filename=file_name(name), length=len(content)
-                ),
+                lambda: self._client.files_getUploadURLExternal(filename=name, length=len(content)),
             )
         except Refused as error:
             await self._refused(delivery, error)
