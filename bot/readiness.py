@@ -5,14 +5,15 @@ no durable writes, a token that Slack refuses, a socket that stays closed, or bo
 service out of reach, which points to this machine. An outage of one of them is the same for every
 copy, and forms are still accepted and answered later: then the bot is ready but "degraded".
 
-It is public: it names no person, no text and no secret.
+It is public: it names no person, no text and no secret. Anybody may ask, as often as they like, so
+all who ask within a second get the same answer.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol, TypeVar
 
 from bot.causes import describe
 from bot.clock import Clock
@@ -21,6 +22,8 @@ from bot.outages import Outage
 from bot.store import DatabaseError, Store
 from bot.timings import Timings
 from bot.video_service import VideoService
+
+_T = TypeVar("_T")
 
 _DATABASE_TIMEOUT_S: Final = 2.0
 # Work that is due for longer is not being done, or comes faster than it is done.
@@ -109,6 +112,28 @@ class Report:
         }
 
 
+class _Shared(Generic[_T]):
+    """A result that all who ask within ``max_age`` share."""
+
+    def __init__(self, find: Callable[[], Awaitable[_T]], clock: Clock, max_age: timedelta) -> None:
+        self._find = find
+        self._clock = clock
+        self._max_age = max_age
+        self._finding = asyncio.Lock()
+        self._found: tuple[_T, datetime] | None = None
+
+    async def get(self) -> _T:
+        """Return the result if it is new enough, or find it out; the others wait for it."""
+        async with self._finding:
+            if self._found is not None:
+                result, found_at = self._found
+                if timedelta(0) <= self._clock.now() - found_at < self._max_age:
+                    return result
+            result = await self._find()
+            self._found = result, self._clock.now()
+            return result
+
+
 class Readiness:
     """Reports on the parts of the bot.
 
@@ -142,9 +167,19 @@ class Readiness:
         self._socket = socket
         self._socket_closed_at: datetime | None = None
         self.is_stopping = False
+        self._shared_report = _Shared(self._look, clock, timings.report_max_age)
+        self._shared_metrics = _Shared(self._measure, clock, timings.report_max_age)
 
     async def report(self) -> Report:
-        """Return how things stand, and publish it as metrics."""
+        """Return how things stand, or stood a moment ago, and publish it as metrics."""
+        # The end is no news for later, and to report it costs nothing.
+        return await (self._look() if self.is_stopping else self._shared_report.get())
+
+    async def measure(self) -> bytes:
+        """Return all metrics, with how things stand, or stood a moment ago."""
+        return await self._shared_metrics.get()
+
+    async def _look(self) -> Report:
         self._slack.refresh()
         self._service_check.refresh()
         checks = {
@@ -165,8 +200,7 @@ class Readiness:
         )
         return Report(ready, checks)
 
-    async def measure(self) -> bytes:
-        """Return all metrics, with how things stand now."""
+    async def _measure(self) -> bytes:
         await self.report()
         try:
             async with asyncio.timeout(_DATABASE_TIMEOUT_S):

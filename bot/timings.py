@@ -64,6 +64,8 @@ class CheckTimings:
     recheck_side: timedelta = timedelta(minutes=1)
     """Between two checks of one that does not; also of one that is quiet, while somebody asks for
     the bot's health."""
+    report_max_age: timedelta = timedelta(seconds=1)
+    """How old an answer about the bot's health may be: anybody may ask, as often as they like."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,9 +60,9 @@ class World:
         self.service = SandboxVideoService(self.clock)
         self.service.add_replica(REPLICA, "Anna")
         self.timings = timings or Timings(jitter=0)
-        # These waits are in real time, which few tests need.
+        # Few tests need these: all but the last are waits in real time.
         self.pauses: Mapping[str, Any] = dict.fromkeys(
-            ("claim_interval", "request_pause", "max_request_time"), timedelta(0)
+            ("claim_interval", "request_pause", "max_request_time", "report_max_age"), timedelta(0)
         )
         self.socket_mode = False
         self.database = folder / "bot.db"
