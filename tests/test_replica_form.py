@@ -306,7 +306,7 @@ async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_tra
     await form.submit()
     assert not form.is_open, "unchanged, it is the one that was sent"
     world.slack.modals[world.ana.user.id].append(form.view)
-    await form.submit({"replica_name": "Kim 2"})
+    await form.submit({"replica_name": "Kim 2", "where": None})
 
     second = world.ana.modal
     assert second is not None

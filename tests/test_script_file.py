@@ -165,6 +165,31 @@ async def test_a_long_script_that_failed_is_used_again_without_its_file(filed: W
     assert scripts(world) == [LONG, LONG]
 
 
+async def test_a_file_is_still_used_when_its_form_is_drawn_again(filed: World) -> None:
+    world = filed
+    form = await world.open_form(world.ana)
+    file = world.slack.upload("ana", "a.txt", LONG.encode())
+    await form.submit({"script_file": [file["id"]], "replica_id": REPLICA, "script": "And this."})
+    assert "not both" in form.errors["script_file"]
+    await form.choose("background", "background_url")
+    await form.choose("background", "none")
+    await form.submit({"script": ""})
+    assert not form.is_open, form.errors
+    await world.settle()
+
+    # The answer was lost on the way, so the form is still there.
+    world.slack.modals[world.ana.user.id].append(form.view)
+    await form.submit({"video_name": "Another"})
+    second = world.ana.modal
+    assert second is not None
+    assert second.view is not form.view, "a field of Slack's for files cannot be filled in"
+    assert "Leave this empty to use the attached file" in str(second.view.body["blocks"])
+    await second.submit({})
+    await world.settle()
+    assert world.ana.modal is None, second.errors
+    assert scripts(world) == [LONG, LONG]
+
+
 async def test_without_the_scope_or_the_setting_there_is_no_field_for_a_file(
     quiet_world: World,
 ) -> None:

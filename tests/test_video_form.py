@@ -307,7 +307,7 @@ async def test_a_submission_that_is_repeated_later_makes_nothing_new(world: Worl
     assert len(world.posts()) == 2
 
 
-@pytest.mark.parametrize("change", [{"script": "Hello, you."}, {"where": "lobby"}])
+@pytest.mark.parametrize("change", [{"script": "Hello, you."}, {"where": "lobby"}, {"where": None}])
 async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_makes_a_second_video(
     world: World, change: dict[str, Any]
 ) -> None:
@@ -348,6 +348,17 @@ async def test_the_second_form_can_still_be_changed(world: World) -> None:
 
     assert "already submitted" in _note(second)
     assert second.values["script"] == "Hello, you."
+
+
+async def test_a_place_that_was_cleared_stays_cleared_when_the_form_is_drawn_again(
+    world: World,
+) -> None:
+    form = await world.open_form(world.ana)
+    await form.submit({"where": None, "replica_id": REPLICA, "script": " "})
+    await form.choose("background", "background_url")
+    assert form.values["where"] is None
+    # Whether Slack keeps an empty field, its documentation does not say.
+    assert "default_to_current_conversation" not in str(form.view.body["blocks"])
 
 
 # ── Replicas ──────────────────────────────────────────────────────────────────────────────────

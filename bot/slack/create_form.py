@@ -10,6 +10,7 @@ from bot.slack.blocks import Json, element, field, option, spoken
 from bot.slack.context import HandlerContext
 from bot.slack.forms import (
     Metadata,
+    drawn_fields,
     fits_in_metadata,
     form,
     link_field,
@@ -41,13 +42,21 @@ LINK_FIELDS: Final = {
 }
 
 
-async def redrawn(ctx: HandlerContext, view: View) -> Json:
+async def redrawn(
+    ctx: HandlerContext, view: View, changes: Metadata | None = None, note: str | None = None
+) -> Json:
     """Return a form as it is filled in, with the link field of the chosen background.
 
     Slack drops the value of a field that is removed: the metadata keep it until the field returns.
     A link that does not fit there keeps its field.
+
+    Args:
+        ctx: the bot's parts.
+        view: the form.
+        changes: what is different in its metadata.
+        note: what is on top of it, if that changes.
     """
-    fields, metadata = view.fields(), metadata_of(view)
+    fields, metadata = drawn_fields(view), {**metadata_of(view), **(changes or {})}
     typed = {at: fields[at] for at in BACKGROUNDS if at in fields}
     links = {**metadata.get("links", {}), **typed}
     metadata["links"] = {}
@@ -55,7 +64,19 @@ async def redrawn(ctx: HandlerContext, view: View) -> Json:
         more = {**metadata, "links": {**metadata["links"], at: links[at]}}
         if fits_in_metadata(more):
             metadata = more
-    return await draw_form(ctx, {**links, **fields}, metadata, note=note_of(view))
+    note = note_of(view) if note is None else note
+    return await draw_form(ctx, {**links, **fields}, metadata, note=note)
+
+
+async def second_form(ctx: HandlerContext, view: View, note: str) -> Json:
+    """Return a form as it is filled in for a request of its own, to be opened over ``view``.
+
+    A field for a file cannot be filled in, so the metadata keep the chosen file:
+    https://docs.slack.dev/reference/block-kit/block-elements/file-input-element
+    """
+    file = view.fields().get("script_file")
+    kept = {} if file is None else {"script_file": file}
+    return await redrawn(ctx, view, {"retry_of": None, **kept}, note)
 
 
 async def draw_form(

@@ -38,6 +38,7 @@ from bot.slack.create_form import (
     as_option,
     draw_form,
     redrawn,
+    second_form,
 )
 from bot.slack.errors import translated
 from bot.slack.forms import (
@@ -292,7 +293,7 @@ def _other_mistakes(fields: Mapping[str, str]) -> dict[str, str]:
 async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Store the video that the form asks for, or say what is wrong with it."""
     submission = read(ViewSubmission, body)
-    view, fields, metadata = submission.view, submission.view.fields(), metadata_of(submission.view)
+    view, fields = submission.view, submission.view.fields()
     background = fields.get("background")
     if background in LINK_FIELDS and not any(
         block.get("block_id") == background for block in view.blocks
@@ -317,14 +318,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if check.error is not None:
         errors["replica_id"] = check.error
     request = JobRequest(_KIND, params, deadline, used=check.found, errors=errors)
-    await submit_job(
-        ctx,
-        ack,
-        submission,
-        request,
-        # It is a request of its own from now on.
-        lambda note: draw_form(ctx, fields, {**metadata, "retry_of": None}, note=note),
-    )
+    await submit_job(ctx, ack, submission, request, partial(second_form, ctx, view))
 
 
 FEATURE: Final = Feature(Video(), VideoPresenter(), register)

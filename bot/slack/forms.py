@@ -77,6 +77,11 @@ def fits_in_metadata(metadata: Metadata) -> bool:
     return len(json.dumps(dict(metadata))) <= _MAX_METADATA
 
 
+def drawn_fields(view: View) -> dict[str, str]:
+    """Return what is filled in, for the same form drawn again: a place that was cleared as ""."""
+    return {"where": "", **view.fields()}
+
+
 def note_of(view: View) -> str:
     """Return the note on top of a form."""
     for block in view.blocks:
@@ -142,7 +147,7 @@ def link_field(
 
 
 def where_field(ctx: HandlerContext, chosen: str | None) -> Json:
-    """Return the field for where to post: in this channel, unless another is chosen.
+    """Return the field for where to post: this channel, unless another or none ("") is chosen.
 
     It lists channels alone: a filter that lets the app's own direct message through lets everyone's
     through, where the bot cannot post. So that one is meant where nothing is chosen, as when the

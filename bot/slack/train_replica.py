@@ -27,6 +27,7 @@ from bot.slack.context import Feature, HandlerContext, ack_ephemeral, ack_missin
 from bot.slack.forms import (
     JobRequest,
     Metadata,
+    drawn_fields,
     form,
     link_field,
     metadata_of,
@@ -156,7 +157,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     errors = {**dict.fromkeys(over, text), **errors}
     if not errors and soon and sorted(soon.values()) != metadata.get("warned"):
         warned = {**metadata, "warned": sorted(soon.values())}
-        redrawn = _form(ctx, fields, warned, _warning(soon))
+        redrawn = _form(ctx, drawn_fields(submission.view), warned, _warning(soon))
         await ack(response_action="update", view=redrawn)
         return
     # If the answer to the create call is lost, the replica can be recognized by its name.
@@ -164,7 +165,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 
     async def redraw(note: str) -> Json:
         # It is a request of its own from now on.
-        return _form(ctx, fields, {**metadata, "retry_of": None}, note)
+        return _form(ctx, drawn_fields(submission.view), {**metadata, "retry_of": None}, note)
 
     request = JobRequest(_KIND, params, ctx.service_deadline(), errors=errors)
     await submit_job(ctx, ack, submission, request, redraw)
