@@ -242,9 +242,9 @@ def backup(file: Path, *, force: bool) -> _Run:
     Only the owner can read FILE. It needs no other setting than DATABASE_URL.
 
     To restore it, stop the bot, put FILE in the place of the database, remove the files beside it
-    that end in -wal and -shm, and start the bot. What people have asked for since is forgotten.
-    What was waiting to be created is not created by itself, since it may have been meanwhile: the
-    bot asks.
+    that end in -wal, -shm and -journal, and start the bot. What people have asked for since is
+    forgotten. What was waiting to be created is not created by itself, since it may have been
+    meanwhile: the bot asks.
 
     \b
     Example:

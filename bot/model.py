@@ -185,6 +185,8 @@ class Job:
     """The id of the failed job that it retries; None if that is none, or was deleted."""
     erased: bool = False
     """Its script and links were erased after the retention time."""
+    copied: bool = False
+    """It was in a backup that was restored: its messages may have been posted since."""
 
     @property
     def unreachable(self) -> bool:

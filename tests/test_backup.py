@@ -108,9 +108,24 @@ async def test_a_backup_beside_the_log_of_the_database_before_is_refused(
     before = log.read_bytes()
     with pytest.raises(DatabaseError, match="belongs to another file than"):
         await migrate(database)
+    with pytest.raises(DatabaseError, match="belongs to another file than"):
+        back_up(database, tmp_path / "mixed.db", _NOW, replace=False)
     assert (database.read_bytes(), log.read_bytes()) == (backup.read_bytes(), before)
     restore(backup, database)
     assert await migrate(database) == []
+
+
+async def test_a_database_of_an_older_version_can_be_backed_up_before_it_is_brought_up_to_date(
+    tmp_path: Path,
+) -> None:
+    database, backup = tmp_path / "bot.db", tmp_path / "backup.db"
+    await migrate(database)
+    with contextlib.closing(sqlite3.connect(database)) as db:
+        db.executescript(
+            "ALTER TABLE jobs DROP COLUMN copied; DELETE FROM migrations WHERE name > '0026'"
+        )
+    back_up(database, backup, _NOW, replace=False)
+    assert await migrate(backup) == ["0026_copies"]
 
 
 async def test_a_backup_is_one_file_for_its_owner_and_nothing_is_left_beside_it(

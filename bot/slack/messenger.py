@@ -26,6 +26,7 @@ from bot.slack.find_posted import CANNOT_LOOK, PostSearch, metadata_for
 from bot.slack.installation import InstallationSource
 from bot.slack.message_forms import accepted, can_be_rewritten, rewritten
 from bot.slack.outgoing import composed, with_names
+from bot.slack.places import may_be_posted, placed, redirect
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import MethodLimits, RateLimits, covering
 from bot.slack.uploads import Uploads
@@ -174,7 +175,7 @@ class Messenger:
     # ── Posting ───────────────────────────────────────────────────────────────────────────────
 
     async def _post(self, outgoing: Outgoing) -> None:
-        delivery = _placed(outgoing)
+        delivery = placed(outgoing)
         if covering(delivery) != covering(outgoing.delivery) and self._is_limited(delivery):
             await self._release(delivery, self._clock.now())  # it is claimed under the limit
             return
@@ -189,6 +190,9 @@ class Messenger:
                 self._methods.note(_OPEN, error)
                 await self._back_off(delivery, error)
                 return
+        if may_be_posted(delivery, outgoing.job):
+            await self._search_first(delivery)
+            return
         message = await self._message(outgoing, delivery)
         if not await self._store.deliveries.mark_sending(delivery, self._clock.now()):
             return
@@ -244,6 +248,12 @@ class Messenger:
         uncertain = replace(delivery, state=DeliveryState.UNCERTAIN)
         await self._release(uncertain, self._clock.now() + self._timings.post_hold)
 
+    async def _search_first(self, delivery: Delivery) -> None:
+        """Have a message searched for before it is posted for the first time."""
+        if await self._store.deliveries.mark_sending(delivery, self._clock.now()):
+            searched = replace(delivery, state=DeliveryState.UNCERTAIN)
+            await self._release(searched, self._clock.now())
+
     async def _search(self, outgoing: Outgoing) -> None:
         """Search for a message whose post got no answer; post it again if it is not there."""
         delivery = outgoing.delivery
@@ -275,7 +285,9 @@ class Messenger:
     async def _release_posted(self, outgoing: Outgoing, delivery: Delivery) -> None:
         """Store that a message is in Slack, and owe the file that follows it, if one does."""
         posted = replace(delivery, state=DeliveryState.POSTED)
-        following = self._uploads.following(outgoing, posted)
+        # Below a reply that a backup did not know yet, the file may be too.
+        is_found = outgoing.job.copied and outgoing.delivery.state is DeliveryState.UNCERTAIN
+        following = None if is_found else self._uploads.following(outgoing, posted)
         now = self._clock.now()
         await self._store.deliveries.release(posted, now, None, following=following)
 
@@ -345,10 +357,10 @@ class Messenger:
             await self._release(rewritten(pending), now)
         elif not delivery.direct:
             _LOG.info("a channel does not accept a message", extra=_about(pending, error))
-            await self._release(_redirect(replace(pending, refusals=0), job), now)
+            await self._release(redirect(replace(pending, refusals=0), job), now)
         elif pending.refusals < _MAX_REFUSALS:
             _LOG.warning("a user does not accept a message", extra=_about(pending, error))
-            await self._release(_redirect(pending, job), retry_at)
+            await self._release(redirect(pending, job), retry_at)
         else:
             _LOG.error("a message could be posted nowhere", extra=_about(pending, error))
             await self._release(replace(pending, state=DeliveryState.UNDELIVERABLE))
@@ -395,22 +407,6 @@ class Messenger:
     async def _message(self, outgoing: Outgoing, delivery: Delivery) -> Message:
         outgoing = replace(outgoing, delivery=delivery)
         return await composed(outgoing, self._presenters, self._admins, self._client, self._timings)
-
-
-def _placed(outgoing: Outgoing) -> Delivery:
-    """Return the delivery with its channel and thread: all others go below the card."""
-    delivery, card = outgoing.delivery, outgoing.card
-    if delivery.role is Role.CARD or delivery.direct:
-        return delivery
-    if card.ts is None:
-        return _redirect(delivery, outgoing.job)
-    thread_ts = card.ts if card.direct else outgoing.job.thread_ts or card.ts
-    return replace(delivery, channel=card.channel, thread_ts=thread_ts)
-
-
-def _redirect(delivery: Delivery, job: Job) -> Delivery:
-    """Return the delivery as a direct message to the user who asked."""
-    return replace(delivery, direct=True, channel=job.user, thread_ts=None)
 
 
 def _about(delivery: Delivery, error: Exception) -> dict[str, str]:

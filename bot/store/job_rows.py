@@ -70,6 +70,7 @@ def _job_from(row: Row) -> Job:
         ended_at=optional_moment(row["ended_at"]),
         retry_of=optional_text(row["retry_of"]),
         erased=bool(row["erased"]),
+        copied=bool(row["copied"]),
     )
 
 

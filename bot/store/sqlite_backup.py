@@ -11,6 +11,7 @@ from typing import Final
 
 from bot.store.database import DatabaseCorrupt, DatabaseError, DatabaseInUse, to_ms
 from bot.store.migrate import check_tables
+from bot.store.sqlite_connection import refuse_mixed
 from bot.store.sqlite_file import FileLock, beside, check_file, describe, is_corrupt, read_only
 
 _PAGES: Final = 1000  # copied at a time: between them, a signal is obeyed
@@ -26,6 +27,23 @@ _ASSUME_CREATING: Final = """
     UPDATE jobs SET state = 'creating', attempts = attempts + 1, claim = claim + 1, claimed = 0,
         wait_ms = 0, due_at = CASE WHEN set_aside = 0 THEN 0 END
     WHERE state = 'queued'
+"""
+
+_KNOWS_COPIES: Final = "0026_copies"
+# Until the backup is restored, what waits to be posted is posted, and so are replies to what runs:
+# the bot looks for them before it posts any. A file without an id cannot be looked for; its reply
+# says where the whole text is. What is posted may be edited: it says again what is true then, and
+# a question has its buttons.
+_COPIES: Final = """
+    UPDATE jobs SET copied = 1 WHERE ended_at IS NULL OR id IN (
+        SELECT job_id FROM deliveries WHERE state IN ('pending', 'sending', 'uncertain'));
+    UPDATE deliveries SET sent_at = NULL WHERE state = 'pending';
+    UPDATE deliveries SET state = 'undeliverable', due_at = NULL, claim = claim + 1, claimed = 0
+    WHERE role = 'transcript' AND state = 'pending' AND file_id IS NULL;
+    UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, 0)
+    WHERE state = 'posted' AND set_aside = 0 AND settled_as IS NULL
+        AND role IN ('card', 'question')
+        AND job_id IN (SELECT id FROM jobs WHERE ended_at IS NULL);
 """
 
 
@@ -57,8 +75,11 @@ def back_up(path: Path, target: Path, now: datetime, *, replace: bool) -> int:
                     source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
                     source.backup(db, pages=_PAGES, progress=lambda *_: None)
                 db.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, without a log
-                _check(db, path)
+                migrations = _check(db, path)
                 db.execute("BEGIN")
+                if _KNOWS_COPIES in migrations:
+                    for statement in _COPIES.split(";"):
+                        db.execute(statement)
                 db.execute(_ASSUME_ATTEMPTS, {"now": to_ms(now)})
                 db.execute(_ASSUME_CREATING)
                 db.execute("COMMIT")
@@ -100,25 +121,31 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
             yield db
         return
     try:
+        refuse_mixed(path)
         with read_only(path) as db:
             yield db
     finally:
         lock.release()
 
 
-def _check(db: sqlite3.Connection, path: Path) -> None:
-    """Check a copy of the database at ``path``: all of its pages, and its tables."""
+def _check(db: sqlite3.Connection, path: Path) -> list[str]:
+    """Check a copy of the database at ``path``: all of its pages, and its tables.
+
+    Returns the names of its migrations.
+    """
     [found] = db.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
         raise DatabaseCorrupt(
             f"There is no backup: {path} is damaged ({' '.join(found.split())}). Run python -m bot "
             "doctor, and keep the backups that there are."
         )
-    if _OLDEST not in check_tables(db, path):
+    migrations = check_tables(db, path)
+    if _OLDEST not in migrations:
         raise DatabaseError(
             f"There is no backup: an older version made {path}. Bring it up to date first with "
             "python -m bot migrate."
         )
+    return migrations
 
 
 def _sync(folder: Path) -> None:

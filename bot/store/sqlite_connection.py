@@ -49,7 +49,7 @@ async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connectio
         try:
             lock = FileLock(path)  # not in a thread, which would have it after a cancellation
             try:
-                await asyncio.to_thread(_refuse_mixed, path)
+                await asyncio.to_thread(refuse_mixed, path)
                 await asyncio.to_thread(check_file, path)
                 connection = Connection(partial(connect, path), iter_chunk_size=64)
                 await connection
@@ -76,7 +76,7 @@ async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connectio
             lock.release()
 
 
-def _refuse_mixed(path: Path) -> None:
+def refuse_mixed(path: Path) -> None:
     """Refuse a backup that was put beside the log of another file: SQLite would apply that to it.
 
     Only for a process that has not opened it: to close a file takes SQLite's locks of it away.
