@@ -146,7 +146,7 @@ class SandboxSlack(Workspace):
         app.router.add_post("/respond/{secret}", self._serve_response_url)
         app.router.add_get("/files/{file}/{name}", self._serve_file)
         app.router.add_post("/upload/v1/{secret}", self._receive_file)
-        app.router.add_get(LINK, self.socket_mode.serve)
+        app.router.add_get(LINK, self._serve_socket)
         self._server = Server(app)
 
     @property
@@ -288,6 +288,12 @@ class SandboxSlack(Workspace):
             return {}
 
         return await self._answer(request, RESPONSE_URL, arguments, work)
+
+    async def _serve_socket(self, request: web.Request) -> web.StreamResponse:
+        fault = self.faults.take(LINK)
+        return await respond(
+            request, fault, lambda: self.socket_mode.serve(request), self._scheduler
+        )
 
     async def _serve_file(self, request: web.Request) -> web.StreamResponse:
         identifier = request.match_info["file"]

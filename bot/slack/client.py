@@ -1,5 +1,6 @@
-"""The client of Slack's Web API: no cookies, no retries, and answers of a limited length."""
+"""The client of Slack's Web API: no cookies, redirects or retries, and answers have a limit."""
 
+from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -56,9 +57,24 @@ class _ObservedClient(AsyncWebClient):
 
 def open_session(proxy: str | None) -> aiohttp.ClientSession:
     """Return a session for calls to Slack, through ``proxy`` if there is one."""
+    redirects = aiohttp.TraceConfig()
+    redirects.on_request_redirect.append(_refuse_redirect)
     return aiohttp.ClientSession(
-        cookie_jar=aiohttp.DummyCookieJar(), response_class=_LimitedResponse, proxy=proxy
+        cookie_jar=aiohttp.DummyCookieJar(),
+        response_class=_LimitedResponse,
+        proxy=proxy,
+        trace_configs=[redirects],
     )
+
+
+async def _refuse_redirect(
+    _session: aiohttp.ClientSession,
+    _context: SimpleNamespace,
+    redirect: aiohttp.TraceRequestRedirectParams,
+) -> None:
+    """Keep aiohttp from sending what is for Slack, such as a text, to another address."""
+    redirect.response.close()
+    raise aiohttp.ClientError("Slack answered with a redirect.")
 
 
 def web_client(

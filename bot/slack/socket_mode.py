@@ -26,6 +26,7 @@ from bot.log import word
 from bot.metrics import Metrics
 from bot.outages import Outages
 from bot.priority import RequestPriority
+from bot.slack.client import is_slacks, open_session
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.timings import SocketTimings
 
@@ -157,12 +158,20 @@ class SocketMode:
             )
             stack.push_async_callback(handler.close_async)
             async with self._connecting():
+                # Without encryption, only to where the bot calls Slack so: that is a test.
+                if not (
+                    url.startswith("wss://")
+                    or is_slacks(url.replace("ws", "http", 1), self._client.base_url)
+                ):
+                    raise Unavailable("Slack named an unencrypted address.", cause="tls")
+                # The SDK's would follow redirects.
+                await handler.client.aiohttp_client_session.close()
+                handler.client.aiohttp_client_session = open_session(self._proxy_for(url))
                 socket = await handler.client.aiohttp_client_session.ws_connect(
                     url,
                     autoping=False,
                     # A silent connection ends after one and a half of these: no pong came.
                     heartbeat=self._timings.socket_heartbeat.total_seconds(),
-                    proxy=self._proxy_for(url),
                     timeout=ClientWSTimeout(ws_close=_CLOSE_TIMEOUT_S),
                 )
                 handler.client.current_session = socket
