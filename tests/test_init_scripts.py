@@ -12,7 +12,7 @@ import pytest
 from dotenv import dotenv_values
 
 from bot.setup.answers import SetupError, mistake_in
-from bot.setup.env_file import EnvFile, quoted
+from bot.setup.env_file_editor import EnvFile, quoted
 from bot.setup.flags import given
 from bot.setup.terminal import cleaned
 from tests.test_command_line import Result, run

@@ -17,7 +17,7 @@ from bot.doctor.finding import CheckState, Finding
 from bot.env_file import ENV_FILE
 from bot.settings import ConnectionSettings, environment
 from bot.setup.answers import ASKED, SetupError
-from bot.setup.env_file import Changes, EnvFile
+from bot.setup.env_file_editor import Changes, EnvFile
 from bot.setup.flags import Given
 from bot.setup.terminal import Terminal
 from bot.setup.wizard import Known, Wizard

@@ -1,4 +1,4 @@
-"""The file ``.env``: read for what is known already, and written at once and as a whole."""
+"""Edits the file ``.env``: only the settings that change, in one write."""
 
 import io
 import os
