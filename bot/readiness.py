@@ -19,6 +19,7 @@ from bot.causes import describe
 from bot.clock import Clock
 from bot.metrics import Metrics
 from bot.outages import Outage
+from bot.service_check import ServiceCheck
 from bot.store import DatabaseError, Store
 from bot.timings import Timings
 from bot.video_service import VideoService
@@ -57,13 +58,6 @@ class SlackSide(Protocol):
 
     def refresh(self) -> None:
         """Ask, if nothing has shown for a while that Slack answers."""
-
-
-class ServiceRefresh(Protocol):
-    """Finds out whether the service answers."""
-
-    def refresh(self) -> None:
-        """Ask, if nothing has shown for a while that it answers."""
 
 
 class Socket(Protocol):
@@ -150,7 +144,7 @@ class Readiness:
         store: Store,
         slack: SlackSide,
         service: VideoService,
-        service_check: ServiceRefresh,
+        service_check: ServiceCheck,
         metrics: Metrics,
         *,
         clock: Clock,
