@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Self
+from typing import Annotated, ClassVar, Final, Self, get_args
 from urllib.parse import unquote, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
@@ -115,6 +115,20 @@ class _Settings(BaseModel):
         except SettingsError as error:
             return error.mistakes.get(name)
         return None
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Return the names of the settings, in the order in which they are declared."""
+        return tuple(str(field.alias or name.upper()) for name, field in cls.model_fields.items())
+
+    @classmethod
+    def secret_names(cls) -> frozenset[str]:
+        """Return the names of those whose values are not shown."""
+        return frozenset(
+            name
+            for name, field in zip(cls.names(), cls.model_fields.values(), strict=True)
+            if SecretStr in {field.annotation, *get_args(field.annotation)}
+        )
 
     @field_validator("*", mode="before")
     @classmethod

@@ -356,7 +356,7 @@ async def test_any_other_exception_of_slacks_client_means_uncertain(
 
 # Documents
 
-SETTINGS = [str(field.alias or name.upper()) for name, field in Settings.model_fields.items()]
+SETTINGS = Settings.names()
 
 
 @pytest.mark.parametrize("name", SETTINGS)

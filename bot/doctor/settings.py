@@ -8,10 +8,8 @@ from bot.doctor.finding import Finding, error, off, ok, sentence, warning
 from bot.env_file import ENV_FILE, is_exposed
 from bot.settings import Settings, SettingsError
 
-SECRETS: Final = frozenset(
-    {"SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET", "SLACK_APP_TOKEN", "VIDEO_API_KEY", "HTTPS_PROXY"}
-)
-"""The settings whose values are not shown: HTTPS_PROXY may have a password in it."""
+# HTTPS_PROXY is one of them: it may have a password in it.
+_SECRETS: Final = Settings.secret_names()
 _FIX: Final = "Correct it, or remove it to have the default."
 # How alike two names are, from 0 to 1: SLACK_TOKEN and SLACK_BOT_TOKEN are 0.85.
 _ALIKE: Final = 0.8
@@ -19,11 +17,6 @@ _MIN_LENGTH: Final = 6  # of a name: HOME is not meant to be HOST
 # Other programs' own, however alike they look.
 _OTHERS: Final = ("PROXY", "PATH")
 _MAX_SHOWN: Final = 60  # characters of a value
-
-
-def setting_names() -> list[str]:
-    """Return the names of all settings, in the order in which they are declared."""
-    return [str(field.alias or name.upper()) for name, field in Settings.model_fields.items()]
 
 
 def mistakes(refusal: SettingsError) -> Iterator[Finding]:
@@ -44,7 +37,7 @@ def unchecked() -> Finding:
 
 def check_names(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a warning for each variable that looks like a misspelt setting."""
-    names = setting_names()
+    names = Settings.names()
     for given in sorted(environ):
         upper = given.upper()
         if given in names or upper.endswith(_OTHERS) or len(given) < _MIN_LENGTH:
@@ -75,7 +68,7 @@ def check_sources(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Ite
         in_file: what the file says.
     """
     defaults = []
-    for name in setting_names():
+    for name in Settings.names():
         value = environ.get(name, "").strip()
         from_file = in_file.get(name, "").strip()
         if not value and from_file:
@@ -88,7 +81,7 @@ def check_sources(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Ite
         if not value:
             defaults.append(name)
             continue
-        shown = "" if name in SECRETS else f": {_cut(value)}"
+        shown = "" if name in _SECRETS else f": {_cut(value)}"
         if from_file and from_file != value:
             yield warning(
                 name,

@@ -8,8 +8,6 @@ from bot.errors import OperatorError
 from bot.settings import Settings
 from bot.setup.terminal import cleaned
 
-#: The settings that are asked for without being shown.
-SECRETS: Final = ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET", "VIDEO_API_KEY")
 #: All settings that are asked for, in the order in which they are written.
 ASKED: Final = (
     "SLACK_BOT_TOKEN",
@@ -21,6 +19,8 @@ ASKED: Final = (
     "VIDEO_API_URL",
     "VIDEO_API_KEY",
 )
+#: Those of them that are asked for without being shown.
+SECRETS: Final = Settings.secret_names() & set(ASKED)
 #: What a secret is called in Slack.
 TITLES: Final = {
     "SLACK_BOT_TOKEN": "Bot User OAuth Token",
