@@ -18,6 +18,11 @@ class Background(Protocol):
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run ``work``; a process that stops waits for it."""
 
+    def spawn_at(
+        self, clock: Clock, at: datetime, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Run ``work`` at a time by ``clock``; a process that stops before that drops it."""
+
 
 class Lookups(Generic[_T]):
     """Answers about ids, the last 10,000 of them.

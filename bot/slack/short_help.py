@@ -1,13 +1,14 @@
 """The short help: the answer to a mention, and to what people write to the app directly."""
 
 import logging
+from datetime import timedelta
 from functools import partial
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
-from bot.errors import OutsideError
+from bot.errors import OutsideError, Unavailable
 from bot.slack.blocks import Json, Message
 from bot.slack.context import HandlerContext
 from bot.slack.create_video import FEATURE as VIDEO
@@ -17,6 +18,9 @@ from bot.slack.payloads import MessageEvent, read
 from bot.slack.train_replica import FEATURE as REPLICA
 
 _LOG: Final = logging.getLogger(__name__)
+_MAX_TRIES: Final = 5
+# Help that comes later is noise.
+_MAX_WAIT: Final = timedelta(minutes=10)
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -44,14 +48,22 @@ async def on_message(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 async def _help(ctx: HandlerContext, event: MessageEvent, thread_ts: str | None) -> None:
     """Post the help, unless this message was answered before, or no person wrote it.
 
-    It is marked first: help that is lost is asked for again, help that comes twice is noise.
+    It is marked first: help that is lost with the process is asked for again, help that comes twice
+    is noise.
     """
     if event.is_written and await ctx.store.answered.mark(event.channel, event.ts, ctx.clock.now()):
         message = short_help(ctx.command(VIDEO.kind.name), ctx.command(REPLICA.kind.name))
         ctx.background.spawn(_post(ctx, event.channel, thread_ts, message))
 
 
-async def _post(ctx: HandlerContext, channel: str, thread_ts: str | None, message: Message) -> None:
+async def _post(
+    ctx: HandlerContext,
+    channel: str,
+    thread_ts: str | None,
+    message: Message,
+    tries: int = _MAX_TRIES,
+) -> None:
+    """Post the help, up to ``tries`` times if Slack asks to wait."""
     try:
         async with translated(ctx.timings.call_timeout):
             await ctx.client.chat_postMessage(
@@ -63,4 +75,9 @@ async def _post(ctx: HandlerContext, channel: str, thread_ts: str | None, messag
                 unfurl_media=False,
             )
     except OutsideError as error:
-        _LOG.info("help was not posted", extra={"reason": error.reason})
+        wait = error.retry_after if isinstance(error, Unavailable) else None
+        if wait is None or wait > _MAX_WAIT or tries <= 1:
+            _LOG.info("help was not posted", extra={"reason": error.reason})
+            return
+        again = partial(_post, ctx, channel, thread_ts, message, tries - 1)
+        ctx.background.spawn_at(ctx.clock, ctx.clock.now() + wait, again)
