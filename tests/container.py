@@ -105,7 +105,7 @@ def build(namespace: Namespace, context: Path) -> Image:
     for name, rest in instructions((context / "Dockerfile").read_text(encoding="utf-8")):
         match name:
             case "FROM":
-                image = _base(namespace, f"{_BASE}/{len(stages)}")
+                image = base(namespace, str(len(stages)))
                 stages[rest.partition(" AS ")[2] or str(len(stages))] = image
                 image.settings[name] = rest.partition(" AS ")[0]
             case "WORKDIR":
@@ -124,6 +124,22 @@ def build(namespace: Namespace, context: Path) -> Image:
             case _:
                 image.settings[name] = rest
     return image
+
+
+def base(namespace: Namespace, name: str) -> Image:
+    """Return this machine's files, with its Python first in the path and readable for everyone."""
+    folder = f"{_BASE}/{name}"
+    root = f"{folder}/root"
+    namespace.run("mkdir", "-p", root, f"{folder}/upper", f"{folder}/work")
+    layers = f"lowerdir=/,upperdir={folder}/upper,workdir={folder}/work"
+    namespace.run("mount", "-t", "overlay", "overlay", "-o", layers, root)
+    for each in ("/dev", "/proc"):
+        namespace.run("mount", "--rbind", each, root + each)
+    python = Path(sys.base_prefix)
+    for above in python.parents:
+        namespace.run("chmod", "a+rx", f"{root}{above}")
+    path = f"{python}/bin:{_SYSTEM_PATH}"
+    return Image(root, {"PATH": path, "HOME": "/root"})
 
 
 def run(namespace: Namespace, image: Image, *command: str) -> str:
@@ -187,21 +203,6 @@ def sent(context: Path, names: Sequence[str]) -> list[str]:
         return result
 
     return [name for name in names if is_sent(name)]
-
-
-def _base(namespace: Namespace, folder: str) -> Image:
-    """Return this machine's files, with its Python first in the path and readable for everyone."""
-    root = f"{folder}/root"
-    namespace.run("mkdir", "-p", root, f"{folder}/upper", f"{folder}/work")
-    layers = f"lowerdir=/,upperdir={folder}/upper,workdir={folder}/work"
-    namespace.run("mount", "-t", "overlay", "overlay", "-o", layers, root)
-    for each in ("/dev", "/proc"):
-        namespace.run("mount", "--rbind", each, root + each)
-    python = Path(sys.base_prefix)
-    for above in python.parents:
-        namespace.run("chmod", "a+rx", f"{root}{above}")
-    path = f"{python}/bin:{_SYSTEM_PATH}"
-    return Image(root, {"PATH": path, "HOME": "/root"})
 
 
 def _copy(
