@@ -28,7 +28,7 @@ async def test_each_line_that_is_not_ok_ends_with_a_remedy(quiet_world: World) -
         assert finding.remedy == "" or finding.remedy[0].isupper(), finding
 
 
-def test_a_line_is_at_most_a_hundred_columns_wide_with_the_remedy_below() -> None:
+def test_a_line_fits_the_terminal_with_the_remedy_below(monkeypatch: pytest.MonkeyPatch) -> None:
     long = Finding("Slack scope", CheckState.WARNING, "it does not work " * 8, "Do this. " * 12)
     lines = str(long).splitlines()
     assert max(map(len, lines)) <= 100
@@ -36,6 +36,9 @@ def test_a_line_is_at_most_a_hundred_columns_wide_with_the_remedy_below() -> Non
     assert lines[1].startswith(" " * 32 + "it does not")
     assert lines[-1].startswith(" " * 34 + "this. Do this.")
     assert str(long).isascii()
+    for columns, at_most in (("80", 80), ("200", 100), ("30", 60)):
+        monkeypatch.setenv("COLUMNS", columns)
+        assert at_most - 14 < max(map(len, str(long).splitlines())) <= at_most
 
 
 # ── Slack ─────────────────────────────────────────────────────────────────────────────────────

@@ -1,6 +1,7 @@
 """What a check found: a line of the report, and an object of its JSON."""
 
 import re
+import shutil
 import textwrap
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -11,7 +12,8 @@ from unicodedata import category
 # What a terminal obeys, such as "\x1b[31m" (ECMA-48, 5.4).
 _TERMINAL: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
 _MAX_TEXT: Final = 600  # characters
-_WIDTH: Final = 100  # columns
+_WIDTH: Final = 100  # columns at most, and on what is no terminal
+_MIN_TEXT: Final = 24  # columns of a text, however narrow the terminal is
 _STATE_WIDTH: Final = len("warning")
 _NAME_WIDTH: Final = len("ALLOW_SHARED_CHANNELS")
 _INDENT: Final = " " * (_STATE_WIDTH + 2 + _NAME_WIDTH + 2)
@@ -129,9 +131,10 @@ def split(refusal: str) -> tuple[str, str]:
 
 
 def _wrapped(text: str, first: str, indent: str) -> list[str]:
+    terminal = shutil.get_terminal_size((_WIDTH, 0)).columns
     return textwrap.wrap(
         text,
-        _WIDTH,
+        max(min(_WIDTH, terminal), len(indent) + _MIN_TEXT),
         initial_indent=first,
         subsequent_indent=indent,
         break_long_words=False,
