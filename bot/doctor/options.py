@@ -22,8 +22,8 @@ def check_options(settings: Settings) -> Iterator[Finding]:
     else:
         yield off(
             "allowed users",
-            "every full member of the workspace may ask for something",
-            "To allow it to some only, set ALLOWED_USERS to their ids.",
+            "every full member of the workspace may ask",
+            "To let only some people ask, set ALLOWED_USERS to their member IDs.",
         )
     if settings.admin_users:
         yield ok("admins", str(len(settings.admin_users)))
@@ -31,13 +31,13 @@ def check_options(settings: Settings) -> Iterator[Finding]:
         yield off(
             "admins",
             "nobody can press the buttons of other people's requests",
-            "Set ADMIN_USERS to the Slack user ids of one or two people.",
+            "Set ADMIN_USERS to the member IDs of one or two people.",
         )
     yield ok(
         "limits",
         f"{settings.max_open_per_user:,} requests in progress and "
         f"{settings.max_per_user_per_day:,} a day for each person, {settings.max_per_day:,} a day "
-        "for all together",
+        "in all",
     )
     if settings.max_script <= _BOX:
         yield off(

@@ -148,16 +148,14 @@ def _finish(terminal: Terminal, wizard: Wizard, environ: Mapping[str, str], *, i
         if finding.state in {CheckState.ERROR, CheckState.WARNING}:
             terminal.bad(f"{finding.name}: {finding.message}. {finding.remedy}")
     is_ok = all(finding.ok for finding in findings)
-    (terminal.good if is_ok else terminal.bad)(
-        f"{doctor.summary(findings)} All that was checked: {_python()} -m bot doctor"
-    )
+    (terminal.good if is_ok else terminal.bad)(doctor.summary(findings))
+    terminal.say("All that was checked:")
+    terminal.verbatim(f"    {_python()} -m bot doctor")
     terminal.heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
     prefix, restart = wizard.prefix, "" if is_new else "If it is running, restart it. "
     terminal.verbatim(f"    {_python()} -m bot serve\n")
-    terminal.say(
-        f"{restart}Then type /{prefix}video help in Slack. In a private channel, invite it first: "
-        "/invite @replica-videos."
-    )
+    terminal.say(f"{restart}Then type /{prefix}video help in Slack.")
+    terminal.say("In a private channel, invite it first: /invite @replica-videos")
     if not wizard.uses_socket_mode:
         terminal.say(
             "Once it runs, open Event Subscriptions in the app's sidebar. If the request URL isn't "
