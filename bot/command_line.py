@@ -121,10 +121,31 @@ def serve() -> _Run:
         if env_file.is_exposed():
             remedy = {"remedy": f"chmod 600 {env_file.ENV_FILE}"}
             logging.getLogger(__name__).warning("others can read .env", extra=remedy)
-        asyncio.run(app.serve(settings))
+        try:
+            asyncio.run(app.serve(settings))
+        except OSError as error:
+            if (reason := _listen_failure(error)) is None:
+                raise
+            where = f"port {settings.port}"
+            raise OperatorError(f"The bot cannot listen on {where}: {reason}") from None
         return 0
 
     return run
+
+
+def _listen_failure(error: OSError) -> str | None:
+    """Return why the bot cannot listen, and what to do; None if the error is about something else.
+
+    The error's own text has the address as Python writes it.
+    """
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return "HOST is not an address of this machine. Correct it, or remove it."
+    return {
+        errno.EADDRINUSE: (
+            "another program has it. End that program, or set PORT to another port."
+        ),
+        errno.EACCES: "its user may not use it. Set PORT to 1024 or more.",
+    }.get(error.errno or 0)
 
 
 @cli.command()
@@ -297,14 +318,22 @@ def run(arguments: list[str] | None = None) -> int:
         return 130
     except OperatorError as error:
         print(error, file=sys.stderr)
-    except socket.gaierror:
-        print("The bot cannot listen: HOST is not an address of this machine.", file=sys.stderr)
+        _explain_missing_file(error)
     except BrokenPipeError:
         # The reader of the output has gone. Without this, Python complains when it flushes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except OSError as error:
-        if error.errno not in {errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL}:
-            raise
-        print(f"The bot cannot listen: {error.strerror}. Set HOST and PORT.", file=sys.stderr)
     return 1
+
+
+def _explain_missing_file(error: OperatorError) -> None:
+    """Say where ``.env`` was looked for, if settings are missing and it is not there."""
+    from bot.env_file import ENV_FILE
+    from bot.settings import SettingsError
+
+    if isinstance(error, SettingsError) and error.has_missing and not ENV_FILE.exists():
+        print(
+            f"Settings come from the environment and from {ENV_FILE}, and there is no {ENV_FILE} "
+            f"in {Path.cwd()}. To make one: python -m bot init",
+            file=sys.stderr,
+        )

@@ -28,6 +28,7 @@ _DEFAULT_SCRIPT: Final = 3000  # the most that a field of a Slack form holds
 _MAX_SCRIPT: Final = 20_000  # in a text file: two hours of speech, and details that a view can hold
 _QUOTES: Final = "\"'`“”"
 _PLACEHOLDER: Final = "YOUR-"
+_MISSING: Final = "is missing"
 _IN_SMALL_LETTERS: Final = frozenset({"https_proxy", "no_proxy"})
 
 
@@ -41,6 +42,11 @@ class SettingsError(OperatorError):
     def __init__(self, message: str, mistakes: Mapping[str, str]) -> None:
         super().__init__(message)
         self.mistakes = mistakes
+
+    @property
+    def has_missing(self) -> bool:
+        """Whether a setting that is needed is not set at all."""
+        return any(said.startswith(f"{name} {_MISSING}") for name, said in self.mistakes.items())
 
 
 def environment(*, with_file: bool = True) -> dict[str, str]:
@@ -234,7 +240,7 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     def _is_given_for_http(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         # A wrong app token is not in the data: then it alone is refused.
         if secret is None and info.data.get("slack_app_token", ...) is None:
-            raise ValueError(f"is missing: {_WHERE_TO_FIND['SLACK_SIGNING_SECRET']}")
+            raise ValueError(f"{_MISSING}: {_WHERE_TO_FIND['SLACK_SIGNING_SECRET']}")
         return secret
 
     @field_validator("video_api_url")
@@ -261,7 +267,7 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
 
 def _sentence(name: str, kind: str, reason: str) -> str:
     if kind == "missing":
-        return f"{name} is missing: {_WHERE_TO_FIND[name]}"
+        return f"{name} {_MISSING}: {_WHERE_TO_FIND[name]}"
     if kind == "bool_parsing":
         return f"{name} is neither yes nor no."
     return f"{name} {reason.removeprefix('Value error, ')}"

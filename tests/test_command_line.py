@@ -84,6 +84,10 @@ async def test_a_command_names_all_missing_settings_at_once(command: str, tmp_pa
         assert name in printed
     assert "Traceback" not in printed
     assert "k3y" not in printed
+    words = " ".join(printed.split())  # the doctor's are wrapped
+    assert ".env" in words
+    assert str(tmp_path) in words
+    assert "python -m bot init" in words
 
 
 async def test_serve_explains_a_port_that_is_taken(world: World, tmp_path: Path) -> None:
@@ -91,8 +95,10 @@ async def test_serve_explains_a_port_that_is_taken(world: World, tmp_path: Path)
     environ["DATABASE_URL"] = f"sqlite:///{tmp_path / 'other.db'}"
     result = await bot("serve", environ=environ, folder=tmp_path)
     assert result.code == 1
-    assert result.err.startswith("The bot cannot listen")
-    assert "Traceback" not in result.err
+    assert result.err == (
+        f"The bot cannot listen on port {world.bot.port}: another program has it. End that "
+        "program, or set PORT to another port.\n"
+    )
 
 
 async def test_serve_explains_a_database_that_cannot_be_opened(

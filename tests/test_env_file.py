@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bot import command_line
 from bot.env_file import EnvFileError
 from bot.settings import ManifestSettings, environment
 from sandbox.http import free_port
@@ -124,3 +125,18 @@ async def test_the_sandbox_takes_nothing_from_the_file_of_a_deployment(tmp_path:
     write(tmp_path, "SLACK_BOT_TOKEN=xoxb-real\nMAX_OPEN_PER_USER=none\nALLOWED_USERS=U0REAL\n")
     told = await run("sandbox", "--story", environ={}, folder=tmp_path)
     assert told.code == 0, told.err
+
+
+def test_where_the_file_was_looked_for_is_said_only_if_it_is_not_there(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("SLACK_BOT_TOKEN", "VIDEO_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    said = f"there is no .env in {folder}"
+    assert command_line.run(["serve"]) == 1
+    assert said in capsys.readouterr().err
+    write(folder, "VIDEO_API_KEY=k3y-of-mine\n")
+    assert command_line.run(["serve"]) == 1
+    missing = capsys.readouterr().err
+    assert "SLACK_BOT_TOKEN is missing" in missing
+    assert said not in missing

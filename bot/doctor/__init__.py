@@ -17,7 +17,14 @@ from bot.doctor.finding import CheckState, Finding, error, split, summary
 from bot.doctor.options import check_options
 from bot.doctor.readiness import check_readiness
 from bot.doctor.service import check_drift, check_service
-from bot.doctor.settings import check_file, check_names, check_sources, mistakes, unchecked
+from bot.doctor.settings import (
+    check_file,
+    check_names,
+    check_sources,
+    missing_file,
+    mistakes,
+    unchecked,
+)
 from bot.doctor.slack import (
     OPTIONAL_SCOPES,
     REQUIRED_SCOPES,
@@ -69,6 +76,8 @@ async def examine(
         settings = Settings.read(environ)
     except SettingsError as refusal:
         found = [*mistakes(refusal)]
+        if refusal.has_missing and not ENV_FILE.exists():
+            found.append(missing_file())
         if "DATABASE_URL" not in refusal.mistakes:
             path = DatabaseSettings.read(environ).database
             found += await _in_thread(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Final
 
 from bot.doctor.finding import Finding, error, off, ok, sentence, warning
@@ -32,6 +33,15 @@ def unchecked() -> Finding:
         "everything else",
         "was not checked, because it depends on these settings",
         "Correct them, and run doctor again.",
+    )
+
+
+def missing_file() -> Finding:
+    """Return that there is no ``.env`` in the working directory, where settings are missing."""
+    return warning(
+        str(ENV_FILE),
+        f"is not in {Path.cwd()}, and settings are missing",
+        f"Run doctor in the folder that has {ENV_FILE}, or make one: python -m bot init",
     )
 
 
