@@ -101,6 +101,28 @@ async def test_a_transcript_that_the_reply_holds_is_no_file(filed: World) -> Non
     assert not world.calls(GET_URL)
 
 
+async def test_the_file_has_the_script_that_was_asked_for_whatever_the_service_returns(
+    filed: World,
+) -> None:
+    world = filed
+    await asks(world)
+    [video] = world.service.videos.values()
+    video.script = f"Please note: {LONG}".replace(" ", "  ")
+    await world.advance(minutes=5)
+    assert content(world, one_file(world)) == LONG
+
+
+async def test_a_long_script_that_only_the_service_has_is_no_file(filed: World) -> None:
+    world = filed
+    await asks(world, "Hello, world.")
+    [video] = world.service.videos.values()
+    video.script = LONG
+    await world.advance(minutes=5)
+    _, reply = world.posts()
+    assert reply.text.endswith("Transcript: Hello, world.")
+    assert not world.calls(GET_URL)
+
+
 async def test_a_transcript_is_a_file_where_slack_takes_the_reply_only_as_text(
     filed: World,
 ) -> None:

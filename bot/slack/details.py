@@ -20,9 +20,9 @@ from bot.slack.blocks import (
 from bot.slack.buttons import DETAILS
 from bot.slack.context import HandlerContext
 from bot.slack.job_actions import find_job
-from bot.slack.job_status import Fact, facts_of, rows, script_of
+from bot.slack.job_status import Fact, facts_of, rows
 from bot.slack.payloads import BlockAction, read
-from bot.slack.presenters import Presenter, state_word
+from bot.slack.presenters import Presenter, script_of, state_word
 
 _CALLBACK_ID: Final = "job_details"
 

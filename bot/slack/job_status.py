@@ -38,7 +38,7 @@ from bot.slack.blocks import (
 )
 from bot.slack.context import UNKNOWN_KIND, HandlerContext, ack_ephemeral
 from bot.slack.payloads import SlashCommand
-from bot.slack.presenters import Presenter, state_word
+from bot.slack.presenters import Presenter, script_of, state_word
 
 _MAX_LISTED: Final = 15
 _MAX_FACT: Final = 500
@@ -264,14 +264,6 @@ def facts_of(
         if (at := moment(known.facts.get(field, ""))) is not None
     ]
     return facts
-
-
-def script_of(job: Job, known: Snapshot | None) -> str:
-    """Return the script that the service used, or the one that it was given."""
-    used = known.facts.get("script", "") if known is not None else ""
-    given = job.params.get("script", "")
-    # Of a long one, only the beginning is kept of what the service returns.
-    return given if given.startswith(used) else used
 
 
 def rows(facts: Iterable[Fact]) -> list[Json]:

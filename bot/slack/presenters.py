@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-from bot.model import Failure, Job, State
+from bot.model import Failure, Job, Snapshot, State
 from bot.slack.blocks import Json
 
 CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
@@ -84,3 +84,11 @@ def state_word(job: Job, presenter: Presenter) -> str:
             if job.failure in STOPPED:
                 return "Stopped"
             return "Deleted" if job.deleted else "Failed"
+
+
+def script_of(job: Job, known: Snapshot | None) -> str:
+    """Return the script that was asked for; without one, what the service returned as its script.
+
+    That is cut where it is read, may have other spaces, and could be any text of any length.
+    """
+    return job.params.get("script") or (known.facts.get("script", "") if known is not None else "")

@@ -9,6 +9,7 @@ from bot.links import show_link
 from bot.model import Job, State
 from bot.slack.blocks import Json, button, link, one_line, spoken
 from bot.slack.buttons import ANOTHER, CHECK_NOW
+from bot.slack.presenters import script_of
 
 
 class VideoPresenter:
@@ -46,11 +47,8 @@ class VideoPresenter:
         return {label: url for label, url in found.items() if url is not None}
 
     def transcript(self, job: Job) -> str:
-        """Return the script that the service used, or the one that it was given."""
-        used = job.snapshot.facts.get("script", "") if job.snapshot is not None else ""
-        given = job.params.get("script", "")
-        # Of a long one, only the beginning is kept of what the service returns.
-        return given if given.startswith(used) else used
+        """Return the script that was asked for."""
+        return script_of(job, job.snapshot)
 
     def progress(self, job: Job) -> tuple[int, int] | None:
         """Return how far it is, where the service says so."""
