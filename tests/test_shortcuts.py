@@ -6,6 +6,7 @@ import pytest
 
 from bot.slack.message_text import spoken_text
 from sandbox.driver import Person
+from sandbox.faults import CannedResponse
 from tests.modes import in_both_modes
 from tests.world import REPLICA, World
 
@@ -137,6 +138,18 @@ async def test_a_person_of_another_organisation_gets_no_form_from_a_message(worl
     await world.settle()
     assert sam.modal is None
     assert "only people in the workspace" in world.ephemerals(sam)[-1]
+
+
+async def test_while_slack_does_not_say_who_somebody_is_a_message_opens_no_form(
+    world: World,
+) -> None:
+    world.slack.add_user("sam", team="T0ELSEWHERE", channels=["studio"])
+    sam = Person(world.slack, "sam")
+    world.slack.faults.always("users.info", CannedResponse(503, b""))
+    assert (await sam.message_shortcut(world.ben.say("Hello, everyone."))).ok
+    await world.settle()
+    assert sam.modal is None
+    assert "couldn't check with Slack who you are" in world.ephemerals(sam)[-1]
 
 
 @pytest.mark.parametrize("unit", ["*a ", "*a*a ", "_a", "*_~", "<@", ":a", "`", "~ ~"])
