@@ -2,9 +2,9 @@
 
 import pytest
 
-from bot import doctor
 from bot.doctor import Finding
 from bot.doctor.finding import CheckState
+from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES
 from sandbox.faults import CannedResponse
 from sandbox.http import free_port
 from sandbox.scenarios import MISSING, Scenario
@@ -13,7 +13,7 @@ from tests.world import World
 
 
 async def test_the_doctor_finds_no_error_where_there_is_none(quiet_world: World) -> None:
-    quiet_world.slack.scopes.update(doctor.OPTIONAL_SCOPES)
+    quiet_world.slack.scopes.update(OPTIONAL_SCOPES)
     found = await report(quiet_world, SLACK_SIGNING_SECRET="0" * 32)
     assert found.not_ok() == []
     assert not quiet_world.database.exists()
@@ -57,9 +57,9 @@ async def test_the_doctor_reports_a_slack_that_does_not_work(quiet_world: World)
     assert not (await report(quiet_world))["Slack"].ok
 
 
-@pytest.mark.parametrize("scope", doctor.REQUIRED_SCOPES)
+@pytest.mark.parametrize("scope", REQUIRED_SCOPES)
 async def test_the_doctor_reports_missing_scopes(quiet_world: World, scope: str) -> None:
-    quiet_world.slack.scopes.update(doctor.OPTIONAL_SCOPES)
+    quiet_world.slack.scopes.update(OPTIONAL_SCOPES)
     quiet_world.slack.scopes.discard(scope)
     finding = (await report(quiet_world))["Slack scope"]
     assert not finding.ok
@@ -69,11 +69,11 @@ async def test_the_doctor_reports_missing_scopes(quiet_world: World, scope: str)
 async def test_the_doctor_says_what_is_lost_without_each_of_the_optional_scopes(
     quiet_world: World,
 ) -> None:
-    quiet_world.slack.scopes -= set(doctor.OPTIONAL_SCOPES)
+    quiet_world.slack.scopes -= set(OPTIONAL_SCOPES)
     shown = await report(quiet_world, MAX_SCRIPT="5000", JOIN_PUBLIC_CHANNELS="yes")
     found = shown.all("Slack scope")
     assert [each.message.partition(" is not granted: ")[0] for each in found] == list(
-        doctor.OPTIONAL_SCOPES
+        OPTIONAL_SCOPES
     )
     assert all(each.ok for each in found)
     # What the settings want and Slack does not allow is more than a choice.

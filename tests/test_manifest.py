@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 import yaml
 
-from bot import doctor
 from bot.manifest import manifest as manifest_for
 from bot.settings import ManifestSettings
 from bot.setup import slack_app
+from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES
 
 _ROOT = Path(__file__).parent.parent
 _TEXT = (_ROOT / "manifest.yml").read_text(encoding="utf-8")
@@ -62,10 +62,10 @@ def test_scopes_to_find_lost_posts_and_to_know_people_and_channels_are_optional(
     assert set(scopes["bot"]) - optional == {"commands", "chat:write", "chat:write.public"}
 
 
-def test_the_doctor_checks_the_scopes_of_the_manifest(manifest: Any) -> None:  # noqa: ANN401
+def test_doctor_and_setup_know_each_scope_of_the_manifest(manifest: Any) -> None:  # noqa: ANN401
     scopes = manifest["oauth_config"]["scopes"]
-    assert set(scopes["bot_optional"]) == set(doctor.OPTIONAL_SCOPES)
-    assert set(scopes["bot"]) - set(scopes["bot_optional"]) == set(doctor.REQUIRED_SCOPES)
+    assert set(scopes["bot_optional"]) == set(OPTIONAL_SCOPES)
+    assert set(scopes["bot"]) - set(scopes["bot_optional"]) == set(REQUIRED_SCOPES)
 
 
 def test_the_bot_has_a_name_that_slack_allows_and_that_can_be_typed(
@@ -134,14 +134,8 @@ def test_the_schema_has_its_licence_beside_it() -> None:
     assert licence.startswith("MIT License")
 
 
-def test_the_setup_says_what_each_optional_scope_buys(manifest: Any) -> None:  # noqa: ANN401
-    assert (
-        set(manifest["oauth_config"]["scopes"]["bot_optional"]) == slack_app.OPTIONAL_SCOPES.keys()
-    )
-
-
 @pytest.mark.parametrize("socket_mode", [True, False])
-@pytest.mark.parametrize("declined", [set(), {"im:history"}, set(slack_app.OPTIONAL_SCOPES)])
+@pytest.mark.parametrize("declined", [set(), {"im:history"}, set(OPTIONAL_SCOPES)])
 def test_the_link_to_slacks_form_has_the_manifest_without_the_declined_scopes(
     socket_mode: bool,  # noqa: FBT001
     declined: set[str],
@@ -158,7 +152,7 @@ def test_the_link_to_slacks_form_has_the_manifest_without_the_declined_scopes(
     scopes = document["oauth_config"]["scopes"]
     left = [scope for scope in whole["oauth_config"]["scopes"]["bot"] if scope not in declined]
     assert scopes["bot"] == left
-    assert set(scopes.get("bot_optional", [])) == slack_app.OPTIONAL_SCOPES.keys() - declined
+    assert set(scopes.get("bot_optional", [])) == OPTIONAL_SCOPES.keys() - declined
     is_heard = "message.im" in document["settings"]["event_subscriptions"]["bot_events"]
     assert is_heard == ("im:history" not in declined)
     if not declined:

@@ -25,20 +25,13 @@ from bot.doctor.settings import (
     mistakes,
     unchecked,
 )
-from bot.doctor.slack import (
-    OPTIONAL_SCOPES,
-    REQUIRED_SCOPES,
-    check_app_token,
-    check_slack,
-)
+from bot.doctor.slack import check_app_token, check_slack
 from bot.env_file import ENV_FILE, EnvFileError, read_env_file
 from bot.masking import Mask
 from bot.settings import DatabaseSettings, Settings, SettingsError, environment
 from bot.timings import Timings
 
 __all__ = [
-    "OPTIONAL_SCOPES",
-    "REQUIRED_SCOPES",
     "CheckState",
     "Finding",
     "examine",

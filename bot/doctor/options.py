@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from bot.doctor.finding import Finding, off, ok
 from bot.manifest import manifest
 from bot.settings import Settings
+from bot.slack.script_file import MAX_BOX
 
 _COMMAND: Final = re.compile(r"(?<=command: )/\S+")
-_BOX: Final = 3000  # characters that a field of a form holds
 
 
 def check_options(settings: Settings) -> Iterator[Finding]:
@@ -39,11 +39,11 @@ def check_options(settings: Settings) -> Iterator[Finding]:
         f"{settings.max_per_user_per_day:,} a day for each person, {settings.max_per_day:,} a day "
         "in all",
     )
-    if settings.max_script <= _BOX:
+    if settings.max_script <= MAX_BOX:
         yield off(
             "long scripts",
             f"a script has at most {settings.max_script:,} characters",
-            f"Set MAX_SCRIPT to more than {_BOX}, and the form takes a text file too.",
+            f"Set MAX_SCRIPT to more than {MAX_BOX}, and the form takes a text file too.",
         )
     else:
         yield ok("long scripts", f"up to {settings.max_script:,} characters, in a text file")

@@ -1,7 +1,6 @@
 """Checks of Slack: the token and its workspace, the scopes, the clock, and how requests come."""
 
-import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -17,33 +16,11 @@ from bot.settings import Settings
 from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
 from bot.slack.installation import fetch_installation
+from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
+from bot.slack.script_file import MAX_BOX
 from bot.store.inspection import stored_installation
 from bot.timings import Timings
 
-REQUIRED_SCOPES: Final[Mapping[str, str]] = {
-    "commands": "there are no commands, so nobody can ask for anything",
-    "chat:write": "nobody gets an answer",
-    "chat:write.public": "the bot answers only in channels that it was invited to",
-}
-"""What is lost without the scopes in ``manifest.yml`` that nobody may decline."""
-_TWICE: Final = "when Slack's answer is lost, a message may be posted twice in"
-_SHARED: Final = "that are shared with other organizations are posted to like all others"
-OPTIONAL_SCOPES: Final[Mapping[str, str]] = {
-    "app_mentions:read": "a mention of the app is not answered",
-    "channels:history": f"{_TWICE} a public channel",
-    "groups:history": f"{_TWICE} a private channel",
-    "im:history": f"{_TWICE} a direct message, and what people write to the app is not answered",
-    "mpim:history": f"{_TWICE} a group direct message",
-    "channels:join": "JOIN_PUBLIC_CHANNELS has no effect",
-    "im:write": f"{_TWICE} a direct message",
-    "users:read": "guests cannot be told from members, and can ask",
-    "channels:read": f"public channels {_SHARED}",
-    "groups:read": f"private channels {_SHARED}",
-    "files:read": "scripts have at most 3,000 characters, whatever MAX_SCRIPT says",
-    "files:write": "no long transcript is posted as a file: Details has the whole of it",
-}
-"""What is lost without the others."""
-_BOX: Final = 3000  # characters that a field of a form holds
 # Requests that are signed more than five minutes ago, or ahead, are refused (bot/web.py).
 _SKEWED: Final = timedelta(seconds=60)
 _REFUSED: Final = timedelta(minutes=4)
@@ -67,8 +44,8 @@ async def check_slack(settings: Settings, timings: Timings, clock: Clock) -> Asy
         headers = {name.lower(): value for name, value in answer.headers.items()}
         if (skew := _skew(headers.get("date", ""), now)) is not None:
             yield _judge_skew(skew, is_http=settings.slack_app_token is None)
-        if (granted := headers.get("x-oauth-scopes")) is not None:
-            for finding in check_scopes(set(re.split(r",\s*", granted)), settings):
+        if (granted := granted_scopes(answer.headers)) is not None:
+            for finding in check_scopes(granted, settings):
                 yield finding
         async for finding in _check_installation(client, settings, timings):
             yield finding
@@ -105,7 +82,7 @@ async def check_app_token(settings: Settings, timings: Timings) -> AsyncIterator
             yield ok("Socket Mode", "Slack accepts SLACK_APP_TOKEN and opens connections")
 
 
-def check_scopes(granted: set[str], settings: Settings) -> Iterator[Finding]:
+def check_scopes(granted: frozenset[str], settings: Settings) -> Iterator[Finding]:
     """Yield a finding for each scope of the manifest that the token does not have."""
     missing = [each for each in (*REQUIRED_SCOPES, *OPTIONAL_SCOPES) if each not in granted]
     for scope in missing:
@@ -113,7 +90,7 @@ def check_scopes(granted: set[str], settings: Settings) -> Iterator[Finding]:
         if scope in REQUIRED_SCOPES:
             yield error(name, f"{scope} is missing: {REQUIRED_SCOPES[scope]}", _GRANT)
             continue
-        message = f"{scope} is not granted: {OPTIONAL_SCOPES[scope]}"
+        message = f"{scope} is not granted: {OPTIONAL_SCOPES[scope].without_it}"
         if remedy := _contradiction(scope, settings):
             yield warning(name, message, remedy)
         else:
@@ -129,8 +106,8 @@ def _contradiction(scope: str, settings: Settings) -> str:
             return f"{_GRANT} Or list in ALLOWED_USERS who may ask."
         case "channels:read" | "groups:read" if not settings.allow_shared_channels:
             return f"{_GRANT} Or accept it with ALLOW_SHARED_CHANNELS=yes."
-        case "files:read" if settings.max_script > _BOX:
-            return f"{_GRANT} Or set MAX_SCRIPT to {_BOX}."
+        case "files:read" if settings.max_script > MAX_BOX:
+            return f"{_GRANT} Or set MAX_SCRIPT to {MAX_BOX}."
         case "channels:join" if settings.join_public_channels:
             return f"{_GRANT} Or remove JOIN_PUBLIC_CHANNELS."
     return ""

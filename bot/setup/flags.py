@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bot.setup.answers import SECRETS, SetupError, flag
-from bot.setup.slack_app import OPTIONAL_SCOPES
+from bot.slack.scopes import OPTIONAL_SCOPES
 
 #: What stands for no value.
 NONE: Final = frozenset({"none", "-"})

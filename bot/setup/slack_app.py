@@ -10,21 +10,6 @@ import yaml
 #: The form without a manifest.
 NEW_APP: Final = "https://api.slack.com/apps?new_app=1"
 
-#: The scopes under ``bot_optional`` in ``manifest.yml``, with what each buys.
-OPTIONAL_SCOPES: Final = {
-    "app_mentions:read": "help when someone mentions the bot",
-    "channels:history": "no double posts in public channels",
-    "groups:history": "no double posts in private channels",
-    "im:history": "no double posts in direct messages, and help there",
-    "mpim:history": "no double posts in group direct messages",
-    "channels:join": "no double posts where the bot is not a member",
-    "im:write": "no double posts in a first direct message",
-    "users:read": "no requests from guests",
-    "channels:read": "no posts in public channels shared with other companies",
-    "groups:read": "no posts in such private channels",
-    "files:read": "scripts of more than 3,000 characters, as text files",
-    "files:write": "long transcripts as text files in the thread",
-}
 # Slack sends these events only with a scope: https://docs.slack.dev/reference/events.
 _EVENTS: Final = {"app_mentions:read": "app_mention", "im:history": "message.im"}
 # Allowed as they are in a query: https://www.rfc-editor.org/rfc/rfc3986#section-3.4

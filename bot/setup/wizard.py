@@ -19,8 +19,9 @@ from bot.setup.checks import (
     check_service,
 )
 from bot.setup.flags import NONE, Given, scopes
-from bot.setup.slack_app import NEW_APP, OPTIONAL_SCOPES, link, without_scopes
+from bot.setup.slack_app import NEW_APP, link, without_scopes
 from bot.setup.terminal import Terminal, Unhidden
+from bot.slack.scopes import OPTIONAL_SCOPES
 
 _OFFER_AFTER: Final = 3  # tries: then it may go on unchecked, if the check cannot be made
 
@@ -222,7 +223,7 @@ class Wizard:
         if self._given.declined is not None:
             return self._given.declined
         self._terminal.say("These permissions (scopes) are optional. What each one gives you:")
-        self._terminal.table(OPTIONAL_SCOPES)
+        self._terminal.table({name: each.with_it for name, each in OPTIONAL_SCOPES.items()})
         while True:
             names = scopes(self._terminal.ask("Leave any out? Type their names [none]:"))
             if unknown := names - OPTIONAL_SCOPES.keys():

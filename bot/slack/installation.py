@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import re
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -17,6 +15,7 @@ from bot.outages import Outage, Outages
 from bot.slack.calls import SlackCalls
 from bot.slack.errors import translated
 from bot.slack.lookups import Background
+from bot.slack.scopes import granted_scopes
 from bot.store import DatabaseError, Store
 from bot.timings import FormTimings
 
@@ -63,15 +62,8 @@ async def fetch_installation(
                 app_id = _BotInfo.model_validate(about.data).app_id
         except Refused as error:
             _LOG.info("the app is not known", extra={"reason": error.reason})
-    scopes = _scopes(answer.headers)
+    scopes = granted_scopes(answer.headers)
     return Installation(identity.team_id, identity.enterprise_id, app_id, scopes, identity.user)
-
-
-def _scopes(headers: Mapping[str, object]) -> frozenset[str] | None:
-    """Return the token's scopes: https://docs.slack.dev/authentication/installing-with-oauth."""
-    named = {name.lower(): value for name, value in headers.items()}
-    granted = named.get("x-oauth-scopes")
-    return frozenset(re.split(r",\s*", granted)) if isinstance(granted, str) else None
 
 
 class InstallationSource:

@@ -1,0 +1,74 @@
+"""The scopes of the Slack app: what each allows, and what is lost without it."""
+
+import re
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+REQUIRED_SCOPES: Final[Mapping[str, str]] = {
+    "commands": "there are no commands, so nobody can ask for anything",
+    "chat:write": "nobody gets an answer",
+    "chat:write.public": "the bot answers only in channels that it was invited to",
+}
+"""What is lost without the scopes in ``manifest.yml`` that nobody may decline."""
+
+
+class OptionalScope(NamedTuple):
+    """What a scope under ``bot_optional`` in ``manifest.yml`` changes."""
+
+    with_it: str
+    without_it: str
+
+
+_TWICE: Final = "when Slack's answer is lost, a message may be posted twice in"
+_SHARED: Final = "that are shared with other organizations are posted to like all others"
+OPTIONAL_SCOPES: Final[Mapping[str, OptionalScope]] = {
+    "app_mentions:read": OptionalScope(
+        "help when someone mentions the bot", "a mention of the app is not answered"
+    ),
+    "channels:history": OptionalScope(
+        "no double posts in public channels", f"{_TWICE} a public channel"
+    ),
+    "groups:history": OptionalScope(
+        "no double posts in private channels", f"{_TWICE} a private channel"
+    ),
+    "im:history": OptionalScope(
+        "no double posts in direct messages, and help there",
+        f"{_TWICE} a direct message, and what people write to the app is not answered",
+    ),
+    "mpim:history": OptionalScope(
+        "no double posts in group direct messages", f"{_TWICE} a group direct message"
+    ),
+    "channels:join": OptionalScope(
+        "no double posts where the bot is not a member", "JOIN_PUBLIC_CHANNELS has no effect"
+    ),
+    "im:write": OptionalScope(
+        "no double posts in a first direct message", f"{_TWICE} a direct message"
+    ),
+    "users:read": OptionalScope(
+        "no requests from guests", "guests cannot be told from members, and can ask"
+    ),
+    "channels:read": OptionalScope(
+        "no posts in public channels shared with other organizations", f"public channels {_SHARED}"
+    ),
+    "groups:read": OptionalScope(
+        "no posts in such private channels", f"private channels {_SHARED}"
+    ),
+    "files:read": OptionalScope(
+        "scripts of more than 3,000 characters, as text files",
+        "scripts have at most 3,000 characters, whatever MAX_SCRIPT says",
+    ),
+    "files:write": OptionalScope(
+        "long transcripts as text files in the thread",
+        "no long transcript is posted as a file: Details has the whole of it",
+    ),
+}
+
+
+def granted_scopes(headers: Mapping[str, object]) -> frozenset[str] | None:
+    """Return the scopes of the token that a call was made with, by the headers of its answer.
+
+    None if they do not say. https://docs.slack.dev/authentication/installing-with-oauth
+    """
+    named = {name.lower(): value for name, value in headers.items()}
+    granted = named.get("x-oauth-scopes")
+    return frozenset(re.split(r",\s*", granted)) if isinstance(granted, str) else None
