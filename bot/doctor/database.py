@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bot.clock import Clock
-from bot.doctor.finding import Finding, error, ok, split, warning
+from bot.doctor.finding import Finding, counted, error, ok, split, warning
+from bot.slack.blocks import span
 from bot.store import DatabaseError
 from bot.store.inspection import Inspection, Owner, find_owner, inspect, unreadable_rows
 from bot.store.sqlite_file import beside, check_file
@@ -84,7 +85,7 @@ def check_database(path: Path, clock: Clock, *, integrity: bool) -> Iterator[Fin
     elif found.set_aside:
         yield error(
             "database rows",
-            f"{_count(found.set_aside, 'row')} could not be read, and nobody works on "
+            f"{counted(found.set_aside, 'row')} could not be read, and nobody works on "
             f"{'it' if found.set_aside == 1 else 'them'}",
             "Start the bot again: it tries them once more. If they stay, restore a backup.",
         )
@@ -104,7 +105,7 @@ def _describe(path: Path, size: int, found: Inspection, pages: str) -> Finding:
         "integrity_check": "no damage found in any page or index",
     }[pages]
     if found.pending:
-        count = _count(len(found.pending), "migration")
+        count = counted(len(found.pending), "migration")
         version = f"{count} to apply, which the next start does"
     else:
         version = f"up to date ({found.version})"
@@ -136,8 +137,8 @@ def _check_work(owner: Owner | None, found: Inspection, now: datetime) -> Iterat
     age = max(now - min(due), timedelta(0)) if due else timedelta(0)
     kinds = ((found.jobs.count, "request"), (found.deliveries.count, "message"))
     waiting = (
-        f"{' and '.join(_count(number, noun) for number, noun in kinds if number)} "
-        f"{'waits' if count == 1 else 'wait'}{f', the oldest for {_duration(age)}' if due else ''}"
+        f"{' and '.join(counted(number, noun) for number, noun in kinds if number)} "
+        f"{'waits' if count == 1 else 'wait'}{f', the oldest for {span(age)}' if due else ''}"
     )
     if owner is None and count:
         yield warning(
@@ -164,18 +165,3 @@ def _size(path: Path) -> int:
 def _bytes(count: int) -> str:
     unit, size = next(((u, s) for u, s in _UNITS if count >= s), _UNITS[-1])
     return f"{count / size:.3g} {unit}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _duration(age: timedelta) -> str:
-    minutes = int(age.total_seconds() // 60)
-    if minutes < 1:
-        return "less than a minute"
-    if minutes < 120:  # noqa: PLR2004 - two hours
-        return _count(minutes, "minute")
-    if minutes < 48 * 60:
-        return _count(minutes // 60, "hour")
-    return _count(minutes // (24 * 60), "day")

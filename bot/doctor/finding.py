@@ -98,13 +98,18 @@ def summary(findings: Iterable[Finding]) -> str:
     states = [each.state for each in findings]
     errors, warnings = states.count(CheckState.ERROR), states.count(CheckState.WARNING)
     counts = [
-        f"{number} {noun}{'' if number == 1 else 's'}"
+        counted(number, noun)
         for number, noun in ((errors, "error"), (warnings, "warning"))
         if number
     ]
     if errors:
         return f"{' and '.join(counts)}. The bot does not work until the errors are corrected."
     return f"No errors{f', {counts[0]}' if counts else ' and no warnings'}."
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words, such as "1 job" or "1,200 jobs"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def printable(text: str) -> str:
