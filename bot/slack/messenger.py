@@ -6,7 +6,6 @@ Searching needs the history scopes; without them it is posted again after the wa
 
 import logging
 import random
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -25,8 +24,8 @@ from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import CANNOT_LOOK, PostSearch, metadata_for
 from bot.slack.installation import InstallationSource
 from bot.slack.message_forms import accepted, can_be_rewritten, rewritten
-from bot.slack.outgoing import composed, with_names
-from bot.slack.places import may_be_posted, placed, redirect
+from bot.slack.outgoing import composed, log_fields, with_names
+from bot.slack.places import may_be_posted, open_conversation, placed, redirect
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import MethodLimits, RateLimits, covering
 from bot.slack.uploads import Uploads
@@ -39,7 +38,6 @@ _MAX_REFUSALS: Final = 6
 # Calls of conversations.open before a direct message is posted to the user's id.
 _MAX_OPENINGS: Final = 3
 _OPEN: Final = "conversations.open"
-_CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+", re.ASCII)
 
 
 class _Posted(BaseModel):
@@ -185,11 +183,14 @@ class Messenger:
                 await self._release(delivery, until)
                 return
             try:
-                delivery = replace(delivery, channel=await self._open_conversation(delivery))
+                channel = await open_conversation(
+                    delivery, self._client, self._timings, self._outages
+                )
             except OutsideError as error:
                 self._methods.note(_OPEN, error)
                 await self._back_off(delivery, error)
                 return
+            delivery = replace(delivery, channel=channel)
         if may_be_posted(delivery, outgoing.job):
             await self._search_first(delivery)
             return
@@ -213,7 +214,7 @@ class Messenger:
         except Unavailable as error:
             await self._call_again(delivery, error)
         except Uncertain as error:
-            _LOG.warning("a post got no usable answer", extra=_about(delivery, error))
+            _LOG.warning("a post got no usable answer", extra=log_fields(delivery, error))
             await self._hold_back(delivery)
         else:
             self._limits.resume()
@@ -221,27 +222,6 @@ class Messenger:
             await self._release_posted(
                 outgoing, replace(accepted(delivery), channel=posted.channel, ts=posted.ts)
             )
-
-    async def _open_conversation(self, delivery: Delivery) -> str:
-        """Return the conversation with the user of a direct message, so that it can be found there.
-
-        If the app may not open it, this is the user's id, which also accepts posts.
-
-        Raises:
-            Unavailable, Uncertain: Slack did not answer; asking again does no harm.
-        """
-        try:
-            async with translated(self._timings.call_timeout, self._outages):
-                answer = await self._client.conversations_open(users=delivery.channel)
-                opened = answer["channel"]["id"]
-        except Refused as error:
-            _LOG.info("a conversation may not be opened", extra=_about(delivery, error))
-            return delivery.channel
-        except (KeyError, TypeError):
-            opened = None
-        if not isinstance(opened, str) or not _CONVERSATION.fullmatch(opened):
-            raise Uncertain("Slack's answer could not be read.")
-        return opened
 
     async def _hold_back(self, delivery: Delivery) -> None:
         """Wait before searching for a message whose post got no answer: Slack may post it late."""
@@ -265,7 +245,7 @@ class Messenger:
             if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code not in CANNOT_LOOK:
                 await self._release(delivery, self._limits.pause(error))
                 return
-            _LOG.info("a message cannot be searched for", extra=_about(delivery, error))
+            _LOG.info("a message cannot be searched for", extra=log_fields(delivery, error))
             ts = None
         except OutsideError as error:
             await self._call_again(delivery, error)
@@ -308,7 +288,7 @@ class Messenger:
             await self._edit_refused(delivery, error)
         except Uncertain as error:
             # It may be sent again, but not at once: Slack may apply this one late, after the next.
-            _LOG.info("an edit got no usable answer", extra=_about(delivery, error))
+            _LOG.info("an edit got no usable answer", extra=log_fields(delivery, error))
             failed = replace(delivery, failures=delivery.failures + 1)
             await self._release(failed, self._clock.now() + self._timings.post_hold)
         except OutsideError as error:
@@ -322,19 +302,21 @@ class Messenger:
         if action is ErrorAction.PAUSE:
             await self._release(delivery, self._limits.pause(error))
         elif action is ErrorAction.REWRITE and can_be_rewritten(delivery):
-            _LOG.error("Slack refuses the form of an edit", extra=_about(delivery, error))
+            _LOG.error("Slack refuses the form of an edit", extra=log_fields(delivery, error))
             await self._release(rewritten(delivery), self._clock.now())
         elif action is None and delivery.refusals + 1 < _MAX_REFUSALS:
             refused = replace(delivery, refusals=delivery.refusals + 1)
-            _LOG.error("Slack refuses an edit for an unknown reason", extra=_about(refused, error))
+            _LOG.error(
+                "Slack refuses an edit for an unknown reason", extra=log_fields(refused, error)
+            )
             retry_at = self._clock.now() + self._timings.back_off(refused.refusals)
             await self._release(refused, retry_at)
         else:
             given_up = replace(delivery, shown_version=delivery.version, refusals=0)
             if action is None:
-                _LOG.error("an edit was given up", extra=_about(delivery, error))
+                _LOG.error("an edit was given up", extra=log_fields(delivery, error))
             else:
-                _LOG.info("a card can no longer be edited", extra=_about(delivery, error))
+                _LOG.info("a card can no longer be edited", extra=log_fields(delivery, error))
             await self._release(given_up)
 
     # ── Refusals and waits ────────────────────────────────────────────────────────────────────
@@ -349,20 +331,20 @@ class Messenger:
         retry_at = now + self._timings.back_off(pending.refusals)
         if action is None and pending.refusals < _MAX_REFUSALS:
             _LOG.error(
-                "Slack refuses a message for an unknown reason", extra=_about(pending, error)
+                "Slack refuses a message for an unknown reason", extra=log_fields(pending, error)
             )
             await self._release(pending, retry_at)
         elif action is ErrorAction.REWRITE and can_be_rewritten(delivery):
-            _LOG.error("Slack refuses the form of a message", extra=_about(pending, error))
+            _LOG.error("Slack refuses the form of a message", extra=log_fields(pending, error))
             await self._release(rewritten(pending), now)
         elif not delivery.direct:
-            _LOG.info("a channel does not accept a message", extra=_about(pending, error))
+            _LOG.info("a channel does not accept a message", extra=log_fields(pending, error))
             await self._release(redirect(replace(pending, refusals=0), job), now)
         elif pending.refusals < _MAX_REFUSALS:
-            _LOG.warning("a user does not accept a message", extra=_about(pending, error))
+            _LOG.warning("a user does not accept a message", extra=log_fields(pending, error))
             await self._release(redirect(pending, job), retry_at)
         else:
-            _LOG.error("a message could be posted nowhere", extra=_about(pending, error))
+            _LOG.error("a message could be posted nowhere", extra=log_fields(pending, error))
             await self._release(replace(pending, state=DeliveryState.UNDELIVERABLE))
 
     async def _call_again(self, delivery: Delivery, error: OutsideError) -> None:
@@ -407,7 +389,3 @@ class Messenger:
     async def _message(self, outgoing: Outgoing, delivery: Delivery) -> Message:
         outgoing = replace(outgoing, delivery=delivery)
         return await composed(outgoing, self._presenters, self._admins, self._client, self._timings)
-
-
-def _about(delivery: Delivery, error: Exception) -> dict[str, str]:
-    return {"job": delivery.job_id, "role": delivery.role.value, "reason": str(error)}

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from slack_sdk.web.async_client import AsyncWebClient
 
+from bot.model import Delivery
 from bot.slack.blocks import Message
 from bot.slack.message_forms import as_sent
 from bot.slack.messages import compose, redirected
@@ -46,3 +47,8 @@ async def composed(
         retry = await permalink(client, card, timings) if is_open else ""
     message = compose(delivery, job, presenters, admins, replica=outgoing.replica, retry=retry)
     return as_sent(redirected(message, job) if delivery.direct else message, delivery)
+
+
+def log_fields(delivery: Delivery, reason: Exception | str) -> dict[str, str]:
+    """Return what a log line says of a delivery and of what became of a call for it."""
+    return {"job": delivery.job_id, "role": delivery.role.value, "reason": str(reason)}

@@ -1,9 +1,22 @@
 """Where a message is posted, and whether it may be there already."""
 
+import logging
+import re
 from dataclasses import replace
+from typing import Final
 
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.errors import Refused, Uncertain
 from bot.model import Delivery, Job, Role
+from bot.outages import Outages
+from bot.slack.errors import translated
+from bot.slack.outgoing import log_fields
 from bot.store import Outgoing
+from bot.timings import CallTimings
+
+_LOG: Final = logging.getLogger(__name__)
+_CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+", re.ASCII)
 
 
 def placed(outgoing: Outgoing) -> Delivery:
@@ -29,3 +42,27 @@ def may_be_posted(delivery: Delivery, job: Job) -> bool:
     again: what it asks is open again.
     """
     return job.copied and delivery.sent_at is None and delivery.role is not Role.QUESTION
+
+
+async def open_conversation(
+    delivery: Delivery, client: AsyncWebClient, timings: CallTimings, outages: Outages
+) -> str:
+    """Return the conversation with the user of a direct message, so that it can be found there.
+
+    If the app may not open it, this is the user's id, which also accepts posts.
+
+    Raises:
+        Unavailable, Uncertain: Slack did not answer; asking again does no harm.
+    """
+    try:
+        async with translated(timings.call_timeout, outages):
+            answer = await client.conversations_open(users=delivery.channel)
+            opened = answer["channel"]["id"]
+    except Refused as error:
+        _LOG.info("a conversation may not be opened", extra=log_fields(delivery, error))
+        return delivery.channel
+    except (KeyError, TypeError):
+        opened = None
+    if not isinstance(opened, str) or not _CONVERSATION.fullmatch(opened):
+        raise Uncertain("Slack's answer could not be read.")
+    return opened

@@ -28,6 +28,7 @@ from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import CANNOT_LOOK
 from bot.slack.installation import InstallationSource
 from bot.slack.message_forms import accepted
+from bot.slack.outgoing import log_fields
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import MethodLimits, RateLimits, is_ahead
 from bot.slack.replies import FILE_COMMENT, file_name, shows_all
@@ -160,7 +161,7 @@ class Uploads:
         except Unavailable as error:
             await self._call_again(delivery, error)
         except Uncertain as error:
-            _LOG.warning("a file may be shared or not", extra=_about(delivery, error))
+            _LOG.warning("a file may be shared or not", extra=log_fields(delivery, error))
             await self._hold_back(delivery)
         else:
             self._limits.resume()
@@ -267,8 +268,7 @@ class Uploads:
 
     async def _give_up(self, delivery: Delivery, reason: str) -> None:
         """Share no file: the reply says where the whole transcript is."""
-        about = {"job": delivery.job_id, "role": delivery.role.value, "reason": reason}
-        _LOG.warning("a file is not shared", extra=about)
+        _LOG.warning("a file is not shared", extra=log_fields(delivery, reason))
         await self._release(replace(delivery, state=DeliveryState.UNDELIVERABLE))
 
     async def _try_again(self, delivery: Delivery, reason: str) -> None:
@@ -317,7 +317,3 @@ class Uploads:
         except OutsideError as error:
             self._methods.note(method, error)
             raise
-
-
-def _about(delivery: Delivery, error: Exception) -> dict[str, str]:
-    return {"job": delivery.job_id, "role": delivery.role.value, "reason": str(error)}
