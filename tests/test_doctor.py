@@ -196,5 +196,6 @@ async def test_what_the_service_answered_differently_is_listed(quiet_world: Worl
     assert sorted(each.message.partition(",")[0] for each in found) == [
         "about a video: the field stream_url is missing",
         "about a video: the unknown status polishing",
+        "fields that are new: mood",
     ]
-    assert all(each.state == "warning" for each in found)
+    assert [each.state for each in found] == ["warning", "warning", "ok"]
