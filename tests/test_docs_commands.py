@@ -35,21 +35,30 @@ NOT_RUN: Final = {
     INIT: "tests/test_init.py answers it on a pseudo-terminal; here its file is written",
     ".venv/bin/python -m pytest": "this is it: .ci/run takes the command from the README",
     ".venv/bin/python -m sandbox": "tests/test_sandbox_page.py runs it",
+    ".venv/bin/python -m sandbox --story": "tests/test_command_line.py runs it",
+    ".venv/bin/python -m tests.pictures": "it changes the pictures",
     r".venv/bin/uv pip compile .*": "it asks the package index",
     r"(sudo|journalctl|cd /opt/replica-videos)\b.*": "tests/test_deploy.py runs them",
     r"docker compose exec bot .*": "tests/test_deploy.py runs it in the image",
     # Word for word, since nothing else would notice a mistake in them.
-    r"docker compose (up --detach --build|logs --follow|down)": "there is no Docker in CI",
-    r"docker compose cp bot:/data/backup\.db \.": "likewise",
+    r"docker compose (up --detach --build|logs --follow)": "there is no Docker in CI",
+    r"docker compose (down( --volumes)?|cp bot:/data/backup\.db \.)": "likewise",
 }
 SERVE: Final = ".venv/bin/python -m bot serve"
 _TIMEOUT_S: Final = 60
 
 
 def blocks(page: str) -> list[list[str]]:
-    """Return the commands of each block of a page."""
+    """Return the commands of each block of a page, and those in its sentences, in their order."""
     text = (ROOT / page).read_text(encoding="utf-8")
-    found = re.findall(r"^ *```sh\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+    found = [
+        block or inline
+        for block, inline in re.findall(
+            r"^ *```sh\n(.*?)^ *```$|`((?:\.venv/bin/|curl |docker |install )[^`\n]+)`",
+            text,
+            re.MULTILINE | re.DOTALL,
+        )
+    ]
     return [
         [
             command
