@@ -6,6 +6,7 @@ import re
 import shlex
 import stat
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -36,6 +37,7 @@ async def outside(tmp_path: Path) -> AsyncIterator[Outside]:
 
 @pytest.mark.parametrize("mode", [HTTP, SOCKET_MODE])
 async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -> None:
+    began = time.monotonic()
     slack, port = outside.slack, str(free_port())
     url = f"http://127.0.0.1:{port}"
     with at_terminal(outside.folder, "init", SLACK_API_URL=slack.api_url, PORT=port) as typist:
@@ -84,6 +86,7 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
         answer = await ana.command("/video")
         assert answer.ok
         assert ana.modal is not None
+    assert time.monotonic() - began < 120
 
 
 @contextlib.asynccontextmanager
