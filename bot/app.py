@@ -5,23 +5,22 @@ import gc
 import logging
 import random
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from bot import __version__, video_service
 from bot.background import BackgroundTasks
 from bot.clock import Clock, SystemClock
 from bot.drift import DriftLog
 from bot.engine import Engine
-from bot.errors import OperatorError
-from bot.log import reference
 from bot.masking import Mask
 from bot.metrics import Metrics
 from bot.model import Job
 from bot.outages import Outages
+from bot.parts import run_until, start_part
 from bot.priority import RequestPriority
 from bot.readiness import Readiness
 from bot.service_check import ServiceCheck
@@ -36,7 +35,7 @@ from bot.slack.home_publisher import HomePublisher
 from bot.slack.installation import InstallationSource
 from bot.slack.messenger import Messenger
 from bot.slack.socket_mode import SocketMode
-from bot.store import DatabaseError, Home, Limits, Outgoing, Store
+from bot.store import Home, Limits, Outgoing, Store
 from bot.sweep import Sweep
 from bot.timings import Timings
 from bot.video_service import VideoService
@@ -44,7 +43,6 @@ from bot.web import WebServer
 from bot.worker import Worker
 
 _LOG: Final = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 # One for each kind of job.
 FEATURES: Final = (create_video.FEATURE, train_replica.FEATURE)
@@ -53,10 +51,6 @@ _MAX_STEPS: Final = 64  # of one worker at a time
 _MAX_HOMES: Final = 8  # published at a time
 # For the requests that are being answered when the process is asked to end.
 _SHUTDOWN_TIMEOUT: Final = timedelta(seconds=3)
-
-
-class PartFailed(OperatorError):
-    """A part of the bot ended by itself; ``str()`` says which to the person who runs the bot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +76,7 @@ class Bot:
             DatabaseError: the database cannot be used any more.
             PartFailed: a part of the bot ended by itself.
         """
-        stopped = _start(stop.wait(), "stop")
-        done, _ = await asyncio.wait([stopped, *self._parts], return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        for part in done - {stopped}:
-            if not part.cancelled():
-                part.result()
-            _LOG.error("a part of the bot ended", extra={"part": part.get_name()})
-            raise PartFailed(f"The bot ends, because its {part.get_name()} ended.")
+        await run_until(stop, self._parts)
 
     async def settled(self) -> bool:
         """Wait until nothing is due or under way; return whether anything was."""
@@ -259,19 +246,19 @@ async def running(
         installation.learn()
         service_check.check()
         endless = [
-            _start_part(sweep.run, "sweep"),
-            _start_part(installation.run, "check of the installation"),
-            _start_part(service_check.run, "check of the video service"),
-            _start_part(metrics.watch_event_loop, "watch on the event loop"),
-            _start_part(store.database.watch, "database"),
-            _start_part(server.serve, "web server"),
+            start_part(sweep.run, "sweep"),
+            start_part(installation.run, "check of the installation"),
+            start_part(service_check.run, "check of the video service"),
+            start_part(metrics.watch_event_loop, "watch on the event loop"),
+            start_part(store.database.watch, "database"),
+            start_part(server.serve, "web server"),
         ]
         if socket_mode is not None:
-            endless.append(_start_part(socket_mode.run, "Socket Mode"))
+            endless.append(start_part(socket_mode.run, "Socket Mode"))
         parts = [
-            _start_part(workers[0].run, "engine"),
-            _start_part(workers[1].run, "messenger"),
-            _start_part(workers[2].run, "home publisher"),
+            start_part(workers[0].run, "engine"),
+            start_part(workers[1].run, "messenger"),
+            start_part(workers[2].run, "home publisher"),
             *endless,
         ]
         try:
@@ -328,26 +315,3 @@ def _on_signals(act: Callable[[], object]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, act)
-
-
-def _start_part(run: Callable[[], Awaitable[None]], name: str) -> asyncio.Task[None]:
-    return _start(_run_part(run, name), name)
-
-
-async def _run_part(run: Callable[[], Awaitable[None]], name: str) -> None:
-    """Run a part of the bot, and log what it fails with."""
-    try:
-        await run()
-    except DatabaseError as error:
-        _LOG.error("a part of the bot failed", extra={"part": name, "reason": str(error)})
-        raise
-    except Exception as error:
-        code = reference()
-        _LOG.exception("a part of the bot failed", extra={"part": name, "reference": code})
-        raise PartFailed(
-            f"The bot ends, because its {name} failed. The log has the details under {code}."
-        ) from error
-
-
-def _start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
-    return asyncio.create_task(work, name=name)  # noqa: TID251 - the caller awaits it

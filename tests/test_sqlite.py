@@ -12,7 +12,8 @@ from pathlib import Path
 import aiosqlite
 import pytest
 
-from bot.app import PartFailed, running
+from bot.app import running
+from bot.parts import PartFailed
 from bot.settings import Settings
 from bot.store import DatabaseError, DatabaseInUse, DatabaseUnavailable, Store
 from bot.store.database import Transaction

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.app import PartFailed
 from bot.clock import Clock
+from bot.parts import PartFailed
 from bot.store import DatabaseError
 from tests.world import World
 
