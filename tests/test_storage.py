@@ -64,7 +64,7 @@ async def status(live: LiveWorld, path: str = "/readyz") -> int:
 
 async def answers(live: LiveWorld, code: int, path: str = "/readyz") -> None:
     """Ask again and again, as a host does, until the bot says so."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while await status(live, path) != code:
             pass
 
