@@ -11,6 +11,7 @@ from unicodedata import category
 
 # What a terminal obeys, such as "\x1b[31m" (ECMA-48, 5.4).
 _TERMINAL: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
+_MAX_READ: Final = 10_000  # characters of what another program may have said at any length
 _MAX_TEXT: Final = 600  # characters
 _WIDTH: Final = 100  # columns at most, and on what is no terminal
 _MIN_TEXT: Final = 24  # columns of a text, however narrow the terminal is
@@ -67,10 +68,7 @@ class Finding:
 
     def cleaned(self, mask: Callable[[str], str]) -> "Finding":
         """Return it without secrets, control characters, and more text than a person reads."""
-        message, remedy = (
-            mask(printable(text))[:_MAX_TEXT] for text in (self.message, self.remedy)
-        )
-        return replace(self, message=message, remedy=remedy)
+        return replace(self, message=shown(self.message, mask), remedy=shown(self.remedy, mask))
 
 
 def ok(name: str, message: str) -> Finding:
@@ -110,6 +108,11 @@ def summary(findings: Iterable[Finding]) -> str:
 def counted(number: int, noun: str) -> str:
     """Return a number of things in words, such as "1 job" or "1,200 jobs"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shown(text: str, mask: Callable[[str], str]) -> str:
+    """Return what may come from another program as one line of a limited length, masked."""
+    return mask(printable(text[:_MAX_READ]))[:_MAX_TEXT]
 
 
 def printable(text: str) -> str:

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Final, Self
 
 from bot.clock import SystemClock
-from bot.doctor.finding import CheckState, printable
+from bot.doctor.finding import CheckState, shown
 from bot.doctor.network import explain
 from bot.doctor.service import read_unknown
 from bot.errors import OutsideError, Refused
@@ -70,7 +70,8 @@ async def check_bot_token(token: str, connection: ConnectionSettings) -> Checked
                 answer = await client.auth_test()
         except OutsideError as error:
             return Checked.failed(error, connection.slack_api_url)
-    bot, workspace = printable(str(answer.get("user"))), printable(str(answer.get("team")))
+    mask = Mask([token])
+    bot, workspace = (shown(str(answer.get(name)), mask) for name in ("user", "team"))
     return Checked(Outcome.ACCEPTED, f"It belongs to @{bot} in the workspace {workspace}.")
 
 
@@ -88,10 +89,11 @@ async def check_app_token(token: str, connection: ConnectionSettings) -> Checked
 
 async def check_service(url: str, key: str, connection: ConnectionSettings) -> Checked:
     """Read something that does not exist from the video service, with this key."""
+    mask = Mask([key])
     found, status = await read_unknown(
-        url, key, connection.proxy_for(url), _TIMINGS, SystemClock(), mask=Mask([key])
+        url, key, connection.proxy_for(url), _TIMINGS, SystemClock(), mask=mask
     )
-    message = printable(f"The video service {found.message}. {found.remedy}")
+    message = shown(f"The video service {found.message}. {found.remedy}", mask)
     if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
         return Checked(Outcome.REFUSED, message)
     if found.state is CheckState.WARNING or status == HTTPStatus.PAYMENT_REQUIRED:

@@ -13,6 +13,8 @@ from typing import Final
 
 import click
 
+from bot.doctor.finding import printable
+
 _WIDTH: Final = 80  # at most: longer lines are hard to read
 _INDENT: Final = "  "
 # What a terminal sends around what is pasted, and for keys that edit no line.
@@ -133,7 +135,7 @@ class Terminal:
     ) -> None:
         width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
         wrapped = textwrap.fill(
-            text,
+            printable(text),  # a part of it may come from the file, or from another program
             max(width, len(start) + 20),
             initial_indent=start,
             subsequent_indent=" " * len(start),

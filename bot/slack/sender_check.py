@@ -59,8 +59,8 @@ class SenderCheck(AsyncMiddleware):
             return await next()
         if refusal == OTHER_APP:
             _LOG.error(
-                "a request of another app: SLACK_SIGNING_SECRET and SLACK_BOT_TOKEN have to be of "
-                "the same app"
+                "a request of another app: SLACK_BOT_TOKEN has to be of the same app as "
+                "SLACK_APP_TOKEN or SLACK_SIGNING_SECRET"
             )
         else:
             _LOG.info("a request was refused", extra={"reason": refusal})
