@@ -5,6 +5,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import aiohttp
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from slack_sdk.webhook.async_client import AsyncWebhookClient
@@ -74,7 +75,7 @@ async def _refuse_redirect(
 ) -> None:
     """Keep aiohttp from sending what is for Slack, such as a text, to another address."""
     redirect.response.close()
-    raise aiohttp.ClientError("Slack answered with a redirect.")
+    raise SlackApiError("Slack answered with a redirect.", redirect.response)  # type: ignore[no-untyped-call]
 
 
 def web_client(
