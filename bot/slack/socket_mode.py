@@ -78,8 +78,6 @@ class SocketMode:
         self._connections: set[_Connection] = set()
         self._receivers = BackgroundTasks()
         self._answers = BackgroundTasks()
-        self.connected_since: datetime | None = None
-        """When the connection that is used now was opened."""
         self.last_received_at: datetime | None = None
         """When the last message of Slack came, if only a ping."""
 
@@ -96,7 +94,6 @@ class SocketMode:
             connection = await self._connect(failures)
             opened_at = loop.time()
             old, self._current = self._current, connection
-            self.connected_since = self._clock.now()
             _LOG.info("Socket Mode is connected")
             if old is not None:
                 self._receivers.spawn(self._retire(old))
