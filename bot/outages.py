@@ -80,13 +80,13 @@ class Outages:
             self._is_out = True
             _LOG.warning(f"{self._side} is down", extra={"cause": cause, "check": self._remedy})
 
-    def heard(self) -> None:
+    def note_answer(self) -> None:
         """Note an answer that says nothing about other calls."""
         self.last_answer = self._clock.now()
 
     def answered(self, call: str = "") -> None:
         """Note a call with an answer."""
-        self.heard()
+        self.note_answer()
         if len(self._odd) + len(self._failing) > _MAX_ODD:
             self._odd.clear()
         self._odd = (self._odd | self._failing) - {call}

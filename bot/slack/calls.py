@@ -57,7 +57,7 @@ class SlackCalls:
     def _note(self, method: str, failure: OutsideError | None) -> None:
         if failure is not None and not isinstance(failure, Refused):
             return
-        self.outages.heard()
+        self.outages.note_answer()
         if method in _OTHER_TOKEN:
             return
         refusal = failure.code if failure is not None and failure.code in TOKEN_REFUSED else ""
