@@ -23,8 +23,6 @@ from sandbox.wire import NO_ANSWER
 
 TOKEN: Final = "verification-token"
 _FORM: Final = "application/x-www-form-urlencoded"
-# In real time, as Slack counts it.
-_TIMEOUT: Final = timedelta(seconds=3)
 # Slack's own default for external menus.
 _MIN_QUERY_LENGTH: Final = 3
 _BUTTON_KEYS: Final = ("type", "action_id", "text", "value", "style", "url")
@@ -38,7 +36,7 @@ class InvalidResponse(Exception):
 class Response:
     """The bot's response to a request.
 
-    ``status`` is None if nothing was sent, or no response came within three seconds. ``dialog`` is
+    ``status`` is None if nothing was sent, or no response came in time. ``dialog`` is
     the text of the confirmation dialog that was shown first.
     """
 
@@ -109,7 +107,7 @@ async def deliver(
     with slack.wire.exchange("slack", "bot", "POST", path, body) as exchange:
         try:
             async with (
-                asyncio.timeout(_TIMEOUT.total_seconds()),
+                asyncio.timeout(slack.response_timeout.total_seconds()),
                 slack.session.post(
                     slack.request_url, data=body, headers=sent, allow_redirects=False
                 ) as response,

@@ -55,6 +55,9 @@ RESPONSE_URL: Final = "response_url"
 FILE_DOWNLOAD: Final = "files.download"
 #: The name under which the contents of the bot's files are listed in ``calls``.
 FILE_CONTENT: Final = "files.content"
+#: "within 3 seconds":
+#: https://docs.slack.dev/interactivity/handling-user-interaction#acknowledgment_response.
+RESPONSE_TIMEOUT: Final = timedelta(seconds=3)
 _RESPONSE_URL_USES: Final = 5
 _RESPONSE_URL_LIFE: Final = timedelta(minutes=30)
 _MEGABYTE: Final = 1_000_000
@@ -97,6 +100,7 @@ class SandboxSlack(Workspace):
 
     Attributes:
         request_url: the bot's ``/slack/events``.
+        response_timeout: how long a response to a request over HTTP may take, in real time.
         socket_mode: where Slack's requests go instead, if it is enabled.
         calls: every call of the bot, in order.
         faults: what goes wrong next, by the name of the method.
@@ -124,6 +128,7 @@ class SandboxSlack(Workspace):
         self.signing_secret = signing_secret
         self.bot_token = bot_token
         self.request_url = ""
+        self.response_timeout = RESPONSE_TIMEOUT
         self.calls: list[Call] = []
         self.faults = Faults()
         self.on_request: Hook | None = None

@@ -7,6 +7,7 @@ import pytest
 from sandbox.block_kit import objects
 from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Hang
+from sandbox.slack import RESPONSE_TIMEOUT
 from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
 
@@ -71,6 +72,7 @@ async def test_a_file_that_slack_is_slow_with_is_read_when_the_form_is_submitted
 ) -> None:
     world = filed
     message = attached(world, "Good morning.")
+    world.slack.response_timeout = RESPONSE_TIMEOUT
     world.slack.faults.next("files.info", Hang())
     form = await opened(world, message)
     assert not form.values["script"]

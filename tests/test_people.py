@@ -10,6 +10,7 @@ from bot import doctor
 from sandbox.delivery import Response
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Hang, Reset
+from sandbox.slack import RESPONSE_TIMEOUT
 from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
 
@@ -265,6 +266,7 @@ async def test_a_guest_is_told_before_the_form_the_first_time_too(world: World) 
 
 
 async def test_a_form_does_not_wait_long_for_slack_to_say_who_asks(world: World) -> None:
+    world.slack.response_timeout = RESPONSE_TIMEOUT
     world.slack.faults.always("users.info", Hang())
     form = await world.open_form(world.ana)
     assert form.is_open

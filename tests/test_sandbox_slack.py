@@ -1153,9 +1153,10 @@ def test_markup_is_read_as_plain_text(written: str, read: str, clock: ManualCloc
 
 
 async def test_an_answer_after_three_seconds_does_not_count(
-    ana: Person, bot: Bot, monkeypatch: pytest.MonkeyPatch
+    ana: Person, bot: Bot, slack: SandboxSlack
 ) -> None:
-    monkeypatch.setattr("sandbox.delivery._TIMEOUT", timedelta(seconds=0.05))
+    assert slack.response_timeout == timedelta(seconds=3)
+    slack.response_timeout = timedelta(seconds=0.05)
     never = asyncio.Event()
 
     async def react(_: Json) -> None:

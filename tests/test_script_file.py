@@ -8,6 +8,7 @@ from sandbox.block_kit import Json, objects
 from sandbox.driver import ClientRefusal, Modal
 from sandbox.faults import CannedResponse, Hang
 from sandbox.scenarios import Scenario
+from sandbox.slack import RESPONSE_TIMEOUT
 from tests.world import REPLICA, World
 
 LONG = "A sentence with an é and a 🎬. " * 400 + "The end."
@@ -125,6 +126,7 @@ async def test_a_file_that_slack_does_not_give_keeps_the_form_open_with_all_mist
     world = filed
     form = await world.open_form(world.ana)
     file = world.slack.upload("ana", "a.txt", LONG.encode())
+    world.slack.response_timeout = RESPONSE_TIMEOUT
     for method, fault in (
         ("files.info", CannedResponse(200, {"ok": False, "error": "file_not_found"})),
         ("files.info", Hang()),
