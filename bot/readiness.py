@@ -271,9 +271,9 @@ class Readiness:
         if socket.is_connected:
             self._socket_closed_at = None
             return Check(ok=True, details=details)
-        closed_at = self._socket_closed_at = (
-            self._socket_closed_at or socket.last_received_at or now
-        )
+        closed_at = self._socket_closed_at or socket.last_received_at or now
+        # If that is ahead, the clock was set back.
+        closed_at = self._socket_closed_at = min(closed_at, now)
         return Check(
             ok=False,
             reason="the socket to Slack is closed: is SLACK_APP_TOKEN right, and Slack reachable?",

@@ -195,6 +195,12 @@ async def test_a_closed_socket_is_not_ready_after_a_minute(quiet_world: World) -
         assert "SLACK_APP_TOKEN" in socket["reason"]
         assert (await scrape(world)).value("replica_bot_check_ok", check="socket") == 0
 
+        # A clock that was set back makes it a minute from then.
+        world.clock.set(world.clock.now() - timedelta(days=1))
+        assert (await ready(world))[0] == 200
+        await world.advance(minutes=2)
+        assert (await ready(world))[0] == 503
+
         world.slack.faults.clear()
         await world.slack.socket_mode.reached(opened=2)
         async with asyncio.timeout(10):
