@@ -241,14 +241,18 @@ def migrate(*, check: bool) -> _Run:
         path = DatabaseSettings.read(environment()).database
         log.configure(sys.stderr, logging.INFO)
         pending = pending_migrations(path)
+        is_new = not path.exists()
         if not pending:  # also while the bot is running
             print("the database is up to date")
         elif check:
             print(f"pending: {', '.join(pending)}")
-            print("Start the bot, or run python -m bot migrate.", file=sys.stderr)
+            found = f"{path.absolute()} does not exist yet. " if is_new else ""
+            print(f"{found}Start the bot, or run python -m bot migrate.", file=sys.stderr)
             return 1
         else:
             print(f"applied: {', '.join(asyncio.run(migrate(path)))}")
+            if is_new:
+                print(f"{path.absolute()} is new.", file=sys.stderr)
         return 0
 
     return run

@@ -211,6 +211,12 @@ _PROGRAMS: Final = {
     "systemctl": """
         for unit; do :; done
         [ "$*" = daemon-reload ] || [ -f "/etc/systemd/system/$unit.service" ]
+        if [ "$1" = enable ]; then  # the first start makes the folder and the database
+            install -d -m 700 -o replica-videos /var/lib/replica-videos
+            cd /opt/replica-videos
+            sudo -u replica-videos DATABASE_URL=sqlite:////var/lib/replica-videos/bot.db \\
+                .venv/bin/python -m bot migrate
+        fi
     """,
     "journalctl": '[ "$1" = --unit ] && [ -f "/etc/systemd/system/$2.service" ]',
 }
@@ -246,6 +252,7 @@ async def test_the_commands_for_systemd_work_in_their_order(quiet_world: World) 
                 namespace.run("tee", "--append", f"{folder}/.env", stdin=lines.encode())
             followed += commands
         assert any(each.endswith("-m bot doctor") for each in followed)
+        assert any(" -m bot backup " in each for each in followed)
         seen = container.run(namespace, machine, "stat", "-c", "%U %a", f"{_INSTALLED}/.env")
         assert seen == "replica-videos 600\n"
 

@@ -65,6 +65,9 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
             await typist.sees("Slack accepts it for Socket Mode.")
         await typist.sees("-m bot serve")
         assert await typist.ends() == 0
+    # On lines of their own, for copying.
+    for command in ("doctor", "serve"):
+        assert re.search(rf"^ *\S+ -m bot {command}\s*$", typist.shown, re.MULTILINE)
     outside.check_hidden(typist)
     link = re.search(
         r"^https://api\.slack\.com/apps\?new_app=1&manifest_json=\S+", typist.shown, re.MULTILINE
