@@ -78,7 +78,7 @@ class Outages:
         enough = _MIN_FAILURES if self.last_answer is not None else 1
         if self._failures >= enough and not self._is_out:
             self._is_out = True
-            _LOG.warning(f"{self._side} is down", extra={"cause": cause, "check": self._remedy})
+            _LOG.warning(f"{self._side} is down", extra={"cause": cause, "remedy": self._remedy})
 
     def note_answer(self) -> None:
         """Note an answer that says nothing about other calls."""

@@ -250,7 +250,9 @@ class VideoService:
         if gate.refusal is not None:
             return gate.close(error, wait)
         remedy = "is VIDEO_API_KEY right?" if gate is self._key else "top up its account"
-        _LOG.error("the video service refuses new work", extra={"code": error.code, "do": remedy})
+        _LOG.error(
+            "the video service refuses new work", extra={"code": error.code, "remedy": remedy}
+        )
         return AccountRefused(error, gate.close(error, wait), is_first=not gate.has_passed)
 
     def _open(self, gate: Gate) -> None:

@@ -41,7 +41,7 @@ async def test_sides_that_cannot_be_reached_are_one_line_each_with_the_cause_and
     async with world.running_bot(SLACK_API_URL=f"{gone}/api/", VIDEO_API_URL=gone):
         await world.advance(minutes=5)
     found = [vars(each) for each in caplog.records if each.message.endswith("is down")]
-    assert sorted((each["message"], each["cause"], each["check"]) for each in found) == [
+    assert sorted((each["message"], each["cause"], each["remedy"]) for each in found) == [
         ("Slack is down", "refused", "is SLACK_API_URL right, and reachable from here?"),
         (
             "the video service is down",
@@ -79,7 +79,7 @@ async def test_a_refused_key_is_found_at_the_start_and_forms_say_so_before_they_
         await world.settle()
         [line] = [each for each in caplog.records if "refuses new work" in each.message]
         assert vars(line)["code"] == "401"
-        assert vars(line)["do"] == "is VIDEO_API_KEY right?"
+        assert vars(line)["remedy"] == "is VIDEO_API_KEY right?"
 
         world.service.api_key = key
         await world.advance(minutes=2)
