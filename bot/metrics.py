@@ -203,7 +203,7 @@ class Metrics:
     def set_readiness(
         self, *, ready: bool, checks: Mapping[str, bool], blocked: Mapping[str, bool]
     ) -> None:
-        """Take over what ``/readyz`` says, and what holds work back."""
+        """Set what ``/readyz`` says, and what holds work back."""
         self._ready.set(ready)
         for name, ok in checks.items():
             self._checks.labels(name).set(ok)
@@ -211,13 +211,13 @@ class Metrics:
             self._blocked.labels(name).set(is_blocked)
 
     def set_jobs(self, jobs: Mapping[tuple[str, str], int]) -> None:
-        """Take over how many jobs there are, by kind and state; of the others there are none."""
+        """Set how many jobs there are, by kind and state; a pair that is left out has none."""
         self._seen_jobs |= jobs.keys()
         for kind, state in self._seen_jobs:
             self._jobs.labels(kind, state).set(jobs.get((kind, state), 0))
 
     def set_queue(self, queue: str, due: int, oldest_due: timedelta) -> None:
-        """Take over how many rows of a table are due, and for how long the oldest is."""
+        """Set how many rows of a table are due, and for how long the oldest is."""
         self._due.labels(queue).set(due)
         self._oldest_due.labels(queue).set(oldest_due.total_seconds())
 

@@ -166,7 +166,7 @@ class Readiness:
 
     async def report(self) -> Report:
         """Return how things stand, or stood a moment ago, and publish it as metrics."""
-        # The end is no news for later, and to report it costs nothing.
+        # Not shared: a report from before the stop would say "ready".
         return await (self._look() if self.is_stopping else self._shared_report.get())
 
     async def measure(self) -> bytes:
@@ -184,7 +184,7 @@ class Readiness:
         }
         if self._socket is not None:
             checks["socket"] = self._socket_check(self._socket)
-        # Two sides that are gone at once: it is more likely that this machine is cut off.
+        # Both are out of reach at once: it is more likely that this machine is cut off.
         cut_off = checks["slack"].is_out and checks["video_service"].is_out
         ready = not (cut_off or self.is_stopping or any(each.stops for each in checks.values()))
         self._metrics.set_readiness(

@@ -1,4 +1,4 @@
-"""Checks of what comes in: the service's callbacks and Slack's requests, called as they would.
+"""Checks of incoming calls: requests like those of the service and Slack, to the public address.
 
 Where a bot runs, it is called with a token that it counts in its database, and with a request that
 is signed as Slack signs. Where none runs, doctor listens in its place for that moment.

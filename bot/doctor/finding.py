@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final
 from unicodedata import category
 
-# What a terminal obeys, such as "\x1b[31m" (ECMA-48, 5.4).
+# Control sequences of a terminal, such as "\x1b[31m" (ECMA-48, 5.4).
 _TERMINAL: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
 _MAX_READ: Final = 10_000  # characters of what another program may have said at any length
 _MAX_TEXT: Final = 600  # characters

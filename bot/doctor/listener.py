@@ -17,7 +17,7 @@ class Listener:
         self.paths: set[str] = set()
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Answer a request; who has no token is asked to come again, as the bot is not there."""
+        """Answer 200 to a request with the token, and 503 to others: the bot is not there."""
         try:
             body = await request.read()
         except web.HTTPException:

@@ -39,7 +39,7 @@ class Drift:
 
 
 def drift_in(kind: Kind, answer: Any, *, created: bool) -> Iterator[Drift]:  # noqa: ANN401 - any JSON
-    """Yield how the answer to a create call or a read differs. null is as good as a value."""
+    """Yield how the answer to a create call or a read differs. null counts as a value."""
     if not isinstance(answer, dict):
         return
     promised = kind.promised_created if created else kind.promised_read

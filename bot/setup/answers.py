@@ -1,4 +1,4 @@
-"""The settings that are asked for, and what an answer to one is worth."""
+"""The settings that are asked for, and what is wrong with an answer."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Checks of a secret by the one who accepts it: Slack or the video service."""
+"""Checks of the secrets, each by a call to Slack or the video service."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -76,7 +76,7 @@ async def check_bot_token(token: str, connection: ConnectionSettings) -> Checked
 
 
 async def check_app_token(token: str, connection: ConnectionSettings) -> Checked:
-    """Ask Slack for the address of a socket, which nobody opens."""
+    """Ask Slack for the address of a socket, without opening it."""
     async with open_session(connection.proxy_for(connection.slack_api_url)) as session:
         client = web_client(token, connection.slack_api_url, session)
         try:
