@@ -144,7 +144,8 @@ class SocketMode:
         await self._set_open(connection, is_open=True)
         try:
             # Slack pings, too: the Node SDK gives a connection up without (serverPingTimeout).
-            await socket.ping(b"Ping from applink-sandbox")
+            with contextlib.suppress(ConnectionError):  # of a bot that has just been killed
+                await socket.ping(b"Ping from applink-sandbox")
             while self._waiting and not connection.is_silent:
                 await self._send(self._waiting.popleft())
             await self._receive(connection)
