@@ -10,8 +10,10 @@ from tests.world import REPLICA
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-# The colours of an element, where what is transparent shows the canvas.
-_COLOURS: Final = """node => {
+# The colours of an element once they have changed, where what is transparent shows the canvas. With
+# reduced motion, each change is a very short transition, which begins with the old colours.
+_COLOURS: Final = """async (node) => {
+  await Promise.allSettled(node.getAnimations().map((each) => each.finished));
   const { backgroundColor, color, borderBottomColor } = getComputedStyle(node);
   const isClear = backgroundColor.startsWith("rgba") && backgroundColor.endsWith(" 0)");
   return [isClear ? "rgb(255, 255, 255)" : backgroundColor, color, borderBottomColor].join(" on ");
