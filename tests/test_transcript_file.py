@@ -8,6 +8,7 @@ import pytest
 
 from bot.timings import Timings
 from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
+from sandbox.scenarios import Echo, Scenario
 from sandbox.slack import FILE_CONTENT, Call
 from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
@@ -91,6 +92,19 @@ async def test_a_long_transcript_follows_the_reply_as_a_file_with_the_name_of_th
     before = len(world.slack.calls)
     await world.advance(days=1)
     assert len(world.slack.calls) == before
+
+
+async def test_the_file_is_whole_where_the_service_shows_a_script_in_another_form(
+    filed: World,
+) -> None:
+    world = filed
+    for echo in Echo:
+        world.service.next_video(Scenario(echo=echo))
+        await asks(world)
+        await world.advance(minutes=10)
+        last = shared(world)[-1].files[0]["id"]
+        assert world.slack.files[last].content.decode() == LONG, echo
+    assert len(shared(world)) == len(Echo)
 
 
 async def test_a_transcript_that_the_reply_holds_is_no_file(filed: World) -> None:
