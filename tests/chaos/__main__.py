@@ -79,6 +79,7 @@ async def _run(
     users = Users(env, rng, jobs=jobs)
     async with env.running(), asyncio.TaskGroup() as group:
         answering = group.create_task(users.answer_questions())
+        opening = group.create_task(users.open_homes())
         turning_away = group.create_task(env.turn_away())
         disturbing = group.create_task(env.disturb_sockets(rng))
         async with asyncio.TaskGroup() as killing:
@@ -88,14 +89,13 @@ async def _run(
         disturbing.cancel()
         env.stop_faults()
         deadline = time.monotonic() + _FINISH_TIMEOUT_S
-        while time.monotonic() < deadline and not all_done(
-            env, users.requests, can_search=can_search
-        ):
+        opening.cancel()
+        while time.monotonic() < deadline and not all_done(env, users, can_search=can_search):
             await asyncio.sleep(1)
         await asyncio.sleep(_EXTRA_WAIT_S)
         answering.cancel()
         code = await env.stop()
-        results = results_of(env, users.requests, can_search=can_search)
+        results = results_of(env, users, can_search=can_search)
     return [*results, Result("exit code of the bot after SIGTERM", code, must_be_zero=True)]
 
 

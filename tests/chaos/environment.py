@@ -18,7 +18,7 @@ from bot.timings import PollSchedule, Timings
 from sandbox.block_kit import Json
 from sandbox.http import Server
 from sandbox.scenarios import Pace
-from sandbox.slack import DEFAULT_SCOPES, SandboxSlack
+from sandbox.slack import DEFAULT_SCOPES, FILE_CONTENT, SandboxSlack
 from sandbox.slack_objects import Event, Message
 from sandbox.video_service import Operation, RateLimit, SandboxVideoService
 from tests.chaos.plan import Kill, Plan, PlannedFaults
@@ -251,6 +251,7 @@ class Environment:
             "ADMIN_USERS": self.admin.id,
             "HOST": "127.0.0.1",
             "PORT": "0",
+            "MAX_SCRIPT": "20000",
             **NO_LIMITS,
         }
         return BotProcess(environ, TIMINGS, self.log_file)
@@ -279,6 +280,14 @@ class Environment:
                 await self._at(f"{phase} search")
             case "views.open":
                 await self._at(f"{phase} form")
+            case "files.getUploadURLExternal":
+                await self._at(f"{phase} upload url")
+            case _ if method == FILE_CONTENT:
+                await self._at(f"{phase} upload")
+            case "files.completeUploadExternal":
+                await self._at(f"{phase} sharing")
+            case "files.info":
+                await self._at(f"{phase} file info")
 
     async def _on_service(self, phase: Phase, operation: Operation, _path: str) -> None:
         self.service.quotes_key = next(self._quotes)

@@ -20,6 +20,7 @@ from sandbox.faults import (
 )
 from sandbox.key_quotes import KeyQuote
 from sandbox.scenarios import CallbackPlan, Echo, Ending, Scenario
+from sandbox.slack import FILE_CONTENT
 from sandbox.socket_mode import OPEN
 
 _HTML: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
@@ -91,6 +92,7 @@ _SEARCH: Final = (
     CannedResponse(429, {}, headers=_SOON),
     CannedResponse(200, 0),
 )
+_FILE: Final = (*_LOST, *_ODD, _no("internal_error"))
 _VIEW: Final = (Reset(), Reset(done=True), CannedResponse(503, _HTML), _no("expired_trigger_id"))
 
 #: By operation: the expected number of requests per job, the share of all faults, and the faults.
@@ -106,6 +108,11 @@ _FAULTS_BY_OPERATION: Final[Mapping[str, tuple[float, float, Sequence[Fault]]]] 
     "conversations.history": (0.2, 0.03, _SEARCH),
     "conversations.replies": (0.2, 0.03, _SEARCH),
     "views.open": (1.3, 0.05, _VIEW),
+    "views.publish": (0.5, 0.02, _FILE),
+    "files.getUploadURLExternal": (0.3, 0.03, _FILE),
+    FILE_CONTENT: (0.3, 0.03, _FILE),
+    "files.completeUploadExternal": (0.3, 0.04, (*_FILE, _no("internal_error", done=True))),
+    "files.info": (0.4, 0.03, _SEARCH),
 }
 
 #: The same for Socket Mode, for each connection that is opened.
@@ -133,6 +140,10 @@ MOMENTS: Final = tuple(
         "edit",
         "reply",
         "search",
+        "upload url",
+        "upload",
+        "sharing",
+        "file info",
         "form",
         "submission",
         "request",

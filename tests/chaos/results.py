@@ -3,12 +3,12 @@
 import contextlib
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sandbox.slack_objects import Message
 from tests.chaos.environment import Environment
-from tests.chaos.users import UserRequest, is_open, tag_in
+from tests.chaos.users import UserRequest, Users, is_open, tag_in
 from tests.crash import role_of
 from tests.leaks import secrets_found
 from tests.world import delivery_of
@@ -29,13 +29,13 @@ class Result:
         return self.must_be_zero and self.count > 0
 
 
-def results_of(
-    env: Environment, requests: Sequence[UserRequest], *, can_search: bool
-) -> list[Result]:
+def results_of(env: Environment, users: Users, *, can_search: bool) -> list[Result]:
     """Return the rows of the table for a finished run."""
+    requests = users.requests
     known = {request.tag: request for request in requests}
     accepted = [request for request in requests if request.accepted]
     cards, questions, replies, unexpected = _by_role(env.posted, known)
+    files = _files(env)
     asked = _by_delivery(questions)
     creates = Counter(
         tag
@@ -84,6 +84,8 @@ def results_of(
         Result("cards posted", sum(map(len, cards.values()))),
         Result("questions posted", sum(map(len, questions.values()))),
         Result("closing replies posted", sum(map(len, replies.values()))),
+        Result("transcript files shared", sum(map(len, files.values()))),
+        Result("Home tabs opened", len(users.homes_opened)),
         promise(
             "accepted forms without a job",
             [a.tag for a in accepted if not cards[a.tag] and not replies[a.tag]],
@@ -102,6 +104,10 @@ def results_of(
             sum(len(doubled(each, searchable=False)) for each in (cards, asked, replies)),
         ),
         promise("doubled questions", doubled(asked, searchable=True)),
+        promise("doubled transcript files", [tag for tag, each in files.items() if len(each) > 1]),
+        promise("missing transcript files", _missing_files(env, known, replies)),
+        promise("transcript files in the wrong place", _misplaced_files(files, replies)),
+        promise("Home tabs that were not published", _missing_homes(env, users)),
         promise(
             "questions that were left open",
             [
@@ -146,14 +152,17 @@ def results_of(
     ]
 
 
-def all_done(env: Environment, requests: Sequence[UserRequest], *, can_search: bool) -> bool:
+def all_done(env: Environment, users: Users, *, can_search: bool) -> bool:
     """Return whether every accepted request has its reply, and other messages say how it ended."""
+    requests = users.requests
     known = {request.tag: request for request in requests}
     cards, questions, replies, _ = _by_role(env.posted, known)
     return (
         all(replies[request.tag] for request in requests if request.accepted)
         and all(_shows_outcome(env, cards[tag], those) for tag, those in replies.items() if those)
         and not (can_search and any(_left_open(env, _by_delivery(questions))))
+        and not _missing_files(env, known, replies)
+        and not _missing_homes(env, users)
     )
 
 
@@ -165,12 +174,54 @@ def _by_role(
 ) -> tuple[Posts, Posts, Posts, list[str]]:
     cards, questions, replies, unexpected = Posts(list), Posts(list), Posts(list), []
     for message in posted:
+        if message.files:
+            continue
         tag, role = tag_in(message.text), _role(message)
         if tag not in known or role is None:
             unexpected.append(message.text)
         else:
             {"card": cards, "question": questions, "reply": replies}[role][tag].append(message)
     return cards, questions, replies, unexpected
+
+
+def _files(env: Environment) -> Posts:
+    """Return the messages with a transcript as a file, by the tag in the file."""
+    found = Posts(list)
+    for message in env.posted:
+        for file in message.files:
+            content = env.slack.files[file["id"]].content.decode()
+            found[tag_in(content) or "no tag"].append(message)
+    return found
+
+
+def _missing_files(env: Environment, known: Mapping[str, UserRequest], replies: Posts) -> list[str]:
+    """Return the tags of long transcripts that are not in a file, where the bot may share one."""
+    files, bot = _files(env), env.slack.bot.id
+    return [
+        tag
+        for tag, those in replies.items()
+        if those
+        and known[tag].is_long
+        and known[tag].kind == "video"
+        and "is ready" in those[0].text
+        and all(bot in env.slack.channel(reply.channel).members for reply in those)
+        and not files[tag]
+    ]
+
+
+def _misplaced_files(files: Posts, replies: Posts) -> list[str]:
+    """Return the tags of files that are in no thread of their closing reply."""
+    return [
+        tag
+        for tag, those in files.items()
+        for message in those
+        if (message.channel, message.thread_ts)
+        not in {(reply.channel, reply.thread_ts or reply.ts) for reply in replies[tag]}
+    ]
+
+
+def _missing_homes(env: Environment, users: Users) -> list[str]:
+    return sorted(set(users.homes_opened) - env.slack.homes.keys())
 
 
 def _by_delivery(questions: Posts) -> Posts:

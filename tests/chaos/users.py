@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import random
 import re
 from collections import defaultdict
@@ -33,6 +34,8 @@ _DECISIONS: Final[tuple[Decision, ...]] = (
 )
 # Between two tries to submit a form, and between two reads of the cards.
 _INTERVAL_S: Final = 0.25
+_LONG_SHARE: Final = 0.3
+_LONG_TIMES: Final = 400
 _MAX_TRIES: Final = 80
 _TAG: Final = re.compile(r"No·(\d{5})")
 
@@ -42,6 +45,7 @@ class UserRequest:
     """A request of a user, identified in every text by its ``tag``.
 
     Attributes:
+        is_long: whether the script is in a file, and longer than a message.
         clicks: how often the submit button is clicked.
         decision: what the user does about a question.
         accepted: whether its form closed on an answer.
@@ -52,6 +56,7 @@ class UserRequest:
     person: Person
     channel: str
     kind: Literal["video", "replica"]
+    is_long: bool
     clicks: int
     decision: Decision
     accepted: bool = False
@@ -80,12 +85,14 @@ class Users:
         # A user has one form open at a time.
         self._form_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._people = [Person(env.slack, name) for name in names]
+        self.homes_opened: list[str] = []
         self.requests = [
             UserRequest(
                 tag=f"No·{number:05}",
                 person=self._people[number % len(names)],
                 channel=rng.choice(_CHANNELS),
                 kind="replica" if rng.random() < 0.1 else "video",
+                is_long=rng.random() < _LONG_SHARE,
                 clicks=rng.choice((1, 1, 1, 2, 3)),
                 decision=rng.choice(_DECISIONS),
             )
@@ -112,6 +119,13 @@ class Users:
             await self._forge_callback()
             await self._intrude([*questions.values()])
 
+    async def open_homes(self) -> None:
+        """Open the Home tab as one person after the other, until cancelled."""
+        for person in itertools.cycle(self._people):
+            await asyncio.sleep(_INTERVAL_S)
+            if (await person.open_home()).ok:
+                self.homes_opened.append(person.user.id)
+
     async def _submit_requests(self, requests: Sequence[UserRequest]) -> None:
         for request in requests:
             number = int(request.tag.rpartition("·")[2])
@@ -121,11 +135,14 @@ class Users:
                 await self._submit(request)
 
     async def _submit(self, request: UserRequest) -> None:
+        script = f"{request.tag} says *hello* <!here> & bye."
+        spoken: dict[str, object] = {"script": script}
+        if request.is_long and request.kind == "video":
+            content = "\n".join([script] * _LONG_TIMES).encode()
+            file = self._env.slack.upload(request.person.user.name, "script.txt", content)
+            spoken = {"script_file": [file["id"]]}
         forms: dict[str, dict[str, object]] = {
-            "video": {
-                "replica_id": REPLICA,
-                "script": f"{request.tag} says *hello* <!here> & bye.",
-            },
+            "video": {"replica_id": REPLICA, **spoken},
             "replica": {"train_video_url": FOOTAGE, "replica_name": request.tag, "agreed": ["yes"]},
         }
         values = forms[request.kind]
@@ -134,7 +151,10 @@ class Users:
             if form is None or not form.is_open:
                 await request.person.command(f"/{request.kind}", "", request.channel)
                 form = request.person.modal
-            if form is not None:
+            if form is not None and not values.keys() <= {f.block_id for f in form.view.fields()}:
+                # A bot that does not know its scopes yet offers no field for a file.
+                await form.close()
+            elif form is not None:
                 # The picker offers no id while the bot is down.
                 with contextlib.suppress(ClientRefusal):
                     answer = await form.submit(values, clicks=request.clicks)
