@@ -87,7 +87,7 @@ async def test_the_image_runs_read_only_as_a_user_without_rights_and_stops_withi
     try:
         await asyncio.to_thread(_wait_until_healthy, namespace, image, process)
         assert int(image.user.partition(":")[0]) > 0
-        (child,) = _read(f"/proc/{process.pid}/task/{process.pid}/children").split()
+        (child,) = _children(process)
         status = _read(f"/proc/{child}/status")
         assert "CapEff:\t0000000000000000" in status
         assert "NoNewPrivs:\t1" in status
@@ -103,16 +103,28 @@ async def test_the_image_runs_read_only_as_a_user_without_rights_and_stops_withi
 
         assert image.settings["STOPSIGNAL"] == "SIGTERM"
         began = time.monotonic()
-        os.kill(int(child), signal.SIGTERM)
+        os.kill(child, signal.SIGTERM)
         code = await asyncio.to_thread(process.wait, _STOP_S)
         assert (code, time.monotonic() - began < _STOP_S) == (0, True)
     finally:
-        process.kill()
-        process.wait()
-        assert process.stdout is not None
-        said = process.stdout.read()
-        process.stdout.close()
+        said = _end(process)
     assert "Traceback" not in said, said
+
+
+def _children(process: subprocess.Popen[str]) -> list[int]:
+    return [int(pid) for pid in _read(f"/proc/{process.pid}/task/{process.pid}/children").split()]
+
+
+def _end(process: subprocess.Popen[str]) -> str:
+    """End it, if it has not ended, and return what it said."""
+    if process.poll() is None:
+        # The change of its user has undone --kill-child:
+        # https://man7.org/linux/man-pages/man2/pr_set_pdeathsig.2const.html
+        for child in _children(process):
+            os.kill(child, signal.SIGKILL)
+    process.kill()
+    said, _ = process.communicate()
+    return said
 
 
 def _read(file: str) -> str:
