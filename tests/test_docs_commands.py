@@ -43,6 +43,7 @@ NOT_RUN: Final = {
     # Word for word, since nothing else would notice a mistake in them.
     r"docker compose (up --detach --build|logs --follow)": "there is no Docker in CI",
     r"docker compose (down( --volumes)?|cp bot:/data/backup\.db \.)": "likewise",
+    r"docker compose (stop bot|run --rm --entrypoint sh bot -ec .*|start bot)": "likewise",
 }
 SERVE: Final = ".venv/bin/python -m bot serve"
 _TIMEOUT_S: Final = 60
