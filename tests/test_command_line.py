@@ -50,6 +50,10 @@ def files_in(folder: Path) -> list[Path]:
 
 
 async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> None:
+    # It takes nothing from the file of a deployment.
+    deployed = tmp_path / ".env"
+    deployed.write_text("SLACK_BOT_TOKEN=xoxb-real\nMAX_OPEN_PER_USER=none\nALLOWED_USERS=U0REAL\n")
+    deployed.chmod(0o600)
     # A terminal with a small character set gets what it can show.
     shown = await run(
         "sandbox", "--story", environ={"PYTHONIOENCODING": "latin-1"}, folder=tmp_path
@@ -72,7 +76,7 @@ async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> Non
     assert len(re.findall(said, shown.out, re.MULTILINE)) == 1
     assert "> This is me, and I did not have to say it." in shown.out
     assert shown.err == ""
-    assert files_in(tmp_path) == []
+    assert files_in(tmp_path) == [deployed]
 
 
 @pytest.mark.parametrize("command", ["serve", "doctor"])

@@ -10,7 +10,7 @@ from bot.env_file import EnvFileError
 from bot.settings import ManifestSettings, environment
 from sandbox.http import free_port
 from tests.processes_of_commands import started
-from tests.test_command_line import bot, run
+from tests.test_command_line import bot
 from tests.world import World
 
 _SECRET = "k3y-of-the-file"
@@ -119,12 +119,6 @@ async def test_serve_runs_on_the_file_alone_and_warns_if_others_can_read_it(
             printed = await process.until("event=listening")
         assert printed.count("others can read .env") == warned
         assert printed.count("chmod 600 .env") == warned
-
-
-async def test_the_sandbox_takes_nothing_from_the_file_of_a_deployment(tmp_path: Path) -> None:
-    write(tmp_path, "SLACK_BOT_TOKEN=xoxb-real\nMAX_OPEN_PER_USER=none\nALLOWED_USERS=U0REAL\n")
-    told = await run("sandbox", "--story", environ={}, folder=tmp_path)
-    assert told.code == 0, told.err
 
 
 def test_where_the_file_was_looked_for_is_said_only_if_it_is_not_there(
