@@ -19,7 +19,7 @@ from string import Template
 from typing import Final
 
 _SYSTEM_PATH: Final = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
-_TIMEOUT_S: Final = 120.0
+_TIMEOUT_S: Final = 400.0
 # Everything below is in memory, and gone with the namespace.
 _BASE: Final = "/mnt"
 
