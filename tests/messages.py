@@ -30,7 +30,7 @@ from bot.store import KnownReplica, Limit, LimitReached
 from sandbox.block_kit import objects
 from tests import test_card_texts as cards
 from tests.sentences import literals, sources
-from tests.test_cards import ANA, BEN, NINE, PRESENTER, PRESENTERS, READY, REPLICA_PRESENTER
+from tests.test_cards import ANA, BEN, NINE, PRESENTER, PRESENTERS, REPLICA_PRESENTER
 from tests.test_question_message import ASKED, OWED
 from tests.world import MEMORY, REPLICA, World
 
@@ -162,9 +162,7 @@ def reply_entries() -> Iterator[Entry]:
     for failure in Failure:
         why = failure.value.replace("_", " ")
         yield f"Ended without a reason: {why}", shown(reply(cards.failed(failure), PRESENTER))
-    long = replace(
-        cards.WELL, snapshot=replace(READY, facts={**READY.facts, "script": "Hello. " * 600})
-    )
+    long = replace(cards.WELL, params={**cards.WELL.params, "script": "Hello. " * 600})
     text = [line[:200] for line in plain(reply(long, PRESENTER).text).splitlines()]
     yield "Ready, with a long script", text
     yield "The file below it", [FILE_COMMENT, file_name("Hello")]

@@ -36,13 +36,14 @@ _HEADINGS: Final = {
     "failures.py": "Further parts of messages",
     "replies.py": "Further parts of messages",
 }
-#: In ``bot/slack``: they are about Slack's API, and their words are for the log.
+#: In ``bot/slack``: they are about Slack's API, and their words are for the log or a terminal.
 _FOR_THE_LOG: Final = {
     "blocks.py",
     "client.py",
     "errors.py",
     "installation.py",
     "messenger.py",
+    "scopes.py",
     "socket_mode.py",
     "uploads.py",
 }
