@@ -34,7 +34,7 @@ _DECISIONS: Final[tuple[Decision, ...]] = (
 )
 # Between two tries to submit a form, and between two reads of the cards.
 _INTERVAL_S: Final = 0.25
-_LONG_SHARE: Final = 0.3
+_LONG_SHARE: Final = 0.5
 _LONG_TIMES: Final = 400
 _MAX_TRIES: Final = 80
 _TAG: Final = re.compile(r"No·(\d{5})")
