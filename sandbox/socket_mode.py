@@ -38,7 +38,7 @@ _MAX_CONNECTIONS: Final = 10
 _HOST: Final = "applink-sandbox"
 # For an answer, in real time, as over HTTP.
 _TIMEOUT: Final = timedelta(seconds=3)
-_PATIENCE_S: Final = 10.0
+_PATIENCE_S: Final = 30.0
 
 
 @dataclass(eq=False)
