@@ -19,6 +19,8 @@ _END: Final = b"\r\n\r\n"
 _CHANNEL: Final = re.compile(rb'\bchannel(?:": ?"|=)([A-Z0-9]+)')
 _IN_THREAD: Final = re.compile(rb'\bthread_ts(?:": ?"|=)[0-9]')
 _FIELDS: Final = re.compile(rb'"(video_name|replica_name|script)": ?("(?:[^"\\]|\\.)*")')
+# What the bot reads to see whether the service accepts its key. No case counts it.
+_CHECK: Final = "is-anyone-there"
 _CREATED: Final = "2026-03-02T09:00:00.000Z"
 _TS: Final = 1_700_000_000
 
@@ -128,6 +130,8 @@ class FakeService(Fake):
             remote_id = f"{'r' if replica else 'v'}{next(self.sequence)}"
             self.note(Call("create", body, remote_id))
             return self._replica(remote_id, "training") if replica else self._new(remote_id, body)
+        if remote_id == _CHECK:
+            return self._video(remote_id, "ready")
         self.note(Call("read", body, remote_id))
         if replica:
             return self._replica(remote_id, "completed")
