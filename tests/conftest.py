@@ -1,6 +1,7 @@
 """Fixtures: a world in which the bot runs."""
 
 import os
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -28,6 +29,8 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks of the tests."""
     config.addinivalue_line("markers", f"{in_both_modes.name}: over HTTP and in Socket Mode")
+    # Where this runs in the background, Ctrl-C may be ignored, and by all that the tests start too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

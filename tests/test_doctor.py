@@ -29,6 +29,7 @@ async def test_each_line_that_is_not_ok_ends_with_a_remedy(quiet_world: World) -
 
 
 def test_a_line_fits_the_terminal_with_the_remedy_below(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")  # whatever terminal these tests run in
     long = Finding("Slack scope", CheckState.WARNING, "it does not work " * 8, "Do this. " * 12)
     lines = str(long).splitlines()
     assert max(map(len, lines)) <= 100

@@ -171,7 +171,7 @@ def small_disk(folder: Path) -> Iterator[None]:
     if mount is None:
         pytest.skip("there is no mount here")
     made = subprocess.run(
-        [mount, "-t", "tmpfs", "-o", "size=2m", "tmpfs", folder], check=False, capture_output=True
+        [mount, "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=False, capture_output=True
     )
     if made.returncode:
         pytest.skip("this user may not mount a disk")
