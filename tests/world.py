@@ -98,6 +98,7 @@ class World:
         port = str(free_port())
         values = self.environment(port, callbacks=callbacks) | settings
         before = len(self.service.requests)
+        opened = self.slack.socket_mode.opened
         async with running(
             Settings.read(values),
             clock=self.bot_clock,
@@ -107,7 +108,8 @@ class World:
         ) as self.bot:
             if "SLACK_APP_TOKEN" in values:
                 self.slack.socket_mode.enabled = True
-                await self.slack.socket_mode.reached()
+                # That of a bot before may not have ended yet.
+                await self.slack.socket_mode.reached(opened=opened + 1)
             else:
                 self.slack.request_url = f"http://127.0.0.1:{self.bot.port}/slack/events"
             await self._let_start_checks_end(before)
