@@ -91,6 +91,7 @@ class SocketMode:
         refused: messages of the app that Slack would not understand.
         on_envelope: awaited with the payload before an envelope is sent, and before its answer is
             taken, which is lost if this raises ``ConnectionError``.
+        response_timeout: how long an answer may take, in real time.
     """
 
     def __init__(self, app_id: str) -> None:
@@ -101,6 +102,7 @@ class SocketMode:
         self.opened = 0
         self.refused: list[object] = []
         self.on_envelope: Hook | None = None
+        self.response_timeout = _TIMEOUT
         self._app_id = app_id
         self._tickets: set[str] = set()
         self._envelopes: dict[str, _Envelope] = {}
@@ -176,7 +178,7 @@ class SocketMode:
         for _ in range(2 if self.delivers_twice else 1):
             await self._send(envelope)
         try:
-            async with asyncio.timeout(_TIMEOUT.total_seconds()):
+            async with asyncio.timeout(self.response_timeout.total_seconds()):
                 return await asyncio.shield(envelope.answered)
         except TimeoutError:
             if kind == "events_api":  # the event itself is sent again

@@ -58,7 +58,10 @@ def memory() -> Iterator[Path]:
 async def quiet_world(memory: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """A world whose bot is not started yet; see ``tests.modes``."""
     world = World(memory)
-    world.socket_mode = getattr(request, "param", None) == SOCKET_MODE
+    if getattr(request, "param", None) == SOCKET_MODE:
+        world.socket_mode = True
+        # As over HTTP: a busy machine may take longer.
+        world.slack.socket_mode.response_timeout = world.slack.response_timeout
     async with world.running_sandbox():
         yield world
 
