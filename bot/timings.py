@@ -238,7 +238,7 @@ class SocketTimings(CallTimings):
     """The longest wait that Slack may ask for between two tries."""
 
     def reconnect_back_off(self, failures: int) -> timedelta:
-        """Return the wait after so many connections in a row that failed or were lost soon."""
+        """Return the wait after this many connections in a row that failed or were lost soon."""
         if not failures:
             return timedelta(0)
         wait = self.reconnect_interval * float(2 ** min(failures - 1, 16))
