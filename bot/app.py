@@ -111,7 +111,7 @@ async def running(
     kinds = {feature.kind.name: feature.kind for feature in features}
     presenters = {feature.kind.name: feature.presenter for feature in features}
     async with (
-        Store.open(settings.database, timings, _limits(settings), metrics) as store,
+        Store.open(settings.database_address, timings, _limits(settings), metrics) as store,
         video_service.connect(settings.proxy_for(settings.video_api_url)) as clients,
         open_session(settings.proxy_for(settings.slack_api_url)) as session,
     ):

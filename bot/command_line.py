@@ -238,8 +238,10 @@ def migrate(*, check: bool) -> _Run:
     from bot.store.sqlite import migrate
 
     def run() -> int:
-        path = DatabaseSettings.read(environment()).database
+        path = DatabaseSettings.read(environment()).database_address
         log.configure(sys.stderr, logging.INFO)
+        if isinstance(path, str):
+            raise OperatorError("PostgreSQL is brought up to date by the next start of the bot.")
         pending = pending_migrations(path)
         is_new = not path.exists()
         if not pending:  # also while the bot is running
@@ -282,7 +284,11 @@ def backup(file: Path, *, force: bool) -> _Run:
     from bot.store.sqlite_backup import back_up
 
     def run() -> int:
-        path = DatabaseSettings.read(environment()).database
+        path = DatabaseSettings.read(environment()).database_address
+        if isinstance(path, str):
+            raise OperatorError(
+                "PostgreSQL is not copied by the bot: use pg_dump, or your host's backups."
+            )
         # As an exception, so that nothing is left behind.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         size = back_up(path, file, SystemClock().now(), replace=force)

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 _MAX_RETENTION_DAYS: Final = 36500  # far more would overflow dates
 _MAX_STATEMENT: Final = 2000  # characters
 _VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, without spaces
@@ -150,16 +152,16 @@ def _is_slacks(url: str) -> bool:
     return host == "slack.com" or host.endswith(".slack.com")
 
 
-def database(text: str) -> Path:
-    """Return the file of a SQLite database."""
+def database(text: str) -> Path | SecretStr:
+    """Return the file of a SQLite database, or the URL of a PostgreSQL database."""
     scheme, separator, path = text.partition("://")
-    if scheme.partition("+")[0] in {"postgres", "postgresql"}:
-        raise ValueError(
-            "is for PostgreSQL, which the bot does not support yet: use sqlite:///bot.db, and run "
-            "one process."
-        )
+    if scheme in {"postgres", "postgresql"} and separator:
+        return SecretStr(_postgres_url(text))
     if scheme != "sqlite" or not separator:
-        raise ValueError("is not a SQLite database: it should look like sqlite:///bot.db.")
+        raise ValueError(
+            "is no database: it should look like sqlite:///bot.db or "
+            "postgresql://user:password@db.example.com/bot."
+        )
     if not path.startswith("/"):
         raise ValueError("needs three slashes before a file name and four before a full path.")
     name = path.removeprefix("/")
@@ -174,6 +176,20 @@ def database(text: str) -> Path:
             "sqlite:////var/lib/bot/bot.db, without options after it."
         )
     return Path(name)
+
+
+def _postgres_url(text: str) -> str:
+    try:
+        url = urlsplit(text)
+        _ = url.port
+    except ValueError:
+        url = urlsplit("")
+    if not url.path.removeprefix("/") or not _VISIBLE.fullmatch(text):
+        raise ValueError(
+            "does not name a database: it should look like "
+            "postgresql://user:password@db.example.com/bot."
+        )
+    return text
 
 
 def proxy(text: str) -> str:

@@ -187,9 +187,15 @@ class DatabaseSettings(_Settings):
 
     _refusal: ClassVar = "There is no database with this setting:"
 
-    database: Annotated[Path, BeforeValidator(values.database)] = Field(
+    database: Annotated[Path | SecretStr, BeforeValidator(values.database)] = Field(
         Path("bot.db"), alias="DATABASE_URL"
     )
+
+    @property
+    def database_address(self) -> Path | str:
+        """The file of the database, or its URL on a server, which may have a password."""
+        database = self.database
+        return database if isinstance(database, Path) else database.get_secret_value()
 
 
 class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
@@ -232,7 +238,10 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
             urlsplit(self.https_proxy.get_secret_value()).password if self.https_proxy else None
         )
         # A proxy is sent it decoded.
-        passwords = (password, unquote(password)) if password else ()
+        passwords: tuple[str, ...] = (password, unquote(password)) if password else ()
+        if isinstance(self.database, SecretStr):
+            password = urlsplit(self.database.get_secret_value()).password
+            passwords += (password, unquote(password)) if password else ()
         return (*(secret.get_secret_value() for secret in secrets if secret), *passwords)
 
     @field_validator("slack_signing_secret")

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import settings
 
 from tests import leaks
-from tests.modes import HTTP, SOCKET_MODE, in_both_modes
+from tests.modes import HTTP, POSTGRES, SOCKET_MODE, in_both_modes, on_both_engines
+from tests.postgres import database_url
 from tests.world import MEMORY, World
 
 pytest_plugins = ["tests.browser", "tests.invalid_input"]
@@ -29,15 +30,19 @@ def pytest_xdist_auto_num_workers() -> int:
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks of the tests."""
     config.addinivalue_line("markers", f"{in_both_modes.name}: over HTTP and in Socket Mode")
+    config.addinivalue_line("markers", f"{on_both_engines.name}: on SQLite and on PostgreSQL")
     # Where this runs in the background, Ctrl-C may be ignored, and by all that the tests start too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests that are marked so in both modes."""
-    is_marked = metafunc.definition.get_closest_marker(in_both_modes.name) is not None
-    if is_marked and "quiet_world" in metafunc.fixturenames:
-        metafunc.parametrize("quiet_world", [HTTP, SOCKET_MODE], indirect=True)
+    """Run the tests that are marked so in several ways: each differs from the first in one."""
+    ways = [HTTP]
+    for mark, way in ((in_both_modes, SOCKET_MODE), (on_both_engines, POSTGRES)):
+        if metafunc.definition.get_closest_marker(mark.name) is not None:
+            ways.append(way)
+    if len(ways) > 1 and "quiet_world" in metafunc.fixturenames:
+        metafunc.parametrize("quiet_world", ways, indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -55,10 +60,20 @@ def memory() -> Iterator[Path]:
 
 
 @pytest.fixture
+def postgres_url() -> Iterator[str]:
+    """Return the URL of a database with all tables, on a server of this process."""
+    with database_url() as url:
+        yield url
+
+
+@pytest.fixture
 async def quiet_world(memory: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """A world whose bot is not started yet; see ``tests.modes``."""
     world = World(memory)
-    if getattr(request, "param", None) == SOCKET_MODE:
+    way = getattr(request, "param", None)
+    if way == POSTGRES:
+        world.postgres_url = request.getfixturevalue("postgres_url")
+    if way == SOCKET_MODE:
         world.socket_mode = True
         # As over HTTP: a busy machine may take longer.
         world.slack.socket_mode.response_timeout = world.slack.response_timeout

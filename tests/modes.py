@@ -1,4 +1,4 @@
-"""The two ways in which Slack's requests reach the bot, for tests that run in both."""
+"""The ways in which a bot can run, for tests that run in several of them."""
 
 from typing import Final
 
@@ -6,5 +6,8 @@ import pytest
 
 HTTP: Final = "HTTP"
 SOCKET_MODE: Final = "Socket Mode"
+POSTGRES: Final = "PostgreSQL"
 #: Runs a test, or those of a file, in both modes; what starts no bot runs once.
 in_both_modes: Final = pytest.mark.in_both_modes
+#: Runs a test, or those of a file, on SQLite and on PostgreSQL; what starts no bot runs once.
+on_both_engines: Final = pytest.mark.on_both_engines

@@ -70,6 +70,7 @@ class World:
         )
         self.socket_mode = False
         self.database = folder / "bot.db"
+        self.postgres_url: str | None = None
         self.ana = Person(self.slack, "ana")
         self.ben = Person(self.slack, "ben")
         self.bot: Bot
@@ -85,14 +86,17 @@ class World:
         finally:
             await self.service.stop()
             await self.slack.stop()
-        leak_detector.check()
+        if self.postgres_url is None:
+            leak_detector.check()
 
     @contextlib.asynccontextmanager
     async def running_bot(
         self, *, callbacks: bool = True, features: Sequence[Feature] = FEATURES, **settings: str
     ) -> AsyncIterator[Bot]:
         """Start the bot on its database with these settings, and stop it at the end."""
-        if not self.database.exists():
+        if self.postgres_url is not None:
+            settings.setdefault("DATABASE_URL", self.postgres_url)
+        elif not self.database.exists():
             self.database.write_bytes(await _empty_database())
         # The public URL needs the port before the bot listens on one.
         port = str(free_port())

@@ -72,7 +72,7 @@ async def examine(
         if refusal.has_missing and not ENV_FILE.exists():
             found.append(missing_file())
         if "DATABASE_URL" not in refusal.mistakes:
-            path = DatabaseSettings.read(environ).database
+            path = DatabaseSettings.read(environ).database_address
             found += await _in_thread(
                 "database", lambda: check_database(path, clock, integrity=integrity)
             )
@@ -84,13 +84,14 @@ async def examine(
     checks = [
         _collected("settings", check_sources(environ, in_file)),
         _in_thread(
-            "database", lambda: check_database(settings.database, clock, integrity=integrity)
+            "database",
+            lambda: check_database(settings.database_address, clock, integrity=integrity),
         ),
         _within(limit, "readiness", check_readiness(settings, timings)),
         _within(limit, "Slack", check_slack(settings, timings, clock)),
         _within(limit, "Socket Mode", check_app_token(settings, timings)),
         _within(limit, "video service", check_service(settings, timings, clock)),
-        _in_thread("service answers", lambda: check_drift(settings.database)),
+        _in_thread("service answers", lambda: check_drift(settings.database_address)),
         _within(limit, "callbacks", check_incoming(settings, timings, clock)),
         _collected("options", check_options(settings)),
     ]

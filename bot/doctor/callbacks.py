@@ -51,7 +51,7 @@ async def check_incoming(
     settings: Settings, timings: Timings, clock: Clock
 ) -> AsyncIterator[Finding]:
     """Yield whether the service and Slack can reach this bot, as far as this machine can tell."""
-    owner = await asyncio.to_thread(find_owner, settings.database)
+    owner = await asyncio.to_thread(find_owner, settings.database_address)
     async with AsyncExitStack() as stack:
         listener: Listener | None = None
         if owner is None:
@@ -180,7 +180,7 @@ class _Caller:
 
 
 async def _check_callbacks(caller: _Caller) -> Finding:
-    listener, path = caller.listener, caller.settings.database
+    listener, path = caller.listener, caller.settings.database_address
     probe = None if listener is not None else await asyncio.to_thread(stored_probe, path)
     token = listener.token if listener is not None else probe.token if probe is not None else None
     if token is None:

@@ -28,7 +28,7 @@ _MAX_LISTED: Final = 10
 _BEHIND: Final = timedelta(minutes=5)
 
 
-def check_database(path: Path, clock: Clock, *, integrity: bool) -> Iterator[Finding]:
+def check_database(path: Path | str, clock: Clock, *, integrity: bool) -> Iterator[Finding]:
     """Yield what is found about the database, without changing or creating anything.
 
     Args:
@@ -36,6 +36,9 @@ def check_database(path: Path, clock: Clock, *, integrity: bool) -> Iterator[Fin
         clock: for the age of what waits.
         integrity: whether to read all of it, however large it is.
     """
+    if isinstance(path, str):
+        yield ok(_NAME, "on a PostgreSQL server, which is not examined")
+        return
     folder = path.absolute().parent
     # A log without its database has what was accepted last: check_file says what to do.
     if not path.exists() and not beside(path, "-wal").exists():

@@ -19,7 +19,7 @@ _ALL_ADDRESSES: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - 
 
 async def check_readiness(settings: Settings, timings: Timings) -> AsyncIterator[Finding]:
     """Yield what the bot that has the database says is wrong; nothing where none runs."""
-    if await asyncio.to_thread(find_owner, settings.database) is None:
+    if await asyncio.to_thread(find_owner, settings.database_address) is None:
         return
     host = _ALL_ADDRESSES.get(settings.host, settings.host)
     url = f"http://{host}:{settings.port}/readyz"

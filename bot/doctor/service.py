@@ -68,7 +68,7 @@ async def read_unknown(
     return _judge(response, body, mask, clock), response.status_code
 
 
-def check_drift(path: Path) -> Iterator[Finding]:
+def check_drift(path: Path | str) -> Iterator[Finding]:
     """Yield how the answers of the last 90 days differed from what the bot expects."""
     new: list[str] = []
     found: list[Finding] = []

@@ -122,7 +122,7 @@ async def _check_installation(
     except OutsideError as failure:
         yield _failed(failure, settings, timings)
         return
-    stored = stored_installation(settings.database)
+    stored = stored_installation(settings.database_address)
     if stored is not None and (finding := _compare(found, stored)):
         yield finding
 

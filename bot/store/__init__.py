@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final
 
@@ -92,20 +93,37 @@ class Store:
     @contextlib.asynccontextmanager
     async def open(
         cls,
-        path: Path,
+        address: Path | str,
         timings: StoreTimings,
         limits: Limits = _NO_LIMITS,
         metrics: Metrics | None = None,
     ) -> AsyncIterator["Store"]:
         """Open the database; if no other process can use it, end the leases of an earlier one.
 
+        ``address`` is a file, which SQLite reads, or the URL of a PostgreSQL database.
+
         Raises:
             DatabaseError: it cannot be opened or written, or another process has it.
         """
-        async with SQLiteDatabase.open(path, timings.lock_timeout, metrics) as database:
+        async with _opened(address, timings, metrics or Metrics()) as database:
             store = cls(database, timings, limits)
             if database.is_sole_process:
                 await store.jobs.void_leases()
                 await store.deliveries.void_leases()
                 await store.homes.void_leases()
             yield store
+
+
+def _opened(
+    address: Path | str, timings: StoreTimings, metrics: Metrics
+) -> AbstractAsyncContextManager[Database]:
+    if isinstance(address, Path):
+        return SQLiteDatabase.open(address, timings.lock_timeout, metrics)
+    try:
+        from bot.store.postgres import PostgresDatabase  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise DatabaseError(
+            "PostgreSQL needs psycopg, which is not installed: "
+            ".venv/bin/pip install --require-hashes -r requirements-postgres.txt"
+        ) from error
+    return PostgresDatabase.open(address, metrics)

@@ -35,7 +35,8 @@ _RELEASE: Final = Query(
         shown_version = :shown_version, failures = :failures, refusals = :refusals,
         direct = :direct, text_only = :rewrites, file_id = :file_id, claimed = 0,
         due_at = CASE WHEN settled_as IS NOT NULL AND :state = 'pending' THEN NULL
-                 WHEN version > :shown_version THEN :due_with_news ELSE :due_at END,
+                 WHEN version > :shown_version THEN CAST(:due_with_news AS BIGINT)
+                 ELSE CAST(:due_at AS BIGINT) END,
         wait_ms = :wait_ms
     WHERE id = :id AND claim = :claim RETURNING id
     """

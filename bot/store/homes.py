@@ -52,8 +52,8 @@ _NEXT_DUE: Final = Query(
 _RELEASE: Final = Query(
     """
     UPDATE homes SET claimed = 0, failures = :failures, not_before = :not_before,
-        changed = CASE WHEN :due_at IS NULL THEN changed ELSE 1 END,
-        due_at = CASE WHEN :due_at IS NOT NULL THEN :due_at
+        changed = CASE WHEN CAST(:due_at AS BIGINT) IS NULL THEN changed ELSE 1 END,
+        due_at = CASE WHEN CAST(:due_at AS BIGINT) IS NOT NULL THEN :due_at
                  WHEN changed = 1 THEN CAST(:not_before AS BIGINT) END
     WHERE user_id = :user AND claim = :claim
     """

@@ -133,11 +133,13 @@ def _waiting(db: sqlite3.Connection, table: str, now: datetime) -> Waiting:
     return Waiting(count, from_ms(oldest) if isinstance(oldest, int) else None)
 
 
-def stored_installation(path: Path) -> Installation | None:
+def stored_installation(path: Path | str) -> Installation | None:
     """Return the workspace that a database belongs to, without changing anything.
 
     None if that is not stored, or cannot be read.
     """
+    if isinstance(path, str):
+        return None
     try:
         with read_only(path) as db:
             sql = "SELECT team_id, enterprise_id, app_id FROM installation"
@@ -149,8 +151,10 @@ def stored_installation(path: Path) -> Installation | None:
     return Installation(*row)
 
 
-def stored_probe(path: Path) -> CallbackProbe | None:
+def stored_probe(path: Path | str) -> CallbackProbe | None:
     """Return the token that doctor calls the bot with; None if an older version made the tables."""
+    if isinstance(path, str):
+        return None
     try:
         with read_only(path) as db:
             row = db.execute("SELECT token, received FROM callback_probe").fetchone()
@@ -172,8 +176,10 @@ class Owner:
     process: int | None
 
 
-def find_owner(path: Path) -> Owner | None:
+def find_owner(path: Path | str) -> Owner | None:
     """Return which bot has the database at ``path`` open, without taking its lock or any file."""
+    if isinstance(path, str):
+        return None
     lock = beside(path, "-lock")
     try:
         with lock.open("rb") as file:
@@ -204,11 +210,13 @@ def _process_with_lock(inode: int) -> int | None:
     return int(found[0]) if len(found) == 1 and found[0].isdecimal() and found[0] != "0" else None
 
 
-def seen_drift(path: Path) -> list[SeenDrift]:
+def seen_drift(path: Path | str) -> list[SeenDrift]:
     """Return the drift in the database at ``path``, the newest first; it is only read.
 
     There is none in one that is not there, cannot be read, or was made by an older version.
     """
+    if isinstance(path, str):
+        return []
     with contextlib.suppress(sqlite3.Error, OSError), read_only(path) as db:
         return [_drift_from(row) for row in db.execute(_DRIFT)]
     return []

@@ -1,7 +1,7 @@
 """SQL that is written once and rendered for each engine.
 
-``FOR UPDATE`` is for PostgreSQL, the second engine, where several processes write: SQLite has one
-writer at a time, so there it is left out.
+``FOR UPDATE`` is for PostgreSQL, where several processes write: SQLite has one writer at a time, so
+there it is left out.
 """
 
 import re
@@ -10,6 +10,8 @@ from typing import Final
 
 _ROW_LOCK: Final = re.compile(r"\bFOR UPDATE\b(?: OF \w+(?:, \w+)*)?(?: SKIP LOCKED)?")
 _LIST: Final = re.compile(r"\bEACH :(\w+)")
+_IN_LIST: Final = re.compile(r"\b(NOT )?IN \(EACH :(\w+)\)")
+_PARAMETER: Final = re.compile(r"(?<!:):([a-z]\w*)")
 
 
 class Query:
@@ -31,3 +33,15 @@ class Query:
     def sqlite(self) -> str:
         """The statement for SQLite, where a list is passed as JSON."""
         return _LIST.sub(r"SELECT value FROM json_each(:\1)", _ROW_LOCK.sub("", self.text))
+
+    @cached_property
+    def postgres(self) -> str:
+        """The statement for psycopg, where a list is passed as an array."""
+        text = self.text.replace("%", "%%")
+        text = _IN_LIST.sub(lambda found: _any_or_all(*found.groups()), text)
+        return _PARAMETER.sub(r"%(\1)s", text)
+
+
+def _any_or_all(negated: str | None, name: str) -> str:
+    # The type of an empty array follows from the column that it is compared with.
+    return f"<> ALL (:{name})" if negated else f"= ANY (:{name})"

@@ -1,0 +1,2 @@
+-- Replicas are sought in memory: nobody reads this, and each use of a replica wrote it.
+DROP INDEX replicas_used;
