@@ -10,6 +10,7 @@ import pytest
 from bot import doctor
 from bot.store import DatabaseError
 from bot.store.migrate import SQLITE_MIGRATIONS, checksum
+from bot.store.postgres_migrations import POSTGRES_MIGRATIONS
 from bot.store.sqlite import migrate
 from tests.world import World
 
@@ -43,10 +44,51 @@ CHECKSUMS: Final[dict[str, str]] = {
 }
 """Of each migration. Databases out there have them: add a line for a new one, change none."""
 
+POSTGRES_CHECKSUMS: Final[dict[str, str]] = {
+    "0001_jobs": ("99b56632ba81a43d5182482f12e90cf418dda65df7308a495ab29a2678a32e50"),
+    "0002_replicas": ("69764f7e34e089d8c85d9387e8077af790666ea265fd171bf23bc05cf7fd200e"),
+    "0003_refusals": ("b35babce002be5ce27da574ccf5ec36bb4d3ffd41d3738dd3f30cb9a27bba130"),
+    "0004_waiting_replies": ("6113b5bc3d452bb3f16b68689a3fe60c52930bcbcc87dbc47aa90a818decd178"),
+    "0005_unread_index": ("91d73a0c186729673fcdab93663c81f1436556033d05499446849f8118d98a91"),
+    "0006_standard_names": ("deefbe22450e17a1e07765acfeee3f5938af81596d867b5ecaef819f8cd35376"),
+    "0007_deletion": ("e790bf0ec6dff732c5b00f5ccf2de9ed9d53bae14fad01a7aeb39b3543ec2372"),
+    "0008_limits_and_turns": ("db73ae8ce34419d058acad0c1900fd29c2c37bdd77a67952cdeef13f84a9bb77"),
+    "0009_installation": ("8d1810cdf35596adc472dbdee131ec77dcf94ecae088ed8fd5a6469cbee23f7b"),
+    "0010_held": ("c0f5ff8b0df944bffa237f31d90578171d3d4e899dda63fca71c181df553d88c"),
+    "0011_waits": ("75321861e10d3608ed273351d1837496d63c829251192848544422b97db9bfa8"),
+    "0012_set_aside": ("3da07395ad1fa892c8453ff01739905f8201c074ee4beadc58a320da4dc38200"),
+    "0013_compaction": ("bd067a2c11a911539be1ffd7974e2be998bad5d9e07e35ff52d7c51d0b98bb6f"),
+    "0014_missing": ("878729c1b28f44a49ad48769ed51d9189e02d62ba25731840f6865570442342b"),
+    "0015_ids_in_any_case": ("6372bfe4c3eba41fb1f7a8ef07a1183b1d2c5c019548d490a1544a722d6be690"),
+    "0016_questions": ("adc4d86c49632960b4c76b40bc388fc9368deddc956552fa048c56bb0f77b09a"),
+    "0017_answered_messages": ("e281eaa0d69ab1977daa69753f547724a7fe3e0d786323fb403c612937efbd7e"),
+    "0018_retries": ("207d5772f732637c95023f76241c9b492532874e02928fdbc57b595682ab3fc7"),
+    "0019_homes": ("cf952e2b5aeeed9a68dfed832a3196e74d86cca44c5a4343b6a3b17f811faf6d"),
+    "0020_uninstalled": ("08e7b13e6650cb88e3652b4317eab5f4b4d8153df19a255ef02cb64cbbfec9a7"),
+    "0021_ids_of_attempts": ("abac516e07425207b96072a50cc1bfe2337a40f3b7465c6f624c950e204afd11"),
+    "0022_due_posts": ("495a7bf16c132a3ad7202836a4c24149e65e3991472e141019e14ce227b43057"),
+    "0023_callback_probe": ("84a8081b909dedf7a27b24d06a8ccfcec42203102dfdf53d95b092d87a3b8820"),
+    "0024_files": ("b3e4c7a5bf6584a477da80957635e9f5a4ffcf1601aa5e3acd9094491b1d8406"),
+    "0025_drift": ("14799a6db9499810d99d2aa1376c177cfd9e9444c8c1aea703c74ef602e63ee8"),
+    "0026_copies": ("ef59044c95bda4d9f985bac3e3abdd0853237f654fe1472b58b90c01188cc9aa"),
+}
+"""Likewise."""
 
-def test_no_migration_is_edited_and_each_new_one_is_listed() -> None:
-    found = {file.stem: checksum(file.read_text()) for file in SQLITE_MIGRATIONS.glob("*.sql")}
-    assert found == CHECKSUMS
+
+@pytest.mark.parametrize(
+    ("folder", "checksums"),
+    [(SQLITE_MIGRATIONS, CHECKSUMS), (POSTGRES_MIGRATIONS, POSTGRES_CHECKSUMS)],
+    ids=["SQLite", "PostgreSQL"],
+)
+def test_no_migration_is_edited_and_each_new_one_is_listed(
+    folder: Path, checksums: dict[str, str]
+) -> None:
+    found = {file.stem: checksum(file.read_text()) for file in folder.glob("*.sql")}
+    assert found == checksums
+
+
+def test_each_migration_is_there_for_both_engines() -> None:
+    assert CHECKSUMS.keys() == POSTGRES_CHECKSUMS.keys()
 
 
 def test_no_two_migrations_have_the_same_number() -> None:

@@ -1,0 +1,181 @@
+"""Migrations of the two engines make the same tables, and what is new only adds to them."""
+
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pytest
+
+from bot.store.migrate import SQLITE_MIGRATIONS
+from bot.store.postgres_migrations import POSTGRES_MIGRATIONS
+
+_COLUMNS: Final = """
+    SELECT tables.name, columns.name, columns.type IN ('INTEGER', 'BIGINT'),
+        columns."notnull" OR columns.pk, columns.dflt_value
+    FROM sqlite_schema AS tables, pragma_table_info(tables.name) AS columns
+    WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite%'
+"""
+_POSTGRES_COLUMNS: Final = """
+    SELECT table_name, column_name, data_type IN ('integer', 'bigint'), is_nullable = 'NO',
+        column_default
+    FROM information_schema.columns
+    WHERE table_schema = current_schema() AND table_name <> 'migrations'
+"""
+_INDEXES: Final = """
+    SELECT indexes.name, tables.name, indexes."unique", indexes.origin, schema.sql
+    FROM sqlite_schema AS tables, pragma_index_list(tables.name) AS indexes
+    LEFT JOIN sqlite_schema AS schema ON schema.name = indexes.name
+    WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite%'
+"""
+_POSTGRES_INDEXES: Final = """
+    SELECT classes.relname, tables.relname, indisunique, indisprimary, pg_get_indexdef(indexrelid)
+    FROM pg_index JOIN pg_class AS classes ON classes.oid = indexrelid
+    JOIN pg_class AS tables ON tables.oid = indrelid
+    WHERE tables.relnamespace = current_schema()::regnamespace AND tables.relname <> 'migrations'
+"""
+_KEYS: Final = """
+    SELECT tables.name, keys."from", keys."table", coalesce(keys."to", 'id'), keys.on_delete
+    FROM sqlite_schema AS tables, pragma_foreign_key_list(tables.name) AS keys
+    WHERE tables.type = 'table'
+"""
+_POSTGRES_KEYS: Final = """
+    SELECT conrelid::regclass::text, own.attname, confrelid::regclass::text, other.attname,
+        CASE confdeltype WHEN 'a' THEN 'NO ACTION' WHEN 'n' THEN 'SET NULL' ELSE confdeltype::text
+        END
+    FROM pg_constraint
+    JOIN pg_attribute AS own ON own.attrelid = conrelid AND own.attnum = conkey[1]
+    JOIN pg_attribute AS other ON other.attrelid = confrelid AND other.attnum = confkey[1]
+    WHERE contype = 'f'
+"""
+# Words that the engines write differently, or that the server adds.
+_NOISE: Final = re.compile(r"::\w+|\b(?:ANY|ARRAY|IN|USING|btree|public)\b|[^\w']+")
+
+
+@pytest.fixture(scope="module")
+def sqlite() -> sqlite3.Connection:
+    """A database with all tables."""
+    db = sqlite3.connect(":memory:")
+    for file in sorted(SQLITE_MIGRATIONS.glob("*.sql")):
+        db.executescript(file.read_text())
+    return db
+
+
+def made_by_sqlite(db: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in db.execute(query)]
+
+
+def made_by_postgres(url: str, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url) as db:
+        return db.execute(query.encode()).fetchall()
+
+
+def default(written: str | None) -> str | None:
+    return None if written is None else re.sub(r"::\w+|^\((.*)\)$", r"\1", written)
+
+
+def definition(sql: str) -> tuple[str, ...]:
+    """Return the columns of an index and its condition, in the words that both engines have."""
+    of_table = re.sub(r"^.*? ON (?:\w+\.)?\w+ ", "", " ".join(sql.split()))
+    return tuple(_NOISE.sub(" ", of_table).split())
+
+
+def columns_of(db: sqlite3.Connection, name: str) -> tuple[str, ...]:
+    return tuple(row[2] for row in db.execute(f"PRAGMA index_info({name})"))
+
+
+def test_both_engines_have_the_same_columns(sqlite: sqlite3.Connection, postgres_url: str) -> None:
+    ours = {
+        (table, column, bool(number), bool(filled), default(value))
+        for table, column, number, filled, value in made_by_sqlite(sqlite, _COLUMNS)
+    }
+    theirs = {
+        (*row, default(value)) for *row, value in made_by_postgres(postgres_url, _POSTGRES_COLUMNS)
+    }
+    assert ours == theirs
+    assert len(ours) > 80
+
+
+def test_both_engines_have_the_same_indexes_and_unique_columns(
+    sqlite: sqlite3.Connection, postgres_url: str
+) -> None:
+    ours = set()
+    for name, table, unique, origin, sql in made_by_sqlite(sqlite, _INDEXES):
+        if origin == "c":
+            ours.add((name, table, bool(unique), definition(sql)))
+        elif origin == "u":
+            ours.add(("", table, True, columns_of(sqlite, name)))
+    theirs = set()
+    for name, table, unique, primary, sql in made_by_postgres(postgres_url, _POSTGRES_INDEXES):
+        if not primary:
+            own = "" if name.endswith("_key") else name
+            theirs.add((own, table, unique, definition(sql)))
+    assert ours == theirs
+    assert len(ours) > 20
+
+
+def test_both_engines_have_the_same_foreign_keys(
+    sqlite: sqlite3.Connection, postgres_url: str
+) -> None:
+    ours, theirs = made_by_sqlite(sqlite, _KEYS), made_by_postgres(postgres_url, _POSTGRES_KEYS)
+    assert sorted(ours) == sorted(theirs)
+    assert len(ours) >= 4
+
+
+# ── Expand, then contract ─────────────────────────────────────────────────────────────────────
+
+_LAST_FREE: Final = "0026_copies"
+_TAKES_AWAY: Final = re.compile(
+    r"\bDROP\b|\bRENAME\b|\bALTER COLUMN\b|\bADD (?:CONSTRAINT|UNIQUE|CHECK|PRIMARY|FOREIGN)\b"
+)
+_ADDED_COLUMN: Final = re.compile(r"ALTER TABLE \w+ ADD COLUMN ([^;]*)")
+_UNIQUE_INDEX: Final = re.compile(r"CREATE UNIQUE INDEX \w+\s+ON (\w+)")
+_TABLE: Final = re.compile(r"CREATE TABLE (\w+)")
+
+
+def taken_away(sql: str) -> list[str]:
+    """Return what a migration does that the version before might not survive."""
+    sql = re.sub(r"--.*", "", sql)
+    found = _TAKES_AWAY.findall(sql)
+    for column in _ADDED_COLUMN.findall(sql):
+        if ("NOT NULL" in column and "DEFAULT" not in column) or re.search(
+            r"\b(UNIQUE|CHECK)\b", column
+        ):
+            found.append(f"ADD COLUMN {column}")
+    new = _TABLE.findall(sql)
+    return found + [
+        f"UNIQUE INDEX ON {table}" for table in _UNIQUE_INDEX.findall(sql) if table not in new
+    ]
+
+
+@pytest.mark.parametrize("folder", [SQLITE_MIGRATIONS, POSTGRES_MIGRATIONS], ids=lambda it: it.name)
+def test_a_migration_only_adds_unless_its_name_says_that_it_contracts(folder: Path) -> None:
+    # While copies of the bot are replaced one after the other, the version before runs on the new
+    # tables. What it uses may go one release later, in a migration that ends in _contract.
+    found = {
+        file.name: taken
+        for file in folder.glob("*.sql")
+        if file.stem > _LAST_FREE
+        and not file.stem.endswith("_contract")
+        and (taken := taken_away(file.read_text()))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("sql", "takes_away"),
+    [
+        ("ALTER TABLE jobs ADD COLUMN a INTEGER NOT NULL DEFAULT 0;", False),
+        ("ALTER TABLE jobs ADD COLUMN a TEXT; -- DROP nothing\nCREATE INDEX x ON jobs (a);", False),
+        ("CREATE TABLE more (id TEXT NOT NULL UNIQUE); CREATE UNIQUE INDEX x ON more (id)", False),
+        ("ALTER TABLE jobs ADD COLUMN a TEXT NOT NULL;", True),
+        ("ALTER TABLE jobs ADD COLUMN a TEXT UNIQUE;", True),
+        ("ALTER TABLE jobs RENAME COLUMN a TO b;", True),
+        ("ALTER TABLE jobs ALTER COLUMN a SET NOT NULL;", True),
+        ("CREATE UNIQUE INDEX x ON jobs (channel);", True),
+        ("DROP INDEX jobs_due;", True),
+    ],
+)
+def test_what_takes_something_away_is_recognised(sql: str, takes_away: bool) -> None:  # noqa: FBT001
+    assert bool(taken_away(sql)) is takes_away
