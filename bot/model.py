@@ -129,6 +129,16 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Durations:
+    """How long recent jobs of a kind took from the create call to their end."""
+
+    typical: timedelta
+    """Their median."""
+    slow: timedelta | None
+    """The time that 9 of 10 of them did not exceed; None if there are fewer than 10."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One thing a person asked for, once."""
 
@@ -156,9 +166,13 @@ class Job:
     reason: str = ""
     """Why it failed, as the service put it."""
     late: bool = False
-    """It takes longer than its schedule expects, and its card says so."""
+    """It takes longer than its schedule expects."""
     typical_duration: timedelta | None = None
-    """The median time of recent jobs of its kind, if there are any."""
+    """The median time of recent jobs like it, if there are any."""
+    slow_after: timedelta | None = None
+    """The time that 9 of 10 recent jobs like it did not exceed, if there are enough."""
+    slow: bool = False
+    """It takes longer than ``slow_after``."""
     started_at: datetime | None = None
     """When its id was received, or when the service could begin."""
     read_at: datetime | None = None
@@ -194,6 +208,14 @@ class Job:
         return self.failures >= _UNREACHABLE_AFTER
 
     @property
+    def unusual(self) -> bool:
+        """Whether its card says that it takes longer than usual.
+
+        What the workspace's own jobs took counts; without enough of them, the schedule.
+        """
+        return self.late if self.slow_after is None else self.slow
+
+    @property
     def deleted(self) -> bool:
         """Whether it failed because what it made was deleted at the service."""
         by_service = self.failure is Failure.SERVICE_FAILED
@@ -210,7 +232,7 @@ class Job:
             self.state,
             self.failure,
             self.reason,
-            self.late,
+            self.unusual,
             self.asked,
             self.orphaned_ids,
             self.remote_id,

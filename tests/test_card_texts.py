@@ -135,6 +135,14 @@ CARDS: Final[dict[str, tuple[Job, str, list[str]]]] = {
         ),
         ["Stop following", "Details"],
     ),
+    "slower than 9 of 10": (
+        rendering(slow=True, slow_after=timedelta(minutes=4)),
+        (
+            "Video “Greeting”: Rendering is taking longer than usual. I'm still checking.\n"
+            f"Started {AGO}, usually about 2 min. Slower than 9 of 10.\n{SMALL}"
+        ),
+        ["Stop following", "Details"],
+    ),
     "overdue": (
         rendering(state=State.OVERDUE),
         (

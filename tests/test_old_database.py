@@ -89,7 +89,7 @@ async def test_every_field_of_every_job_is_kept(store: Store) -> None:
     assert len(jobs) == len(OLD["jobs"]) > 20
     for old in OLD["jobs"]:
         new = dict.fromkeys(("held_by", "held_until", "missing_since", "retry_of"))
-        new |= {"copied": False}
+        new |= {"copied": False, "slow": False, "slow_after": None}
         expected = renamed(old, JOB_NAMES) | new
         expected["failure"] = FAILURES.get(expected["failure"], expected["failure"])
         if expected.pop("claimed"):  # its process is gone: it is due at once

@@ -95,7 +95,13 @@ async def _wait_for_used(runtime: Runtime, job: Job, used_id: str) -> None:
     """Plan the next poll of a job that waits for what it uses; its own time begins after that."""
     now = runtime.clock.now()
     waiting = replace(
-        job, state=State.RUNNING, late=False, waits_for=used_id, started_at=now, read_at=now
+        job,
+        state=State.RUNNING,
+        late=False,
+        slow=False,
+        waits_for=used_id,
+        started_at=now,
+        read_at=now,
     )
     schedule = runtime.schedule(waiting)
     if now - job.created_at >= schedule.give_up_after:
@@ -137,6 +143,7 @@ async def _plan_poll(runtime: Runtime, job: Job, at_least: timedelta = timedelta
         job,
         state=State.OVERDUE if age >= schedule.overdue_after else State.RUNNING,
         late=age >= schedule.late_after,
+        slow=job.slow_after is not None and age > job.slow_after,
         read_at=now,
     )
     wait = max(poll_interval(going, runtime.timings, schedule, now), at_least)

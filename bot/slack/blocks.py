@@ -380,6 +380,15 @@ def span(duration: timedelta) -> str:
     return f"{count} {unit}{'' if count == 1 else 's'}"
 
 
+def brief(duration: timedelta) -> str:
+    """Return a duration in as few letters as are read easily: "40 sec", "2 min", "3 hours"."""
+    written = span(duration)
+    for unit, short in (("second", "sec"), ("minute", "min")):
+        if unit in written:
+            return f"{written.split()[0]} {short}"
+    return written
+
+
 def spoken(script: str) -> str:
     """Return how long a script takes to speak, at 150 words a minute."""
     return span(timedelta(minutes=len(script.split()) / _WORDS_A_MINUTE))

@@ -5,7 +5,6 @@ which replica, is in small print. All else is in its details.
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 from bot.model import Failure, Job, State
@@ -15,6 +14,7 @@ from bot.slack.blocks import (
     actions,
     ago,
     anchor,
+    brief,
     context,
     date,
     escape,
@@ -25,7 +25,6 @@ from bot.slack.blocks import (
     paragraph,
     rich,
     section,
-    span,
     title,
     words,
 )
@@ -153,7 +152,7 @@ def _status(job: Job, presenter: Presenter, replica: str, retry: str | None) -> 
             named = escaped(one_line(replica), _MAX_NAME) or "The replica"
             line = f"{named} is still training. The {presenter.noun} starts when it's ready."
             return _Status(running, line=line)
-        case State.RUNNING if job.late:
+        case State.RUNNING if job.unusual:
             more = " is taking longer than usual. I'm still checking."
             return _Status(running, more, line=_since(job))
         case State.RUNNING:
@@ -171,7 +170,7 @@ def _status(job: Job, presenter: Presenter, replica: str, retry: str | None) -> 
 def _running(job: Job, presenter: Presenter, emoji: str) -> _Status:
     usual = job.typical_duration
     if usual is not None:
-        more = f", usually about {_brief(usual)}"
+        more = f", usually about {brief(usual)}"
     else:
         more = " takes hours" if presenter.slow else ""
     return _Status(emoji, f"{more}. I'll reply here.", _since(job) if presenter.slow else "")
@@ -222,8 +221,8 @@ def _since(job: Job) -> str:
     if job.started_at is None:
         return ""
     usual = job.typical_duration
-    usually = f", usually about {_brief(usual)}" if usual is not None and job.late else ""
-    return f"Started {ago(job.started_at)}{usually}."
+    usually = f", usually about {brief(usual)}" if usual is not None and job.unusual else ""
+    return f"Started {ago(job.started_at)}{usually}.{' Slower than 9 of 10.' if job.slow else ''}"
 
 
 def _progress(job: Job, presenter: Presenter) -> tuple[str, str]:
@@ -261,15 +260,6 @@ def _orphaned(job: Job, noun: str) -> str:
                 f"{number} earlier {noun}s were created after all and may be charged too: "
                 "see *Details*."
             )
-
-
-def _brief(duration: timedelta) -> str:
-    """Return a duration in as few letters as are read easily: "40 sec", "2 min", "3 hours"."""
-    written = span(duration)
-    for unit, short in (("second", "sec"), ("minute", "min")):
-        if unit in written:
-            return f"{written.split()[0]} {short}"
-    return written
 
 
 def _sentence(text: str) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from bot.kinds.video import BACKGROUNDS, MAX_NAME
+from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video
 from bot.model import Verdict
-from bot.slack.blocks import Json, element, field, option, spoken
+from bot.slack.blocks import Json, brief, element, field, option, spoken
 from bot.slack.context import HandlerContext
 from bot.slack.forms import (
     Metadata,
@@ -88,7 +88,7 @@ async def draw_form(
         background = next((name for name in BACKGROUNDS if name in fields), "none")
     blocks: list[Json] = [
         await _replica_field(ctx, fields.get("replica_id"), metadata["channel"]),
-        *_script_fields(ctx, fields.get("script"), metadata),
+        *await _script_fields(ctx, fields.get("script"), metadata),
         text_field(
             "video_name",
             "Name",
@@ -136,7 +136,7 @@ async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) 
     return field("replica_id", "Replica", picker, hint=hint)
 
 
-def _script_fields(ctx: HandlerContext, script: str | None, metadata: Metadata) -> list[Json]:
+async def _script_fields(ctx: HandlerContext, script: str | None, metadata: Metadata) -> list[Json]:
     """Return the fields for a script: a box, and a file where one may be longer."""
     with_file, attached = takes_files(ctx), metadata.get("script_file") is not None
     is_kept = attached or metadata.get("script_of") is not None
@@ -150,7 +150,12 @@ def _script_fields(ctx: HandlerContext, script: str | None, metadata: Metadata) 
         if attached:
             hint = "Leave this empty to use the attached file."
     elif script:
-        hint = f"This takes about {spoken(script)} to speak. {hint}"
+        usual = (
+            f" and usually {took} to create" if (took := await _time_to_create(ctx, script)) else ""
+        )
+        hint = f"This takes about {spoken(script)} to speak{usual}. {hint}"
+    elif took := await _time_to_create(ctx, None):
+        hint = f"{hint} Videos usually take {took} to create."
     box = element(
         "plain_text_input",
         "script",
@@ -169,6 +174,12 @@ def _script_fields(ctx: HandlerContext, script: str | None, metadata: Metadata) 
         )
         fields.append(field("script_file", "Script file", file, hint=longer, optional=True))
     return fields
+
+
+async def _time_to_create(ctx: HandlerContext, script: str | None) -> str:
+    """Return how long recent videos took with scripts as long; "" if there are none."""
+    durations = await ctx.store.jobs.fetch_durations(Video.name, script)
+    return "" if durations is None else f"about {brief(durations.typical)}"
 
 
 def _background_field(chosen: str) -> Json:

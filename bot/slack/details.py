@@ -20,7 +20,7 @@ from bot.slack.blocks import (
 from bot.slack.buttons import DETAILS
 from bot.slack.context import HandlerContext
 from bot.slack.job_actions import find_job
-from bot.slack.job_status import Fact, facts_of, rows
+from bot.slack.job_status import Fact, facts_of, rows, usually
 from bot.slack.payloads import BlockAction, read
 from bot.slack.presenters import Presenter, script_of, state_word
 
@@ -60,6 +60,7 @@ def details(job: Job, presenter: Presenter, *, reader: str, replica: str = "") -
         *facts_of(job.snapshot, presenter, job, own=True),
         ("Created by earlier attempts", ", ".join(job.orphaned_ids)),
         ("Requested", job.created_at),
+        ("Usually takes", usually(job)),
         *([("Started", job.started_at)] if job.started_at is not None else []),
         *([("Ended", job.ended_at)] if job.ended_at is not None else []),
         ("Request number", job.id),

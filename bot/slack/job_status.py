@@ -33,6 +33,7 @@ from bot.slack.blocks import (
     rich,
     section,
     size,
+    span,
     title,
     words,
 )
@@ -224,7 +225,7 @@ def status_message(
         # Without a name of its own, it is shown by the beginning of its script.
         name = presenter.name(job) if own else job.params.get(f"{presenter.noun}_name", "")
         facts += [("Status", state_word(job, presenter)), ("Name", title(name))]
-        facts.append(("Requested", job.created_at))
+        facts += [("Requested", job.created_at), ("Usually takes", usually(job))]
     facts += facts_of(known, presenter, job, own=own)
     if unread:
         facts.append(("Couldn't be checked just now", only_hosts(unread)))
@@ -238,6 +239,16 @@ def status_message(
     # It is unknown who may read what belongs to no job of ours.
     script = script_of(job, known) if own and job is not None else ""
     return _drawn(facts, links, script)
+
+
+def usually(job: Job) -> str:
+    """Return how long jobs like this one take; "" if that is not known, or it has ended."""
+    if job.state.ended or job.typical_duration is None:
+        return ""
+    typical = span(job.typical_duration)
+    if job.slow_after is None:
+        return f"about {typical}"
+    return f"about {typical}; 9 of 10 take up to {span(job.slow_after)}"
 
 
 def facts_of(

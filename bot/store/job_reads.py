@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
-from bot.model import Attempt, Job
+from bot.model import Attempt, Durations, Job
 from bot.store.attempts import list_candidates
 from bot.store.database import Database, RowUnreadable, Transaction, Value
+from bot.store.durations import recent_durations, script_band
 from bot.store.job_rows import job_from
 from bot.store.limits import Limits, used_by_all
 from bot.store.sql import Query
@@ -123,6 +124,17 @@ class JobReads:
 
         def work(tx: Transaction) -> int:
             return used_by_all(tx, now)
+
+        return await self._database.run(work, durable=False)
+
+    async def fetch_durations(self, kind: str, script: str | None) -> Durations | None:
+        """Return how long recent jobs of a kind took, for a script as long as this; None at first.
+
+        ``script`` is None for a kind without one, and before there is one.
+        """
+
+        def work(tx: Transaction) -> Durations | None:
+            return recent_durations(tx, kind, script_band(script))
 
         return await self._database.run(work, durable=False)
 

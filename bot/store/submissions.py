@@ -4,12 +4,12 @@ import json
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from statistics import median
 from typing import Final, TypeVar
 
 from bot.model import Job, Request, Settlement, State
 from bot.store.database import Topic, Transaction, span_ms, to_ms
 from bot.store.deliveries import add_card, edit_card, edit_messages, settle_question
+from bot.store.durations import recent_durations, script_band
 from bot.store.job_claims import JobClaims
 from bot.store.job_reads import BY_REQUEST, BY_RETRIED
 from bot.store.job_rows import job_from, lock_job
@@ -22,15 +22,14 @@ _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH: Final = 10
 _TURN: Final = timedelta(minutes=10)
 """A person's waiting jobs take their turns as if one were submitted in this time."""
-_RECENT_JOBS: Final = 20
-"""Jobs of which the typical duration is the median."""
 
 _ADD: Final = Query(
     """
     INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
-                      created_at, state, due_at, turn_at, typical_ms, retry_of)
+                      created_at, state, due_at, turn_at, typical_ms, slow_ms, script_band,
+                      retry_of)
     VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
-            :now, 'queued', :now, :turn_at, :typical_ms, :retry_of)
+            :now, 'queued', :now, :turn_at, :typical_ms, :slow_ms, :script_band, :retry_of)
     RETURNING *
     """
 )
@@ -38,12 +37,6 @@ _LAST_TURN: Final = Query(
     """
     SELECT max(turn_at) AS turn_at FROM jobs
     WHERE ended_at IS NULL AND state = 'queued' AND user_id = :user
-    """
-)
-_RECENT_DURATIONS: Final = Query(
-    """
-    SELECT ended_at - started_at AS duration FROM jobs
-    WHERE kind = :kind AND state = 'succeeded' ORDER BY ended_at DESC LIMIT :limit
     """
 )
 _CREATE_AGAIN: Final = Query(
@@ -87,6 +80,8 @@ class Submissions(JobClaims):
                 return Submitted(job_from(found), new=False)
             if reached := reached_limit(tx, self._limits, request.user, now, opens=True):
                 return reached
+            band = script_band(request.params.get("script"))
+            usual = recent_durations(tx, request.kind, band)
             [added] = tx.all(
                 _ADD,
                 id=new_id,
@@ -98,7 +93,9 @@ class Submissions(JobClaims):
                 thread_ts=request.thread_ts,
                 now=to_ms(now),
                 turn_at=_turn_at(tx, request.user, now),
-                typical_ms=_typical_ms(tx, request.kind),
+                typical_ms=None if usual is None else span_ms(usual.typical),
+                slow_ms=None if usual is None or usual.slow is None else span_ms(usual.slow),
+                script_band=band,
                 retry_of=retried["id"] if retried is not None else None,
             )
             job = job_from(added)
@@ -152,9 +149,3 @@ def _within_limits(result: _T | LimitReached) -> _T:
     if isinstance(result, LimitReached):
         raise result
     return result
-
-
-def _typical_ms(tx: Transaction, kind: str) -> int | None:
-    rows = tx.all(_RECENT_DURATIONS, kind=kind, limit=_RECENT_JOBS)
-    durations = [row["duration"] for row in rows if row["duration"] is not None]
-    return round(median(durations)) if durations else None

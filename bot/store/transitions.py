@@ -20,9 +20,9 @@ POLLED: Final = frozenset({State.RUNNING, State.OVERDUE})
 _SAVE: Final = Query(
     """
     UPDATE jobs SET state = :state, failures = :failures, remote_id = :remote_id,
-        snapshot = :snapshot, late = :late, started_at = :started_at, read_at = :read_at,
-        asked_at = :asked_at, asked = :asked, orphaned_ids = :orphaned_ids,
-        held_by = :held_by, held_until = :held_until,
+        snapshot = :snapshot, late = :late, slow = :slow,
+        started_at = :started_at, read_at = :read_at, asked_at = :asked_at, asked = :asked,
+        orphaned_ids = :orphaned_ids, held_by = :held_by, held_until = :held_until,
         waits_for = :waits_for, missing_since = :missing_since,
         claimed = 0, wake_at = NULL, wait_ms = :wait_ms,
         due_at = CASE WHEN wake_at < coalesce(:due_at, wake_at + 1) THEN wake_at ELSE :due_at END

@@ -1,0 +1,58 @@
+"""How long recent jobs took: of one kind, and where there are enough, with scripts as long."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from math import ceil
+from statistics import median
+from typing import Final
+
+from bot.model import Durations
+from bot.store.database import Row, Transaction
+from bot.store.sql import Query
+
+_MAX_JOBS: Final = 100
+"""The recent jobs that count."""
+_ENOUGH: Final = 10
+"""The jobs without which nothing is said of scripts as long, nor of 9 of 10."""
+_SHORT: Final = 250
+"""Scripts with fewer characters are one band. Each further band ends at twice as many."""
+
+# Both read nothing but their index, in its order.
+_RECENT: Final = Query(
+    """
+    SELECT ended_at - started_at AS duration FROM jobs
+    WHERE kind = :kind AND state = 'succeeded' ORDER BY ended_at DESC LIMIT :limit
+    """
+)
+_RECENT_OF_LENGTH: Final = Query(
+    """
+    SELECT ended_at - started_at AS duration FROM jobs
+    WHERE kind = :kind AND script_band = :band AND state = 'succeeded'
+    ORDER BY ended_at DESC LIMIT :limit
+    """
+)
+
+
+def script_band(script: str | None) -> int | None:
+    """Return the band of a script's length, counted from 0: under 250 characters, 500, 1,000."""
+    return None if script is None else (len(script) // _SHORT).bit_length()
+
+
+def recent_durations(tx: Transaction, kind: str, band: int | None) -> Durations | None:
+    """Return how long the recent jobs of a kind took with scripts of this band, or else all.
+
+    None if there are none.
+    """
+    rows: Sequence[Row] = ()
+    if band is not None:
+        rows = tx.all(_RECENT_OF_LENGTH, kind=kind, band=band, limit=_MAX_JOBS)
+    if len(rows) < _ENOUGH:
+        rows = tx.all(_RECENT, kind=kind, limit=_MAX_JOBS)
+    took = sorted(row["duration"] for row in rows if row["duration"] is not None)
+    if not took:
+        return None
+    slow = took[ceil(0.9 * len(took)) - 1] if len(took) >= _ENOUGH else None
+    return Durations(
+        timedelta(milliseconds=round(median(took))),
+        None if slow is None else timedelta(milliseconds=slow),
+    )
