@@ -1,11 +1,13 @@
 """The requests that Slack sends to a bot when a person does something, signed, over real HTTP."""
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
 from http import HTTPStatus
@@ -25,6 +27,7 @@ TOKEN: Final = "verification-token"
 _FORM: Final = "application/x-www-form-urlencoded"
 # Slack's own default for external menus.
 _MIN_QUERY_LENGTH: Final = 3
+_REQUEST_URL: Final = ContextVar[str | None]("request_url", default=None)
 _BUTTON_KEYS: Final = ("type", "action_id", "text", "value", "style", "url")
 
 
@@ -59,6 +62,16 @@ class Response:
         except ValueError:
             return None
         return value if isinstance(value, dict) else None
+
+
+@contextlib.contextmanager
+def balanced_to(url: str) -> Iterator[None]:
+    """Deliver what this task sends to ``url``, as a load balancer before several copies would."""
+    token = _REQUEST_URL.set(url)
+    try:
+        yield
+    finally:
+        _REQUEST_URL.reset(token)
 
 
 async def deliver(
@@ -103,14 +116,13 @@ async def deliver(
     sent |= headers or {}
     began = time.monotonic()
     status, text, received = None, "", {}
-    path = urlsplit(slack.request_url).path
+    url = _REQUEST_URL.get() or slack.request_url
+    path = urlsplit(url).path
     with slack.wire.exchange("slack", "bot", "POST", path, body) as exchange:
         try:
             async with (
                 asyncio.timeout(slack.response_timeout.total_seconds()),
-                slack.session.post(
-                    slack.request_url, data=body, headers=sent, allow_redirects=False
-                ) as response,
+                slack.session.post(url, data=body, headers=sent, allow_redirects=False) as response,
             ):
                 text = await response.text()
                 status, received = response.status, dict(response.headers)

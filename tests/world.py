@@ -6,11 +6,11 @@ import json
 import os
 import random
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from bot.app import FEATURES, Bot, running
 from bot.clock import Clock
@@ -21,6 +21,7 @@ from bot.store.sqlite import migrate
 from bot.timings import Timings
 from sandbox import events
 from sandbox.clock import ManualClock
+from sandbox.delivery import balanced_to
 from sandbox.driver import Modal, Person
 from sandbox.http import free_port
 from sandbox.running import APP
@@ -28,6 +29,8 @@ from sandbox.slack import Call, SandboxSlack
 from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, Request, SandboxVideoService
 from tests.leaks import LeakDetector
+
+_T = TypeVar("_T")
 
 REPLICA = "r-anna-42"
 #: What a test sets that sends more than the defaults allow.
@@ -122,6 +125,27 @@ class World:
                 yield self.bot
             finally:
                 leave()
+
+    @contextlib.asynccontextmanager
+    async def running_copies(self, number: int = 2, **settings: str) -> AsyncIterator[list[Bot]]:
+        """Start several copies of the bot on one PostgreSQL database; see ``at``.
+
+        A request that is not sent with ``at`` reaches the last one. The callback of what one has
+        created reaches the next one.
+        """
+        ports = [str(free_port()) for _ in range(number)]
+        async with contextlib.AsyncExitStack() as stack:
+            copies = []
+            for own, other in zip(ports, [*ports[1:], ports[0]], strict=True):
+                callbacks_to = f"http://127.0.0.1:{other}"
+                values: dict[str, Any] = {"PORT": own, "PUBLIC_URL": callbacks_to, **settings}
+                copies.append(await stack.enter_async_context(self.running_bot(**values)))
+            yield copies
+
+    async def at(self, copy: Bot, action: Awaitable[_T]) -> _T:
+        """Await something that a person does, whose requests reach this copy."""
+        with balanced_to(f"http://127.0.0.1:{copy.port}/slack/events"):
+            return await action
 
     async def _let_start_checks_end(self, before: int) -> None:
         """Wait for the checks of the start, and forget the harmless read: it is in no story."""
