@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from tests import leaks
 from tests.modes import HTTP, POSTGRES, SOCKET_MODE, in_both_modes, on_both_engines
-from tests.postgres import database_url
+from tests.postgres import database_url, share_server
 from tests.world import MEMORY, World
 
 pytest_plugins = ["tests.browser", "tests.invalid_input"]
@@ -45,6 +45,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("quiet_world", ways, indirect=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_postgres_server(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Have all workers use one server, which the first test that needs it starts."""
+    folder = tmp_path_factory.getbasetemp()
+    share_server(folder.parent if hasattr(pytestconfig, "workerinput") else folder)
+
+
 @pytest.fixture(autouse=True)
 def _nothing_secret_is_logged() -> Iterator[None]:
     """Require of each test that the log holds no secret and no user content."""
@@ -61,7 +70,7 @@ def memory() -> Iterator[Path]:
 
 @pytest.fixture
 def postgres_url() -> Iterator[str]:
-    """Return the URL of a database with all tables, on a server of this process."""
+    """Return the URL of a database with empty tables."""
     with database_url() as url:
         yield url
 
