@@ -50,13 +50,15 @@ class CannedResponse:
     """A fixed response in place of the right one; ``done``: the work is done first.
 
     A ``body`` of type str or bytes is sent unchanged (text that begins with ``<`` as HTML), any
-    other value as JSON. ``headers`` override those that follow from the body.
+    other value as JSON. ``headers`` override those that follow from the body. ``chunked``: its
+    length is not said.
     """
 
     status: int = 200
     body: object = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     done: bool = False
+    chunked: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,8 +85,9 @@ Fault = Reset | LateCommit | Hang | CannedResponse | Truncated | Drip
 class Faults:
     """The faults of coming requests, by the name of the operation.
 
-    The video service's operations are ``create_video``, ``read_video``, ``create_replica`` and
-    ``read_replica``; Slack's are the names of its methods, such as ``chat.postMessage``.
+    The video service's operations are ``create_video``, ``read_video``, ``create_replica``,
+    ``read_replica`` and ``download``; Slack's are the names of its methods, such as
+    ``chat.postMessage``.
     """
 
     def __init__(self) -> None:
@@ -184,7 +187,10 @@ def _answer(fault: CannedResponse) -> web.StreamResponse:
     else:
         content, content_type = json.dumps(body).encode(), "application/json"
     headers = {hdrs.CONTENT_TYPE: content_type, **fault.headers}
-    return web.Response(status=fault.status, body=content, headers=headers)
+    response = web.Response(status=fault.status, body=content, headers=headers)
+    if fault.chunked:
+        response.enable_chunked_encoding()
+    return response
 
 
 async def _truncate(request: web.Request, body: str) -> None:

@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
 from bot.clock import Clock
+from sandbox.faults import Faults, respond
 from sandbox.scenarios import Ending
+from sandbox.scheduler import Scheduler
 from sandbox.service_jobs import Replica, Video
 
+#: The name under which downloads of MP4 files are found in ``faults``.
+DOWNLOAD: Final = "download"
 _CLIP: Final = Path(__file__).parent / "clip"
 # The duration of the clip.
 DURATION: Final = timedelta(seconds=8)
@@ -67,6 +72,24 @@ _OPEN: Final = (
     "This page updates by itself.</p>"
 )
 _FAILED: Final = '<p class="state" role="status">This video cannot be watched: {reason}.</p>'
+
+
+class Downloads:
+    """The MP4 files as they are asked for, whose faults have the name ``DOWNLOAD``."""
+
+    def __init__(self, faults: Faults, scheduler: Scheduler) -> None:
+        self.paths: list[str] = []
+        self._faults = faults
+        self._scheduler = scheduler
+
+    @web.middleware
+    async def serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Note what is asked for, and apply a fault."""
+        if not request.path.endswith(".mp4"):
+            return await handler(request)
+        self.paths.append(request.path)
+        fault = self._faults.take(DOWNLOAD)
+        return await respond(request, fault, lambda: handler(request), self._scheduler)
 
 
 def add_routes(

@@ -70,6 +70,7 @@ class SandboxVideoService:
         api_key: the only key that it accepts.
         faults: what goes wrong with coming requests.
         requests: every request that arrived, without its key, in order.
+        downloads: the MP4 files that were asked for.
         videos: by id, in the order of creation.
         replicas: likewise.
         pace: how long jobs take that are created from now on.
@@ -127,6 +128,7 @@ class SandboxVideoService:
         self._video_scenarios: deque[Scenario] = deque()
         self._replica_scenarios: deque[Scenario] = deque()
         self._scheduler = Scheduler(clock)
+        self.downloads = player.Downloads(self.faults, self._scheduler)
         self._callbacks = CallbackSender(
             clock, self._scheduler, wire=lambda: self.wire, base_url=lambda: self.url
         )
@@ -231,11 +233,7 @@ class SandboxVideoService:
         self._end_now(self._job(job_id), "error", reason)
 
     def delete(self, job_id: str) -> None:
-        """Delete a video or replica, open or ended, without a callback.
-
-        Raises:
-            KeyError: there is no such video or replica.
-        """
+        """Delete a video or replica, open or ended, without a callback; raises ``KeyError``."""
         job = self._job(job_id)
         if job.ended(self._clock.now()) is None:
             self._end_now(job, "deleted", None)
@@ -282,7 +280,7 @@ class SandboxVideoService:
     # The four operations
 
     def _app(self) -> web.Application:
-        app = web.Application(middlewares=[self._record])
+        app = web.Application(middlewares=[self._record, self.downloads.serve])
         get, post = app.router.add_get, app.router.add_post
         post("/v2/videos", partial(self._serve, "create_video", self._create_video))
         get("/v2/videos/{id}", partial(self._serve, "read_video", self._read_video))

@@ -4,6 +4,7 @@ Each takes the workspace and the arguments of the call and returns what goes bes
 Codes and shapes are those of https://docs.slack.dev/reference/methods.
 """
 
+import mimetypes
 from collections.abc import Callable
 from typing import Final
 
@@ -223,7 +224,7 @@ def _complete_upload(workspace: Workspace, arguments: Json) -> Json:
         identifier=upload.id,
         user=workspace.bot.id,
         name=upload.name,
-        mimetype="text/plain",
+        mimetype=mimetypes.guess_type(upload.name)[0] or "application/octet-stream",
         created=workspace.clock.now(),
         site=workspace.site,
         title=asked.title,
