@@ -39,6 +39,7 @@ from bot.store import Home, Limits, Outgoing, Store
 from bot.sweep import Sweep
 from bot.timings import Timings
 from bot.video_service import VideoService
+from bot.video_source import VideoSource
 from bot.web import WebServer
 from bot.worker import Worker
 
@@ -185,6 +186,7 @@ async def running(
             installation=installation,
             join_channels=settings.join_public_channels,
             metrics=metrics,
+            videos=_videos(settings, timings),
         )
         drift = DriftLog(store, metrics, clock)
         engine = Engine(
@@ -275,6 +277,12 @@ async def running(
             await asyncio.gather(*closing)
             await background.stop(timings.stop_timeout - _SHUTDOWN_TIMEOUT)
             await asyncio.gather(*parts, return_exceptions=True)  # each has logged its failure
+
+
+def _videos(settings: Settings, timings: Timings) -> VideoSource | None:
+    """Return what fetches the videos that are shown in Slack; None if none are."""
+    hosts = settings.media_hosts
+    return VideoSource(hosts, settings.proxy_for, timings.max_video_bytes) if hosts else None
 
 
 def _limits(settings: Settings) -> Limits:

@@ -158,6 +158,15 @@ def plain_link(text: str) -> str | None:
     return f"{parts['scheme'].lower()}://{host}{port}{rest}"
 
 
+def is_public(address: IPv4Address | IPv6Address) -> bool:
+    """Return whether an address is one of a host on the public internet."""
+    return (
+        address.is_global
+        and (not isinstance(address, IPv6Address) or address in _UNICAST)
+        and not any(address in network for network in _NOT_PUBLIC)
+    )
+
+
 def show_link(link: str) -> str:
     """Return the host of ``link`` for people to read, at most 60 characters.
 
@@ -271,12 +280,7 @@ def _address(kind: type[IPv4Address] | type[IPv6Address], text: str) -> str:
         address = kind(text)
     except AddressValueError:
         raise BadLink(_NOT_PUBLIC_ADDRESS) from None
-    if (
-        not address.is_global
-        or (isinstance(address, IPv6Address) and address not in _UNICAST)
-        or any(address in network for network in _NOT_PUBLIC)
-        or "%" in text  # a zone, which has a meaning on one machine only
-    ):
+    if not is_public(address) or "%" in text:  # a zone, which has a meaning on one machine only
         raise BadLink(_NOT_PUBLIC_ADDRESS)
     return str(address)
 

@@ -277,6 +277,14 @@ class Role(StrEnum):
     TRANSCRIPT = "transcript"
     """The whole transcript as a file, where the reply has only its beginning: shared once, below
     the reply."""
+    CLIP = "clip"
+    """What was made, as an MP4 that plays in Slack: shared once, below the reply, which has its
+    link."""
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is shared as a file, not posted."""
+        return self in {Role.TRANSCRIPT, Role.CLIP}
 
 
 class Settlement(StrEnum):
@@ -365,6 +373,11 @@ class Delivery:
     """The person who settled a question, if one did."""
     file_id: str | None = None
     """Slack's id of a file whose content is there; stored before the file is shared."""
+
+    @property
+    def is_transfer(self) -> bool:
+        """Whether its next step takes an MP4 to Slack: that shows nothing, and may take long."""
+        return self.role is Role.CLIP and self.file_id is None
 
 
 def token_hash(token: str) -> str:

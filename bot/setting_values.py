@@ -31,6 +31,9 @@ _BEGINNINGS: Final = {
     "https://": "a web address",
 }
 _HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
+_LABEL: Final = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+# With a letter at the beginning of the last part: no address is one.
+_HOST_NAME: Final = re.compile(rf"(\*\.)?({_LABEL}\.)+(?=[a-z]){_LABEL}")
 _PATH: Final = re.compile(r"(/(?!\.\.?(/|$))[\w.~%-]+)*", re.ASCII)
 _MAX_PREFIX: Final = 32 - len("/replica")
 _PREFIX: Final = re.compile(f"[a-z0-9_-]{{1,{_MAX_PREFIX}}}")
@@ -104,7 +107,7 @@ def _base_url(text: str, example: str) -> str:
         raise ValueError("contains a user name or password: leave out everything up to the @.")
     if "?" in text or "#" in text:
         raise ValueError("contains a query or fragment: leave out everything from the ? or # on.")
-    if url.scheme == "http" and not _is_loopback(host):
+    if url.scheme == "http" and not is_loopback(host):
         raise ValueError("is not encrypted: use https:// (http:// is only for this machine).")
     path = url.path.rstrip("/")
     if not _PATH.fullmatch(path):
@@ -113,7 +116,8 @@ def _base_url(text: str, example: str) -> str:
     return f"{url.scheme}://{host}{'' if port is None else f':{port}'}{path}"
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, by its name or address alone."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -224,6 +228,17 @@ def command_prefix(text: str) -> str:
             "digits, hyphens and underscores, like acme- for /acme-video."
         )
     return text
+
+
+def hosts(text: str) -> frozenset[str]:
+    """Return names of hosts; one that begins with ``*.`` stands for all below it."""
+    hosts = frozenset(each.lower() for each in re.split(r"[,\s]+", text.strip(", \t\n")))
+    if not all(_HOST_NAME.fullmatch(host) or is_loopback(host) for host in hosts):
+        raise ValueError(
+            "is not a list of hosts: it should look like cdn.example.com,*.media.example.com, "
+            "without https:// and paths."
+        )
+    return hosts
 
 
 def users(text: str) -> frozenset[str]:

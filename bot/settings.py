@@ -220,6 +220,7 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     max_per_user_per_day: Annotated[int, BeforeValidator(values.count(_MAX_LIMIT))] = 100
     max_per_day: Annotated[int, BeforeValidator(values.count(_MAX_LIMIT))] = 500
     max_script: Annotated[int, BeforeValidator(values.count(_MAX_SCRIPT))] = _DEFAULT_SCRIPT
+    media_hosts: Annotated[frozenset[str], BeforeValidator(values.hosts)] = frozenset()
     consent_statement: Annotated[str, BeforeValidator(values.statement)] = ""
     allow_temporary_disk: bool = Field(False, validate_default=True)
     host: Annotated[str, BeforeValidator(values.host)] = "0.0.0.0"  # noqa: S104 - as in a container

@@ -190,6 +190,11 @@ class DeliveryTimings(WorkTimings, CallTimings):
     calls take equally long to get there."""
     retry_files: timedelta = timedelta(hours=1)
     """From the refusal of a file to the next one that is shared there."""
+    transfer_timeout: timedelta = timedelta(seconds=80)
+    """For a video to be fetched and taken to Slack. With the calls beside it, it ends before the
+    lease."""
+    max_video_bytes: int = 200_000_000
+    """Of a video that is taken to Slack: as much is on the disk meanwhile."""
     call_interval: timedelta = timedelta(seconds=1.3)
     """Between two edits, or two searches, under a rate limit: Slack allows about 50 a minute."""
 

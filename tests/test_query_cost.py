@@ -23,6 +23,7 @@ _CLAIM_VALUES = {
     "posts_at_once": 8,
     "free_posts": 56,
     "free_edits": 48,
+    "free_transfers": 4,
     "limit": 64,
 }
 

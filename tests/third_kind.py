@@ -118,6 +118,9 @@ class TrailerPresenter:
         url = link(job.snapshot.facts.get("hosted_url", ""))
         return {} if url is None else {"Show": url}
 
+    def clip(self, job: Job) -> None:  # noqa: ARG002 - there is none
+        return None
+
     def transcript(self, job: Job) -> str:  # noqa: ARG002 - nobody speaks
         return ""
 

@@ -31,6 +31,7 @@ from bot.slack.rate_limits import MethodLimits, RateLimits, covering
 from bot.slack.uploads import Uploads
 from bot.store import Outgoing, Store
 from bot.timings import DeliveryTimings
+from bot.video_source import VideoSource
 
 _LOG: Final = logging.getLogger(__name__)
 # Posts of a message that a user does not accept, or that is refused for an unknown reason.
@@ -53,7 +54,7 @@ class Messenger:
     """Takes claimed deliveries one step further.
 
     ``client`` must not retry a call by itself: a message would be posted twice. ``admins`` are
-    mentioned in questions.
+    mentioned in questions. ``videos`` fetches what is shown in Slack; None if nothing is.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Messenger:
         installation: InstallationSource,
         join_channels: bool,
         metrics: Metrics,
+        videos: VideoSource | None = None,
     ) -> None:
         self._metrics = metrics
         self.due = store.deliveries.due
@@ -96,6 +98,7 @@ class Messenger:
             methods=self._methods,
             outages=outages,
             installation=installation,
+            videos=videos,
         )
         self._unregistered: set[str] = set()
 
@@ -155,7 +158,7 @@ class Messenger:
         if outgoing.job.kind not in self._presenters:
             await self._leave_unregistered(outgoing)
             return
-        if outgoing.delivery.role is Role.TRANSCRIPT:
+        if outgoing.delivery.role.is_file:
             await self._uploads.step(outgoing)
             return
         match outgoing.delivery.state:
@@ -263,11 +266,11 @@ class Messenger:
         )
 
     async def _release_posted(self, outgoing: Outgoing, delivery: Delivery) -> None:
-        """Store that a message is in Slack, and owe the file that follows it, if one does."""
+        """Store that a message is in Slack, and owe the files that follow it."""
         posted = replace(delivery, state=DeliveryState.POSTED)
-        # Below a reply that a backup did not know yet, the file may be too.
+        # Below a reply that a backup did not know yet, the files may be too.
         is_found = outgoing.job.copied and outgoing.delivery.state is DeliveryState.UNCERTAIN
-        following = None if is_found else self._uploads.following(outgoing, posted)
+        following = () if is_found else self._uploads.following(outgoing, posted)
         now = self._clock.now()
         await self._store.deliveries.release(posted, now, None, following=following)
 

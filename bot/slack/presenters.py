@@ -1,7 +1,7 @@
 """What cards and lists need to know about a kind of job: the shape of its presenter."""
 
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from bot.model import Failure, Job, Snapshot, State
 from bot.slack.blocks import Json
@@ -11,6 +11,13 @@ CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 STOPPED: Final = frozenset({Failure.STOPPED, Failure.STOPPED_BY_ADMIN})
 """The failures that say that nobody follows it any more."""
 CONTACT_OPERATOR: Final = "Please tell the person who runs this bot."
+
+
+class Clip(NamedTuple):
+    """An MP4 of what was made, at ``url``, and what is said with it."""
+
+    url: str
+    comment: str
 
 
 class Presenter(Protocol):
@@ -31,6 +38,9 @@ class Presenter(Protocol):
 
     def links(self, job: Job) -> Mapping[str, str]:
         """Return the links of what was made, by the label of their button, the best first."""
+
+    def clip(self, job: Job) -> Clip | None:
+        """Return what of it can be played in Slack; None if nothing can."""
 
     def transcript(self, job: Job) -> str:
         """Return what is spoken, if that is known."""

@@ -63,7 +63,7 @@ def is_ahead(until: datetime | None, now: datetime, max_wait: timedelta) -> bool
 
 def covering(delivery: Delivery) -> Limited:
     """Return which rate limit the next call for a delivery is under."""
-    posts = delivery.state is DeliveryState.PENDING
+    posts = delivery.state is DeliveryState.PENDING and not delivery.is_transfer
     return Limited(delivery.state, delivery.channel if posts else None)
 
 

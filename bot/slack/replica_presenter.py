@@ -10,6 +10,7 @@ from bot.links import show_link
 from bot.model import Failure, Job, State
 from bot.slack.blocks import Json, button, link
 from bot.slack.buttons import MAKE_VIDEO
+from bot.slack.presenters import Clip
 
 # What the service's sentences usually mean: the first pattern that matches counts.
 _ADVICE: Final = tuple(
@@ -80,6 +81,11 @@ class ReplicaPresenter:
             return {}
         url = link(job.snapshot.facts.get("thumbnail_video_url", ""))
         return {} if url is None else {"Preview replica": url}
+
+    def clip(self, job: Job) -> Clip | None:
+        """Return its thumbnail, which is a short video."""
+        url = self.links(job).get("Preview replica")
+        return None if url is None else Clip(url, "Here's a preview of the replica.")
 
     def transcript(self, job: Job) -> str:  # noqa: ARG002 - the same for all
         """Return nothing: it has not spoken yet."""

@@ -82,9 +82,9 @@ def shows_all(job: Job, presenter: Presenter, *, text_only: bool) -> bool:
     return _BEGINNING not in reply(job, presenter).text
 
 
-def file_name(name: str) -> str:
-    """Return the name of the file with the transcript of a video with this name."""
-    return f"{name.replace('/', '-') or 'Transcript'}.txt"
+def file_name(name: str, *, otherwise: str = "Transcript", ending: str = "txt") -> str:
+    """Return the name of a file about what has this name, or ``otherwise`` if it has none."""
+    return f"{name.replace('/', '-') or otherwise}.{ending}"
 
 
 def _transcript_text(transcript: str, limit: int) -> list[str]:

@@ -1,18 +1,25 @@
-"""Shares a text as a file in a thread: once, whenever the process dies.
+"""Shares a transcript or a video as a file in a thread: once, whenever the process dies.
 
 Slack takes a file in three steps: a URL for its content, the content, and the call that shares it
 (https://docs.slack.dev/messaging/working-with-files#uploading_files). The first two show nothing to
 anybody, and are repeated. The file's id is stored before the third: if that got no answer, Slack is
 asked whether the file is shared.
+
+A file follows the closing reply, which has the link and the mention, and waits for nothing: Slack
+shares a file some time after it has answered, and what is posted next may be above it
+(https://github.com/slackapi/node-slack-sdk/issues/2260).
 """
 
+import asyncio
+import io
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 from slack_sdk.web.async_client import AsyncWebClient
@@ -34,6 +41,7 @@ from bot.slack.rate_limits import MethodLimits, RateLimits, is_ahead
 from bot.slack.replies import FILE_COMMENT, file_name, shows_all
 from bot.store import Outgoing, Store
 from bot.timings import DeliveryTimings
+from bot.video_source import VideoSource
 
 _LOG: Final = logging.getLogger(__name__)
 # To share a file, and to find out whether one is shared.
@@ -42,6 +50,8 @@ _WORKSPACE: Final = ""
 _NO_SUCH_FILE: Final = "file_not_found"
 # Times that one file is begun again, or looked for in vain. With the waits between, half an hour.
 _MAX_TRIES: Final = 12
+# Times that a video is fetched in vain.
+_MAX_TRANSFERS: Final = 4
 _M = TypeVar("_M", bound="_Answer")
 
 
@@ -76,8 +86,21 @@ class _File(_Answer):
         return channel in self.shares.public or channel in self.shares.private
 
 
+@dataclass(frozen=True, slots=True)
+class _Attachment:
+    """A file as it is shared: its ``content`` is a text, or an MP4 at this address."""
+
+    name: str
+    comment: str
+    content: bytes | str
+
+
+class _NotTaken(Exception):
+    """The content of a file did not get to Slack; ``str()`` says why."""
+
+
 class Uploads:
-    """Takes claimed files one step further."""
+    """Takes claimed files one step further. ``videos`` is None if no video is shown in Slack."""
 
     def __init__(
         self,
@@ -92,6 +115,7 @@ class Uploads:
         methods: MethodLimits,
         outages: Outages,
         installation: InstallationSource,
+        videos: VideoSource | None,
     ) -> None:
         self._store = store
         self._client = client
@@ -103,16 +127,21 @@ class Uploads:
         self._methods = methods
         self._outages = outages
         self._installation = installation
-        # By channel, or for the workspace: until when no file is shared there.
-        self._refused_until: dict[str, datetime] = {}
+        self._videos = videos
+        # By role and channel, or for the workspace: until when no such file is shared there.
+        self._refused_until: dict[tuple[Role, str], datetime] = {}
 
-    def following(self, outgoing: Outgoing, posted: Delivery) -> Role | None:
-        """Return the role of the file that follows a message that was posted, if one does."""
-        if posted.role is not Role.REPLY or not self._can_share(posted.channel):
-            return None
-        presenter = self._presenters[outgoing.job.kind]
-        whole = shows_all(outgoing.job, presenter, text_only=bool(posted.rewrites))
-        return None if whole else Role.TRANSCRIPT
+    def following(self, outgoing: Outgoing, posted: Delivery) -> Sequence[Role]:
+        """Return the roles of the files that follow a message that was posted."""
+        if posted.role is not Role.REPLY:
+            return ()
+        job, presenter = outgoing.job, self._presenters[outgoing.job.kind]
+        roles = []
+        if self._videos is not None and presenter.clip(job) is not None:
+            roles.append(Role.CLIP)
+        if not shows_all(job, presenter, text_only=bool(posted.rewrites)):
+            roles.append(Role.TRANSCRIPT)
+        return [role for role in roles if self._can_share(role, posted.channel)]
 
     async def step(self, outgoing: Outgoing) -> None:
         """Take a claimed file one step further."""
@@ -129,15 +158,16 @@ class Uploads:
     # ── The three steps ───────────────────────────────────────────────────────────────────────
 
     async def _send(self, delivery: Delivery, job: Job) -> None:
-        presenter = self._presenters[job.kind]
-        content = presenter.transcript(job).strip().encode()
-        name = file_name(title(presenter.name(job)))
-        if not content or not self._can_share(delivery.channel):
+        file = self._attachment(delivery.role, job)
+        if file is None or not self._can_share(delivery.role, delivery.channel):
             await self._give_up(delivery, "it is erased, or files are refused there")
             return
         if delivery.file_id is None:
-            uploaded = await self._upload(delivery, name, content)
+            uploaded = await self._upload(delivery, file)
             if uploaded is None:
+                return
+            if delivery.is_transfer:  # it may have taken long: what is posted meanwhile goes first
+                await self._release(uploaded, self._clock.now())
                 return
             delivery = uploaded
         if not await self._store.deliveries.mark_sending(delivery, self._clock.now()):
@@ -147,10 +177,10 @@ class Uploads:
                 _Answer,
                 "files.completeUploadExternal",
                 lambda: self._client.files_completeUploadExternal(
-                    files=[{"id": delivery.file_id, "title": name}],
+                    files=[{"id": delivery.file_id, "title": file.name}],
                     channel_id=delivery.channel,
                     thread_ts=delivery.thread_ts,
-                    initial_comment=FILE_COMMENT,
+                    initial_comment=file.comment,
                 ),
             )
         except Refused as error:
@@ -167,38 +197,93 @@ class Uploads:
             self._limits.resume()
             await self._shared(delivery)
 
-    async def _upload(self, delivery: Delivery, name: str, content: bytes) -> Delivery | None:
+    def _attachment(self, role: Role, job: Job) -> _Attachment | None:
+        """Return the file of a job; None if there is none any more."""
+        presenter = self._presenters[job.kind]
+        name = title(presenter.name(job))
+        if role is Role.CLIP:
+            clip = presenter.clip(job)
+            if clip is None:
+                return None
+            name = file_name(name, otherwise=presenter.noun.capitalize(), ending="mp4")
+            return _Attachment(name, clip.comment, clip.url)
+        text = presenter.transcript(job).strip().encode()
+        return _Attachment(file_name(name), FILE_COMMENT, text) if text else None
+
+    async def _upload(self, delivery: Delivery, file: _Attachment) -> Delivery | None:
         """Return the delivery with its file at Slack, which shows it to nobody yet.
 
         None: it is tried again later, or given up.
         """
         try:
-            ticket = await self._call(
-                _Ticket,
-                "files.getUploadURLExternal",
-                lambda: self._client.files_getUploadURLExternal(filename=name, length=len(content)),
-            )
+            if isinstance(file.content, str):
+                file_id = await self._transfer(file.name, file.content)
+            else:
+                content = io.BytesIO(file.content)
+                file_id = await self._hand_over(
+                    file.name, content, len(file.content), self._timings.call_timeout
+                )
+        except _NotTaken as error:
+            most = _MAX_TRANSFERS if delivery.is_transfer else _MAX_TRIES
+            await self._try_again(delivery, str(error), most)
         except Refused as error:
             await self._refused(delivery, error)
-            return None
         except OutsideError as error:
             await self._call_again(delivery, error)
-            return None
-        try:
-            await self._send_content(ticket.upload_url, content)
-        except OutsideError as error:
-            await self._try_again(delivery, str(error))
-            return None
-        return replace(delivery, file_id=ticket.file_id)
+        else:
+            return replace(delivery, file_id=file_id)
+        return None
 
-    async def _send_content(self, url: str, content: bytes) -> None:
+    async def _transfer(self, name: str, link: str) -> str:
+        """Return the id of a video that was fetched and is at Slack.
+
+        Raises:
+            _NotTaken: it may be the next time.
+            Refused, Unavailable, Uncertain: Slack has no URL for it, or it cannot be fetched.
+        """
+        if self._videos is None:
+            raise Refused("MEDIA_HOSTS is not set any more", code="host")
+        limit = self._timings.transfer_timeout
+        try:
+            # No other process can open it, and it is gone with this one, however that ends.
+            async with asyncio.timeout(limit.total_seconds()):
+                with tempfile.TemporaryFile() as content:
+                    try:
+                        size = await self._videos.fetch(link, content)
+                    except Unavailable as error:
+                        raise _NotTaken(error.reason) from error
+                    return await self._hand_over(name, content, size, limit)
+        except TimeoutError as error:
+            raise _NotTaken(f"it took longer than {limit.total_seconds():g} s") from error
+
+    async def _hand_over(
+        self, name: str, content: IO[bytes], size: int, time_limit: timedelta
+    ) -> str:
+        """Return the id of a file once its content is at Slack.
+
+        Raises:
+            _NotTaken: Slack has no content. It may be sent again, to another URL.
+            Refused, Unavailable, Uncertain: Slack has no URL for it.
+        """
+        ticket = await self._call(
+            _Ticket,
+            "files.getUploadURLExternal",
+            lambda: self._client.files_getUploadURLExternal(filename=name, length=size),
+        )
+        try:
+            await self._send_content(ticket.upload_url, content, time_limit)
+        except OutsideError as error:
+            raise _NotTaken(error.reason) from error
+        return ticket.file_id
+
+    async def _send_content(self, url: str, content: IO[bytes], time_limit: timedelta) -> None:
         """Send the content of a file to the URL for it, which is of another host than the methods.
 
         Raises:
             OutsideError: it may not be there. It may be sent again, to another URL.
         """
         session = self._client.session
-        async with translated(self._timings.call_timeout):
+        async with translated(time_limit):
             if session is None or not is_slacks(url, self._client.base_url):
                 raise Uncertain("Slack's answer could not be read.")
             async with session.post(url, data=content, allow_redirects=False) as answer:
@@ -244,13 +329,13 @@ class Uploads:
 
     # ── Refusals and waits ────────────────────────────────────────────────────────────────────
 
-    def _can_share(self, channel: str) -> bool:
+    def _can_share(self, role: Role, channel: str) -> bool:
         """Return whether nothing is known that keeps a file from a channel."""
         installation = self._installation.current
         scopes = None if installation is None else installation.scopes
         now, longest = self._clock.now(), self._timings.retry_files
-        places = (_WORKSPACE, channel)
-        refused = any(is_ahead(self._refused_until.get(each), now, longest) for each in places)
+        untils = [self._refused_until.get((role, each)) for each in (_WORKSPACE, channel)]
+        refused = any(is_ahead(until, now, longest) for until in untils)
         return not refused and (scopes is None or scopes >= _SCOPES)
 
     async def _refused(self, delivery: Delivery, error: Refused) -> None:
@@ -261,20 +346,20 @@ class Uploads:
         until = self._clock.now() + self._timings.retry_files
         # "Make sure your app is a member of the conversation": no_permission.
         if action is ErrorAction.REDIRECT or error.code == "no_permission":
-            self._refused_until[delivery.channel] = until
+            self._refused_until[delivery.role, delivery.channel] = until
         elif action is ErrorAction.WITHOUT_FILE or error.code in CANNOT_LOOK:
-            self._refused_until[_WORKSPACE] = until
+            self._refused_until[delivery.role, _WORKSPACE] = until
         await self._give_up(delivery, str(error))
 
     async def _give_up(self, delivery: Delivery, reason: str) -> None:
-        """Share no file: the reply says where the whole transcript is."""
+        """Share no file: the reply has the link, and says where the whole transcript is."""
         _LOG.warning("a file is not shared", extra=log_fields(delivery, reason))
         await self._release(replace(delivery, state=DeliveryState.UNDELIVERABLE))
 
-    async def _try_again(self, delivery: Delivery, reason: str) -> None:
+    async def _try_again(self, delivery: Delivery, reason: str, most: int = _MAX_TRIES) -> None:
         """Go on later with a file that Slack did not take although it answers, a few times."""
         delivery = replace(delivery, refusals=delivery.refusals + 1)
-        if delivery.refusals >= _MAX_TRIES:
+        if delivery.refusals >= most:
             await self._give_up(delivery, reason)
             return
         wait = self._timings.back_off(delivery.refusals)

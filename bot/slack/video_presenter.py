@@ -9,7 +9,7 @@ from bot.links import show_link
 from bot.model import Job, State
 from bot.slack.blocks import Json, button, link, one_line, spoken
 from bot.slack.buttons import ANOTHER, CHECK_NOW
-from bot.slack.presenters import script_of
+from bot.slack.presenters import Clip, script_of
 
 
 class VideoPresenter:
@@ -45,6 +45,11 @@ class VideoPresenter:
         labels = {"Watch": "hosted_url", "Download": "download_url"}
         found = {label: link(facts.get(field, "")) for label, field in labels.items()}
         return {label: url for label, url in found.items() if url is not None}
+
+    def clip(self, job: Job) -> Clip | None:
+        """Return the video itself."""
+        url = self.links(job).get("Download")
+        return None if url is None else Clip(url, "Here's the video.")
 
     def transcript(self, job: Job) -> str:
         """Return the script that was asked for."""

@@ -1,5 +1,6 @@
 """The table of deliveries: the outbox of Slack messages that we owe."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
@@ -214,14 +215,14 @@ class Deliveries(DeliveryClaims):
         now: datetime,
         due_at: datetime | None,
         *,
-        following: Role | None = None,
+        following: Collection[Role] = (),
     ) -> bool:
         """Store a claimed delivery as it now is, and leave it alone until ``due_at``.
 
         None means for good, unless there is a newer version to show: then it stays due. Once it is
         known where a card is, what goes into its thread becomes due, and the messages of the job
         that it retries are edited, which link to it. It is stored even if the database is
-        unavailable for a while. ``following``: the role of a file that is owed from now on, in the
+        unavailable for a while. ``following``: the roles of files that are owed from now on, in the
         thread that the delivery is in, or begins.
 
         Returns:
@@ -256,11 +257,11 @@ class Deliveries(DeliveryClaims):
             )
             if released is not None and delivery.role is Role.CARD and delivery.state.settled:
                 tx.all(_CARD_IS_SETTLED, job_id=delivery.job_id, now=to_ms(now))
-            if released is not None and following is not None:
+            for role in following if released is not None else ():
                 tx.all(
                     _ADD_FILE,
                     job_id=delivery.job_id,
-                    role=following.value,
+                    role=role.value,
                     channel=delivery.channel,
                     thread_ts=delivery.thread_ts or delivery.ts,
                     now=to_ms(now),

@@ -30,15 +30,26 @@ from bot.timings import StoreTimings
 
 # The first posts of each role that are due, and edits apart from them: thousands of cards that are
 # due hide no reply, and thousands of edits delay no post.
+# To take a video to Slack posts nothing: no limit of a channel covers it. Few are taken at a time,
+# as each may take long and needs room on the disk.
+_TRANSFERS: Final = "role = 'clip' AND file_id IS NULL"
+_POSTS: Final = "NOT (state = 'pending' AND channel IN (EACH :busy_channels))"
 _OWED: Final = " UNION ALL ".join(
     f"""SELECT * FROM (
         SELECT id, due_at, state, role, channel FROM deliveries
-        WHERE role = '{role}' AND due_at <= :now AND state <> 'posted' AND id NOT IN (EACH :held)
-            AND NOT (state = 'pending' AND channel IN (EACH :busy_channels))
+        WHERE {which} AND due_at <= :now AND state <> 'posted' AND id NOT IN (EACH :held)
             AND state NOT IN (EACH :limited_states)
-        ORDER BY due_at LIMIT :window
-    ) AS of_{role}"""  # noqa: S608 - the names of the roles are ours
-    for role in Role
+        ORDER BY due_at LIMIT {limit}
+    ) AS {name}"""  # noqa: S608 - the names of the roles are ours
+    for name, which, limit in (
+        *(
+            (f"of_{each}", f"role = '{each}' AND {_POSTS}", ":window")
+            for each in Role
+            if each is not Role.CLIP
+        ),
+        ("of_clip", f"role = 'clip' AND file_id IS NOT NULL AND {_POSTS}", ":window"),
+        ("transfers", _TRANSFERS, ":free_transfers"),
+    )
 )
 # Of the posts into one channel, only the first few: if Slack refuses them, the others wait.
 _CLAIM: Final = Query(
@@ -49,11 +60,11 @@ _CLAIM: Final = Query(
         SELECT id FROM (
             SELECT id, due_at, state, role, row_number() OVER (
                 PARTITION BY state, channel
-                ORDER BY role IN ('card', 'transcript'), due_at, id
+                ORDER BY role IN ('card', 'transcript', 'clip'), due_at, id
             ) AS place FROM owed
         ) AS ranked
         WHERE state <> 'pending' OR place <= :posts_at_once
-        ORDER BY role IN ('card', 'transcript'), due_at, id LIMIT :free_posts
+        ORDER BY role IN ('card', 'transcript', 'clip'), due_at, id LIMIT :free_posts
     ), edits AS (
         SELECT id FROM deliveries
         WHERE due_at <= :now AND state = 'posted' AND id NOT IN (EACH :held)
@@ -79,6 +90,7 @@ _CLAIM_LIMITED: Final = Query(
         WHERE deliveries.due_at <= :now AND deliveries.id NOT IN (EACH :held)
             AND deliveries.state = :state
             AND deliveries.channel = coalesce(:channel, deliveries.channel)
+            AND NOT (deliveries.role = 'clip' AND deliveries.file_id IS NULL)
         ORDER BY deliveries.id LIMIT 1 FOR UPDATE OF jobs, deliveries SKIP LOCKED
     )
     UPDATE deliveries SET claim = claim + 1, claimed = 1,
@@ -88,19 +100,19 @@ _CLAIM_LIMITED: Final = Query(
 )
 CARDS: Final = Query("SELECT * FROM deliveries WHERE role = 'card' AND job_id IN (EACH :job_ids)")
 _NEXT_DUE: Final = Query(
-    """
+    f"""
     SELECT min(due_at) AS due_at FROM deliveries
     WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
-        AND NOT (state = 'pending' AND channel IN (EACH :busy_channels))
+        AND CASE WHEN {_TRANSFERS} THEN CAST(:free_transfers AS BIGINT) > 0 ELSE {_POSTS} END
         AND state NOT IN (EACH :limited_states)
-    """
+    """  # noqa: S608 - likewise
 )
 _NEXT_DUE_LIMITED: Final = Query(
-    """
+    f"""
     SELECT min(due_at) AS due_at FROM deliveries
     WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
-        AND state = :state AND channel = coalesce(:channel, channel)
-    """
+        AND state = :state AND channel = coalesce(:channel, channel) AND NOT ({_TRANSFERS})
+    """  # noqa: S608 - likewise
 )
 _WAKE_FAR_FUTURE: Final = Query(
     """
@@ -148,6 +160,7 @@ _EDITS_AT_ONCE: Final = 48
 _ALL_POSTS_AT_ONCE: Final = 56
 """Edits at a time, and posts. The worker has more slots, so that neither wait for slow ones of the
 other sort."""
+_TRANSFERS_AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +369,7 @@ def _left_out(held: Collection[Delivery], limited: Collection[Limited]) -> dict[
         "held": [each.id for each in held],
         "busy_channels": [*full, *(each.channel for each in limited if each.channel is not None)],
         "limited_states": [state.value for state in states],
+        "free_transfers": max(0, _TRANSFERS_AT_ONCE - sum(each.is_transfer for each in held)),
     }
 
 
@@ -398,7 +412,7 @@ def _with_jobs_and_cards(tx: Transaction, rows: Sequence[Row]) -> _Claimed:
     outgoing.sort(
         key=lambda each: (
             each.delivery.state is DeliveryState.POSTED,
-            each.delivery.role in {Role.CARD, Role.TRANSCRIPT},
+            each.delivery.role is Role.CARD or each.delivery.role.is_file,
         )
     )
     return outgoing, unreadable

@@ -39,7 +39,7 @@ _COPIES: Final = """
         SELECT job_id FROM deliveries WHERE state IN ('pending', 'sending', 'uncertain'));
     UPDATE deliveries SET sent_at = NULL WHERE state = 'pending';
     UPDATE deliveries SET state = 'undeliverable', due_at = NULL, claim = claim + 1, claimed = 0
-    WHERE role = 'transcript' AND state = 'pending' AND file_id IS NULL;
+    WHERE role IN ('transcript', 'clip') AND state = 'pending' AND file_id IS NULL;
     UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, 0)
     WHERE state = 'posted' AND set_aside = 0 AND settled_as IS NULL
         AND role IN ('card', 'question')

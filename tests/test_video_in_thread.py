@@ -1,0 +1,402 @@
+"""A finished video is a file in its thread that plays in Slack, once; its link is always there."""
+
+import asyncio
+import socket
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sandbox import player
+from sandbox.faults import CannedResponse, Fault, Hang, LateCommit, Reset, Truncated
+from sandbox.player import DOWNLOAD
+from sandbox.scenarios import Scenario
+from sandbox.slack import FILE_CONTENT
+from sandbox.slack_objects import Message
+from tests.world import REPLICA, World
+
+MP4: Final = (Path(player.__file__).parent / "clip" / "clip.mp4").read_bytes()
+GET_URL, COMPLETE = "files.getUploadURLExternal", "files.completeUploadExternal"
+HERE: Final = "127.0.0.1"
+
+
+def refusal(code: str) -> CannedResponse:
+    return CannedResponse(200, {"ok": False, "error": code})
+
+
+@pytest.fixture
+async def shown(quiet_world: World) -> AsyncIterator[World]:
+    """A world in which videos are shown in Slack."""
+    async with quiet_world.running_bot(MEDIA_HOSTS=HERE):
+        await quiet_world.settle()
+        yield quiet_world
+
+
+async def makes_a_video(world: World, channel: str = "studio", **minutes: float) -> Message:
+    """Ask for a video, wait for its end, and return its card."""
+    card = await world.request_video(world.ana, channel=channel)
+    await world.advance(minutes=minutes.get("minutes", 10))
+    return card
+
+
+def shared(world: World) -> list[Message]:
+    """Return the messages with which the bot shared a file, anywhere."""
+    return [each for each in world.posts() if each.files]
+
+
+def one_video(world: World) -> Message:
+    """Return the message with the video, which is below the reply in the card's thread."""
+    card, reply, file = world.posts()
+    assert [card.thread_ts, reply.thread_ts, file.thread_ts] == [None, card.ts, card.ts]
+    assert reply.pings == {world.ana.user.id}
+    [about] = file.files
+    assert world.slack.files[str(about["id"])].content == MP4
+    return file
+
+
+def replies_with_links(world: World) -> list[Message]:
+    return [each for each in world.posts() if "is ready" in each.text and "|Download>" in each.text]
+
+
+def only_the_link(world: World) -> None:
+    """Check that the reply has its link and mentions who asked, and that no file is there."""
+    _, reply = world.posts()
+    assert reply.pings == {world.ana.user.id}
+    assert "|Download>" in reply.text
+    assert not world.slack.uploads
+
+
+async def test_a_finished_video_is_in_the_thread_below_the_reply_with_its_link(
+    shown: World,
+) -> None:
+    world = shown
+    await world.request_video(world.ana, {"video_name": "Q3 report / draft"})
+    await world.advance(minutes=10)
+    file = one_video(world)
+    assert file.text == "Here's the video."
+    assert not file.pings
+    [about] = file.files
+    assert (about["name"], about["title"]) == ("Q3 report - draft.mp4", "Q3 report - draft.mp4")
+    assert (about["mimetype"], about["filetype"]) == ("video/mp4", "mp4")
+    _, reply, _ = world.posts()
+    assert "|Watch>" in reply.text
+    assert "|Download>" in reply.text
+    # What is done is done.
+    before = len(world.slack.calls), len(world.service.downloads.paths)
+    await world.advance(days=1)
+    assert (len(world.slack.calls), len(world.service.downloads.paths)) == before
+
+
+async def test_a_trained_replica_is_previewed_in_its_thread(shown: World) -> None:
+    world = shown
+    await world.request_replica(world.ana, {"replica_name": "Anna"})
+    await world.advance(hours=12)
+    file = one_video(world)
+    assert file.text == "Here's a preview of the replica."
+    assert [each["name"] for each in file.files] == ["Anna.mp4"]
+
+
+async def test_no_video_is_fetched_without_hosts_or_the_scope_or_for_a_failure(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        await world.settle()
+        await makes_a_video(world)
+        only_the_link(world)
+    async with world.running_bot(MEDIA_HOSTS=HERE):
+        await world.settle()
+        world.service.next_video(Scenario(end="error", reason="No."))
+        await makes_a_video(world)
+    world.slack.scopes.discard("files:write")
+    async with world.running_bot(MEDIA_HOSTS=HERE):
+        await world.settle()
+        await makes_a_video(world)
+    assert not shared(world)
+    assert not world.service.downloads.paths
+
+
+async def test_a_file_goes_where_the_reply_went(shown: World) -> None:
+    world = shown
+    await world.request_video(world.ana)
+    world.slack.faults.next("chat.postMessage", refusal("restricted_action"))
+    await world.advance(minutes=10)
+    dm = world.slack.dm(world.ana.user.id)
+    [reply] = world.slack.messages(dm.id)
+    [file] = world.slack.thread(dm.id, reply.ts)
+    assert file.files
+
+
+# ── What is not fetched ───────────────────────────────────────────────────────────────────────────
+
+
+def moved(to: str) -> CannedResponse:
+    return CannedResponse(302, "", {"Location": to})
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        moved("https://cdn.example.com/video.mp4"),
+        moved("https://169.254.169.254/latest/meta-data"),
+        moved("//[::1]/video.mp4"),
+        moved("ftp://127.0.0.1/video.mp4"),
+        moved("http://["),
+        moved("?again"),
+        CannedResponse(200, "<html>Sign in to watch</html>"),
+        CannedResponse(200, b""),
+        CannedResponse(200, MP4[:-100]),
+        CannedResponse(200, MP4[:-100], chunked=True),
+        CannedResponse(200, MP4[:32]),
+        CannedResponse(200, MP4 + bytes(200_000)),
+        CannedResponse(200, MP4 + bytes(200_000), chunked=True),
+        CannedResponse(404, "Gone"),
+        CannedResponse(503, "Later"),
+        Truncated(MP4[:24].decode()),
+        Reset(),
+        Hang(),
+    ],
+)
+async def test_what_is_no_video_from_an_allowed_host_leaves_the_link(
+    fault: Fault, quiet_world: World
+) -> None:
+    world = quiet_world
+    limit = timedelta(seconds=0.2 if isinstance(fault, Hang) else 20)
+    world.timings = replace(world.timings, max_video_bytes=200_000, transfer_timeout=limit)
+    world.service.faults.always(DOWNLOAD, fault)
+    async with world.running_bot(MEDIA_HOSTS=HERE):
+        await world.settle()
+        await makes_a_video(world, minutes=30)
+    only_the_link(world)
+    assert not world.calls(GET_URL)
+    # A broken connection is tried a second time at once.
+    assert 1 <= len(world.service.downloads.paths) <= 8
+
+
+async def test_a_redirect_to_an_allowed_host_and_a_moment_without_it_do_no_harm(
+    shown: World,
+) -> None:
+    world = shown
+    world.service.faults.next(
+        DOWNLOAD, Reset(), CannedResponse(429, "Wait"), moved("?signed=1"), moved("?signed=2")
+    )
+    await makes_a_video(world)
+    one_video(world)
+    assert len(world.service.downloads.paths) == 5
+
+
+@pytest.mark.parametrize(
+    ("link", "hosts"),
+    [
+        ("https://videos.example.com/v.mp4", "cdn.example.com"),
+        ("https://cdn.example.com.evil.example/v.mp4", "cdn.example.com"),
+        ("https://example.com/v.mp4", "*.example.com"),
+        ("http://cdn.example.com/v.mp4", "cdn.example.com"),
+        ("https://cdn.example.com:8443/v.mp4", "cdn.example.com"),
+    ],
+)
+async def test_only_listed_hosts_are_called_and_over_https(
+    link: str, hosts: str, quiet_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = quiet_world
+    asked = note_names(monkeypatch)
+    world.service.next_video(Scenario(overrides={"download_url": link}))
+    async with world.running_bot(MEDIA_HOSTS=hosts):
+        await world.settle()
+        await makes_a_video(world)
+    only_the_link(world)
+    assert not asked
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1"])
+async def test_a_name_that_leads_to_a_private_address_is_not_connected_to(
+    address: str, quiet_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name may have a public address whenever somebody asks, and this one for the connection."""
+    world, connected = quiet_world, asyncio.Event()
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        writer.close()
+
+    server = await asyncio.start_server(accept, address.removeprefix("::ffff:"))
+    port = server.sockets[0].getsockname()[1]
+    asked = note_names(monkeypatch, address, port)
+    link = "https://a.cdn.example.com/v.mp4"
+    world.service.next_video(Scenario(overrides={"download_url": link}))
+    async with server, world.running_bot(MEDIA_HOSTS="*.example.com"):
+        await world.settle()
+        await makes_a_video(world)
+        only_the_link(world)
+    assert asked == ["a.cdn.example.com"]
+    assert not connected.is_set()
+
+
+async def test_no_reply_waits_for_a_video_and_at_most_four_are_fetched_at_a_time(
+    quiet_world: World,
+) -> None:
+    world, replied = quiet_world, asyncio.Event()
+    world.timings = replace(world.timings, stop_timeout=timedelta(0))
+    world.service.faults.always(DOWNLOAD, Hang())
+
+    def note(_: object) -> None:
+        if len(replies_with_links(world)) == 9:
+            replied.set()
+
+    async with world.running_bot(callbacks=False, MEDIA_HOSTS=HERE):
+        await world.settle()
+        for _ in range(9):
+            await world.request_video(world.ana)
+        for video in world.service.videos:
+            world.service.finish(video)
+        leave = world.slack.subscribe(note)
+        world.clock.set(world.clock.now() + timedelta(minutes=5))
+        await replied.wait()
+        leave()
+        assert len(world.service.downloads.paths) <= 4
+    world.service.faults.clear()
+    # The bot was stopped in the middle of it.
+    async with world.running_bot(callbacks=False, MEDIA_HOSTS=HERE):
+        await world.advance(minutes=10)
+    assert len(shared(world)) == 9
+
+
+# ── Answers that are lost, and a bot that dies ────────────────────────────────────────────────────
+
+LOST: list[Fault] = [
+    Reset(done=True),
+    CannedResponse(503, "<html>Bad gateway</html>", done=True),
+    CannedResponse(200, {"ok": False, "error": "internal_error"}, done=True),
+]
+
+
+@pytest.mark.parametrize("step", [GET_URL, FILE_CONTENT, COMPLETE])
+@pytest.mark.parametrize("fault", LOST)
+async def test_a_step_without_an_answer_makes_no_second_video(
+    step: str, fault: Fault, shown: World
+) -> None:
+    world = shown
+    world.slack.faults.next(step, fault)
+    await makes_a_video(world)
+    one_video(world)
+
+
+@pytest.mark.parametrize("delay", [45, 200])
+async def test_a_video_that_slack_shares_late_is_shared_once(delay: int, shown: World) -> None:
+    world = shown
+    world.slack.share_delay = timedelta(seconds=delay)
+    world.slack.faults.next(COMPLETE, LateCommit(timedelta(seconds=20)))
+    await makes_a_video(world, minutes=30)
+    one_video(world)
+    assert len(world.service.downloads.paths) == 1
+
+
+async def test_a_video_whose_upload_slack_discarded_is_fetched_again(shown: World) -> None:
+    world = shown
+    world.slack.faults.next(COMPLETE, CannedResponse(500, ""))
+    await world.request_video(world.ana)
+    while not world.calls(COMPLETE):
+        await world.advance(seconds=5)
+    world.slack.uploads.clear()
+    await world.advance(minutes=10)
+    one_video(world)
+    assert len(world.service.downloads.paths) == 2
+
+
+# ── What Slack refuses ────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("step", [GET_URL, COMPLETE])
+@pytest.mark.parametrize(
+    "code", ["missing_scope", "file_uploads_disabled", "storage_limit_reached"]
+)
+async def test_what_a_workspace_refuses_is_not_tried_for_an_hour(
+    step: str, code: str, shown: World
+) -> None:
+    world = shown
+    world.slack.faults.always(step, refusal(code))
+    for _ in range(3):
+        await makes_a_video(world)
+    assert len(world.service.downloads.paths) == 1
+    assert len(replies_with_links(world)) == 3
+    world.slack.faults.clear()
+    await world.advance(hours=1)
+    assert not shared(world)
+    await makes_a_video(world)
+    assert len(shared(world)) == 1
+
+
+async def test_where_the_bot_is_no_member_there_is_the_link(shown: World) -> None:
+    world = shown
+    for channel in ("lobby", "lobby", "studio"):
+        await makes_a_video(world, channel)
+    assert [each.channel for each in shared(world)] == [world.slack.channel("studio").id]
+    assert [call.error for call in world.calls(COMPLETE)] == ["not_in_channel", None]
+
+
+async def test_a_long_script_has_both_files_and_one_that_is_refused_keeps_the_other_from_nothing(
+    quiet_world: World,
+) -> None:
+    world, kinds = quiet_world, list[list[str]]()
+    async with world.running_bot(MAX_SCRIPT="20000", MEDIA_HOSTS=HERE):
+        await world.settle()
+        world.slack.faults.next(GET_URL, refusal("file_type_not_allowed"))
+        for _ in range(2):
+            form = await world.open_form(world.ana)
+            file = world.slack.upload("ana", "script.txt", b"A long sentence. " * 1000)
+            await form.submit({"replica_id": REPLICA, "script_file": [file["id"]]})
+            await world.settle()
+            await world.advance(hours=1)
+            kinds.append([each.files[0]["filetype"] for each in shared(world)])
+    assert [len(each) for each in kinds] == [1, 3]
+    assert len(set(kinds[1][1:])) == 2
+
+
+# ── The disk ──────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_nothing_is_left_on_the_disk_and_a_full_one_leaves_the_link(
+    quiet_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, seen = quiet_world, list[list[Path]]()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+
+    async def look(_: str, method: str, __: object) -> None:
+        if method == FILE_CONTENT:
+            seen.append([*(tmp_path / "temporary").iterdir()])
+
+    world.slack.on_request = look
+    async with world.running_bot(MEDIA_HOSTS=HERE):
+        await world.settle()
+        await makes_a_video(world)
+        one_video(world)
+        # No other process sees it, so that none is left when the bot is killed.
+        assert seen == [[], []]
+        (tmp_path / "temporary").rmdir()
+        await makes_a_video(world)
+    assert len(shared(world)) == 1
+    assert len(replies_with_links(world)) == 2
+
+
+# ── Helpers ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def note_names(monkeypatch: pytest.MonkeyPatch, address: str = "", port: int = 0) -> list[str]:
+    """Note which names below example are resolved; they have this address and port."""
+    asked, resolve = list[str](), socket.getaddrinfo
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    place = (address, port, 0, 0) if ":" in address else (address, port)
+
+    def resolved(host: str, *arguments: object, **options: object) -> object:
+        if "example" not in str(host):
+            return resolve(host, *arguments, **options)  # type: ignore[arg-type]
+        asked.append(host)
+        return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", place)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    return asked
