@@ -73,7 +73,8 @@ class WorkTimings:
     """For rows of work: leases, waits and retries.
 
     No wait is longer than ``max_wait``: a row that is due later was released under a clock that has
-    been set back since. A lease outlasts every call, so that no two workers call for one row.
+    been set back since. A lease outlasts every call, so that no two workers call for one row, even
+    if the clock of one is half a minute ahead of the other's.
     """
 
     max_wait: timedelta = timedelta(hours=1)

@@ -19,9 +19,11 @@ from bot.store.homes import change_home
 from bot.store.job_rows import lock_job, lock_jobs
 from bot.store.sql import Query
 
+# What came before may have taken long: the lease begins anew, and outlasts the call.
 _MARK_SENDING: Final = Query(
     """
     UPDATE deliveries SET state = 'sending', sent_at = :now,
+                          due_at = :lease_end, wait_ms = :lease_end - :now,
                           channel = :channel, thread_ts = :thread_ts, file_id = :file_id
     WHERE id = :id AND claim = :claim AND state <> 'posted' RETURNING id
     """
@@ -201,6 +203,7 @@ class Deliveries(DeliveryClaims):
                 id=delivery.id,
                 claim=delivery.claim,
                 now=to_ms(now),
+                lease_end=to_ms(now + self._timings.lease),
                 channel=delivery.channel,
                 thread_ts=delivery.thread_ts,
                 file_id=delivery.file_id,

@@ -26,7 +26,7 @@ from bot.store.attempts import (
     set_candidate_of_person,
 )
 from bot.store.callback_probe import count_probe
-from bot.store.database import Topic, Transaction, run_until_stored, to_ms
+from bot.store.database import Topic, Transaction, Value, run_until_stored, to_ms
 from bot.store.deliveries import add_question, settle_question
 from bot.store.job_retention import JobRetention
 from bot.store.job_rows import job_from, lock_job, lock_jobs
@@ -34,9 +34,11 @@ from bot.store.sql import Query
 from bot.store.submissions import Submissions
 from bot.store.transitions import POLLED, end, release_woken, save, wake
 
+# What came before may have taken long: the lease begins anew, and outlasts the call.
 _BEGIN_CREATING: Final = Query(
     """
-    UPDATE jobs SET state = 'creating', attempts = attempts + 1
+    UPDATE jobs SET state = 'creating', attempts = attempts + 1,
+        due_at = :lease_end, wait_ms = :lease_end - :now
     WHERE id = :id AND claim = :claim AND state = 'queued' RETURNING id
     """
 )
@@ -72,8 +74,10 @@ class Jobs(Submissions, JobRetention):
 
         def work(tx: Transaction) -> int | None:
             lock_job(tx, job.id)
+            times = {"now": to_ms(now), "lease_end": to_ms(now + self._timings.lease)}
+            claimed: dict[str, Value] = {"id": job.id, "claim": job.claim}
             # A callback may have named what an earlier attempt made.
-            if release_woken(tx, job) or not tx.one(_BEGIN_CREATING, id=job.id, claim=job.claim):
+            if release_woken(tx, job) or not tx.one(_BEGIN_CREATING, **claimed, **times):
                 return None
             return add_attempt(tx, job, token_hash, to_ms(now))
 

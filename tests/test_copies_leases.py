@@ -1,0 +1,57 @@
+"""Leases between copies of the bot, whose clocks may differ, and calls that may be slow."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from bot.model import token_hash
+from bot.store import Store
+from bot.store.postgres import PostgresDatabase
+from tests.test_store import NOW, TIMINGS, claim, submit
+
+#: How far the clocks of two copies may be apart: docs/postgresql.md says so too.
+MAX_DIFFERENCE = timedelta(seconds=30)
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[Store]:
+    """A store on PostgreSQL, whose callers may be copies with different clocks."""
+    async with PostgresDatabase.open(postgres_url) as database:
+        yield Store(database, TIMINGS)
+
+
+async def test_what_is_sent_late_in_a_lease_is_left_alone_for_a_whole_lease_from_then_on(
+    store: Store,
+) -> None:
+    await submit(store)
+    job = await claim(store)
+    [card] = await store.deliveries.claim(NOW, 1)
+    late = NOW + TIMINGS.lease - SECOND
+    assert await store.jobs.begin_attempt(job, token_hash("token"), late) is not None
+    assert await store.deliveries.mark_sending(card.delivery, late)
+
+    before_its_end = late + TIMINGS.lease - SECOND
+    assert await store.jobs.claim(before_its_end, 1) == []
+    assert await store.deliveries.claim(before_its_end, 1) == []
+    assert len(await store.jobs.claim(late + TIMINGS.lease, 1)) == 1
+    assert len(await store.deliveries.claim(late + TIMINGS.lease, 1)) == 1
+
+
+def test_a_lease_is_longer_than_every_call_under_it_at_the_greatest_difference_of_clocks() -> None:
+    call, hold = TIMINGS.call_timeout, TIMINGS.post_hold
+    # What is done between the moment that a lease begins, or is renewed, and its last effect.
+    steps = {
+        "a create call, and whether a refused key is refused for all": 2 * call,
+        "a post": call,
+        "an edit, and the link to the card of a retry": 2 * call,
+        "a Home tab": call,
+        "the last call of a file": call,
+    }
+    for step, duration in steps.items():
+        assert duration + MAX_DIFFERENCE < TIMINGS.lease, step
+    # A message without an answer is looked for when Slack has had as long again as the call.
+    assert hold - MAX_DIFFERENCE >= timedelta(0)
+    # A row of a copy whose clock is ahead is not taken for one from before the clock was set back.
+    assert TIMINGS.lease > MAX_DIFFERENCE
