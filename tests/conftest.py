@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests import leaks
+from tests.databases import HasDatabase
 from tests.modes import HTTP, POSTGRES, SOCKET_MODE, in_both_modes, on_both_engines
 from tests.postgres import database_url, share_server
 from tests.world import MEMORY, World
@@ -27,10 +28,16 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that runs every world on PostgreSQL."""
+    parser.addoption("--database", choices=["sqlite", "postgres"], default="sqlite")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks of the tests."""
     config.addinivalue_line("markers", f"{in_both_modes.name}: over HTTP and in Socket Mode")
     config.addinivalue_line("markers", f"{on_both_engines.name}: on SQLite and on PostgreSQL")
+    HasDatabase.on_postgres = config.getoption("database") == "postgres"
     # Where this runs in the background, Ctrl-C may be ignored, and by all that the tests start too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -81,7 +88,7 @@ async def quiet_world(memory: Path, request: pytest.FixtureRequest) -> AsyncIter
     world = World(memory)
     way = getattr(request, "param", None)
     if way == POSTGRES:
-        world.postgres_url = request.getfixturevalue("postgres_url")
+        world.on_postgres = True
     if way == SOCKET_MODE:
         world.socket_mode = True
         # As over HTTP: a busy machine may take longer.

@@ -10,19 +10,19 @@ import html
 import json
 import logging
 import re
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from bot.log import _LIBRARY_LEVELS
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Event
 from sandbox.video_service import SandboxVideoService
+from tests.databases import Address, all_rows
 
 # In characters. Shorter ones occur in other texts by accident.
 _MIN_QUERY: Final = 6
@@ -91,7 +91,10 @@ class Inspected(Protocol):
 
     slack: SandboxSlack
     service: SandboxVideoService
-    database: Path
+
+    @property
+    def address(self) -> Address:
+        """Where the database is."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,7 @@ class LeakDetector:
 
     def check(self) -> None:
         """Raise ``AssertionError`` if a mark is where it must not be."""
-        rows = list(_rows(self.world.database))
+        rows = list(all_rows(self.world.address))
         jobs = [
             _Job(row["id"], row["user_id"], _params_of(row["params"]))
             for table, row in rows
@@ -179,7 +182,7 @@ class LeakDetector:
             [
                 *_found("the log", logged, secrets | typed),
                 *_found("a secret's place in the log", [_masked(self.logs)], {_MASKED}),
-                *_found("the database's file", _files(self.world.database), secrets),
+                *_found("the database", _stored(self.world.address), secrets),
                 *_in_columns(rows, secrets | typed),
                 *_found(
                     "a call to the service", _requests(self.world), _hidden_from_service(secrets)
@@ -197,11 +200,11 @@ class LeakDetector:
 
 
 def secrets_found(world: Inspected, logs: Iterable[Path]) -> list[str]:
-    """Return where secrets are in the logs, the database's files and the calls to Slack."""
+    """Return where secrets are in the logs, the database and the calls to Slack."""
     secrets, calls = set(_secrets(world)), (_json(call.arguments) for call in world.slack.calls)
     return [
         *_found("the log", map(_content, logs), secrets),
-        *_found("the database's file", _files(world.database), secrets),
+        *_found("the database", _stored(world.address), secrets),
         *_found("a call to Slack", calls, secrets),
     ]
 
@@ -353,30 +356,17 @@ def _requests(world: Inspected) -> Iterator[str]:
         yield f"{request.path} {_json(request.body)}"
 
 
-def _files(database: Path) -> Iterator[str]:
-    """Yield the printable ASCII of each file: all that secrets, also encoded, consist of."""
-    for path in (database, database.with_name(f"{database.name}-wal")):
+def _stored(address: Address) -> Iterator[str]:
+    """Yield the printable ASCII of each file: all that secrets, also encoded, consist of.
+
+    On PostgreSQL it is the rows.
+    """
+    if isinstance(address, str):
+        yield from (f"{table} {_json(row)}" for table, row in all_rows(address))
+        return
+    for path in (address, address.with_name(f"{address.name}-wal")):
         if path.is_file():
             yield _NOT_PRINTABLE.sub(b"\n", path.read_bytes()).decode("ascii")
-
-
-def _rows(database: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each row with its table; none where a test removed or damaged the database."""
-    # A file that a killed process left is read with its write-ahead log, one in use without.
-    for how in ("mode=rw", "immutable=1"):
-        with contextlib.suppress(sqlite3.DatabaseError):
-            path = f"file:{quote(str(database))}?{how}"
-            with contextlib.closing(sqlite3.connect(path, uri=True, timeout=0)) as db:
-                db.row_factory = sqlite3.Row
-                db.text_factory = partial(str, encoding="utf-8", errors="replace")
-                tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-                names = [row["name"] for row in tables]
-                yield from [
-                    (name, dict(row))
-                    for name in names
-                    for row in db.execute(f'SELECT * FROM "{name}"')  # noqa: S608 - its own names
-                ]
-            return
 
 
 def _content(path: Path) -> str:

@@ -5,7 +5,6 @@ import contextlib
 import logging
 import multiprocessing
 import os
-import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
@@ -30,6 +29,7 @@ from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, SandboxVideoService
 from tests.crash import delivery_key, role_of
+from tests.databases import HasDatabase
 from tests.leaks import LeakDetector
 from tests.world import NO_LIMITS, REPLICA, is_question
 
@@ -121,7 +121,7 @@ class BotProcess:
         return self._messages.recv() if self._messages.poll(_TIMEOUT_S) else "no message"
 
 
-class LiveWorld:
+class LiveWorld(HasDatabase):
     """A bot that can be killed, a Slack and a video service, all in real time.
 
     Every message between them is a moment with a name: "before" or "after" and one of
@@ -171,20 +171,21 @@ class LiveWorld:
         leak_detector = LeakDetector(self, logs=[self.log_file])
         self.slack.on_request, self.service.on_request = self._on_slack, self._on_service
         leave = self.slack.subscribe(lambda _: self._changed.set())
-        for server in (self.slack, self.service, self._relay_server):
-            await server.start()
-        self.slack.request_url = f"{self._relay_server.url}/slack/events"
-        try:
-            await self.start_bot()
-            await self._wait_until_serving()
-            yield self
-        finally:
-            await self.bot.kill()
-            leave()
-            for server in (self._relay_server, self.service, self.slack):
-                await server.stop()
-        assert "Traceback" not in self.log_file.read_text()
-        leak_detector.check()
+        with self.database_there():
+            for server in (self.slack, self.service, self._relay_server):
+                await server.start()
+            self.slack.request_url = f"{self._relay_server.url}/slack/events"
+            try:
+                await self.start_bot()
+                await self._wait_until_serving()
+                yield self
+            finally:
+                await self.bot.kill()
+                leave()
+                for server in (self._relay_server, self.service, self.slack):
+                    await server.stop()
+            assert "Traceback" not in self.log_file.read_text()
+            leak_detector.check()
 
     def spawn_bot(self) -> BotProcess:
         """Start a process of the bot without waiting for it."""
@@ -194,7 +195,7 @@ class LiveWorld:
             "SLACK_API_URL": self.slack.api_url,
             "VIDEO_API_URL": self.service.url,
             "VIDEO_API_KEY": self.service.api_key,
-            "DATABASE_URL": f"sqlite:///{self.database}",
+            "DATABASE_URL": self.database_setting,
             "HOST": "127.0.0.1",
             "PORT": "0",
             **NO_LIMITS,
@@ -214,7 +215,7 @@ class LiveWorld:
         It asks Slack beside listening. On a busy machine that may take longer than a request waits.
         """
         async with asyncio.timeout(_TIMEOUT_S):
-            while not await asyncio.to_thread(self._count, "installation"):
+            while not await asyncio.to_thread(self._is_installed):
                 pass
 
     async def restart_killed_bot(self) -> None:
@@ -294,19 +295,16 @@ class LiveWorld:
             await self.wait_until(lambda: self.moments)
             assert await self.bot.terminate() == 0
 
-    def _count(self, table: str) -> int:
-        address = f"{self.database.as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(address, uri=True)) as db:
-            [rows] = db.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608 - ours
-        return int(rows)
+    def _is_installed(self) -> bool:
+        return bool(self.query("SELECT 1 FROM installation"))
 
-    def _due(self) -> int:
-        with contextlib.closing(sqlite3.connect(self.database)) as db:
-            [due] = db.execute(
-                "SELECT (SELECT count(*) FROM jobs WHERE due_at IS NOT NULL)"
-                " + (SELECT count(*) FROM deliveries WHERE due_at IS NOT NULL)"
-            ).fetchone()
-        return int(due)
+    def _due(self) -> bool:
+        return bool(
+            self.query(
+                "SELECT 1 FROM jobs WHERE due_at IS NOT NULL"
+                " UNION ALL SELECT 1 FROM deliveries WHERE due_at IS NOT NULL"
+            )
+        )
 
     # ── Moments ───────────────────────────────────────────────────────────────────────────────────
 

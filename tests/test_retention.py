@@ -1,22 +1,15 @@
 """Some time after a request has ended its texts and links are erased, and later all of it."""
 
-import sqlite3
-
 from sandbox.scenarios import Scenario
+from tests.databases import all_rows
 from tests.world import REPLICA, World, number_of
 
 SECRETS = ("A secret script.", "Secret name", "secret.mp4", "Secretly too dark.", "/watch/")
 
 
 def _stored(world: World) -> str:
-    """Return all that stands in the database; the bot must have stopped."""
-    with sqlite3.connect(world.database) as db:
-        tables = [
-            name for [name] in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
-        ]
-        rows = [row for table in tables for row in db.execute(f"SELECT * FROM {table}")]  # noqa: S608
-    db.close()
-    return str(rows)
+    """Return all that stands in the database."""
+    return str(list(all_rows(world.address)))
 
 
 async def _asks_in_secret(world: World) -> None:
@@ -96,13 +89,11 @@ async def test_an_old_retry_button_opens_a_form_that_says_what_was_erased(
 
 
 def _counts(world: World) -> dict[str, int]:
-    """Return how many rows are about jobs; the bot must have stopped."""
-    with sqlite3.connect(world.database) as db:
-        counts = {
-            table: db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
-            for table in ("jobs", "attempts", "deliveries")
-        }
-    db.close()
+    """Return how many rows are about jobs."""
+    counts = dict.fromkeys(("jobs", "attempts", "deliveries"), 0)
+    for table, _ in all_rows(world.address):
+        if table in counts:
+            counts[table] += 1
     return counts
 
 

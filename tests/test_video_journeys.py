@@ -1,8 +1,6 @@
 """Videos from the form to the closing reply."""
 
 import asyncio
-import contextlib
-import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -543,12 +541,11 @@ async def test_a_job_that_was_held_back_before_its_create_call_has_no_attempt(
         await asyncio.gather(*(form.submit({"replica_id": REPLICA}) for form in forms))
         await world.settle()
 
-    with contextlib.closing(sqlite3.connect(world.database)) as db:
-        jobs = db.execute("SELECT attempts FROM jobs").fetchall()
-        outcomes = db.execute("SELECT outcome FROM attempts").fetchall()
+        jobs = world.query("SELECT attempts FROM jobs")
+        outcomes = [row["outcome"] for row in world.query("SELECT outcome FROM attempts")]
     calls = len(world.requests_for("create_video"))
-    assert sum(attempts for (attempts,) in jobs) == len(outcomes) == calls < 4
-    assert (None,) not in outcomes
+    assert sum(job["attempts"] for job in jobs) == len(outcomes) == calls < 4
+    assert None not in outcomes
 
 
 # ── The bot is restarted ──────────────────────────────────────────────────────────────────────

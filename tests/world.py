@@ -28,6 +28,7 @@ from sandbox.running import APP
 from sandbox.slack import Call, SandboxSlack
 from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, Request, SandboxVideoService
+from tests.databases import HasDatabase
 from tests.leaks import LeakDetector
 
 _T = TypeVar("_T")
@@ -51,7 +52,7 @@ _SHARED_MEMORY: Final = Path("/dev/shm")
 MEMORY: Final = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
 
 
-class World:
+class World(HasDatabase):
     """A Slack, a video service, a clock and the bot, which ``running_bot`` starts and stops.
 
     With ``socket_mode``, the bot is started without a signing secret and opens a connection.
@@ -73,7 +74,6 @@ class World:
         )
         self.socket_mode = False
         self.database = folder / "bot.db"
-        self.postgres_url: str | None = None
         self.ana = Person(self.slack, "ana")
         self.ben = Person(self.slack, "ben")
         self.bot: Bot
@@ -82,14 +82,14 @@ class World:
     async def running_sandbox(self) -> AsyncIterator[None]:
         """Start the sandbox's servers and stop them; raise if anything secret got out."""
         leak_detector = LeakDetector(self)
-        await self.slack.start()
-        await self.service.start()
-        try:
-            yield
-        finally:
-            await self.service.stop()
-            await self.slack.stop()
-        if self.postgres_url is None:
+        with self.database_there():
+            await self.slack.start()
+            await self.service.start()
+            try:
+                yield
+            finally:
+                await self.service.stop()
+                await self.slack.stop()
             leak_detector.check()
 
     @contextlib.asynccontextmanager
@@ -97,9 +97,7 @@ class World:
         self, *, callbacks: bool = True, features: Sequence[Feature] = FEATURES, **settings: str
     ) -> AsyncIterator[Bot]:
         """Start the bot on its database with these settings, and stop it at the end."""
-        if self.postgres_url is not None:
-            settings.setdefault("DATABASE_URL", self.postgres_url)
-        elif not self.database.exists():
+        if self.postgres_url is None and not self.database.exists():
             self.database.write_bytes(await _empty_database())
         # The public URL needs the port before the bot listens on one.
         port = str(free_port())
@@ -163,7 +161,7 @@ class World:
             "SLACK_API_URL": self.slack.api_url,
             "VIDEO_API_URL": self.service.url,
             "VIDEO_API_KEY": self.service.api_key,
-            "DATABASE_URL": f"sqlite:///{self.database}",
+            "DATABASE_URL": self.database_setting,
             "HOST": "127.0.0.1",
             "PORT": port,
             **NO_LIMITS,

@@ -133,6 +133,11 @@ class Environment:
         """Return the number of faults that were hit, by operation."""
         return self._slack_faults.faults_hit + self._service_faults.faults_hit
 
+    @property
+    def address(self) -> Path:
+        """Return where the database is."""
+        return self.database
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Start the sandbox and the bot, and stop both at the end."""

@@ -1,0 +1,102 @@
+"""The database of a world: a file of SQLite, or a database on a PostgreSQL server."""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+from urllib.parse import quote
+
+import psycopg
+from psycopg import rows, sql
+
+from bot.store.database import Value
+from bot.store.sql import Query
+from tests.postgres import database_url
+
+Address: TypeAlias = Path | str
+"""The path of a file, or the URL of a database."""
+
+_SQLITE_TABLES: Final = "SELECT name FROM sqlite_master WHERE type = 'table'"
+_POSTGRES_TABLES: Final = "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+
+
+class HasDatabase:
+    """A world with a database, on the engine that the test runs on.
+
+    Attributes:
+        on_postgres: whether it is on PostgreSQL; of the class, for all that do not say.
+        database: the file, on SQLite.
+        postgres_url: the URL, on PostgreSQL while the world runs.
+    """
+
+    on_postgres: bool = False
+    database: Path
+    postgres_url: str | None = None
+
+    @contextlib.contextmanager
+    def database_there(self) -> Iterator[None]:
+        """Have a database of PostgreSQL, if one is needed."""
+        with contextlib.ExitStack() as stack:
+            if self.on_postgres and self.postgres_url is None:
+                self.postgres_url = stack.enter_context(database_url())
+            yield
+
+    @property
+    def address(self) -> Address:
+        """Return where the database is."""
+        return self.database if self.postgres_url is None else self.postgres_url
+
+    @property
+    def database_setting(self) -> str:
+        """Return the value of DATABASE_URL."""
+        return self.postgres_url or f"sqlite:///{self.database}"
+
+    def query(self, statement: str, **values: Value) -> list[dict[str, Any]]:
+        """Run a statement as ``bot.store.sql`` has them; return its rows."""
+        return query(self.address, statement, **values)
+
+
+def query(address: Address, statement: str, **values: Value) -> list[dict[str, Any]]:
+    """Run a statement as ``bot.store.sql`` has them, and commit it; return its rows."""
+    if isinstance(address, str):
+        with psycopg.connect(address, row_factory=rows.dict_row) as connection:
+            cursor = connection.execute(Query(statement).postgres, values)
+            return cursor.fetchall() if cursor.description else []
+    with contextlib.closing(sqlite3.connect(address)) as db, db:
+        db.row_factory = sqlite3.Row
+        return [dict(row) for row in db.execute(Query(statement).sqlite, values)]
+
+
+def all_rows(address: Address) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each row with its table; none where a test removed or damaged the database."""
+    if isinstance(address, Path):
+        return _all_rows_of_file(address)
+    with psycopg.connect(address, row_factory=rows.dict_row) as connection:
+        tables = [row["tablename"] for row in connection.execute(_POSTGRES_TABLES)]
+        select = sql.SQL("SELECT * FROM {}")
+        return iter(
+            [
+                (name, row)
+                for name in tables
+                for row in connection.execute(select.format(sql.Identifier(name)))
+            ]
+        )
+
+
+def _all_rows_of_file(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    # A file that a killed process left is read with its write-ahead log, one in use without.
+    for how in ("mode=rw", "immutable=1"):
+        with contextlib.suppress(sqlite3.DatabaseError):
+            address = f"file:{quote(str(file))}?{how}"
+            with contextlib.closing(sqlite3.connect(address, uri=True, timeout=0)) as db:
+                db.row_factory = sqlite3.Row
+                db.text_factory = partial(str, encoding="utf-8", errors="replace")
+                names = [row["name"] for row in db.execute(_SQLITE_TABLES)]
+                yield from [
+                    (name, dict(row))
+                    for name in names
+                    for row in db.execute(f'SELECT * FROM "{name}"')  # noqa: S608 - its own names
+                ]
+            return
