@@ -11,7 +11,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from bot.clock import Clock
-from sandbox.faults import Faults, respond
+from sandbox.faults import Fault, respond
 from sandbox.scenarios import Ending
 from sandbox.scheduler import Scheduler
 from sandbox.service_jobs import Replica, Video
@@ -75,11 +75,11 @@ _FAILED: Final = '<p class="state" role="status">This video cannot be watched: {
 
 
 class Downloads:
-    """The MP4 files as they are asked for, whose faults have the name ``DOWNLOAD``."""
+    """The MP4 files as they are asked for; ``take`` returns the fault of each."""
 
-    def __init__(self, faults: Faults, scheduler: Scheduler) -> None:
+    def __init__(self, take: Callable[[], Fault | None], scheduler: Scheduler) -> None:
         self.paths: list[str] = []
-        self._faults = faults
+        self._take = take
         self._scheduler = scheduler
 
     @web.middleware
@@ -88,7 +88,7 @@ class Downloads:
         if not request.path.endswith(".mp4"):
             return await handler(request)
         self.paths.append(request.path)
-        fault = self._faults.take(DOWNLOAD)
+        fault = self._take()
         return await respond(request, fault, lambda: handler(request), self._scheduler)
 
 

@@ -128,7 +128,9 @@ class SandboxVideoService:
         self._video_scenarios: deque[Scenario] = deque()
         self._replica_scenarios: deque[Scenario] = deque()
         self._scheduler = Scheduler(clock)
-        self.downloads = player.Downloads(self.faults, self._scheduler)
+        self.downloads = player.Downloads(
+            lambda: self.faults.take(player.DOWNLOAD), self._scheduler
+        )
         self._callbacks = CallbackSender(
             clock, self._scheduler, wire=lambda: self.wire, base_url=lambda: self.url
         )

@@ -257,6 +257,7 @@ class Environment:
             "HOST": "127.0.0.1",
             "PORT": "0",
             "MAX_SCRIPT": "20000",
+            "MEDIA_HOSTS": "127.0.0.1",
             **NO_LIMITS,
         }
         return BotProcess(environ, TIMINGS, self.log_file)

@@ -102,6 +102,7 @@ _FAULTS_BY_OPERATION: Final[Mapping[str, tuple[float, float, Sequence[Fault]]]] 
     "create_replica": (0.1, 0.03, (*_LOST, *_ODD)),
     "read_video": (4.0, 0.16, (*_LOST, *_ODD, *_WRONG[:1])),
     "read_replica": (1.5, 0.04, (*_LOST, *_ODD)),
+    "download": (0.8, 0.03, (Reset(), CannedResponse(503, _HTML))),
     "chat.postMessage": (2.0, 0.27, _POST),
     "chat.update": (2.5, 0.14, (*_LOST, *_ODD, _no("internal_error", done=True))),
     "conversations.open": (0.3, 0.02, _LOST),

@@ -35,7 +35,7 @@ def results_of(env: Environment, users: Users, *, can_search: bool) -> list[Resu
     known = {request.tag: request for request in requests}
     accepted = [request for request in requests if request.accepted]
     cards, questions, replies, unexpected = _by_role(env.posted, known)
-    files = _files(env)
+    files, clips = _files(env), _clips(env, replies)
     asked = _by_delivery(questions)
     creates = Counter(
         tag
@@ -85,6 +85,7 @@ def results_of(env: Environment, users: Users, *, can_search: bool) -> list[Resu
         Result("questions posted", sum(map(len, questions.values()))),
         Result("closing replies posted", sum(map(len, replies.values()))),
         Result("transcript files shared", sum(map(len, files.values()))),
+        Result("video files shared", sum(clips.shared.values())),
         Result("Home tabs opened", len(users.homes_opened)),
         promise(
             "accepted forms without a job",
@@ -107,6 +108,8 @@ def results_of(env: Environment, users: Users, *, can_search: bool) -> list[Resu
         promise("doubled transcript files", [tag for tag, each in files.items() if len(each) > 1]),
         promise("missing transcript files", _missing_files(env, known, replies)),
         promise("transcript files in the wrong place", _misplaced_files(files, replies)),
+        promise("doubled video files", clips.doubled),
+        promise("missing video files", clips.missing),
         promise("Home tabs that were not published", _missing_homes(env, users)),
         promise(
             "questions that were left open",
@@ -162,6 +165,7 @@ def all_done(env: Environment, users: Users, *, can_search: bool) -> bool:
         and all(_shows_outcome(env, cards[tag], those) for tag, those in replies.items() if those)
         and not (can_search and any(_left_open(env, _by_delivery(questions))))
         and not _missing_files(env, known, replies)
+        and not _clips(env, replies).missing
         and not _missing_homes(env, users)
     )
 
@@ -188,10 +192,40 @@ def _files(env: Environment) -> Posts:
     """Return the messages with a transcript as a file, by the tag in the file."""
     found = Posts(list)
     for message in env.posted:
-        for file in message.files:
+        for file in (each for each in message.files if each["filetype"] == "text"):
             content = env.slack.files[file["id"]].content.decode()
             found[tag_in(content) or "no tag"].append(message)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Clips:
+    """The MP4 files by their thread: as many as replies there that say that something is ready."""
+
+    shared: Counter[str]
+    doubled: list[str]
+    missing: list[str]
+
+
+def _clips(env: Environment, replies: Posts) -> _Clips:
+    def place(message: Message) -> str:
+        return f"{message.channel} {message.thread_ts or message.ts}"
+
+    shared = Counter(
+        place(message)
+        for message in env.posted
+        for file in message.files
+        if file["filetype"] == "mp4"
+    )
+    ready = [each for those in replies.values() for each in those if "is ready" in each.text]
+    missing = [
+        tag
+        for tag, those in replies.items()
+        if any("is ready" in each.text for each in those)
+        and all(env.slack.bot.id in env.slack.channel(each.channel).members for each in those)
+        and not any(place(each) in shared for each in those)
+    ]
+    return _Clips(shared, sorted(shared - Counter(map(place, ready))), missing)
 
 
 def _missing_files(env: Environment, known: Mapping[str, UserRequest], replies: Posts) -> list[str]:
