@@ -83,6 +83,23 @@ async def test_the_doctor_says_what_is_lost_without_each_of_the_optional_scopes(
     assert warned == wanted
 
 
+async def test_the_doctor_says_whether_videos_are_shown_in_slack_and_why(
+    quiet_world: World,
+) -> None:
+    quiet_world.slack.scopes.update(OPTIONAL_SCOPES)
+    finding = (await report(quiet_world))["videos in Slack"]
+    assert finding.state == "off"
+    assert "set MEDIA_HOSTS" in finding.remedy
+    finding = (await report(quiet_world, MEDIA_HOSTS="cdn.example.com"))["videos in Slack"]
+    assert finding.state == "ok"
+    assert "cdn.example.com" in finding.message
+    quiet_world.slack.scopes.discard("files:write")
+    finding = (await report(quiet_world, MEDIA_HOSTS="cdn.example.com"))["videos in Slack"]
+    assert finding.state == "warning"
+    assert "files:write is not granted" in finding.message
+    assert "install the app again" in finding.remedy
+
+
 # ── The video service ─────────────────────────────────────────────────────────────────────────
 
 

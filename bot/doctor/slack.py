@@ -16,7 +16,7 @@ from bot.settings import Settings
 from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
 from bot.slack.installation import fetch_installation
-from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
+from bot.slack.scopes import FILE_SCOPES, OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
 from bot.slack.script_file import MAX_BOX
 from bot.store.inspection import stored_installation
 from bot.timings import Timings
@@ -44,9 +44,11 @@ async def check_slack(settings: Settings, timings: Timings, clock: Clock) -> Asy
         headers = {name.lower(): value for name, value in answer.headers.items()}
         if (skew := _skew(headers.get("date", ""), now)) is not None:
             yield _judge_skew(skew, is_http=settings.slack_app_token is None)
-        if (granted := granted_scopes(answer.headers)) is not None:
+        granted = granted_scopes(answer.headers)
+        if granted is not None:
             for finding in check_scopes(granted, settings):
                 yield finding
+        yield check_videos(granted, settings)
         async for finding in _check_installation(client, settings, timings):
             yield finding
 
@@ -97,6 +99,27 @@ def check_scopes(granted: frozenset[str], settings: Settings) -> Iterator[Findin
             yield off(name, message, _GRANT)
     if not missing:
         yield ok("Slack scopes", "all that the bot can use")
+
+
+def check_videos(granted: frozenset[str] | None, settings: Settings) -> Finding:
+    """Return whether finished videos are shown in Slack; ``granted`` is None if unknown."""
+    name, hosts = "videos in Slack", ", ".join(sorted(settings.media_hosts))
+    missing = sorted(FILE_SCOPES - granted) if granted is not None else []
+    if not hosts:
+        return off(
+            name,
+            "finished videos are links, because MEDIA_HOSTS is not set",
+            "To have the video itself in the thread, set MEDIA_HOSTS to the hosts of the video "
+            "service's download links, such as cdn.example.com.",
+        )
+    if missing:
+        return warning(
+            name,
+            f"finished videos are links, because {' and '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not granted",
+            f"{_GRANT} Or remove MEDIA_HOSTS.",
+        )
+    return ok(name, f"posted in the thread where the bot is a member, if they are on {hosts}")
 
 
 def _contradiction(scope: str, settings: Settings) -> str:

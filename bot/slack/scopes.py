@@ -58,10 +58,14 @@ OPTIONAL_SCOPES: Final[Mapping[str, OptionalScope]] = {
         "scripts have at most 3,000 characters, whatever MAX_SCRIPT says",
     ),
     "files:write": OptionalScope(
-        "long transcripts as text files in the thread",
-        "no long transcript is posted as a file: Details has the whole of it",
+        "finished videos and long transcripts as files in the thread",
+        "no video or long transcript is posted as a file: the reply has the links, and Details "
+        "has the whole text",
     ),
 }
+
+FILE_SCOPES: Final = frozenset({"files:write", "files:read"})
+"""To share a file, and to find out whether one is shared."""
 
 
 def granted_scopes(headers: Mapping[str, object]) -> frozenset[str] | None:

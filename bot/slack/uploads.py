@@ -39,13 +39,12 @@ from bot.slack.outgoing import log_fields
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import MethodLimits, RateLimits, is_ahead
 from bot.slack.replies import FILE_COMMENT, file_name, shows_all
+from bot.slack.scopes import FILE_SCOPES
 from bot.store import Outgoing, Store
 from bot.timings import DeliveryTimings
 from bot.video_source import VideoSource
 
 _LOG: Final = logging.getLogger(__name__)
-# To share a file, and to find out whether one is shared.
-_SCOPES: Final = frozenset({"files:write", "files:read"})
 _WORKSPACE: Final = ""
 _NO_SUCH_FILE: Final = "file_not_found"
 # Times that one file is begun again, or looked for in vain. With the waits between, half an hour.
@@ -336,7 +335,7 @@ class Uploads:
         now, longest = self._clock.now(), self._timings.retry_files
         untils = [self._refused_until.get((role, each)) for each in (_WORKSPACE, channel)]
         refused = any(is_ahead(until, now, longest) for until in untils)
-        return not refused and (scopes is None or scopes >= _SCOPES)
+        return not refused and (scopes is None or scopes >= FILE_SCOPES)
 
     async def _refused(self, delivery: Delivery, error: Refused) -> None:
         action = ERROR_ACTIONS.get(error.code)
