@@ -166,6 +166,11 @@ def reply_entries() -> Iterator[Entry]:
     text = [line[:200] for line in plain(reply(long, PRESENTER).text).splitlines()]
     yield "Ready, with a long script", text
     yield "The file below it", [FILE_COMMENT, file_name("Hello")]
+    for each in (cards.WELL, *(job for job, *_ in cards.TRAININGS.values())):
+        presenter = PRESENTERS[each.kind]
+        if clip := presenter.clip(each):
+            name = file_name(presenter.name(each), otherwise="", ending="mp4")
+            yield f"The {each.kind} below it, with MEDIA_HOSTS", [clip.comment, name]
     yield (
         "In a direct message, since the channel refused it",
         shown(redirected(reply(cards.WELL, PRESENTER), cards.WELL)),
