@@ -1,12 +1,14 @@
 """Fixtures: a world in which the bot runs."""
 
+import gc
 import os
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web_app
 from hypothesis import settings
 
 from tests import leaks
@@ -40,6 +42,22 @@ def pytest_configure(config: pytest.Config) -> None:
     HasDatabase.on_postgres = config.getoption("database") == "postgres"
     # Where this runs in the background, Ctrl-C may be ignored, and by all that the tests start too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare the garbage collector all tests and libraries: they stay for as long as this runs."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_runtest_logfinish() -> None:
+    """Forget the test's servers: aiohttp keeps the last 1,024 handlers, with all they refer to."""
+    web_app._cached_build_middleware.cache_clear()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
