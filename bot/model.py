@@ -126,6 +126,8 @@ class Request:
     thread_ts: str | None = None
     retry_of: str | None = None
     """The id of the failed job that it retries."""
+    fingerprint: str | None = None
+    """Two requests with the same one ask for the same; None if its kind compares none."""
 
 
 @dataclass(frozen=True, slots=True)

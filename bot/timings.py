@@ -132,6 +132,8 @@ class StoreTimings(HomeTimings, CallbackTimings):
 
     hasten_within: timedelta = timedelta(seconds=5)
     """After an outage, the jobs that wait are tried again within this time."""
+    same_within: timedelta = timedelta(days=1)
+    """How long after a request the same one is not stored again without a question."""
     lock_timeout: timedelta = timedelta(seconds=10)
     """How long a start waits for another process to close the database."""
 

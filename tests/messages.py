@@ -26,6 +26,7 @@ from bot.slack.messages import redirected
 from bot.slack.question_message import question
 from bot.slack.replica_commands import listed_replicas
 from bot.slack.replies import FILE_COMMENT, file_name, reply
+from bot.slack.same_again import offer
 from bot.store import KnownReplica, Limit, LimitReached
 from sandbox.block_kit import objects
 from tests import test_card_texts as cards
@@ -233,6 +234,12 @@ def refusal_entries() -> Iterator[Entry]:
     ]
     for each in reached:
         yield f"Limit: {each.limit.value.replace('_', ' ')}", [limit_sentence(each, NINE)]
+    for about, job in (
+        ("is there", cards.WELL),
+        ("is being made", cards.rendering()),
+        ("is not known to be made", cards.job(State.UNCONFIRMED)),
+    ):
+        yield f"The same was asked for, and {about}", [plain(offer(job, PRESENTER, BEN))]
 
 
 def view_entries() -> Iterator[Entry]:

@@ -42,6 +42,7 @@ CHECKSUMS: Final[dict[str, str]] = {
     "0025_drift": ("14799a6db9499810d99d2aa1376c177cfd9e9444c8c1aea703c74ef602e63ee8"),
     "0026_copies": ("ef59044c95bda4d9f985bac3e3abdd0853237f654fe1472b58b90c01188cc9aa"),
     "0027_durations": ("fdca03f37aed66513ccfa89a4a1f43e71681fe8d379dbbf8389fba018d5624bc"),
+    "0028_fingerprints": ("bfd8a7313cbceb936b36ec83a1077517e373710a10235b8221011a7f4bd2c567"),
 }
 """Of each migration. Databases out there have them: add a line for a new one, change none."""
 
@@ -72,6 +73,8 @@ POSTGRES_CHECKSUMS: Final[dict[str, str]] = {
     "0024_files": ("b3e4c7a5bf6584a477da80957635e9f5a4ffcf1601aa5e3acd9094491b1d8406"),
     "0025_drift": ("14799a6db9499810d99d2aa1376c177cfd9e9444c8c1aea703c74ef602e63ee8"),
     "0026_copies": ("ef59044c95bda4d9f985bac3e3abdd0853237f654fe1472b58b90c01188cc9aa"),
+    "0027_durations": ("fdca03f37aed66513ccfa89a4a1f43e71681fe8d379dbbf8389fba018d5624bc"),
+    "0028_fingerprints": ("bfd8a7313cbceb936b36ec83a1077517e373710a10235b8221011a7f4bd2c567"),
 }
 """Likewise."""
 

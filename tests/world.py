@@ -68,9 +68,14 @@ class World(HasDatabase):
         self.service = SandboxVideoService(self.clock)
         self.service.add_replica(REPLICA, "Anna")
         self.timings = timings or Timings(jitter=0)
-        # Few tests need these: all but the last are waits in real time.
+        # Few tests need these: the first three are waits in real time, and most tests ask for the
+        # same video again and again.
         self.pauses: Mapping[str, Any] = dict.fromkeys(
-            ("claim_interval", "request_pause", "max_request_time", "report_max_age"), timedelta(0)
+            (
+                *("claim_interval", "request_pause", "max_request_time", "report_max_age"),
+                "same_within",
+            ),
+            timedelta(0),
         )
         self.socket_mode = False
         self.database = folder / "bot.db"

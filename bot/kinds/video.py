@@ -1,6 +1,9 @@
 """Videos: a replica speaks a script."""
 
+import hashlib
+import json
 import re
+import unicodedata
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -119,6 +122,16 @@ def parse(fields: Mapping[str, str], max_script: int = MAX_SCRIPT) -> dict[str, 
     if errors:
         raise Invalid(errors)
     return params
+
+
+def fingerprint(params: Mapping[str, str]) -> str:
+    """Return a hash that the parameters of two videos share which would look and sound alike.
+
+    Their names do not count, nor how the script is spaced.
+    """
+    script = " ".join(unicodedata.normalize("NFC", params["script"]).split())
+    parts = [params["replica_id"].casefold(), script, *(params.get(at, "") for at in BACKGROUNDS)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 class Video:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video
-from bot.model import Verdict
+from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video, fingerprint
+from bot.model import Job, Verdict
 from bot.slack.blocks import Json, brief, element, field, option, spoken
 from bot.slack.context import HandlerContext
 from bot.slack.forms import (
@@ -21,6 +21,7 @@ from bot.slack.forms import (
 )
 from bot.slack.payloads import View
 from bot.slack.replica_picker import replica_label
+from bot.slack.same_again import MAKE_ANOTHER, offer
 from bot.slack.script_file import MAX_BOX, takes_files
 from bot.store import KnownReplica
 
@@ -68,15 +69,36 @@ async def redrawn(
     return await draw_form(ctx, {**links, **fields}, metadata, note=note)
 
 
-async def second_form(ctx: HandlerContext, view: View, note: str) -> Json:
+async def second_form(
+    ctx: HandlerContext, view: View, params: Mapping[str, str], note: str
+) -> Json:
     """Return a form as it is filled in for a request of its own, to be opened over ``view``.
 
-    A field for a file cannot be filled in, so the metadata keep the chosen file:
+    ``params`` are what it asks for, unless it is changed.
+    """
+    return await redrawn(ctx, view, {"retry_of": None, **_for_another(view, params)}, note)
+
+
+async def offering_form(
+    ctx: HandlerContext, view: View, params: Mapping[str, str], job: Job, viewer: str
+) -> Json:
+    """Return a form as it is filled in, with the job on top that has asked for the same.
+
+    ``params`` are what it asks for, unless it is changed.
+    """
+    note = offer(job, ctx.presenters[job.kind], viewer)
+    return await redrawn(ctx, view, _for_another(view, params), note)
+
+
+def _for_another(view: View, params: Mapping[str, str]) -> Metadata:
+    """Return what the metadata keep of a form that asks for ``params`` once more.
+
+    A field for a file cannot be filled in, so they keep the chosen file:
     https://docs.slack.dev/reference/block-kit/block-elements/file-input-element
     """
     file = view.fields().get("script_file")
     kept = {} if file is None else {"script_file": file}
-    return await redrawn(ctx, view, {"retry_of": None, **kept}, note)
+    return {**kept, "anew": fingerprint(params)}
 
 
 async def draw_form(
@@ -108,7 +130,12 @@ async def draw_form(
             blocks.append(link_field(at, label, unused, link, optional=True))
     blocks.append(where_field(ctx, fields.get("where")))
     return form(
-        CALLBACK_ID, "Create a video", submit="Create", metadata=metadata, blocks=blocks, note=note
+        CALLBACK_ID,
+        "Create a video",
+        submit=MAKE_ANOTHER if metadata.get("anew") else "Create",
+        metadata=metadata,
+        blocks=blocks,
+        note=note,
     )
 
 

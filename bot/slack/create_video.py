@@ -10,7 +10,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError
 from bot.kinds import Invalid
-from bot.kinds.video import BACKGROUNDS, Video, is_replica_id, parse
+from bot.kinds.video import BACKGROUNDS, Video, fingerprint, is_replica_id, parse
 from bot.model import Job
 from bot.slack.blocks import (
     MAX_QUOTES,
@@ -37,6 +37,7 @@ from bot.slack.create_form import (
     REPLICA,
     as_option,
     draw_form,
+    offering_form,
     redrawn,
     second_form,
 )
@@ -317,8 +318,18 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         check = await check_used(ctx, ctx.kinds[_KIND], params, deadline)
     if check.error is not None:
         errors["replica_id"] = check.error
-    request = JobRequest(_KIND, params, deadline, used=check.found, errors=errors)
-    await submit_job(ctx, ack, submission, request, partial(second_form, ctx, view))
+    if errors:
+        request = JobRequest(_KIND, params, deadline, errors=errors)
+    else:
+        request = JobRequest(
+            _KIND,
+            params,
+            deadline,
+            used=check.found,
+            fingerprint=fingerprint(params),
+            offer=partial(offering_form, ctx, view, params, viewer=submission.user),
+        )
+    await submit_job(ctx, ack, submission, request, partial(second_form, ctx, view, params))
 
 
 FEATURE: Final = Feature(Video(), VideoPresenter(), register)

@@ -19,7 +19,7 @@ from bot.slack.failures import KEY_REFUSED
 from bot.slack.limits import limit_sentence
 from bot.slack.payloads import BlockAction, View, ViewSubmission
 from bot.slack.presenters import CONTACT_OPERATOR
-from bot.store import DatabaseError, LimitReached
+from bot.store import AlreadyRequested, DatabaseError, LimitReached, Viewer
 
 Metadata = Mapping[str, Any]
 """A form's ``private_metadata``: ``channel`` and ``thread_ts``, where it was opened, and more."""
@@ -47,6 +47,10 @@ class JobRequest:
     """What the service said about the replica that the job uses: offered from now on."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """What is wrong with it, by the id of the field; then it is not stored."""
+    fingerprint: str | None = None
+    """As in ``Request``."""
+    offer: Callable[[Job], Awaitable[Json]] | None = None
+    """Returns the form with a job on top that has asked for the same."""
 
 
 class _Metadata(BaseModel):
@@ -61,6 +65,8 @@ class _Metadata(BaseModel):
     links: dict[str, str] = Field(default_factory=dict)
     warned: list[str] = Field(default_factory=list)
     retry_of: str | None = None
+    anew: str | None = None
+    """The fingerprint of what the person was told that there is, and may ask for all the same."""
 
 
 def metadata_of(view: View) -> dict[str, Any]:
@@ -206,6 +212,7 @@ async def submit_job(
 
     A form that was submitted before, and has been changed since, opens again under a note:
     ``redraw`` returns it with the note. So does a form that retries what was retried meanwhile.
+    If the same was asked for recently, where the person may see it, the form offers that first.
     """
     view, metadata = submission.view, metadata_of(submission.view)
     channel, errors = _place(submission), dict(request.errors)
@@ -229,7 +236,40 @@ async def submit_job(
         return
     # Without credit, this request finds out whether there is some again.
     ctx.service.try_again(ctx.kinds[request.kind].path)
-    now = ctx.clock.now()
+    job = await _stored(ctx, ack, submission, request, channel)
+    if job is None:
+        return
+    if (job.params, job.channel) != (request.params, channel):
+        noun = ctx.presenters[request.kind].noun
+        note = (
+            "You've already submitted this form. "
+            f"Submitting it again with your changes creates a second {noun}."
+        )
+        if metadata.get("retry_of") is not None:
+            note = f"This has already been retried. Submitting this creates another {noun}."
+        await ack(response_action="push", view=await redraw(note))
+        return
+    if request.used is not None:
+        # The job is stored: an error now would say that it is not.
+        try:
+            await ctx.store.replicas.learn(request.used, ctx.clock.now())
+        except DatabaseError as error:
+            _LOG.warning("a replica was not stored", extra={"job": job.id, "reason": str(error)})
+    if view.root_view_id not in {"", view.id}:
+        await ack(response_action="clear")
+    else:
+        await ack()
+
+
+async def _stored(
+    ctx: HandlerContext,
+    ack: AsyncAck,
+    submission: ViewSubmission,
+    request: JobRequest,
+    channel: str,
+) -> Job | None:
+    """Store a request and return its job; if it is not stored, acknowledge with the reason."""
+    view, metadata, now = submission.view, metadata_of(submission.view), ctx.clock.now()
     asked = Request(
         key=view.id,
         kind=request.kind,
@@ -238,32 +278,20 @@ async def submit_job(
         channel=channel,
         thread_ts=metadata.get("thread_ts") if channel == metadata["channel"] else None,
         retry_of=metadata.get("retry_of"),
+        fingerprint=request.fingerprint,
     )
+    viewer = None
+    if request.offer is not None and metadata.get("anew") != request.fingerprint:
+        sees_all = submission.user in ctx.admins
+        viewer = Viewer(submission.user, channel=metadata["channel"], sees_all=sees_all)
     try:
-        job = (await ctx.store.jobs.submit(asked, now)).job
+        return (await ctx.store.jobs.submit(asked, now, viewer)).job
+    except AlreadyRequested as same:
+        assert request.offer is not None  # noqa: S101 - else nothing is looked for
+        await ack(response_action="update", view=await request.offer(same.job))
     except LimitReached as reached:
         await _ack_general_error(ack, view, limit_sentence(reached, now))
-        return
-    if (job.params, job.channel) != (request.params, channel):
-        noun = ctx.presenters[request.kind].noun
-        note = (
-            "You've already submitted this form. "
-            f"Submitting it again with your changes creates a second {noun}."
-        )
-        if asked.retry_of is not None:
-            note = f"This has already been retried. Submitting this creates another {noun}."
-        await ack(response_action="push", view=await redraw(note))
-        return
-    if request.used is not None:
-        # The job is stored: an error now would say that it is not.
-        try:
-            await ctx.store.replicas.learn(request.used, now)
-        except DatabaseError as error:
-            _LOG.warning("a replica was not stored", extra={"job": job.id, "reason": str(error)})
-    if view.root_view_id not in {"", view.id}:
-        await ack(response_action="clear")
-    else:
-        await ack()
+    return None
 
 
 async def _is_key_refused(ctx: HandlerContext, deadline: float) -> bool:

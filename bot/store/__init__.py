@@ -27,6 +27,7 @@ from bot.store.installation import Installations
 from bot.store.jobs import Jobs
 from bot.store.limits import Limit, LimitReached, Limits
 from bot.store.replicas import KnownReplica, Replicas
+from bot.store.same_again import AlreadyRequested, Viewer
 from bot.store.sqlite import SQLiteDatabase
 from bot.store.submissions import Submitted
 from bot.store.unreadable import UnreadableRows
@@ -34,6 +35,7 @@ from bot.timings import StoreTimings
 
 __all__ = [
     "AddedCandidate",
+    "AlreadyRequested",
     "DatabaseCorrupt",
     "DatabaseError",
     "DatabaseInUse",
@@ -50,6 +52,7 @@ __all__ = [
     "RowUnreadable",
     "Store",
     "Submitted",
+    "Viewer",
 ]
 
 _NO_LIMITS: Final = Limits()

@@ -25,7 +25,7 @@ _TO_ERASE: Final = Query(
 _ERASE: Final = Query(
     """
     UPDATE jobs SET params = :params, snapshot = :snapshot, reason = '', erased = 1,
-        claim = claim + 1
+        fingerprint = NULL, claim = claim + 1
     WHERE id = CAST(:id AS TEXT)
     """
 )

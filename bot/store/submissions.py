@@ -14,6 +14,7 @@ from bot.store.job_claims import JobClaims
 from bot.store.job_reads import BY_REQUEST, BY_RETRIED
 from bot.store.job_rows import job_from, lock_job
 from bot.store.limits import LimitReached, lock_limits, reached_limit
+from bot.store.same_again import AlreadyRequested, Viewer, find_same
 from bot.store.sql import Query
 
 _T = TypeVar("_T")
@@ -27,9 +28,10 @@ _ADD: Final = Query(
     """
     INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
                       created_at, state, due_at, turn_at, typical_ms, slow_ms, script_band,
-                      retry_of)
+                      retry_of, fingerprint)
     VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
-            :now, 'queued', :now, :turn_at, :typical_ms, :slow_ms, :script_band, :retry_of)
+            :now, 'queued', :now, :turn_at, :typical_ms, :slow_ms, :script_band,
+            :retry_of, :fingerprint)
     RETURNING *
     """
 )
@@ -59,18 +61,23 @@ class Submitted:
 class Submissions(JobClaims):
     """The part of ``Jobs`` that queues jobs."""
 
-    async def submit(self, request: Request, now: datetime) -> Submitted:
+    async def submit(
+        self, request: Request, now: datetime, viewer: Viewer | None = None
+    ) -> Submitted:
         """Store a job and owe its card, or find the job that this request made before.
+
+        With a ``viewer``, it is not stored if they may see that the same was asked for recently.
 
         A job is retried once: a second retry finds the first one. The messages of the job that is
         retried change with it.
 
         Raises:
+            AlreadyRequested: the same was asked for recently.
             LimitReached: its user has to wait.
         """
         new_id = "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH))
 
-        def work(tx: Transaction) -> Submitted | LimitReached:
+        def work(tx: Transaction) -> Submitted | AlreadyRequested | LimitReached:
             retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
             lock_limits(tx)
             found = tx.one(BY_REQUEST, key=request.key)
@@ -78,6 +85,10 @@ class Submissions(JobClaims):
                 found = tx.one(BY_RETRIED, id=retried["id"])
             if found is not None:
                 return Submitted(job_from(found), new=False)
+            if viewer is not None and request.fingerprint is not None:
+                since = now - self._timings.same_within
+                if (same := find_same(tx, request.fingerprint, viewer, since)) is not None:
+                    return AlreadyRequested(same)
             if reached := reached_limit(tx, self._limits, request.user, now, opens=True):
                 return reached
             band = script_band(request.params.get("script"))
@@ -97,6 +108,7 @@ class Submissions(JobClaims):
                 slow_ms=None if usual is None or usual.slow is None else span_ms(usual.slow),
                 script_band=band,
                 retry_of=retried["id"] if retried is not None else None,
+                fingerprint=request.fingerprint,
             )
             job = job_from(added)
             add_card(tx, job, to_ms(now))
@@ -105,7 +117,7 @@ class Submissions(JobClaims):
             tx.notify(Topic.JOBS)
             return Submitted(job, new=True)
 
-        return _within_limits(await self._database.run(work))
+        return _stored(await self._database.run(work))
 
     async def create_again(self, job_id: str, attempts: int, user: str, now: datetime) -> bool:
         """Queue an unconfirmed job once more, as ``user`` chose.
@@ -133,7 +145,7 @@ class Submissions(JobClaims):
             tx.notify(Topic.JOBS)
             return True
 
-        return _within_limits(await self._database.run(work))
+        return _stored(await self._database.run(work))
 
 
 def _turn_at(tx: Transaction, user: str, now: datetime) -> int:
@@ -144,8 +156,8 @@ def _turn_at(tx: Transaction, user: str, now: datetime) -> int:
     return max(to_ms(now), int(last["turn_at"]) + span_ms(_TURN))
 
 
-def _within_limits(result: _T | LimitReached) -> _T:
-    """Return the result of a work, or raise the limit that it met, with nothing to undo."""
-    if isinstance(result, LimitReached):
+def _stored(result: _T | AlreadyRequested | LimitReached) -> _T:
+    """Return the result of a work, or raise why it stored nothing: there is nothing to undo."""
+    if isinstance(result, AlreadyRequested | LimitReached):
         raise result
     return result
