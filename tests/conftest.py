@@ -116,6 +116,15 @@ async def quiet_world(memory: Path, request: pytest.FixtureRequest) -> AsyncIter
 
 
 @pytest.fixture
+async def world_of_copies(memory: Path, postgres_url: str) -> AsyncIterator[World]:
+    """A world on PostgreSQL, for ``World.running_copies``."""
+    world = World(memory)
+    world.postgres_url = postgres_url
+    async with world.running_sandbox():
+        yield world
+
+
+@pytest.fixture
 async def world(quiet_world: World) -> AsyncIterator[World]:
     """A world whose bot runs, with callbacks and polling."""
     async with quiet_world.running_bot():

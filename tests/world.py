@@ -82,6 +82,7 @@ class World(HasDatabase):
         self.ana = Person(self.slack, "ana")
         self.ben = Person(self.slack, "ben")
         self.bot: Bot
+        self._running_bots = 0
 
     @contextlib.asynccontextmanager
     async def running_sandbox(self) -> AsyncIterator[None]:
@@ -119,14 +120,18 @@ class World(HasDatabase):
             if "SLACK_APP_TOKEN" in values:
                 self.slack.socket_mode.enabled = True
                 # That of a bot before may not have ended yet.
-                await self.slack.socket_mode.reached(opened=opened + 1)
+                await self.slack.socket_mode.reached(
+                    opened=opened + 1, connections=self._running_bots + 1
+                )
             else:
                 self.slack.request_url = f"http://127.0.0.1:{self.bot.port}/slack/events"
             await self._let_start_checks_end(before)
             leave = self.clock.settles_with(self.bot.settled)
+            self._running_bots += 1
             try:
                 yield self.bot
             finally:
+                self._running_bots -= 1
                 leave()
 
     @contextlib.asynccontextmanager
