@@ -159,6 +159,12 @@ def processor(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def processor_of_ended_children(pid: int) -> float:
+    """Return the seconds of processor time of the children of a process that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[13]) + int(fields[14])) / _TICKS
+
+
 def _kilobytes(file: Path, field: str) -> int:
     for line in file.read_text().splitlines():
         if line.startswith(field):

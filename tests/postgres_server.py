@@ -101,6 +101,11 @@ class Server:
         self._process.send_signal(how)
         self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
     def _is_ready(self) -> bool:
         # https://www.postgresql.org/docs/18/storage-file-layout.html: its last line is the state.
         with contextlib.suppress(FileNotFoundError):

@@ -80,7 +80,7 @@ async def _ours(filled: Path, seconds: float) -> float:
             there.service.status_of = lambda _: "generating"
             bot = contestant(
                 "ours",
-                *("--database", database),
+                *("--database", f"sqlite:///{database}"),
                 *("--slack", there.slack.port, "--service", there.service.port),
             )
             return await _held(bot, seconds)

@@ -36,9 +36,21 @@ class Ours:
     outside: Outside
 
 
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Copies of the bot, running on one database, and what they talk to."""
+
+    processes: Sequence[Contestant]
+    outside: Outside
+
+    def processor(self) -> float:
+        """Return the seconds of processor time that all of them have used."""
+        return sum(process.processor() for process in self.processes)
+
+
 @contextlib.asynccontextmanager
 async def ours(*arguments: object, database: Path | None = None) -> AsyncIterator[Ours]:
-    """Run the bot on a new database, or on ``database``, between fakes of its own.
+    """Run the bot on a new SQLite database, or on ``database``, between fakes of its own.
 
     ``arguments`` are those of ``benchmarks.contestants.ours``.
     """
@@ -46,8 +58,25 @@ async def ours(*arguments: object, database: Path | None = None) -> AsyncIterato
         file = database or Path(folder) / "bot.db"
         async with outside() as both:
             ports = ("--slack", both.slack.port, "--service", both.service.port)
-            async with contestant("ours", "--database", file, *ports, *arguments) as process:
+            url = f"sqlite:///{file}"
+            async with contestant("ours", "--database", url, *ports, *arguments) as process:
                 yield Ours(process, both)
+
+
+@contextlib.asynccontextmanager
+async def copies(number: int, url: str, *arguments: object) -> AsyncIterator[Copies]:
+    """Run several copies of the bot on one database, between fakes that they share."""
+    async with outside() as both, contextlib.AsyncExitStack() as stack:
+        ports = ("--slack", both.slack.port, "--service", both.service.port)
+        yield Copies(
+            [
+                await stack.enter_async_context(
+                    contestant("ours", "--database", url, *ports, *arguments)
+                )
+                for _ in range(number)
+            ],
+            both,
+        )
 
 
 @contextlib.asynccontextmanager

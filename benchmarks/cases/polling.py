@@ -80,7 +80,7 @@ async def _watched(number: int, interval: float) -> tuple[float, float]:
             there.service.seen = seen
             async with contestant(
                 "ours",
-                *("--database", database, "--timings", timings),
+                *("--database", f"sqlite:///{database}", "--timings", timings),
                 *("--slack", there.slack.port, "--service", there.service.port),
             ) as bot:
                 began, before = time.time(), bot.processor()  # noqa: TID251 - likewise

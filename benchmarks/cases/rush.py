@@ -6,6 +6,7 @@ whether those before it have been answered or not; its time runs from there.
 """
 
 import asyncio
+import contextlib
 import json
 import re
 import time
@@ -13,8 +14,8 @@ from collections.abc import Sequence
 from statistics import median, quantiles
 from typing import Final
 
-from benchmarks.cases.parts import Ours, ours
-from benchmarks.fakes import Call
+from benchmarks.cases.parts import ours
+from benchmarks.fakes import Call, Outside
 from benchmarks.load import Broken, Connection, connected
 from benchmarks.measure import Better, Row, Scale
 from benchmarks.payloads import Submissions, callback
@@ -30,7 +31,7 @@ _OK: Final = 200
 # What a person notices, and what a person waits for without wondering.
 _ANSWER_MS: Final = 300.0
 _REPLY_S: Final = 10.0
-_TIMINGS: Final = json.dumps({"minutes": {"first_interval": 60, "max_interval": 60}})
+TIMINGS: Final = json.dumps({"minutes": {"first_interval": 60, "max_interval": 60}})
 _ADDRESS: Final = re.compile(rb'"callback_url": ?"https?://[^/"]+([^"]+)"')
 _SCRIPT: Final = re.compile(rb"video (v[0-9]+)|videos.example.com/(v[0-9]+)")
 
@@ -39,8 +40,8 @@ async def run(scale: Scale) -> Sequence[Row]:
     """Measure one rush."""
     rate = scale.of(_PER_SECOND, _SMALL_PER_SECOND)
     seconds = scale.of(60, 3)
-    async with ours("--callbacks", "--timings", _TIMINGS) as bot:
-        answers, replies = await _Rush(bot, rate, seconds).run()
+    async with ours("--callbacks", "--timings", TIMINGS) as bot:
+        answers, replies = await Rush([bot.process.port], bot.outside, rate, seconds).run()
     p99 = quantiles(answers, n=100, method="inclusive")[98]
 
     def row(what: str, unit: str, figure: float, limit: float, goal: float | None) -> Row:
@@ -55,11 +56,15 @@ async def run(scale: Scale) -> Sequence[Row]:
     ]
 
 
-class _Rush:
-    """A number of forms at a steady rate, each followed to its closing reply."""
+class Rush:
+    """A number of forms at a steady rate, each followed to its closing reply.
 
-    def __init__(self, bot: Ours, rate: int, seconds: int) -> None:
-        self._bot = bot
+    Copies of the bot, one at each port, take them in turn, and callbacks too.
+    """
+
+    def __init__(self, ports: Sequence[int], outside: Outside, rate: int, seconds: int) -> None:
+        self._ports = ports
+        self._outside = outside
         self._rate = rate
         self._number = rate * seconds
         self._ready_at: dict[str, float] = {}
@@ -69,29 +74,34 @@ class _Rush:
 
     async def run(self) -> tuple[list[float], list[float]]:
         """Return the seconds to each answer, and from each end to its reply."""
-        there, port = self._bot.outside, self._bot.process.port
+        there = self._outside
         there.service.seen, there.slack.seen = self._created, self._posted
         there.service.status_of = self._status
-        forms = Submissions(port).many(self._number)
+        writers = [Submissions(port) for port in self._ports]
+        forms = [writers[n % len(writers)].one(n + 1) for n in range(self._number)]
         answers: list[float] = []
-        async with connected(port, _CONNECTIONS + _CALLING_BACK) as connections:
-            free: asyncio.Queue[Connection] = asyncio.Queue()
-            for connection in connections[_CALLING_BACK:]:
-                free.put_nowait(connection)
-            async with asyncio.TaskGroup() as group:
-                calling_back = [
-                    group.create_task(self._call_back(connection))
-                    for connection in connections[:_CALLING_BACK]
-                ]
-                began = time.perf_counter()
-                for number, form in enumerate(forms):
-                    moment = began + number / self._rate
-                    await asyncio.sleep(moment - time.perf_counter())
-                    group.create_task(_send(free, form, moment, answers))
-                async with asyncio.timeout(_TIMEOUT_S):
-                    await self._ended.wait()
-                for task in calling_back:
-                    task.cancel()
+        async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+            free = []
+            calling_back = []
+            for port in self._ports:
+                each = await stack.enter_async_context(
+                    connected(port, (_CONNECTIONS + _CALLING_BACK) // len(self._ports))
+                )
+                half = len(each) // 2
+                calling_back += [group.create_task(self._call_back(c, port)) for c in each[:half]]
+                queue: asyncio.Queue[Connection] = asyncio.Queue()
+                for connection in each[half:]:
+                    queue.put_nowait(connection)
+                free.append(queue)
+            began = time.perf_counter()
+            for number, form in enumerate(forms):
+                moment = began + number / self._rate
+                await asyncio.sleep(moment - time.perf_counter())
+                group.create_task(_send(free[number % len(free)], form, moment, answers))
+            async with asyncio.timeout(_TIMEOUT_S):
+                await self._ended.wait()
+            for task in calling_back:
+                task.cancel()
         if there.service.counts["create"] != self._number:
             raise Broken(f"{there.service.counts['create']} videos of {self._number} forms")
         return answers, self._replies
@@ -115,11 +125,11 @@ class _Rush:
             if len(self._replies) == self._number:
                 self._ended.set()
 
-    async def _call_back(self, connection: Connection) -> None:
+    async def _call_back(self, connection: Connection, port: int) -> None:
         while True:
             moment, path, video = await self._callbacks.get()
             await asyncio.sleep(moment - time.perf_counter())
-            await connection.exchange(callback(path, self._bot.process.port, video))
+            await connection.exchange(callback(path, port, video))
 
 
 async def _send(

@@ -31,11 +31,11 @@ _LARGEST: Final = 3000
 _CONNECTIONS: Final = 1000
 _WARM: Final = 50
 _TIMEOUT_S: Final = 300.0
-_AT_ONCE: Final = '{"jitter": 0, "minutes": {"first_interval": 0, "growth": 0, "max_interval": 0}}'
+AT_ONCE: Final = '{"jitter": 0, "minutes": {"first_interval": 0, "growth": 0, "max_interval": 0}}'
 
 
 @dataclass(frozen=True, slots=True)
-class _Result:
+class Result:
     """Jobs per second, and of each job the processor time in ms and the calls to Slack."""
 
     speed: float
@@ -46,14 +46,14 @@ class _Result:
 async def run(scale: Scale) -> Sequence[Row]:
     """Measure all sizes in each round, ours right before the single-file bot."""
     sizes = (100,) if scale.small else _SIZES
-    ours: dict[int, list[_Result]] = defaultdict(list)
-    theirs: dict[int, list[_Result]] = defaultdict(list)
-    calls: dict[int, list[_Result]] = defaultdict(list)
+    ours: dict[int, list[Result]] = defaultdict(list)
+    theirs: dict[int, list[Result]] = defaultdict(list)
+    calls: dict[int, list[Result]] = defaultdict(list)
     for a_round in range(scale.rounds):
         last = () if scale.small or a_round else (_LARGEST,)
         for size in (*sizes, *last):
             ours[size].append(await _ours(size))
-            theirs[size].append(await _theirs(size))
+            theirs[size].append(await single_file(size))
             if size in _GOALS and not scale.small:
                 calls[size].append(await _calls(size))
     rows = []
@@ -77,8 +77,8 @@ def _row(
     unit: str,
     field: str,
     *,
-    ours: Sequence[_Result],
-    theirs: Sequence[_Result],
+    ours: Sequence[Result],
+    theirs: Sequence[Result],
     goal: float | None = None,
 ) -> Row:
     return Row(
@@ -93,19 +93,19 @@ def _row(
     )
 
 
-async def _ours(size: int) -> _Result:
+async def _ours(size: int) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         async with outside() as there:
             bot = contestant(
                 "ours",
-                *("--database", Path(folder) / "bot.db"),
+                *("--database", f"sqlite:///{folder}/bot.db"),
                 *("--slack", there.slack.port, "--service", there.service.port),
-                *("--timings", _AT_ONCE),
+                *("--timings", AT_ONCE),
             )
             return await _measure(bot, there, size)
 
 
-async def _calls(size: int) -> _Result:
+async def _calls(size: int) -> Result:
     async with outside() as there:
         bot = contestant(
             "calls",
@@ -115,7 +115,8 @@ async def _calls(size: int) -> _Result:
         return await _measure(bot, there, size)
 
 
-async def _theirs(size: int) -> _Result:
+async def single_file(size: int) -> Result:
+    """Measure the single-file bot."""
     with tempfile.TemporaryDirectory() as folder:
         async with outside() as there:
             bot = contestant(
@@ -130,13 +131,13 @@ async def _theirs(size: int) -> _Result:
 
 async def _measure(
     started: AbstractAsyncContextManager[Contestant], there: Outside, size: int
-) -> _Result:
+) -> Result:
     async with started as bot:
         forms = Submissions(bot.port)
         await _through(bot, there, forms.many(_WARM))
         before, calls = bot.processor(), there.slack.counts.total()
         seconds = await _through(bot, there, forms.many(size, first=_WARM + 1))
-        return _Result(
+        return Result(
             speed=size / seconds,
             processor=1000 * (bot.processor() - before) / size,
             calls=(there.slack.counts.total() - calls) / size,

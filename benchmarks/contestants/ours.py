@@ -71,7 +71,7 @@ def watch_registrations(only: Sequence[str] | None) -> list[tuple[str, str]]:
 async def main() -> None:
     """Run the bot until the process is asked to end."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--database", required=True)
+    parser.add_argument("--database", required=True, help="its URL")
     parser.add_argument("--slack", type=int, required=True, help="port of the Web API")
     parser.add_argument("--service", type=int, required=True, help="port of the video service")
     parser.add_argument("--callbacks", action="store_true", help="the service can call back")
@@ -86,7 +86,7 @@ async def main() -> None:
             "SLACK_API_URL": f"http://127.0.0.1:{chosen.slack}/api/",
             "VIDEO_API_URL": f"http://127.0.0.1:{chosen.service}",
             "VIDEO_API_KEY": "key-of-the-benchmarks",
-            "DATABASE_URL": f"sqlite:///{chosen.database}",
+            "DATABASE_URL": chosen.database,
             "HOST": "127.0.0.1",
             "PORT": str(port),
             # One user sends everything.
