@@ -12,8 +12,16 @@ from aiohttp import web_app
 from hypothesis import settings
 
 from tests import leaks
-from tests.databases import HasDatabase
-from tests.modes import HTTP, POSTGRES, SOCKET_MODE, in_both_modes, on_both_engines
+from tests.databases import Address, HasDatabase
+from tests.modes import (
+    HTTP,
+    POSTGRES,
+    SOCKET_MODE,
+    SQLITE,
+    in_both_modes,
+    on_both_engines,
+    on_sqlite_alone,
+)
 from tests.postgres import database_url, share_server
 from tests.world import MEMORY, World
 
@@ -39,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks of the tests."""
     config.addinivalue_line("markers", f"{in_both_modes.name}: over HTTP and in Socket Mode")
     config.addinivalue_line("markers", f"{on_both_engines.name}: on SQLite and on PostgreSQL")
-    HasDatabase.on_postgres = config.getoption("database") == "postgres"
+    config.addinivalue_line("markers", f"{on_sqlite_alone.name}: never on PostgreSQL")
     # Where this runs in the background, Ctrl-C may be ignored, and by all that the tests start too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -62,12 +70,27 @@ def pytest_runtest_logfinish() -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run the tests that are marked so in several ways: each differs from the first in one."""
-    ways = [HTTP]
-    for mark, way in ((in_both_modes, SOCKET_MODE), (on_both_engines, POSTGRES)):
-        if metafunc.definition.get_closest_marker(mark.name) is not None:
-            ways.append(way)
-    if len(ways) > 1 and "quiet_world" in metafunc.fixturenames:
-        metafunc.parametrize("quiet_world", ways, indirect=True)
+
+    def is_marked(mark: pytest.MarkDecorator) -> bool:
+        return metafunc.definition.get_closest_marker(mark.name) is not None
+
+    ways = [SOCKET_MODE] if is_marked(in_both_modes) else []
+    # With the option, the first way is on PostgreSQL.
+    engines = [POSTGRES] if is_marked(on_both_engines) and not _all_on_postgres(metafunc) else []
+    if "quiet_world" in metafunc.fixturenames and ways + engines:
+        metafunc.parametrize("quiet_world", [HTTP, *ways, *engines], indirect=True)
+    if "address" in metafunc.fixturenames and engines:
+        metafunc.parametrize("address", [SQLITE, *engines], indirect=True)
+
+
+def _all_on_postgres(of: pytest.Metafunc | pytest.Item) -> bool:
+    return bool(of.config.getoption("database") == "postgres")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Choose the engine of the worlds that say nothing about it."""
+    is_about_files = item.get_closest_marker(on_sqlite_alone.name) is not None
+    HasDatabase.on_postgres = _all_on_postgres(item) and not is_about_files
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -98,6 +121,16 @@ def postgres_url() -> Iterator[str]:
     """Return the URL of a database with empty tables."""
     with database_url() as url:
         yield url
+
+
+@pytest.fixture
+def address(memory: Path, request: pytest.FixtureRequest) -> Iterator[Address]:
+    """Return the address of a new database for a store; see ``tests.modes``."""
+    if HasDatabase.on_postgres or getattr(request, "param", None) == POSTGRES:
+        with database_url() as url:
+            yield url
+    else:
+        yield memory / "bot.db"
 
 
 @pytest.fixture

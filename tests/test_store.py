@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -17,8 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bot.model import Delivery, DeliveryState, Job, Request, Role, State, token_hash
 from bot.store import AddedCandidate, DatabaseError, DatabaseUnavailable, Store, Submitted
 from bot.store.database import Transaction
+from bot.store.sqlite import SQLiteDatabase
 from bot.timings import Timings
+from tests.databases import Address
 from tests.disk import Disk
+from tests.modes import on_both_engines
+from tests.postgres import database_url
 from tests.world import MEMORY
 
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
@@ -28,9 +33,12 @@ TIMINGS = Timings()
 MANY = 20
 
 
+pytestmark = on_both_engines
+
+
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[Store]:
-    async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
+async def store(address: Address) -> AsyncIterator[Store]:
+    async with Store.open(address, TIMINGS) as store:
         yield store
 
 
@@ -122,32 +130,37 @@ async def test_a_change_that_fails_halfway_is_undone_and_the_others_in_its_group
 
 
 async def test_the_change_of_a_cancelled_caller_is_stored_as_a_whole_or_not_at_all(
-    store: Store,
+    address: Address,
 ) -> None:
-    for number in range(MANY):
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(number / 10_000):
-                await submit(store, f"V{number}", channel=f"C{number}")
-    jobs = {job.id for job in await store.jobs.claim(NOW, MANY)}
-    assert jobs == {card.job.id for card in await store.deliveries.claim(NOW, MANY)}
-    submitted = await asyncio.gather(*(submit(store, f"V{number}") for number in range(MANY)))
-    assert {each.job.id for each in submitted if not each.new} == jobs
+    async with Store.open(address, TIMINGS) as store:
+        for number in range(MANY):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(number / 10_000):
+                    await submit(store, f"V{number}", channel=f"C{number}")
+    # Works that nobody waits for are done before the store is closed.
+    async with Store.open(address, TIMINGS) as store:
+        jobs = {job.id for job in await store.jobs.claim(NOW, MANY)}
+        assert jobs == {card.job.id for card in await store.deliveries.claim(NOW, MANY)}
+        submitted = await asyncio.gather(*(submit(store, f"V{number}") for number in range(MANY)))
+        assert {each.job.id for each in submitted if not each.new} == jobs
 
 
-async def test_a_caller_gets_an_error_when_the_database_task_has_ended(store: Store) -> None:
-    [writer] = [task for task in asyncio.all_tasks() if "_commit_groups" in repr(task.get_coro())]
-    calls = [asyncio.ensure_future(submit(store, f"V{number}")) for number in range(MANY)]  # noqa: TID251 - awaited below
-    await asyncio.sleep(0)
-    writer.cancel()
-    async with asyncio.timeout(2):
-        answers = await asyncio.gather(*calls, return_exceptions=True)
-    assert {type(each) for each in answers} == {DatabaseUnavailable}
-    with pytest.raises(DatabaseUnavailable, match="Restart the bot"):
-        await submit(store)
-
-
-async def test_a_closed_store_raises_an_error(tmp_path: Path) -> None:
+async def test_a_caller_gets_an_error_when_the_database_task_has_ended(tmp_path: Path) -> None:
     async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
+        tasks = asyncio.all_tasks()
+        [writer] = [task for task in tasks if "_commit_groups" in repr(task.get_coro())]
+        calls = [asyncio.ensure_future(submit(store, f"V{number}")) for number in range(MANY)]  # noqa: TID251 - awaited below
+        await asyncio.sleep(0)
+        writer.cancel()
+        async with asyncio.timeout(2):
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(each) for each in answers} == {DatabaseUnavailable}
+        with pytest.raises(DatabaseUnavailable, match="Restart the bot"):
+            await submit(store)
+
+
+async def test_a_closed_store_raises_an_error(address: Address) -> None:
+    async with Store.open(address, TIMINGS) as store:
         await submit(store)
     with pytest.raises(DatabaseError, match="closed"):
         await submit(store)
@@ -463,49 +476,49 @@ async def test_a_change_during_the_post_of_a_card_is_shown_by_an_edit(store: Sto
 
 
 async def test_paid_calls_and_accepted_requests_are_on_disk_before_they_are_acknowledged(
-    store: Store, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     disk = Disk(tmp_path / "bot.db")
-    await disk.watch(store.database)
 
     def states() -> list[str]:
         rows = disk.rows(after_power_cut=True)
         jobs = [row["state"] for row in rows.jobs.values()]
         return [*jobs, *(row["state"] for row in rows.deliveries.values())]
 
-    await submit(store)
-    assert states() == ["queued", "pending"]
-    job = await claim(store)
-    attempt = await begin(store, job)
-    assert states() == ["creating", "pending"]
-    assert await store.jobs.record_created(made(job), attempt, now=NOW, due_at=NOW)
-    assert states() == ["running", "pending"]
-    [card] = await store.deliveries.claim(NOW, MANY)
-    assert await store.deliveries.mark_sending(card.delivery, NOW)
-    assert states() == ["running", "sending"]
-    posted = replace(
-        card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
-    )
-    assert await store.deliveries.release(posted, NOW, None)
-    assert states() == ["running", "posted"]
-    assert await store.jobs.finish(replace(await claim(store), state=State.SUCCEEDED), NOW)
-    assert states() == ["succeeded", "posted", "pending"]
-    disk.leave()
+    async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
+        await disk.watch(store.database)
+        await submit(store)
+        assert states() == ["queued", "pending"]
+        job = await claim(store)
+        attempt = await begin(store, job)
+        assert states() == ["creating", "pending"]
+        assert await store.jobs.record_created(made(job), attempt, now=NOW, due_at=NOW)
+        assert states() == ["running", "pending"]
+        [card] = await store.deliveries.claim(NOW, MANY)
+        assert await store.deliveries.mark_sending(card.delivery, NOW)
+        assert states() == ["running", "sending"]
+        posted = replace(
+            card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
+        )
+        assert await store.deliveries.release(posted, NOW, None)
+        assert states() == ["running", "posted"]
+        assert await store.jobs.finish(replace(await claim(store), state=State.SUCCEEDED), NOW)
+        assert states() == ["succeeded", "posted", "pending"]
+        disk.leave()
 
 
-async def test_a_write_that_can_be_repeated_does_not_wait_for_the_disk(
-    store: Store, tmp_path: Path
-) -> None:
+async def test_a_write_that_can_be_repeated_does_not_wait_for_the_disk(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "bot.db")
-    await disk.watch(store.database)
-    job = await running(store)
-    assert await store.jobs.release(replace(job, late=True), NOW, LATER)
-    assert not disk.rows(after_power_cut=True).jobs[job.id]["late"]
-    assert disk.rows().jobs[job.id]["late"], "it outlives the process"
-    assert await store.replicas.get("r-1") is None
-    await submit(store, "V2")
-    assert disk.rows(after_power_cut=True).jobs[job.id]["late"], "it goes with what lasts"
-    disk.leave()
+    async with Store.open(tmp_path / "bot.db", TIMINGS) as store:
+        await disk.watch(store.database)
+        job = await running(store)
+        assert await store.jobs.release(replace(job, late=True), NOW, LATER)
+        assert not disk.rows(after_power_cut=True).jobs[job.id]["late"]
+        assert disk.rows().jobs[job.id]["late"], "it outlives the process"
+        assert await store.replicas.get("r-1") is None
+        await submit(store, "V2")
+        assert disk.rows(after_power_cut=True).jobs[job.id]["late"], "it goes with what lasts"
+        disk.leave()
 
 
 # ── Claims in any order ───────────────────────────────────────────────────────────────────────
@@ -520,7 +533,6 @@ class Claims(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.folder = tempfile.TemporaryDirectory(dir=MEMORY)
         self.now = NOW
         self.due: dict[str, datetime | None] = {}
         self.number: dict[str, int] = {}
@@ -531,13 +543,19 @@ class Claims(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.open = Store.open(Path(self.folder.name) / "bot.db", TIMINGS)
+        stack = contextlib.ExitStack()
+        self.open = Store.open(self.address(stack), TIMINGS)
         self.store = self.runner.run(self.open.__aenter__())
+        self.stack = stack
+
+    @staticmethod
+    def address(stack: contextlib.ExitStack) -> Address:
+        return Path(stack.enter_context(tempfile.TemporaryDirectory(dir=MEMORY))) / "bot.db"
 
     def teardown(self) -> None:
         self.runner.run(self.open.__aexit__(None, None, None))
         self.runner.close()
-        self.folder.cleanup()
+        self.stack.close()
 
     @rule()
     def submit(self) -> None:
@@ -624,8 +642,18 @@ class Claims(RuleBasedStateMachine):
             assert job.state.ended == (due is None)
 
 
+class ClaimsOnPostgres(Claims):
+    """The same on PostgreSQL, where the two run in connections of their own."""
+
+    @staticmethod
+    def address(stack: contextlib.ExitStack) -> Address:
+        return stack.enter_context(database_url())
+
+
 TestClaims = Claims.TestCase
 TestClaims.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+TestClaimsOnPostgres = ClaimsOnPostgres.TestCase
+TestClaimsOnPostgres.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
 
 
 # ── What people decide meets what goes on ─────────────────────────────────────────────────────
@@ -694,6 +722,8 @@ async def test_a_failed_call_has_stored_nothing(store: Store) -> None:
         raise ValueError
 
     def finds_the_disk_full(_: Transaction) -> None:
+        if not isinstance(store.database, SQLiteDatabase):
+            raise psycopg.errors.DiskFull
         error = sqlite3.OperationalError("database or disk is full")
         error.sqlite_errorcode = sqlite3.SQLITE_FULL
         raise error
@@ -710,10 +740,10 @@ async def test_a_failed_call_has_stored_nothing(store: Store) -> None:
     assert await store.jobs.fetch(first.job.id) is not None
 
 
-async def test_the_cache_of_replicas_matches_the_table(tmp_path: Path) -> None:
-    async with Store.open(tmp_path / "replicas.db", TIMINGS) as store:
+async def test_the_cache_of_replicas_matches_the_table(address: Address) -> None:
+    async with Store.open(address, TIMINGS) as store:
         await store.replicas.use("r-1", NOW)
-    async with Store.open(tmp_path / "replicas.db", TIMINGS) as store:
+    async with Store.open(address, TIMINGS) as store:
         # A first read waits for a commit; a change comes after it, and its caller goes.
         committing = asyncio.create_task(store.replicas.use("r-2", NOW))  # noqa: TID251 - awaited
         await asyncio.sleep(0)
