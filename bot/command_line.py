@@ -234,27 +234,25 @@ def migrate(*, check: bool) -> _Run:
 
     from bot import log
     from bot.settings import DatabaseSettings, environment
-    from bot.store.migrate import pending_migrations
-    from bot.store.sqlite import migrate
+    from bot.store.engines import migrate, pending_migrations
 
     def run() -> int:
         path = DatabaseSettings.read(environment()).database_address
         log.configure(sys.stderr, logging.INFO)
-        if isinstance(path, str):
-            raise OperatorError("PostgreSQL is brought up to date by the next start of the bot.")
         pending = pending_migrations(path)
-        is_new = not path.exists()
+        new = path.absolute() if isinstance(path, Path) and not path.exists() else None
         if not pending:  # also while the bot is running
             print("the database is up to date")
         elif check:
             print(f"pending: {', '.join(pending)}")
-            found = f"{path.absolute()} does not exist yet. " if is_new else ""
+            found = f"{new} does not exist yet. " if new else ""
             print(f"{found}Start the bot, or run python -m bot migrate.", file=sys.stderr)
             return 1
         else:
-            print(f"applied: {', '.join(asyncio.run(migrate(path)))}")
-            if is_new:
-                print(f"{path.absolute()} is new.", file=sys.stderr)
+            asyncio.run(migrate(path))
+            print(f"applied: {', '.join(pending)}")
+            if new:
+                print(f"{new} is new.", file=sys.stderr)
         return 0
 
     return run

@@ -406,12 +406,12 @@ async def test_a_database_of_a_newer_version_is_refused_and_unchanged(
 ) -> None:
     assert await live.bot.terminate() == 0
     with sqlite3.connect(live.database) as db:
-        db.execute("INSERT INTO migrations (name) VALUES ('9999_from_tomorrow')")
+        db.execute("INSERT INTO migrations (name) VALUES ('9999_tomorrow_contract')")
     db.close()
     before = live.database.read_bytes()
     live.bot = live.spawn_bot()
     error = await live.bot.startup_error()
-    assert "made by a newer version (it has 9999_from_tomorrow): install that version" in error
+    assert "made by a newer version (it has 9999_tomorrow_contract): install that version" in error
     assert await live.bot.wait() == 1
     assert live.database.read_bytes() == before
 

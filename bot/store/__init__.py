@@ -22,6 +22,7 @@ from bot.store.database import (
 from bot.store.deliveries import Deliveries
 from bot.store.delivery_claims import Limited, Outgoing
 from bot.store.drift import DriftTable
+from bot.store.engines import require_psycopg
 from bot.store.homes import Home, Homes
 from bot.store.installation import Installations
 from bot.store.jobs import Jobs
@@ -122,11 +123,7 @@ def _opened(
 ) -> AbstractAsyncContextManager[Database]:
     if isinstance(address, Path):
         return SQLiteDatabase.open(address, timings.lock_timeout, metrics)
-    try:
-        from bot.store.postgres import PostgresDatabase  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise DatabaseError(
-            "PostgreSQL needs psycopg, which is not installed: "
-            ".venv/bin/pip install --require-hashes -r requirements-postgres.txt"
-        ) from error
+    require_psycopg()
+    from bot.store.postgres import PostgresDatabase  # noqa: PLC0415 - an extra
+
     return PostgresDatabase.open(address, metrics)

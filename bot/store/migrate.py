@@ -2,13 +2,17 @@
 
 import contextlib
 import hashlib
+import logging
 import sqlite3
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from bot.store.database import DatabaseError
 from bot.store.sqlite_file import check_file, in_memory, read_only, translated
+
+_LOG: Final = logging.getLogger(__name__)
 
 SQLITE_MIGRATIONS: Final = Path(__file__).parent / "migrations" / "sqlite"
 
@@ -25,6 +29,9 @@ _INDEXES: Final = """
     WHERE tables.type = 'table' AND tables.name NOT LIKE 'sqlite%' AND tables.name <> 'migrations'
 """
 _MAX_NAMED: Final = 3
+# The name of a migration that takes away what an older version uses ends so.
+_CONTRACT: Final = "_contract"
+_NUMBER_DIGITS: Final = 4
 _Rows = frozenset[tuple[object, ...]]
 
 
@@ -41,7 +48,8 @@ def migrate_sqlite(db: sqlite3.Connection, path: Path) -> list[str]:
             db.execute("ALTER TABLE migrations ADD COLUMN checksum TEXT")
         files = _files()
         done = check_tables(db, path)
-        for name in done:
+        warn_of_newer(done, files)
+        for name in files.keys() & done:
             sql = "UPDATE migrations SET checksum = ? WHERE name = ? AND checksum IS NULL"
             db.execute(sql, (checksum(files[name]), name))
         new = [name for name in files if name not in done]
@@ -93,16 +101,14 @@ def check_tables(db: sqlite3.Connection, path: Path) -> list[str]:
     stored = "checksum" if "checksum" in _migrations_columns(db) else "NULL AS checksum"
     rows = db.execute(f"SELECT name, {stored} FROM migrations ORDER BY name").fetchall()  # noqa: S608
     done = {row["name"]: row["checksum"] for row in rows}
-    if unknown := done.keys() - files.keys():
-        raise DatabaseError(
-            f"the database was made by a newer version (it has {max(unknown)}): "
-            "install that version again"
-        )
+    newer = newer_migrations(done, files)
     if not done:
         return []
-    changed = [name for name, stored in done.items() if stored not in {None, checksum(files[name])}]
-    made_columns, made_indexes = _made_by(tuple(files[name] for name in done))
-    columns = _schema(db, _COLUMNS) ^ made_columns
+    ours = {name: stored for name, stored in done.items() if name in files}
+    changed = [name for name, stored in ours.items() if stored not in {None, checksum(files[name])}]
+    made_columns, made_indexes = _made_by(tuple(files[name] for name in ours))
+    found = _schema(db, _COLUMNS)
+    columns = made_columns - found if newer else made_columns ^ found
     indexes = made_indexes - _schema(db, _INDEXES)
     if different := changed + sorted({str(each[0]) for each in columns | indexes}):
         named = ", ".join(different[:_MAX_NAMED])
@@ -112,6 +118,39 @@ def check_tables(db: sqlite3.Connection, path: Path) -> list[str]:
             "begin with an empty one: then all that people asked for is forgotten."
         )
     return list(done)
+
+
+def newer_migrations(done: Mapping[str, str | None], files: Mapping[str, str]) -> list[str]:
+    """Return those of a newer version among the migrations that are done.
+
+    They have only added to the tables, so that this version can go on with them: a host may start
+    it again in the middle of a deploy, or an operator go back to it.
+
+    Raises:
+        DatabaseError: one has taken something away that this version uses, or is none of a newer
+            version.
+    """
+    newer = sorted(done.keys() - files.keys())
+    if not newer:
+        return []
+    last = max(files)[:_NUMBER_DIGITS]
+    for name in reversed(newer):
+        if name.endswith(_CONTRACT) or name[:_NUMBER_DIGITS] <= last:
+            raise DatabaseError(
+                f"the database was made by a newer version (it has {name}): "
+                "install that version again"
+            )
+    return newer
+
+
+def warn_of_newer(done: Iterable[str], files: Collection[str]) -> None:
+    """Log that a newer version has added to the tables."""
+    if newer := sorted(set(done).difference(files)):
+        remedy = "what that version stored may be left alone until it runs again: install it again"
+        _LOG.warning(
+            "a newer version has added to the tables",
+            extra={"migration": newer[-1], "remedy": remedy},
+        )
 
 
 @lru_cache(maxsize=4)  # the sandbox and the tests start many bots

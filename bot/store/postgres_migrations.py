@@ -1,47 +1,107 @@
 """Brings the tables of a PostgreSQL database up to date with numbered files of SQL."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import psycopg
+from psycopg import errors
 from psycopg.rows import DictRow
 
-from bot.store.database import DatabaseError
-from bot.store.migrate import checksum
+from bot.store.database import DatabaseError, DatabaseInUse
+from bot.store.migrate import checksum, newer_migrations, warn_of_newer
 
 POSTGRES_MIGRATIONS: Final = Path(__file__).parent / "migrations" / "postgres"
 # Of our own choosing: whoever migrates holds it, so that several may start at once.
 _LOCK: Final = 7_208_455_310_092_411
+# All who use a table wait behind a migration that waits for it: therefore it gives way soon. An
+# index is made without CONCURRENTLY, which no transaction allows: with a million jobs writers wait
+# for about a second.
+_LOCK_TIMEOUT_MS: Final = 2_000
+
+_Connection = psycopg.Connection[DictRow]
 
 
-def migrate_postgres(connection: psycopg.Connection[DictRow]) -> list[str]:
-    """Apply what is missing, all in one transaction; return the names of what was applied.
+def migrate_postgres(connection: _Connection) -> list[str]:
+    """Apply what is missing, each file in a transaction; return the names of what was applied.
+
+    Raises:
+        DatabaseInUse: somebody has locked the tables; what was applied before stays.
+        DatabaseError: the database was made by a newer version, or has other migrations.
+        psycopg.Error: a migration failed; those before it stay.
+    """
+    files = _files()
+    done = _done(connection, files)
+    warn_of_newer(done, files)
+    applied: list[str] = []
+    while files.keys() - done:
+        try:
+            with connection.transaction():
+                done = _apply_next(connection, files, applied)
+        except errors.LockNotAvailable as error:
+            raise DatabaseInUse(
+                "the tables could not be brought up to date, because somebody has locked them: see "
+                "pg_stat_activity for a transaction that is open for long, and end it."
+            ) from error
+    return applied
+
+
+def pending_in_postgres(connection: _Connection) -> list[str]:
+    """Return the names of what ``migrate_postgres`` would apply, without changing anything.
 
     Raises:
         DatabaseError: the database was made by a newer version, or has other migrations.
-        psycopg.Error: a migration failed; nothing was changed.
+        psycopg.Error: it cannot be read.
     """
-    files = {file.stem: file.read_text() for file in sorted(POSTGRES_MIGRATIONS.glob("*.sql"))}
-    with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, checksum TEXT NOT NULL)"
-        )
-        rows = connection.execute("SELECT name, checksum FROM migrations").fetchall()
-        done = {row["name"]: row["checksum"] for row in rows}
-        if unknown := done.keys() - files.keys():
-            raise DatabaseError(
-                f"the database was made by a newer version (it has {max(unknown)}): "
-                "install that version again"
-            )
-        for name, stored in done.items():
-            if stored != checksum(files[name]):
-                raise DatabaseError(f"the database was made by another version ({name} differs)")
-        new = [name for name in files if name not in done]
-        for name in new:
+    files = _files()
+    done = _done(connection, files)
+    return [name for name in files if name not in done]
+
+
+def _apply_next(
+    connection: _Connection, files: Mapping[str, str], applied: list[str]
+) -> dict[str, str]:
+    """Apply the first that is missing, unless another process has meanwhile; return all of them."""
+    # It may take long, and its server's own limit is for requests.
+    connection.execute(
+        f"SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO {_LOCK_TIMEOUT_MS}"
+    )
+    connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+    # Before anything is looked up: what another process has just made may not be known here yet.
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, checksum TEXT NOT NULL)"
+    )
+    done = _done(connection, files)
+    for name in files:
+        if name not in done:
             connection.execute(files[name])
             connection.execute(
                 "INSERT INTO migrations (name, checksum) VALUES (%s, %s)",
                 [name, checksum(files[name])],
             )
-    return new
+            applied.append(name)
+            return {**done, name: checksum(files[name])}
+    return done
+
+
+def _done(connection: _Connection, files: Mapping[str, str]) -> dict[str, str]:
+    """Return the checksums of the migrations that are done, by their names.
+
+    Raises:
+        DatabaseError: they are not those of this version, or of a newer one that only adds.
+    """
+    # With IF NOT EXISTS, the right to create tables would be needed where there is nothing to do.
+    found = connection.execute("SELECT to_regclass('migrations') AS it").fetchone()
+    if found is None or found["it"] is None:
+        return {}
+    rows = connection.execute("SELECT name, checksum FROM migrations ORDER BY name").fetchall()
+    done = {row["name"]: row["checksum"] for row in rows}
+    newer_migrations(done, files)
+    for name in files.keys() & done:
+        if done[name] != checksum(files[name]):
+            raise DatabaseError(f"the database was made by another version ({name} differs)")
+    return done
+
+
+def _files() -> dict[str, str]:
+    return {file.stem: file.read_text() for file in sorted(POSTGRES_MIGRATIONS.glob("*.sql"))}
