@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bot.store import DatabaseError
+from bot.store.migrate import SQLITE_MIGRATIONS
 from bot.store.sqlite import migrate
 from bot.store.sqlite_backup import back_up
 from sandbox.faults import CannedResponse
@@ -116,16 +117,19 @@ async def test_a_backup_beside_the_log_of_the_database_before_is_refused(
 
 
 async def test_a_database_of_an_older_version_can_be_backed_up_before_it_is_brought_up_to_date(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database, backup = tmp_path / "bot.db", tmp_path / "backup.db"
-    await migrate(database)
-    with contextlib.closing(sqlite3.connect(database)) as db:
-        db.executescript(
-            "ALTER TABLE jobs DROP COLUMN copied; DELETE FROM migrations WHERE name > '0026'"
-        )
+    database, backup, older = tmp_path / "bot.db", tmp_path / "backup.db", tmp_path / "older"
+    older.mkdir()
+    files = sorted(SQLITE_MIGRATIONS.glob("*.sql"))
+    before = [file for file in files if file.stem < "0026"]  # without a column that backups write
+    for file in before:
+        shutil.copy(file, older)
+    with monkeypatch.context() as version:
+        version.setattr("bot.store.migrate.SQLITE_MIGRATIONS", older)
+        await migrate(database)
     back_up(database, backup, _NOW, replace=False)
-    assert await migrate(backup) == ["0026_copies"]
+    assert await migrate(backup) == [file.stem for file in files[len(before) :]]
 
 
 async def test_a_backup_is_one_file_for_its_owner_and_nothing_is_left_beside_it(

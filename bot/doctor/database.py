@@ -2,16 +2,19 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Literal
 
 from bot.clock import Clock
+from bot.doctor.database_server import check_server
 from bot.doctor.finding import Finding, counted, error, ok, split, warning
 from bot.slack.blocks import span
-from bot.store import DatabaseError
-from bot.store.inspection import Inspection, Owner, find_owner, inspect, unreadable_rows
+from bot.store import DatabaseError, RowUnreadable
+from bot.store.engines import inspect_server
+from bot.store.inspection import Inspection, find_owner, inspect, unreadable_rows
+from bot.store.server import Server
 from bot.store.sqlite_file import beside, check_file
 
 _NAME: Final = "database"
@@ -28,17 +31,48 @@ _MAX_LISTED: Final = 10
 _BEHIND: Final = timedelta(minutes=5)
 
 
-def check_database(path: Path | str, clock: Clock, *, integrity: bool) -> Iterator[Finding]:
+def check_database(address: Path | str, clock: Clock, *, integrity: bool) -> Iterator[Finding]:
     """Yield what is found about the database, without changing or creating anything.
 
     Args:
-        path: its file.
+        address: its file, or the URL of a PostgreSQL database.
         clock: for the age of what waits.
         integrity: whether to read all of it, however large it is.
     """
-    if isinstance(path, str):
-        yield ok(_NAME, "on a PostgreSQL server, which is not examined")
+    if isinstance(address, str):
+        yield from _check_on_server(address, clock, integrity=integrity)
+    else:
+        yield from _check_file(address, clock, integrity=integrity)
+
+
+def _check_on_server(url: str, clock: Clock, *, integrity: bool) -> Iterator[Finding]:
+    try:
+        server = inspect_server(url, clock)
+        found = inspect(url, clock.now())
+        reads = integrity or server.size_bytes <= _SMALL_BYTES
+        unreadable = unreadable_rows(url) if reads else []
+    except DatabaseError as failure:
+        yield error(_NAME, *split(str(failure)))
         return
+    read = "all rows were read" if reads else "its rows were not read (doctor --integrity does)"
+    about = f"PostgreSQL {server.version}, {_bytes(server.size_bytes)}"
+    yield _describe(about, found, read)
+    yield from check_server(server)
+    yield from _check_rows(found, unreadable)
+    yield from _check_work(_running_on(server), found, clock.now())
+
+
+def _running_on(server: Server) -> str | None:
+    """Return which bots use a database, in brackets; None if none does."""
+    if not server.bots:
+        return None
+    number = sum(each.connections for each in server.bots)
+    addresses = [each.address for each in server.bots if each.address]
+    from_where = f" from {', '.join(addresses[:_MAX_LISTED])}" if addresses else ""
+    return f" ({counted(number, 'connection')}{from_where})"
+
+
+def _check_file(path: Path, clock: Clock, *, integrity: bool) -> Iterator[Finding]:
     folder = path.absolute().parent
     # A log without its database has what was accepted last: check_file says what to do.
     if not path.exists() and not beside(path, "-wal").exists():
@@ -74,8 +108,20 @@ def check_database(path: Path | str, clock: Clock, *, integrity: bool) -> Iterat
     except DatabaseError as failure:
         yield error(_NAME, *split(str(failure)))
         return
-    yield _describe(path, size, found, pages)
+    read = {
+        "": "its pages were not read (doctor --integrity does)",
+        "quick_check": "no damage found",
+        "integrity_check": "no damage found in any page or index",
+    }[pages]
+    yield _describe(f"{path.absolute()}, {_bytes(size)}", found, read)
     yield from _check_space(folder, size)
+    yield from _check_rows(found, unreadable)
+    owner = find_owner(path)
+    process = "" if owner is None or owner.process is None else f" (process {owner.process})"
+    yield from _check_work(None if owner is None else process, found, clock.now())
+
+
+def _check_rows(found: Inspection, unreadable: Sequence[RowUnreadable]) -> Iterator[Finding]:
     if unreadable:
         rows = ", ".join(f"row {each.row} of {each.table}" for each in unreadable[:_MAX_LISTED])
         more = len(unreadable) - _MAX_LISTED
@@ -92,7 +138,6 @@ def check_database(path: Path | str, clock: Clock, *, integrity: bool) -> Iterat
             f"{'it' if found.set_aside == 1 else 'them'}",
             "Start the bot again: it tries them once more. If they stay, restore a backup.",
         )
-    yield from _check_work(find_owner(path), found, clock.now())
 
 
 def _pages(size: int, *, integrity: bool) -> Literal["", "quick_check", "integrity_check"]:
@@ -101,18 +146,19 @@ def _pages(size: int, *, integrity: bool) -> Literal["", "quick_check", "integri
     return "quick_check" if size <= _SMALL_BYTES else ""
 
 
-def _describe(path: Path, size: int, found: Inspection, pages: str) -> Finding:
-    read = {
-        "": "its pages were not read (doctor --integrity does)",
-        "quick_check": "no damage found",
-        "integrity_check": "no damage found in any page or index",
-    }[pages]
+def _describe(about: str, found: Inspection, read: str) -> Finding:
+    if found.newer:
+        return warning(
+            _NAME,
+            f"{about}, was brought up to date by a newer version ({found.newer}); {read}",
+            "Install that version again: what it stored may be left alone until then.",
+        )
     if found.pending:
         count = counted(len(found.pending), "migration")
         version = f"{count} to apply, which the next start does"
     else:
         version = f"up to date ({found.version})"
-    return ok(_NAME, f"{path.absolute()}, {_bytes(size)}, {version}; {read}")
+    return ok(_NAME, f"{about}, {version}; {read}")
 
 
 def _check_space(folder: Path, size: int) -> Iterator[Finding]:
@@ -134,7 +180,8 @@ def _check_space(folder: Path, size: int) -> Iterator[Finding]:
         yield ok("disk space", f"{_bytes(free)} free")
 
 
-def _check_work(owner: Owner | None, found: Inspection, now: datetime) -> Iterator[Finding]:
+def _check_work(running: str | None, found: Inspection, now: datetime) -> Iterator[Finding]:
+    """``running`` says which bot uses the database, in brackets; None if none does."""
     count = found.jobs.count + found.deliveries.count
     due = [each.oldest for each in (found.jobs, found.deliveries) if each.oldest is not None]
     age = max(now - min(due), timedelta(0)) if due else timedelta(0)
@@ -143,22 +190,20 @@ def _check_work(owner: Owner | None, found: Inspection, now: datetime) -> Iterat
         f"{' and '.join(counted(number, noun) for number, noun in kinds if number)} "
         f"{'waits' if count == 1 else 'wait'}{f', the oldest for {span(age)}' if due else ''}"
     )
-    if owner is None and count:
+    if running is None and count:
         yield warning(
             "bot", f"no bot runs on this database, and {waiting}", "Start it: python -m bot serve."
         )
-    elif owner is None:
+    elif running is None:
         yield ok("bot", "no bot runs on this database, and nothing waits in it")
+    elif age > _BEHIND:
+        yield warning(
+            "bot",
+            f"is running{running}, but {waiting}",
+            "Read its log: it says what it cannot reach. GET /readyz says it too.",
+        )
     else:
-        process = "" if owner.process is None else f" (process {owner.process})"
-        if age > _BEHIND:
-            yield warning(
-                "bot",
-                f"is running{process}, but {waiting}",
-                "Read its log: it says what it cannot reach. GET /readyz says it too.",
-            )
-        else:
-            yield ok("bot", f"is running on this database{process}")
+        yield ok("bot", f"is running on this database{running}")
 
 
 def _size(path: Path) -> int:

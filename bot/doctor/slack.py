@@ -1,5 +1,6 @@
 """Checks of Slack: the token and its workspace, the scopes, the clock, and how requests come."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -145,7 +146,7 @@ async def _check_installation(
     except OutsideError as failure:
         yield _failed(failure, settings, timings)
         return
-    stored = stored_installation(settings.database_address)
+    stored = await asyncio.to_thread(stored_installation, settings.database_address)
     if stored is not None and (finding := _compare(found, stored)):
         yield finding
 

@@ -1,10 +1,16 @@
 """Both engines, for those who do not care which one an address belongs to."""
 
+import asyncio
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
+from bot.clock import Clock
 from bot.store import migrate as sqlite_migrations
 from bot.store import sqlite
 from bot.store.database import DatabaseError
+from bot.store.server import Server
+from bot.store.snapshot import Snapshot, sqlite_snapshot
 
 
 def require_psycopg() -> None:
@@ -33,7 +39,7 @@ async def migrate(address: Path | str) -> list[str]:
     require_psycopg()
     from bot.store import postgres  # noqa: PLC0415 - an extra
 
-    return await postgres.migrate_when_free(address)
+    return await asyncio.to_thread(postgres.migrate, address)
 
 
 def pending_migrations(address: Path | str) -> list[str]:
@@ -44,7 +50,47 @@ def pending_migrations(address: Path | str) -> list[str]:
     """
     if isinstance(address, Path):
         return sqlite_migrations.pending_migrations(address)
-    require_psycopg()
-    from bot.store import postgres  # noqa: PLC0415 - an extra
+    with open_snapshot(address) as snapshot:
+        return snapshot.migrations()[1]
 
-    return postgres.pending_migrations(address)
+
+@contextlib.contextmanager
+def open_snapshot(address: Path | str) -> Iterator[Snapshot]:
+    """Read a database as it is now; a bot may be using it.
+
+    Raises:
+        DatabaseError: it cannot be read.
+    """
+    if isinstance(address, Path):
+        with sqlite_snapshot(address) as of_file:
+            yield of_file
+        return
+    require_psycopg()
+    from bot.store.postgres_snapshot import postgres_snapshot  # noqa: PLC0415 - an extra
+
+    with postgres_snapshot(address) as of_server:
+        yield of_server
+
+
+def connected_bots(url: str) -> bool:
+    """Return whether a bot is connected to a PostgreSQL database, as far as its server says it.
+
+    Raises:
+        DatabaseError: it cannot be used.
+    """
+    require_psycopg()
+    from bot.store import postgres_inspection  # noqa: PLC0415 - an extra
+
+    return bool(postgres_inspection.connected_bots(url))
+
+
+def inspect_server(url: str, clock: Clock) -> Server:
+    """Return what there is to know of a PostgreSQL server.
+
+    Raises:
+        DatabaseError: it cannot be used.
+    """
+    require_psycopg()
+    from bot.store import postgres_inspection  # noqa: PLC0415 - an extra
+
+    return postgres_inspection.inspect_server(url, clock)

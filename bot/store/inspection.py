@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,16 +11,19 @@ from typing import Final
 from bot.model import Installation
 from bot.store.attempts import attempt_from
 from bot.store.callback_probe import CallbackProbe
-from bot.store.database import Row, RowUnreadable, from_ms, to_ms
+from bot.store.database import DatabaseError, Row, RowUnreadable, from_ms, to_ms
 from bot.store.delivery_rows import delivery_from
+from bot.store.engines import connected_bots, open_snapshot
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
-from bot.store.migrate import check_tables, migration_names
+from bot.store.migrate import migration_names
 from bot.store.replicas import replica_from, revision_from
-from bot.store.sqlite_file import beside, is_locked, read_only, translated
+from bot.store.snapshot import Snapshot
+from bot.store.sql import Query
+from bot.store.sqlite_file import beside, is_locked
 from bot.store.unreadable import read_each
 
-_READERS: Final[dict[str, Callable[[Row], object]]] = {
+READERS: Final[dict[str, Callable[[Row], object]]] = {
     "jobs": job_from,
     "attempts": attempt_from,
     "deliveries": delivery_from,
@@ -29,14 +31,17 @@ _READERS: Final[dict[str, Callable[[Row], object]]] = {
     "revisions": revision_from,
     "installation": installation_from,
 }
-_DRIFT: Final = (
+_DRIFT: Final = Query(
     "SELECT kind, what, field, count, first_at, last_at FROM drift ORDER BY last_at DESC"
 )
+_INSTALLATION: Final = Query("SELECT team_id, enterprise_id, app_id FROM installation")
+_PROBE: Final = Query("SELECT token, received FROM callback_probe")
 _WORK: Final = ("jobs", "deliveries")
-_HAS_MIGRATIONS: Final = "SELECT 1 FROM sqlite_schema WHERE name = 'migrations'"
+# The first migration makes all that is asked of an older database.
+_OLDEST: Final = "0001_jobs"
 
 
-def unreadable_rows(path: Path) -> list[RowUnreadable]:
+def unreadable_rows(address: Path | str) -> list[RowUnreadable]:
     """Return the rows that the bot cannot read, in a database that ``check_file`` accepts.
 
     In one that is older than this version, none are found before it is brought up to date.
@@ -45,11 +50,11 @@ def unreadable_rows(path: Path) -> list[RowUnreadable]:
         DatabaseError: its tables are not those of this version or an older one.
     """
     found: list[RowUnreadable] = []
-    with contextlib.suppress(sqlite3.Error, IndexError), read_only(path) as db:
-        check_tables(db, path)
-        for table, read in _READERS.items():
-            rows = db.execute(f"SELECT * FROM {table}")  # noqa: S608 - our tables
-            found += read_each(read, rows)[1]
+    with open_snapshot(address) as snapshot:
+        _, pending = snapshot.migrations()
+        if not pending:
+            for table, read in READERS.items():
+                found += read_each(read, snapshot.rows(table))[1]
     return found
 
 
@@ -79,6 +84,9 @@ class Waiting:
     """When the first of it was due; None if that is not stored."""
 
 
+_NOTHING: Final = Waiting(0, None)
+
+
 @dataclass(frozen=True, slots=True)
 class Inspection:
     """What is in a database, read without changing anything."""
@@ -86,84 +94,100 @@ class Inspection:
     pending: list[str]
     """The migrations that the next start applies."""
     version: str
-    """The last migration that is applied; "" in an empty file."""
+    """The last migration of this version that is applied; "" in an empty file."""
+    newer: str
+    """The last one of a newer version that is applied; "" if there is none."""
     set_aside: int
     """Rows that workers leave alone because they cannot be read."""
     jobs: Waiting
     deliveries: Waiting
 
 
-def inspect(path: Path, now: datetime) -> Inspection:
+def inspect(address: Path | str, now: datetime) -> Inspection:
     """Read what the doctor reports of a database that ``check_file`` accepts.
 
     Raises:
         DatabaseError: it cannot be read, or its tables are not those of this version or an older
             one.
     """
-    with translated(path), read_only(path) as db:
-        if not db.execute(_HAS_MIGRATIONS).fetchall():
-            return Inspection(migration_names(), "", 0, Waiting(0, None), Waiting(0, None))
-        applied = check_tables(db, path)
-        pending = [name for name in migration_names() if name not in applied]
-        is_current = not pending  # an older one may lack the columns
+    with open_snapshot(address) as snapshot:
+        applied, pending = snapshot.migrations()
+        known = [name for name in applied if name in set(migration_names())]
         return Inspection(
             pending,
-            applied[-1] if applied else "",
-            sum(_count_set_aside(db, table) for table in _WORK) if is_current else 0,
-            _waiting(db, "jobs", now),
-            _waiting(db, "deliveries", now),
+            known[-1] if known else "",
+            applied[-1] if len(applied) > len(known) else "",
+            # An older one may lack the columns.
+            0 if pending else sum(_count_set_aside(snapshot, table) for table in _WORK),
+            _waiting(snapshot, "jobs", now) if _OLDEST in applied else _NOTHING,
+            _waiting(snapshot, "deliveries", now) if _OLDEST in applied else _NOTHING,
         )
 
 
-def _count_set_aside(db: sqlite3.Connection, table: str) -> int:
-    sql = f"SELECT count(*) FROM {table} WHERE set_aside = 1"  # noqa: S608 - our tables
-    return int(db.execute(sql).fetchone()[0])
+def _count_set_aside(snapshot: Snapshot, table: str) -> int:
+    sql = f"SELECT count(*) AS number FROM {table} WHERE set_aside = 1"  # noqa: S608 - our tables
+    [row] = snapshot.all(Query(sql))
+    return int(row["number"])
 
 
-def _waiting(db: sqlite3.Connection, table: str, now: datetime) -> Waiting:
+def _waiting(snapshot: Snapshot, table: str, now: datetime) -> Waiting:
     # What is due at once has no time of its own: 0.
     sql = (
-        f"SELECT count(*), min(CASE WHEN due_at > 0 THEN due_at END) FROM {table}"  # noqa: S608
-        " WHERE due_at <= ?"
+        "SELECT count(*) AS number, min(CASE WHEN due_at > 0 THEN due_at END) AS oldest"  # noqa: S608
+        f" FROM {table} WHERE due_at <= :now"
     )
-    try:
-        count, oldest = db.execute(sql, (to_ms(now),)).fetchone()
-    except sqlite3.OperationalError:  # made by so old a version that it has no such table
-        return Waiting(0, None)
-    return Waiting(count, from_ms(oldest) if isinstance(oldest, int) else None)
+    [row] = snapshot.all(Query(sql), now=to_ms(now))
+    oldest = row["oldest"]
+    return Waiting(row["number"], from_ms(oldest) if isinstance(oldest, int) else None)
 
 
-def stored_installation(path: Path | str) -> Installation | None:
+def stored_installation(address: Path | str) -> Installation | None:
     """Return the workspace that a database belongs to, without changing anything.
 
     None if that is not stored, or cannot be read.
     """
-    if isinstance(path, str):
+    row = _first(address, _INSTALLATION)
+    values = row and (row["team_id"], row["enterprise_id"], row["app_id"])
+    if not values or not all(isinstance(each, str | None) for each in values) or not values[0]:
         return None
-    try:
-        with read_only(path) as db:
-            sql = "SELECT team_id, enterprise_id, app_id FROM installation"
-            row = db.execute(sql).fetchone()
-    except (sqlite3.Error, OSError):
-        return None
-    if row is None or not all(isinstance(each, str | None) for each in row) or not row[0]:
-        return None
-    return Installation(*row)
+    return Installation(*values)
 
 
-def stored_probe(path: Path | str) -> CallbackProbe | None:
+def stored_probe(address: Path | str) -> CallbackProbe | None:
     """Return the token that doctor calls the bot with; None if an older version made the tables."""
-    if isinstance(path, str):
-        return None
-    try:
-        with read_only(path) as db:
-            row = db.execute("SELECT token, received FROM callback_probe").fetchone()
-    except (sqlite3.Error, OSError):
-        return None
-    match row and tuple(row):
+    row = _first(address, _PROBE)
+    match row and (row["token"], row["received"]):
         case (str(token), int(received)):
             return CallbackProbe(token, received)
     return None
+
+
+def _first(address: Path | str, query: Query) -> Row | None:
+    with contextlib.suppress(DatabaseError), open_snapshot(address) as snapshot:
+        for row in snapshot.all(query):
+            return row
+    return None
+
+
+def seen_drift(address: Path | str) -> list[SeenDrift]:
+    """Return the drift in a database, the newest first; it is only read.
+
+    There is none in one that is not there, cannot be read, or was made by an older version.
+    """
+    with contextlib.suppress(DatabaseError), open_snapshot(address) as snapshot:
+        return [_drift_from(row) for row in snapshot.all(_DRIFT)]
+    return []
+
+
+def _drift_from(row: Row) -> SeenDrift:
+    return SeenDrift(
+        str(row["kind"]),
+        str(row["what"]),
+        str(row["field"]),
+        int(row["count"]),
+        from_ms(row["first_at"]),
+        from_ms(row["last_at"]),
+    )
 
 
 # ── The bot that has it open ──────────────────────────────────────────────────────────────────
@@ -176,11 +200,13 @@ class Owner:
     process: int | None
 
 
-def find_owner(path: Path | str) -> Owner | None:
-    """Return which bot has the database at ``path`` open, without taking its lock or any file."""
-    if isinstance(path, str):
+def find_owner(address: Path | str) -> Owner | None:
+    """Return which bot uses a database; None if none does. No lock is taken, and no file made."""
+    if isinstance(address, str):
+        with contextlib.suppress(DatabaseError):
+            return Owner(None) if connected_bots(address) else None
         return None
-    lock = beside(path, "-lock")
+    lock = beside(address, "-lock")
     try:
         with lock.open("rb") as file:
             if not is_locked(file.fileno()):
@@ -208,26 +234,3 @@ def _process_with_lock(inode: int) -> int | None:
                 found.append(process)
     # Of several, some lock a file of another disk. One in another container is 0.
     return int(found[0]) if len(found) == 1 and found[0].isdecimal() and found[0] != "0" else None
-
-
-def seen_drift(path: Path | str) -> list[SeenDrift]:
-    """Return the drift in the database at ``path``, the newest first; it is only read.
-
-    There is none in one that is not there, cannot be read, or was made by an older version.
-    """
-    if isinstance(path, str):
-        return []
-    with contextlib.suppress(sqlite3.Error, OSError), read_only(path) as db:
-        return [_drift_from(row) for row in db.execute(_DRIFT)]
-    return []
-
-
-def _drift_from(row: Row) -> SeenDrift:
-    return SeenDrift(
-        str(row["kind"]),
-        str(row["what"]),
-        str(row["field"]),
-        int(row["count"]),
-        from_ms(row["first_at"]),
-        from_ms(row["last_at"]),
-    )

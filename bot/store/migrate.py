@@ -6,6 +6,7 @@ import logging
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,9 @@ _LOG: Final = logging.getLogger(__name__)
 
 SQLITE_MIGRATIONS: Final = Path(__file__).parent / "migrations" / "sqlite"
 
+_TABLES: Final = (
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name"
+)
 _COLUMNS: Final = """
     SELECT tables.name || '.' || columns.name, columns.type, columns."notnull",
         columns.dflt_value, columns.pk
@@ -67,6 +71,18 @@ def migrate_sqlite(db: sqlite3.Connection, path: Path) -> list[str]:
 def migration_names() -> list[str]:
     """Return the names of all migrations of this version, in order."""
     return list(_files())
+
+
+def table_names() -> list[str]:
+    """Return the names of all tables that migrations make, each after those that it refers to."""
+    refers: dict[str, list[str]] = {}
+    with contextlib.closing(in_memory()) as db:
+        for sql in _files().values():
+            db.executescript(sql)
+        for (name,) in db.execute(_TABLES).fetchall():
+            keys = db.execute(f"PRAGMA foreign_key_list({name})").fetchall()
+            refers[name] = [other for _, _, other, *_ in keys if other != name]
+    return list(TopologicalSorter(refers).static_order())
 
 
 def pending_migrations(path: Path) -> list[str]:

@@ -17,7 +17,6 @@ from psycopg.rows import DictRow, dict_row
 from bot.metrics import Metrics
 from bot.store.database import (
     DatabaseError,
-    DatabaseInUse,
     DatabaseUnavailable,
     DatabaseUncertain,
     Row,
@@ -25,7 +24,7 @@ from bot.store.database import (
     Transaction,
     Value,
 )
-from bot.store.postgres_migrations import migrate_postgres, pending_in_postgres
+from bot.store.postgres_migrations import migrate_postgres
 from bot.store.sql import Query
 
 _LOG: Final = logging.getLogger(__name__)
@@ -45,9 +44,6 @@ _MAX_TRIES: Final = 10
 # Wakes this process if a notification was lost.
 _SLOW_POLL_S: Final = 5.0
 _RECONNECT_S: Final = 1.0
-# A start waits for about a minute until its tables can be changed.
-_MIGRATION_TRIES: Final = 20
-_MIGRATION_PAUSE_S: Final = 1.0
 _CHANNEL: Final = "bot_{}"
 _WRITE: Final = Query("UPDATE migrations SET name = name WHERE name = '0001_jobs'")
 
@@ -119,7 +115,7 @@ class PostgresDatabase:
         Raises:
             DatabaseError: the server cannot be used, or its tables are another version's.
         """
-        await migrate_when_free(url)
+        await asyncio.to_thread(migrate, url)
         database = cls(url, metrics or Metrics())
         start = asyncio.create_task  # noqa: TID251 - see close
         database._tasks = [start(database._work(link)) for link in database._connections]
@@ -391,7 +387,6 @@ def migrate(url: str) -> list[str]:
     """Bring the tables up to date; return the names of what was applied.
 
     Raises:
-        DatabaseInUse: somebody has locked the tables.
         DatabaseError: the server cannot be used, or its tables are another version's.
     """
     try:
@@ -399,38 +394,6 @@ def migrate(url: str) -> list[str]:
             return migrate_postgres(connection)
     except psycopg.Error as error:
         raise DatabaseError(f"the database cannot be used: {error}") from error
-
-
-def pending_migrations(url: str) -> list[str]:
-    """Return the names of what ``migrate`` would apply, without changing anything.
-
-    Raises:
-        DatabaseError: the server cannot be used, or its tables are another version's.
-    """
-    try:
-        with connect(url) as connection:
-            return pending_in_postgres(connection)
-    except psycopg.Error as error:
-        raise DatabaseError(f"the database cannot be used: {error}") from error
-
-
-async def migrate_when_free(url: str) -> list[str]:
-    """Bring the tables up to date once nobody has locked them; return what the last try applied.
-
-    Between its tries, those go on who use the tables.
-
-    Raises:
-        DatabaseError: the server cannot be used, its tables are another version's, or they stay
-            locked.
-    """
-    for tries in range(_MIGRATION_TRIES):
-        try:
-            return await asyncio.to_thread(migrate, url)
-        except DatabaseInUse as error:
-            if not tries:
-                _LOG.warning("waiting to bring the tables up to date", extra={"reason": str(error)})
-        await asyncio.sleep(_MIGRATION_PAUSE_S)
-    return await asyncio.to_thread(migrate, url)
 
 
 def _reason(error: Exception) -> str:

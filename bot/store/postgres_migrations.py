@@ -8,7 +8,7 @@ import psycopg
 from psycopg import errors
 from psycopg.rows import DictRow
 
-from bot.store.database import DatabaseError, DatabaseInUse
+from bot.store.database import DatabaseError, DatabaseUnavailable
 from bot.store.migrate import checksum, newer_migrations, warn_of_newer
 
 POSTGRES_MIGRATIONS: Final = Path(__file__).parent / "migrations" / "postgres"
@@ -26,7 +26,7 @@ def migrate_postgres(connection: _Connection) -> list[str]:
     """Apply what is missing, each file in a transaction; return the names of what was applied.
 
     Raises:
-        DatabaseInUse: somebody has locked the tables; what was applied before stays.
+        DatabaseUnavailable: somebody has locked the tables; what was applied before stays.
         DatabaseError: the database was made by a newer version, or has other migrations.
         psycopg.Error: a migration failed; those before it stay.
     """
@@ -39,15 +39,15 @@ def migrate_postgres(connection: _Connection) -> list[str]:
             with connection.transaction():
                 done = _apply_next(connection, files, applied)
         except errors.LockNotAvailable as error:
-            raise DatabaseInUse(
-                "the tables could not be brought up to date, because somebody has locked them: see "
-                "pg_stat_activity for a transaction that is open for long, and end it."
+            raise DatabaseUnavailable(
+                "the tables cannot be brought up to date, because somebody has locked them: "
+                "look in pg_stat_activity for a transaction that has been open for long, and end it"
             ) from error
     return applied
 
 
-def pending_in_postgres(connection: _Connection) -> list[str]:
-    """Return the names of what ``migrate_postgres`` would apply, without changing anything.
+def migrations_in_postgres(connection: _Connection) -> tuple[list[str], list[str]]:
+    """Return the names of the migrations that are done, and of those that are pending.
 
     Raises:
         DatabaseError: the database was made by a newer version, or has other migrations.
@@ -55,7 +55,7 @@ def pending_in_postgres(connection: _Connection) -> list[str]:
     """
     files = _files()
     done = _done(connection, files)
-    return [name for name in files if name not in done]
+    return list(done), [name for name in files if name not in done]
 
 
 def _apply_next(
