@@ -136,7 +136,10 @@ class SocketMode:
             return web.Response(status=HTTPStatus.FORBIDDEN)
         self._tickets.discard(ticket)
         socket = web.WebSocketResponse(autoping=False, heartbeat=30.0)
-        await socket.prepare(request)
+        try:
+            await socket.prepare(request)
+        except ConnectionError:  # the bot was killed while it waited
+            return web.Response()
         connection = Connection(socket)
         if len(self.connections) >= _MAX_CONNECTIONS:
             await connection.send(_disconnect("too_many_websockets"))
@@ -249,7 +252,8 @@ class SocketMode:
             if connection.is_silent:
                 continue
             if message.type is WSMsgType.PING:
-                await connection.socket.pong(message.data)
+                with contextlib.suppress(ConnectionError):  # it was killed after that
+                    await connection.socket.pong(message.data)
             elif message.type is WSMsgType.TEXT:
                 await self._take(connection, message.data)
 
