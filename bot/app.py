@@ -293,7 +293,9 @@ def _limits(settings: Settings) -> Limits:
     )
 
 
-async def serve(settings: Settings, *, timings: Timings | None = None) -> None:
+async def serve(
+    settings: Settings, *, clock: Clock | None = None, timings: Timings | None = None
+) -> None:
     """Run the bot until the process is asked to end (SIGTERM, SIGINT).
 
     Raises:
@@ -306,7 +308,7 @@ async def serve(settings: Settings, *, timings: Timings | None = None) -> None:
     assert start is not None  # noqa: S101 - this is a coroutine
     _on_signals(start.cancel)  # it may be waiting for another process to close the database
     try:
-        async with running(settings, timings=timings) as bot:
+        async with running(settings, clock=clock, timings=timings) as bot:
             _on_signals(stop.set)
             # What exists now stays. Traversing it at each garbage collection costs 0.5 ms a job.
             gc.freeze()

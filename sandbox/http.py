@@ -1,6 +1,7 @@
 """HTTP servers on the loopback interface, for every part of the sandbox."""
 
 import socket
+from contextvars import ContextVar
 from http import HTTPStatus
 from typing import Final
 
@@ -14,6 +15,8 @@ POLICY: Final = (
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
+#: The port from which the request came that is being answered; 0 elsewhere.
+CALLER_PORT: Final[ContextVar[int]] = ContextVar("CALLER_PORT", default=0)
 # For open requests to end once the server stops; aiohttp waits for it twice.
 _SHUTDOWN_TIMEOUT_S: Final = 0.1
 
@@ -72,6 +75,8 @@ class Server:
             return _refused("This server answers only to the names of this machine.")
         if origin is not None and origin not in origins:
             return _refused("This server does not answer other sites' pages.")
+        if request.transport is not None:
+            CALLER_PORT.set(request.transport.get_extra_info("peername")[1])
         return await handler(request)
 
     async def _harden(self, _request: web.Request, response: web.StreamResponse) -> None:

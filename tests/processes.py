@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final, Literal
@@ -65,10 +65,21 @@ _CONTEXT: Final = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["pytest", "tests.processes"])
 
 
+class OffsetClock(SystemClock):
+    """The clock of a machine whose time is ahead by ``offset``."""
+
+    def __init__(self, offset: timedelta) -> None:
+        self._offset = offset
+
+    def now(self) -> datetime:
+        return super().now() + self._offset
+
+
 class BotProcess:
     """The bot in a process of its own, started by the constructor.
 
-    ``run_first`` is called in that process before anything else.
+    ``run_first`` is called in that process before anything else. Its clock is ahead by
+    ``clock_offset``.
     """
 
     def __init__(
@@ -77,10 +88,14 @@ class BotProcess:
         timings: Timings,
         log_file: Path,
         run_first: Callable[[], None] | None = None,
+        clock_offset: timedelta = timedelta(0),
     ) -> None:
         self._messages, sender = _CONTEXT.Pipe(duplex=False)
         self._process = _CONTEXT.Process(
-            target=_run_bot, args=(dict(environ), timings, log_file, sender, run_first), daemon=True
+            target=_run_bot,
+            args=(dict(environ), timings, log_file, sender),
+            kwargs={"run_first": run_first, "clock_offset": clock_offset},
+            daemon=True,
         )
         self._process.start()
         sender.close()
@@ -90,6 +105,11 @@ class BotProcess:
         """Return the process id."""
         assert self._process.pid is not None
         return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the process has ended."""
+        return not self._process.is_alive()
 
     async def wait_until_listening(self) -> int:
         """Wait until the bot listens and return its port."""
@@ -390,7 +410,9 @@ def _run_bot(
     timings: Timings,
     log_file: Path,
     sender: Connection,
+    *,
     run_first: Callable[[], None] | None,
+    clock_offset: timedelta,
 ) -> None:
     if run_first is not None:
         run_first()
@@ -402,7 +424,7 @@ def _run_bot(
         log.configure(stream, logging.INFO, secrets=settings.secrets)
         logging.getLogger("bot.app").addHandler(_PortReporter(sender))
         try:
-            asyncio.run(serve(settings, timings=timings))
+            asyncio.run(serve(settings, clock=OffsetClock(clock_offset), timings=timings))
         except DatabaseError as error:
             sender.send(str(error))
             sys.exit(1)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.chaos.databases import PostgresServer, RunDatabase, SQLiteFile
 from tests.chaos.environment import Environment
 from tests.chaos.plan import draw_plan
 from tests.chaos.results import Result, all_done, results_of
@@ -44,23 +45,48 @@ def main() -> int:
         action="store_true",
         help="over connections that go silent, are closed, and deliver twice",
     )
+    parser.add_argument("--database", choices=("sqlite", "postgres"), default="sqlite")
+    parser.add_argument(
+        "--copies", type=int, default=1, help="how many copies of the bot (on PostgreSQL)"
+    )
+    parser.add_argument(
+        "--server-restarts", type=int, default=0, help="number of restarts of the server"
+    )
     chosen = parser.parse_args()
+    if chosen.database == "sqlite" and (chosen.copies > 1 or chosen.server_restarts):
+        parser.error("several copies, and restarts of the server, need --database postgres")
     faults = round(1.5 * chosen.jobs) if chosen.faults is None else chosen.faults
     rng = random.Random(chosen.seed)  # noqa: S311 - the plan is reproducible
     plan = draw_plan(
-        rng, jobs=chosen.jobs, kills=chosen.kills, faults=faults, socket_mode=chosen.socket_mode
+        rng,
+        jobs=chosen.jobs,
+        kills=chosen.kills,
+        faults=faults,
+        socket_mode=chosen.socket_mode,
+        server_restarts=chosen.server_restarts,
     )
     print(
         f"{chosen.jobs} jobs, {chosen.kills} kills, {plan.fault_count} faults planned, "
         f"seed {chosen.seed}{', without history scopes' if chosen.no_search else ''}"
-        f"{', Socket Mode' if chosen.socket_mode else ''}",
+        f"{', Socket Mode' if chosen.socket_mode else ''}"
+        f"{', PostgreSQL' if chosen.database == 'postgres' else ''}",
         flush=True,
     )
     # The sandbox logs late commits that a kill has cut off: not of interest here.
     logging.getLogger("sandbox").setLevel(logging.CRITICAL)
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     began = time.monotonic()
-    env = Environment(plan, folder, can_search=not chosen.no_search, socket_mode=chosen.socket_mode)
+    postgres = chosen.database == "postgres"
+    database: RunDatabase = PostgresServer(folder) if postgres else SQLiteFile(folder)
+    env = Environment(
+        plan,
+        folder,
+        database,
+        rng,
+        can_search=not chosen.no_search,
+        copies=chosen.copies,
+        socket_mode=chosen.socket_mode,
+    )
     results = asyncio.run(_run(env, rng, jobs=chosen.jobs, can_search=not chosen.no_search))
     for result in results:
         _print(result)
@@ -84,6 +110,7 @@ async def _run(
         disturbing = group.create_task(env.disturb_sockets(rng))
         async with asyncio.TaskGroup() as killing:
             killing.create_task(env.kill())
+            killing.create_task(env.restart_server())
             killing.create_task(users.submit_all())
         turning_away.cancel()
         disturbing.cancel()
@@ -94,9 +121,9 @@ async def _run(
             await asyncio.sleep(1)
         await asyncio.sleep(_EXTRA_WAIT_S)
         answering.cancel()
-        code = await env.stop()
-        results = results_of(env, users, can_search=can_search)
-    return [*results, Result("exit code of the bot after SIGTERM", code, must_be_zero=True)]
+        await env.stop()
+        damaged = await env.run_database.close()
+        return results_of(env, users, damaged, can_search=can_search)
 
 
 def _print(result: Result) -> None:

@@ -1,70 +1,32 @@
-"""The bot in a process that is killed by plan, between the sandbox's Slack and video service."""
+"""Copies of the bot that are killed by plan, between the sandbox's Slack and video service."""
 
 import asyncio
 import contextlib
 import itertools
 import random
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-import aiohttp
 from aiohttp import web
 
 from bot.clock import SystemClock
-from bot.timings import PollSchedule, Timings
 from sandbox.block_kit import Json
-from sandbox.http import Server
+from sandbox.http import CALLER_PORT, Server
 from sandbox.scenarios import Pace
 from sandbox.slack import DEFAULT_SCOPES, FILE_CONTENT, SandboxSlack
 from sandbox.slack_objects import Event, Message
 from sandbox.video_service import Operation, RateLimit, SandboxVideoService
+from tests.chaos.copies import Copies, Copy
+from tests.chaos.databases import RunDatabase
 from tests.chaos.plan import Kill, Plan, PlannedFaults
+from tests.chaos.timings import TIMINGS
 from tests.crash import delivery_key, role_of
-from tests.processes import BotProcess, Phase
+from tests.processes import Phase
 from tests.world import NO_LIMITS, REPLICA
-
-_SCHEDULE: Final = PollSchedule(
-    first_interval=timedelta(milliseconds=150),
-    growth=0.2,
-    max_interval=timedelta(milliseconds=600),
-    late_after=timedelta(seconds=4),
-    overdue_after=timedelta(seconds=8),
-    overdue_interval=timedelta(seconds=1),
-    give_up_after=timedelta(seconds=15),
-)
-TIMINGS: Final = Timings(
-    minutes=_SCHEDULE,
-    hours=_SCHEDULE,
-    max_wait=timedelta(seconds=10),
-    call_timeout=timedelta(milliseconds=700),
-    lease=timedelta(seconds=3),
-    retry_interval=timedelta(milliseconds=100),
-    max_retry_interval=timedelta(milliseconds=800),
-    reconcile_within=timedelta(seconds=2),
-    ask_again_after=timedelta(seconds=3),
-    close_after=timedelta(seconds=3),
-    callback_spacing=timedelta(milliseconds=100),
-    recheck_key=timedelta(milliseconds=200),
-    recheck_credit=timedelta(milliseconds=500),
-    first_hold=timedelta(milliseconds=100),
-    max_hold=timedelta(milliseconds=800),
-    turn_timeout=timedelta(milliseconds=200),
-    hasten_within=timedelta(milliseconds=300),
-    post_hold=timedelta(milliseconds=800),
-    pause=timedelta(milliseconds=500),
-    post_interval=timedelta(milliseconds=50),
-    call_interval=timedelta(milliseconds=50),
-    replica_max_age=timedelta(seconds=2),
-    stop_timeout=timedelta(seconds=2),
-    socket_heartbeat=timedelta(milliseconds=400),
-    reconnect_interval=timedelta(milliseconds=20),
-    max_reconnect_interval=timedelta(milliseconds=200),
-    max_socket_wait=timedelta(milliseconds=500),
-)
-"""The bot's waits, shortened so that a run of a minute covers a week."""
 
 _PACE: Final = Pace(
     queued=timedelta(milliseconds=100),
@@ -75,20 +37,48 @@ _PACE: Final = Pace(
 _HISTORY: Final = frozenset(scope for scope in DEFAULT_SCOPES if scope.endswith(":history"))
 # A kill whose moment has not come by then takes place at once.
 _MOMENT_TIMEOUT_S: Final = 2.5
+# By how much a clock is wrong at most, as a share of the lease: half a minute of two.
+_MAX_CLOCK_OFFSET: Final = TIMINGS.lease / 4
+# Deploys: one, and one more for each of these.
+_KILLS_PER_DEPLOY: Final = 100
+# A copy that is replaced counts as this many kills in the progress of a run.
+_KILLS_PER_REPLACEMENT: Final = 2
+# The moments at which a copy certainly has work claimed.
+_CLAIMED_MOMENTS: Final = ("after create", "before read", "before edit", "after card")
+_TAKEOVER_TIMEOUT: Final = 5 * TIMINGS.lease
+_INTERVAL_S: Final = 0.05
 
 
 class Environment:
-    """The sandbox, the bot's process, and the relay through which the outside reaches it.
+    """The sandbox, the copies of the bot, and the balancer through which the outside reaches them.
+
+    With several, one is killed for good after a third of the kills, and all are replaced now and
+    then as in a deploy.
 
     Attributes:
+        copies: the copies of the bot.
+        database: a file with all that they have stored, once they have stopped.
+        log_files: the logs of all copies.
         admin: who may answer every question.
         posted: every message that the bot posted, as it was then.
         kills_by_moment: the number of kills by moment.
         disturbances: the number of disturbed connections of Socket Mode by what was done to them.
+        deploys: how often all copies were replaced, one by one.
+        takeover: from the death of the copy that was killed for good until the others had taken
+            over the last of its work; None before that.
+        not_taken_over: what they had not taken over in several leases.
     """
 
     def __init__(
-        self, plan: Plan, folder: Path, *, can_search: bool, socket_mode: bool = False
+        self,
+        plan: Plan,
+        folder: Path,
+        run_database: RunDatabase,
+        rng: random.Random,
+        *,
+        can_search: bool,
+        copies: int = 1,
+        socket_mode: bool = False,
     ) -> None:
         clock = SystemClock()
         # With groups:read, forms would be refused instead of answered in direct messages.
@@ -100,8 +90,26 @@ class Environment:
         self.service.next_video(*plan.scenarios)
         self.slack.faults = self._slack_faults = PlannedFaults(plan.faults)
         self.service.faults = self._service_faults = PlannedFaults(plan.faults)
-        self.database = folder / "bot.db"
-        self.log_file = folder / "bot.log"
+        self.run_database, self.database = run_database, run_database.path
+        self._rng = rng
+        self.copies = Copies(
+            [
+                Copy(
+                    number,
+                    self._environ,
+                    TIMINGS,
+                    folder / f"bot-{number}.log",
+                    _MAX_CLOCK_OFFSET * (rng.uniform(-1, 1) if copies > 1 else 0),
+                )
+                for number in range(1, copies + 1)
+            ],
+            run_database,
+            rng,
+        )
+        self.log_files = [copy.log_file for copy in self.copies.all]
+        self.deploys = 0
+        self.takeover: timedelta | None = None
+        self.not_taken_over: list[str] = []
         self.posted: list[Message] = []
         self.kills_by_moment: Counter[str] = Counter()
         self.disturbances: Counter[str] = Counter()
@@ -109,11 +117,12 @@ class Environment:
         self._kills = plan.kills
         self._spells = plan.spells
         self._quotes = itertools.cycle(plan.quotes)
-        self._bot: BotProcess | None = None
-        self._port = 0
         self._kill_at: str | None = None
-        self._killed = asyncio.Event()
-        self._kills_done = 0
+        self._killed: asyncio.Future[Copy] | None = None
+        self._steps_done = 0
+        # While the database's server restarts, no copy is killed for good, and the other way round.
+        self._calm = asyncio.Lock()
+        self._server_restarts = plan.server_restarts
         relay = web.Application()
         relay.router.add_route("*", "/{path:.*}", self._relay)
         self._relay_server = Server(relay)
@@ -125,8 +134,8 @@ class Environment:
 
     @property
     def progress(self) -> float:
-        """Return the share of the planned kills that is done, from 0 to 1."""
-        return self._kills_done / len(self._kills) if self._kills else 1.0
+        """Return the share of the planned kills and deploys that is done, from 0 to 1."""
+        return min(1.0, self._steps_done / self._steps) if self._kills else 1.0
 
     @property
     def faults_hit(self) -> Counter[str]:
@@ -140,7 +149,7 @@ class Environment:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Start the sandbox and the bot, and stop both at the end."""
+        """Start the sandbox, the database and the bot, and stop all at the end."""
         self.slack.on_request, self.service.on_request = self._on_slack, self._on_service
         leave = self.slack.subscribe(self._note)
         for server in (self.slack, self.service, self._relay_server):
@@ -148,26 +157,42 @@ class Environment:
         self.slack.request_url = f"{self.url}/slack/events"
         self.slack.socket_mode.on_envelope = self._on_envelope
         try:
-            await self._start()
-            yield
+            async with self.run_database.running(), self.copies.running():
+                yield
         finally:
-            if self._bot is not None:
-                await self._bot.kill()
             leave()
             for server in (self._relay_server, self.service, self.slack):
                 await server.stop()
 
     async def kill(self) -> None:
-        """Kill the bot as planned, and restart it each time."""
-        for kill in self._kills:
-            await self._wait_and_kill(kill)
-            await asyncio.sleep(kill.downtime.total_seconds())
-            if kill.kill_again_after is not None:
-                self._bot = self._process()
-                await asyncio.sleep(kill.kill_again_after.total_seconds())
-                await self._kill("during the start")
-            await self._start()
-            self._kills_done += 1
+        """Kill copies as planned and restart each time; between kills, deploy and kill for good."""
+        several = len(self.copies.all) > 1
+        # One of several is restarted while others are killed, but not all are down at a time.
+        may_be_down = asyncio.Semaphore(len(self.copies.all) - 1 or 1)
+        kills = len(self._kills)
+        deploys = [round(kills * (n + 1) / (self._deploys + 1)) for n in range(self._deploys)]
+        async with asyncio.TaskGroup() as restarts:
+            for number, kill in enumerate(self._kills):
+                if several and number == kills // 3:
+                    await self._kill_for_good()
+                if number in deploys:
+                    await self._deploy()
+                await may_be_down.acquire()
+                copy = await self._wait_and_kill(kill.moment, kill.delay)
+                restart = restarts.create_task(self._restart(copy, kill))
+                restart.add_done_callback(lambda _: may_be_down.release())
+                if not several:
+                    await restart
+                self._steps_done += 1
+
+    async def restart_server(self) -> None:
+        """Restart the database's server as planned."""
+        for each in self._server_restarts:
+            while self.progress < each.progress:
+                await asyncio.sleep(_INTERVAL_S)
+            await asyncio.sleep(each.delay.total_seconds())
+            async with self._calm:
+                await self.run_database.restart(each.how, each.downtime.total_seconds())
 
     async def turn_away(self) -> None:
         """Let the service turn everybody away for a while, again and again, until cancelled."""
@@ -212,47 +237,89 @@ class Environment:
         self._slack_faults.clear()
         self._service_faults.clear()
 
-    async def stop(self) -> int:
-        """Send SIGTERM to the bot and return its exit code."""
-        assert self._bot is not None
-        bot, self._bot = self._bot, None
-        return await bot.terminate()
+    async def stop(self) -> None:
+        """Send SIGTERM to all copies that are left, and wait for them to end."""
+        async with asyncio.TaskGroup() as group:
+            for copy in self.copies.up:
+                group.create_task(self.copies.terminate(copy))
 
     # ── Kills ─────────────────────────────────────────────────────────────────────────────────────
 
-    async def _wait_and_kill(self, kill: Kill) -> None:
-        if kill.moment is None:
-            await asyncio.sleep(kill.delay.total_seconds())
-            await self._kill("at random")
-            return
-        self._killed.clear()
-        self._kill_at = kill.moment
-        try:
-            async with asyncio.timeout(_MOMENT_TIMEOUT_S):
-                await self._killed.wait()
-        except TimeoutError:
-            self._kill_at = None
-            await self._kill("at random")
+    @property
+    def _deploys(self) -> int:
+        """How often all copies are replaced in a run."""
+        return 1 + len(self._kills) // _KILLS_PER_DEPLOY if len(self.copies.all) > 1 else 0
 
-    async def _kill(self, moment: str) -> None:
-        bot, self._bot = self._bot, None
-        if bot is not None:
-            await bot.kill()
-            self.kills_by_moment[moment] += 1
+    @property
+    def _steps(self) -> int:
+        replaced = self._deploys * (len(self.copies.all) - 1)
+        return len(self._kills) + _KILLS_PER_REPLACEMENT * replaced
 
-    async def _start(self) -> None:
-        self._bot = self._process()
-        self._port = await self._bot.wait_until_listening()
+    async def _wait_and_kill(self, moment: str | None, delay: timedelta) -> Copy:
+        """Kill the copy that reaches a moment; any after ``delay`` if there is no such moment."""
+        while not self.copies.up:
+            await asyncio.sleep(_INTERVAL_S)
+        if moment is None:
+            await asyncio.sleep(delay.total_seconds())
+        else:
+            self._killed = asyncio.get_running_loop().create_future()
+            self._kill_at = moment
+            try:
+                async with asyncio.timeout(_MOMENT_TIMEOUT_S):
+                    return await asyncio.shield(self._killed)
+            except TimeoutError:
+                self._kill_at = None
+                if self._killed.done():
+                    return self._killed.result()
+        copy = self._rng.choice(self.copies.up)
+        await self._kill(copy, "at random")
+        return copy
 
-    def _process(self) -> BotProcess:
-        environ = {
+    async def _kill(self, copy: Copy, moment: str) -> None:
+        self.kills_by_moment[moment] += 1
+        await self.copies.kill(copy)
+
+    async def _restart(self, copy: Copy, kill: Kill) -> None:
+        await asyncio.sleep(kill.downtime.total_seconds())
+        if kill.kill_again_after is not None:
+            copy.spawn()
+            await asyncio.sleep(kill.kill_again_after.total_seconds())
+            await self._kill(copy, "during the start")
+        await self.copies.start(copy)
+
+    async def _kill_for_good(self) -> None:
+        """Kill a copy with work under way, never to be restarted; wait for the others to do it."""
+        async with self._calm:
+            copy = await self._wait_and_kill(self._rng.choice(_CLAIMED_MOMENTS), timedelta(0))
+            self.copies.current.remove(copy)
+            began = time.monotonic()
+            left = await self.run_database.claims()
+            self.takeover = timedelta(0)
+            while left and self.takeover < _TAKEOVER_TIMEOUT:
+                await asyncio.sleep(_INTERVAL_S)
+                now = await self.run_database.claims()
+                left = {row: claim for row, claim in left.items() if now.get(row) == claim}
+                self.takeover = timedelta(seconds=time.monotonic() - began)
+            self.not_taken_over = [" ".join(row) for row in left]
+
+    async def _deploy(self) -> None:
+        """Replace all copies, one by one, once all have started."""
+        for copy in self.copies.current:
+            while not copy.port:
+                await asyncio.sleep(_INTERVAL_S)
+            await self.copies.replace(copy)
+            self._steps_done += _KILLS_PER_REPLACEMENT
+        self.deploys += 1
+
+    def _environ(self) -> dict[str, str]:
+        return {
             "SLACK_BOT_TOKEN": self.slack.bot_token,
             **self._slack_secret(),
             "SLACK_API_URL": self.slack.api_url,
             "VIDEO_API_URL": self.service.url,
             "VIDEO_API_KEY": self.service.api_key,
             "PUBLIC_URL": self.url,
-            "DATABASE_URL": f"sqlite:///{self.database}",
+            "DATABASE_URL": self.run_database.url,
             "ADMIN_USERS": self.admin.id,
             "HOST": "127.0.0.1",
             "PORT": "0",
@@ -260,18 +327,20 @@ class Environment:
             "MEDIA_HOSTS": "127.0.0.1",
             **NO_LIMITS,
         }
-        return BotProcess(environ, TIMINGS, self.log_file)
 
     def _slack_secret(self) -> dict[str, str]:
         if self._socket_mode:
             return {"SLACK_APP_TOKEN": self.slack.socket_mode.app_token}
         return {"SLACK_SIGNING_SECRET": self.slack.signing_secret}
 
-    async def _at(self, moment: str) -> None:
-        if moment == self._kill_at:
+    async def _at(self, moment: str, copy: Copy | None = None) -> None:
+        """Kill the copy that has reached a moment, if that is planned: it calls, or ``copy``."""
+        if moment == self._kill_at and (copy := copy or self.copies.calling(CALLER_PORT.get())):
+            assert self._killed is not None
             self._kill_at = None
-            await self._kill(moment)
-            self._killed.set()
+            # First, as the kill of a copy may cancel this: it is called for its connection.
+            self._killed.set_result(copy)
+            await self._kill(copy, moment)
             raise web.HTTPServiceUnavailable
 
     # ── Moments ───────────────────────────────────────────────────────────────────────────────────
@@ -300,27 +369,21 @@ class Environment:
         await self._at(f"{phase} {'create' if operation.startswith('create') else 'read'}")
 
     async def _relay(self, request: web.Request) -> web.Response:
-        """Forward a request to the bot, as the router of a host does."""
+        """Forward a request to one of the copies, as a load balancer does."""
         body = await request.read()
         name = "submission" if b"view_submission" in body else "request"
         if request.path.startswith("/callbacks/"):
             name = "callback"
-        await self._at(f"before {name}")
-        try:
-            async with self.slack.session.request(
-                request.method,
-                f"http://127.0.0.1:{self._port}{request.path_qs}",
-                data=body,
-                headers=request.headers,
-            ) as answer:
-                status, content = answer.status, await answer.read()
-        except aiohttp.ClientError:
-            raise web.HTTPBadGateway from None
-        await self._at(f"after {name}")
-        return web.Response(status=status, body=content)
+        copy = self.copies.choose()
+        if copy is None:
+            raise web.HTTPBadGateway
+        await self._at(f"before {name}", copy)
+        answer = await self.copies.forward(copy, request, body, self.slack.session)
+        await self._at(f"after {name}", copy)
+        return answer
 
     async def _on_envelope(self, phase: Phase, payload: Json) -> None:
-        """Kill the bot before an envelope is sent to it, or before its answer is taken."""
+        """Kill a copy before an envelope is sent, or the one that answers before that is taken."""
         name = "submission" if payload.get("type") == "view_submission" else "request"
         try:
             await self._at(f"{phase} {name}")

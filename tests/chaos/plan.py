@@ -22,6 +22,7 @@ from sandbox.key_quotes import KeyQuote
 from sandbox.scenarios import CallbackPlan, Echo, Ending, Scenario
 from sandbox.slack import FILE_CONTENT
 from sandbox.socket_mode import OPEN
+from tests.chaos.databases import Shutdown
 
 _HTML: Final = "<html><body><h1>502 Bad Gateway</h1></body></html>"
 _HUGE: Final = '{"x": "' + "x" * 3_000_000 + '"}'
@@ -167,6 +168,16 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerRestart:
+    """A restart of the database's server once a share of the kills is done, and ``delay`` later."""
+
+    how: Shutdown
+    progress: float
+    delay: timedelta
+    downtime: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class Spell:
     """A time in which the service turns everybody away, ``after`` the one before it."""
 
@@ -186,6 +197,7 @@ class Plan:
     spells: Sequence[Spell]
     quotes: Sequence[KeyQuote | None]
     """How the service quotes its key in one answer after the other, over and over."""
+    server_restarts: Sequence[ServerRestart]
 
     @property
     def fault_count(self) -> int:
@@ -218,7 +230,13 @@ class PlannedFaults(Faults):
 
 
 def draw_plan(
-    rng: random.Random, *, jobs: int, kills: int, faults: int, socket_mode: bool = False
+    rng: random.Random,
+    *,
+    jobs: int,
+    kills: int,
+    faults: int,
+    socket_mode: bool = False,
+    server_restarts: int = 0,
 ) -> Plan:
     """Return a plan for this number of jobs, kills and faults."""
     planned = {}
@@ -236,6 +254,18 @@ def draw_plan(
         scenarios=[_scenario(rng) for _ in range(2 * jobs)],
         spells=[_spell(rng) for _ in range(max(3, kills))],
         quotes=rng.choices((None, *KeyQuote), k=jobs),
+        server_restarts=[
+            _server_restart(rng, number, server_restarts) for number in range(server_restarts)
+        ],
+    )
+
+
+def _server_restart(rng: random.Random, number: int, total: int) -> ServerRestart:
+    return ServerRestart(
+        how=("immediate", "fast")[number % 2],
+        progress=(number + rng.random()) / total,
+        delay=timedelta(seconds=rng.uniform(0, 1)),
+        downtime=timedelta(seconds=rng.choice((0.0, rng.uniform(0, 1.5)))),
     )
 
 

@@ -1,17 +1,30 @@
 """The results of a run: counts of what the sandbox recorded, and which of them must be 0."""
 
-import contextlib
-import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from sandbox.block_kit import Json
 from sandbox.slack_objects import Message
 from tests.chaos.environment import Environment
+from tests.chaos.timings import TIMINGS
 from tests.chaos.users import UserRequest, Users, is_open, tag_in
 from tests.crash import role_of
 from tests.leaks import secrets_found
 from tests.world import delivery_of
+
+_GOING_ON: Final = {
+    "Waiting",
+    "Starting",
+    "Checking",
+    "Your answer is needed",
+    "Waiting for its replica",
+    "Rendering",
+    "Training",
+    "Overdue",
+}
+_LEASE_MS: Final = round(TIMINGS.lease.total_seconds() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +42,9 @@ class Result:
         return self.must_be_zero and self.count > 0
 
 
-def results_of(env: Environment, users: Users, *, can_search: bool) -> list[Result]:
+def results_of(
+    env: Environment, users: Users, damaged: Sequence[str], *, can_search: bool
+) -> list[Result]:
     """Return the rows of the table for a finished run."""
     requests = users.requests
     known = {request.tag: request for request in requests}
@@ -111,6 +126,7 @@ def results_of(env: Environment, users: Users, *, can_search: bool) -> list[Resu
         promise("doubled video files", clips.doubled),
         promise("missing video files", clips.missing),
         promise("Home tabs that were not published", _missing_homes(env, users)),
+        promise("Home tabs with an old state", list(_outdated_homes(env, replies))),
         promise(
             "questions that were left open",
             [
@@ -146,11 +162,14 @@ def results_of(env: Environment, users: Users, *, can_search: bool) -> list[Resu
             [m for m, those in replies.items() if m not in refused and _says_refused(those)],
         ),
         promise("unexpected posts", unexpected),
-        promise("database integrity errors", _integrity_errors(env)),
-        promise("secrets that got out", secrets_found(env, [env.log_file])),
+        *_copies_rows(env),
+        promise("database integrity errors", damaged),
+        promise("secrets that got out", secrets_found(env, env.log_files)),
+        promise("tracebacks in the log", list(_tracebacks(env))),
+        promise("copies that ended by themselves", env.copies.ended),
         promise(
-            "tracebacks in the log",
-            [line for line in env.log_file.read_text().splitlines() if "Traceback" in line],
+            "exit codes other than 0 after SIGTERM",
+            [str(code) for code in env.copies.exit_codes.elements() if code],
         ),
     ]
 
@@ -167,6 +186,7 @@ def all_done(env: Environment, users: Users, *, can_search: bool) -> bool:
         and not _missing_files(env, known, replies)
         and not _clips(env, replies).missing
         and not _missing_homes(env, users)
+        and not any(_outdated_homes(env, replies))
     )
 
 
@@ -256,6 +276,23 @@ def _misplaced_files(files: Posts, replies: Posts) -> list[str]:
 
 def _missing_homes(env: Environment, users: Users) -> list[str]:
     return sorted(set(users.homes_opened) - env.slack.homes.keys())
+
+
+def _outdated_homes(env: Environment, replies: Posts) -> Iterator[str]:
+    """Yield what Home tabs say of requests that have their closing reply, as if they had not."""
+    for view in env.slack.homes.values():
+        for block in view.body["blocks"]:
+            if block["type"] == "rich_text":
+                text = "".join(_texts_in(block))
+                state = text.rpartition(" · ")[2]
+                if replies.get(tag_in(text) or "") and state in _GOING_ON:
+                    yield text
+
+
+def _texts_in(block: Json) -> Iterator[str]:
+    for element in block.get("elements", ()):
+        yield element.get("text", "")
+        yield from _texts_in(element)
 
 
 def _by_delivery(questions: Posts) -> Posts:
@@ -352,8 +389,25 @@ def _fault_count(env: Environment, *, service: bool) -> int:
     return sum(n for operation, n in env.faults_hit.items() if ("." not in operation) is service)
 
 
-def _integrity_errors(env: Environment) -> list[str]:
-    with contextlib.closing(sqlite3.connect(env.database)) as db:
-        said = [str(row[0]) for row in db.execute("PRAGMA integrity_check")]
-        said += [str(row) for row in db.execute("PRAGMA foreign_key_check")]
-    return [line for line in said if line != "ok"]
+def _copies_rows(env: Environment) -> Iterator[Result]:
+    copies = env.copies
+    for how, count in sorted(env.run_database.restarts.items()):
+        yield Result(f"restarts of the server, {how}", count)
+    if env.takeover is None:
+        return
+    yield Result("deploys, in which all copies are replaced", env.deploys)
+    yield Result(
+        f"ms until the work of a copy was done that never came back (lease: {_LEASE_MS})",
+        round(env.takeover.total_seconds() * 1000),
+    )
+    left = env.not_taken_over
+    yield Result("work of that copy which nobody did", len(left), True, left)
+    name = "requests that failed at a copy which had not said that it was not ready"
+    yield Result(name, len(copies.failed), True, copies.failed)
+
+
+def _tracebacks(env: Environment) -> Iterator[str]:
+    for log in env.log_files:
+        for line in log.read_text().splitlines():
+            if "Traceback" in line:
+                yield f"{log.name}: {line}"

