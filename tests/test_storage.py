@@ -32,7 +32,8 @@ from bot.store.sqlite import migrate
 from bot.store.sqlite_file import FileLock, check_file
 from sandbox.driver import CONNECTION_ERROR, Person
 from sandbox.modal import Modal
-from tests.processes import QUICK, BotProcess, LiveWorld
+from tests.bot_process import BotProcess
+from tests.processes import QUICK, LiveWorld
 from tests.world import REPLICA, World
 
 NOT_SAVED: Final = "This couldn't be saved. Please try again in a moment."

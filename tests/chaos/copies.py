@@ -14,8 +14,8 @@ import aiohttp
 from aiohttp import web
 
 from bot.timings import Timings
+from tests.bot_process import BotProcess
 from tests.chaos.databases import RunDatabase
-from tests.processes import BotProcess
 
 # How often the balancer asks each copy whether it is ready, and how long it waits for the answer.
 _CHECK_INTERVAL_S: Final = 0.1
