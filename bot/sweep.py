@@ -1,4 +1,4 @@
-"""Housekeeping: forget old jobs, and wake rows that a wrong clock postponed too far."""
+"""Housekeeping: forget old jobs, and wake rows that a wrong clock or damage keeps from work."""
 
 import asyncio
 import logging
@@ -91,7 +91,10 @@ class Sweep:
         return not timedelta(0) <= now - self._erased_at < self._timings.erase_interval
 
     async def _erase(self, now: datetime) -> None:
+        """Do what is done at the start and rarely after it."""
         try:
+            for table in (self._store.jobs, self._store.deliveries):
+                await table.try_set_aside()
             while erased := await self._store.jobs.erase(now - self._retention, self._kept_params):
                 _LOG.info("erased old scripts and links", extra={"jobs": erased})
                 self._tries_to_compact = _MAX_TRIES

@@ -1,6 +1,7 @@
 """The workspace and the app that the bot's token belongs to: learned from Slack, and kept."""
 
 import asyncio
+import contextlib
 import logging
 from datetime import datetime
 from typing import Final
@@ -195,6 +196,7 @@ class InstallationSource:
             self._failed = False
         except (OutsideError, DatabaseError) as error:
             self._calls.in_doubt.set()
+            await self._ask_store()
             is_logged = isinstance(error, OutsideError) and bool(error.cause or self.token_refusal)
             if not self._failed and not is_logged:  # each request asks again
                 self._failed = True
@@ -202,6 +204,12 @@ class InstallationSource:
         finally:
             self._learning = None
             done.set()
+
+    async def _ask_store(self) -> None:
+        """Send nothing if another copy of the bot was told that the app is uninstalled."""
+        with contextlib.suppress(DatabaseError):
+            if await self._store.installation.is_uninstalled():
+                self._uninstalled = True
 
     def _compare(self, found: Installation, before: Installation | None) -> None:
         """Take over what Slack says, unless it contradicts what is stored."""

@@ -55,7 +55,7 @@ def read_each(
 
 
 def set_aside(tx: Transaction, errors: Iterable[RowUnreadable]) -> None:
-    """Have no worker claim these jobs or deliveries until the next start, which tries again."""
+    """Have no worker claim these jobs or deliveries until they are tried again."""
     for error in errors:
         tx.all(_SET_ASIDE[error.table], id=error.key)
 
