@@ -93,8 +93,7 @@ class Sweep:
     async def _erase(self, now: datetime) -> None:
         """Do what is done at the start and rarely after it."""
         try:
-            for table in (self._store.jobs, self._store.deliveries):
-                await table.try_set_aside()
+            await self._store.jobs.try_set_aside()
             while erased := await self._store.jobs.erase(now - self._retention, self._kept_params):
                 _LOG.info("erased old scripts and links", extra={"jobs": erased})
                 self._tries_to_compact = _MAX_TRIES

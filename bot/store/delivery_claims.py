@@ -127,8 +127,6 @@ _WAKE_FAR_FUTURE: Final = Query(
     """
 )
 _VOID_LEASES: Final = Query("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
-# What was set aside may have been repaired.
-_TRY_AGAIN: Final = Query("UPDATE deliveries SET due_at = 0, set_aside = 0 WHERE set_aside = 1")
 _HOLD_EDITS: Final = Query(
     """
     UPDATE deliveries SET due_at = :until
@@ -334,7 +332,6 @@ class DeliveryClaims:
 
         def work(tx: Transaction) -> None:
             tx.all(_VOID_LEASES)
-            tx.all(_TRY_AGAIN)
 
         await self._database.run(work, durable=False)
 

@@ -11,7 +11,7 @@ from bot.store.job_reads import JobReads
 from bot.store.job_rows import job_from, lock_job
 from bot.store.sql import Query
 from bot.store.transitions import save
-from bot.store.unreadable import due_at_of, read_each, set_aside
+from bot.store.unreadable import due_at_of, read_each, set_aside, try_again
 
 _MAX_WOKEN: Final = 500
 _HASTEN_STEPS: Final = 10
@@ -78,8 +78,6 @@ _DELAYED: Final = Query(
 )
 _HASTEN: Final = Query("UPDATE jobs SET due_at = :due_at WHERE id IN (EACH :ids)")
 _VOID_LEASES: Final = Query("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
-# What was set aside may have been repaired.
-_TRY_AGAIN: Final = Query("UPDATE jobs SET due_at = 0, set_aside = 0 WHERE set_aside = 1")
 
 
 class JobClaims(JobReads):
@@ -213,6 +211,9 @@ class JobClaims(JobReads):
 
         def work(tx: Transaction) -> None:
             tx.all(_VOID_LEASES)
-            tx.all(_TRY_AGAIN)
 
         await self._database.run(work, durable=False)
+
+    async def try_set_aside(self) -> None:
+        """Make rows due that could not be read, deliveries too: they may be repaired by now."""
+        await self._database.run(try_again, durable=False)
