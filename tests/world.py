@@ -135,7 +135,7 @@ class World(HasDatabase):
                 leave()
 
     @contextlib.asynccontextmanager
-    async def running_copies(self, number: int = 2, **settings: str) -> AsyncIterator[list[Bot]]:
+    async def running_copies(self, number: int = 2, /, **settings: str) -> AsyncIterator[list[Bot]]:
         """Start several copies of the bot on one PostgreSQL database; see ``at``.
 
         A request that is not sent with ``at`` reaches the last one. The callback of what one has
