@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -138,29 +139,29 @@ def moved(to: str) -> CannedResponse:
     return CannedResponse(302, "", {"Location": to})
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        moved("https://cdn.example.com/video.mp4"),
-        moved("https://169.254.169.254/latest/meta-data"),
-        moved("//[::1]/video.mp4"),
-        moved("ftp://127.0.0.1/video.mp4"),
-        moved("http://["),
-        moved("?again"),
-        CannedResponse(200, "<html>Sign in to watch</html>"),
-        CannedResponse(200, b""),
-        CannedResponse(200, MP4[:-100]),
-        CannedResponse(200, MP4[:-100], chunked=True),
-        CannedResponse(200, MP4[:32]),
-        CannedResponse(200, MP4 + bytes(200_000)),
-        CannedResponse(200, MP4 + bytes(200_000), chunked=True),
-        CannedResponse(404, "Gone"),
-        CannedResponse(503, "Later"),
-        Truncated(MP4[:24].decode()),
-        Reset(),
-        Hang(),
-    ],
-)
+WRONG: Final[dict[str, Fault]] = {
+    "to another host": moved("https://cdn.example.com/video.mp4"),
+    "to a link-local address": moved("https://169.254.169.254/latest/meta-data"),
+    "to this machine": moved("//[::1]/video.mp4"),
+    "to another protocol": moved("ftp://127.0.0.1/video.mp4"),
+    "to no address": moved("http://["),
+    "to itself": moved("?again"),
+    "HTML": CannedResponse(200, "<html>Sign in to watch</html>"),
+    "empty": CannedResponse(200, b""),
+    "cut off": CannedResponse(200, MP4[:-100]),
+    "cut off, in chunks": CannedResponse(200, MP4[:-100], chunked=True),
+    "a beginning": CannedResponse(200, MP4[:28]),
+    "too large": CannedResponse(200, MP4 + bytes(200_000)),
+    "too large, in chunks": CannedResponse(200, MP4 + bytes(200_000), chunked=True),
+    "404": CannedResponse(404, "Gone"),
+    "503": CannedResponse(503, "Later"),
+    "shorter than it says": Truncated(MP4[:24].decode()),
+    "reset": Reset(),
+    "no answer": Hang(),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG.values(), ids=WRONG)
 async def test_what_is_no_video_from_an_allowed_host_leaves_the_link(
     fault: Fault, quiet_world: World
 ) -> None:
@@ -175,6 +176,17 @@ async def test_what_is_no_video_from_an_allowed_host_leaves_the_link(
     assert not world.calls(GET_URL)
     # A broken connection is tried a second time at once.
     assert 1 <= len(world.service.downloads.paths) <= 8
+
+
+async def test_a_redirect_to_another_name_of_an_allowed_host_is_not_followed(shown: World) -> None:
+    world = shown
+    world.service.faults.next(
+        DOWNLOAD, moved(f"http://localhost:{urlsplit(world.service.url).port}/files/anna.mp4")
+    )
+    world.service.add_replica("anna", "Anna")
+    await makes_a_video(world)
+    only_the_link(world)
+    assert len(world.service.downloads.paths) == 1
 
 
 async def test_a_redirect_to_an_allowed_host_and_a_moment_without_it_do_no_harm(
