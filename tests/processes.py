@@ -16,7 +16,7 @@ from sandbox.block_kit import Json
 from sandbox.driver import Modal, Person
 from sandbox.http import Server
 from sandbox.scenarios import Pace
-from sandbox.slack import SandboxSlack
+from sandbox.slack import FILE_CONTENT, SandboxSlack
 from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, SandboxVideoService
 from tests.bot_process import BotProcess
@@ -49,6 +49,13 @@ QUICK: Final = Timings(
 )
 """Waits short enough for a test in real time; only ``reconcile_within`` keeps its default."""
 
+_FILE_STEPS: Final = {
+    "files.getUploadURLExternal": "upload url",
+    FILE_CONTENT: "upload",
+    "files.completeUploadExternal": "sharing",
+    "files.info": "file info",
+}
+
 # Many times what anything takes: other work may keep the machine busy.
 _TIMEOUT_S: Final = 30.0
 
@@ -60,7 +67,8 @@ class LiveWorld(HasDatabase):
 
     * ``submission``, ``request`` (another one of Slack's), ``callback``: to the bot;
     * ``create``, ``read``, ``last read`` (which finds the end): to the service;
-    * ``card``, ``edit``, ``last edit``, ``reply``, ``search`` (for a post): to Slack.
+    * ``card``, ``edit``, ``last edit``, ``reply``, ``search`` (for a post): to Slack;
+    * ``upload url``, ``upload``, ``sharing``, ``file info``: likewise, of a file.
 
     A video ends at the first read after it was read once and its card says that it is running.
 
@@ -69,6 +77,7 @@ class LiveWorld(HasDatabase):
             with "after" its answer is lost.
         on_moment: awaited at each moment with its name and a text of the video that it is about.
         end_video: ends the video with this id.
+        settings: those of the bot beside the necessary ones.
         run_first: called in the bot's process before the bot starts.
         port: where the bot itself listens; Slack and the service send to it through a relay.
     """
@@ -81,6 +90,7 @@ class LiveWorld(HasDatabase):
         self.ana = Person(self.slack, "ana")
         self.timings = QUICK
         self.callbacks = True
+        self.settings: dict[str, str] = {}
         self.database = folder / "bot.db"
         self.log_file = folder / "bot.log"
         self.run_first: Callable[[], None] | None = None
@@ -131,6 +141,7 @@ class LiveWorld(HasDatabase):
             "HOST": "127.0.0.1",
             "PORT": "0",
             **NO_LIMITS,
+            **self.settings,
         }
         if self.callbacks:
             environ["PUBLIC_URL"] = self._relay_server.url
@@ -260,6 +271,8 @@ class LiveWorld(HasDatabase):
             await self._at(f"{phase} {'last edit' if ended else 'edit'}", text)
         elif method in {"conversations.history", "conversations.replies"}:
             await self._at(f"{phase} search")
+        elif method in _FILE_STEPS:
+            await self._at(f"{phase} {_FILE_STEPS[method]}")
 
     async def _on_service(self, phase: Phase, operation: Operation, path: str) -> None:
         if operation == "create_video":
