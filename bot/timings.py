@@ -127,15 +127,29 @@ class HomeTimings(WorkTimings, CallTimings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoreTimings(HomeTimings, CallbackTimings):
-    """For the database."""
+class DatabaseTimings:
+    """For the database, all in real time; all but the first are for a server."""
+
+    lock_timeout: timedelta = timedelta(seconds=10)
+    """How long a start waits for another process to close the file, or for a server to start."""
+    max_database_wait: timedelta = timedelta(seconds=2)
+    """How long works wait for a server that is away: Slack waits three seconds for our answer."""
+    database_silence: timedelta = timedelta(seconds=15)
+    """From a statement without an answer to the end of its connection: longer than any takes."""
+    slow_poll: timedelta = timedelta(seconds=10)
+    """Between two looks for due work that no notification was received of."""
+    pooled_slow_poll: timedelta = timedelta(seconds=5)
+    """The same, where a pooler keeps notifications away."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreTimings(HomeTimings, CallbackTimings, DatabaseTimings):
+    """For what is stored."""
 
     hasten_within: timedelta = timedelta(seconds=5)
     """After an outage, the jobs that wait are tried again within this time."""
     same_within: timedelta = timedelta(days=1)
     """How long after a request the same one is not stored again without a question."""
-    lock_timeout: timedelta = timedelta(seconds=10)
-    """How long a start waits for another process to close the database."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,4 +126,4 @@ def _opened(
     require_psycopg()
     from bot.store.postgres import PostgresDatabase  # noqa: PLC0415 - an extra
 
-    return PostgresDatabase.open(address, metrics)
+    return PostgresDatabase.open(address, metrics, timings)

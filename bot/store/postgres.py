@@ -2,130 +2,125 @@
 
 import asyncio
 import contextlib
+import itertools
 import logging
-import time
-from collections import deque
+import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg import errors, sql
-from psycopg.rows import DictRow, dict_row
 
 from bot.metrics import Metrics
 from bot.store.database import (
+    DatabaseCorrupt,
     DatabaseError,
     DatabaseUnavailable,
     DatabaseUncertain,
-    Row,
     Topic,
     Transaction,
-    Value,
 )
+from bot.store.postgres_errors import Meaning, connect_problem, describe, meaning_of
+from bot.store.postgres_link import Committed, Link, ServerLost, connect
+from bot.store.postgres_listener import Listener
 from bot.store.postgres_migrations import migrate_postgres
+from bot.store.postgres_queue import Call, Queue
 from bot.store.sql import Query
+from bot.timings import DatabaseTimings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 _CONNECTIONS: Final = 4
-# Works that are committed together at most: each waits for the others.
-_MAX_GROUP: Final = 16
 # A group that waits longer for rows of another one gives way, and each of its works runs alone: two
 # groups may wait for each other. A work alone takes its locks in order.
 _GROUP_LOCK_TIMEOUT_MS: Final = 50
-_LOCK_TIMEOUT_MS: Final = 5_000
-_STATEMENT_TIMEOUT_MS: Final = 30_000
-_CONNECT_TIMEOUT_S: Final = 5
-# Of a work that conflicts with those of other processes.
+_LOCK_TIMEOUT_MS: Final = 2_000
+# Of a work that conflicts with those of other processes, or loses its connection.
 _MAX_TRIES: Final = 10
-# Wakes this process if a notification was lost.
-_SLOW_POLL_S: Final = 5.0
-_RECONNECT_S: Final = 1.0
-_CHANNEL: Final = "bot_{}"
+_MAX_TRIES_OF_DUPLICATE: Final = 2
+_CONFLICT_PAUSE_S: Final = 0.02
+# Between two tries to reach a server that is away; it doubles.
+_RECONNECT_S: Final = 0.1
+_MAX_RECONNECT_S: Final = 1.0
+# From a connection that the server refused, while others work, to the next try.
+_REFUSED_PAUSE_S: Final = 5.0
 _WRITE: Final = Query("UPDATE migrations SET name = name WHERE name = '0001_jobs'")
-
-_Connection: TypeAlias = psycopg.Connection[DictRow]
-# The outcome of a call: its result, or the error, after which nothing of it was stored.
-_Outcome: TypeAlias = tuple[Any, Exception | None]
-# Nothing was committed, and the same work may succeed now.
-_CONFLICTS: Final = (errors.SerializationFailure, errors.DeadlockDetected, errors.LockNotAvailable)
-
-
-@dataclass(slots=True, eq=False)
-class _Call:
-    """A work that waits for its turn, and the future of its caller."""
-
-    work: Callable[[Transaction], Any]
-    durable: bool
-    answer: asyncio.Future[Any]
-
-
-@dataclass(slots=True)
-class _Done:
-    """What became of a group."""
-
-    outcomes: list[_Outcome] = field(default_factory=list)
-    """In the order of the group."""
-    topics: set[Topic] = field(default_factory=set)
-    commits: list[tuple[float, bool]] = field(default_factory=list)
-    """The seconds that each commit took, and whether it waited for the disk."""
-
-
-class _Lost(Exception):
-    """The server cannot be used: ``__cause__`` says why.
-
-    Nothing was stored unless ``uncertain``.
-    """
-
-    def __init__(self, *, uncertain: bool) -> None:
-        super().__init__()
-        self.uncertain = uncertain
 
 
 class PostgresDatabase:
     """A database on a server, which several processes may use at the same time.
 
-    Works wait in one queue. Each connection takes a group of them, runs it in one transaction, and
-    then takes the next one. If one of a group fails, each runs once more in a transaction of its
-    own. A work that conflicts with another process is repeated.
+    Works wait in one queue. Each connection takes a group of them, and runs it in one transaction.
+    If one of a group fails, each runs once more in a transaction of its own. What was certainly not
+    committed is repeated: after a conflict with another process, and after a lost connection. While
+    the server is away, works wait for ``max_database_wait``, then they fail at once.
     """
 
-    def __init__(self, url: str, metrics: Metrics) -> None:
-        self._url = url
+    def __init__(self, url: str, metrics: Metrics, timings: DatabaseTimings) -> None:
         self._metrics = metrics
+        self._timings = timings
         self._events = {topic: asyncio.Event() for topic in Topic}
-        self._waiting: deque[_Call] = deque()
-        self._arrived = asyncio.Condition()
-        self._closing = False
+        self._waiting = Queue()
+        self._is_closing = asyncio.Event()
+        # What was logged, until a commit succeeds.
         self._problem: str | None = None
+        # Why nothing more is stored.
+        self._broken: DatabaseError | None = None
+        self._unusable = asyncio.Event()
+        self._is_back = asyncio.Event()
+        self._is_back.set()
+        # Why works fail at once: the server is away for long.
+        self._away: DatabaseUnavailable | None = None
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="postgres")
-        self._connections = [_Link(url) for _ in range(_CONNECTIONS)]
-        self._tasks: list[asyncio.Task[None]] = []
+        self._links = [Link(url) for _ in range(_CONNECTIONS)]
+        self._listener = Listener(
+            url,
+            lambda topic: self._events[topic].set(),
+            poll_interval=timings.slow_poll,
+            pooled_poll_interval=timings.pooled_slow_poll,
+        )
+        start = asyncio.create_task  # noqa: TID251 - see close
+        self._workers = [start(self._work(link)) for link in self._links]
+        self._running = dict[Link, Sequence[Call]]()
+        for worker in self._workers:
+            worker.add_done_callback(self._worker_ended)
+        endless = (self._listener.run, self._notify_others, self._end_silent)
+        self._endless = [start(run()) for run in endless]
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, url: str, metrics: Metrics | None = None
+        cls,
+        url: str,
+        metrics: Metrics | None = None,
+        timings: DatabaseTimings | None = None,
     ) -> AsyncIterator["PostgresDatabase"]:
-        """Connect, and bring the tables up to date.
+        """Connect, and bring the tables up to date; wait for a server that is just starting.
 
         Raises:
             DatabaseError: the server cannot be used, or its tables are another version's.
         """
-        await asyncio.to_thread(migrate, url)
-        database = cls(url, metrics or Metrics())
-        start = asyncio.create_task  # noqa: TID251 - see close
-        database._tasks = [start(database._work(link)) for link in database._connections]
-        listener = start(database._listen())
+        timings = timings or DatabaseTimings()
+        loop = asyncio.get_running_loop()
+        begun, waits = loop.time(), False
+        while True:
+            try:
+                await asyncio.to_thread(migrate, url)
+                break
+            except DatabaseUnavailable as error:
+                if loop.time() - begun >= timings.lock_timeout.total_seconds():
+                    raise
+                if not waits:
+                    waits = True
+                    extra = {"reason": str(error)}
+                    _LOG.warning("waiting for the database server", extra=extra)
+            await asyncio.sleep(_RECONNECT_S)
+        database = cls(url, metrics or Metrics(), timings)
         try:
             yield database
         finally:
             await database.close()
-            listener.cancel()
-            await asyncio.wait([listener])
 
     @property
     def is_sole_process(self) -> bool:
@@ -138,13 +133,14 @@ class PostgresDatabase:
 
     async def run(self, work: Callable[[Transaction], _T], *, durable: bool = True) -> _T:
         """Run ``work`` in a transaction; see ``Database.run``."""
-        if self._closing:
+        if self._is_closing.is_set():
             raise DatabaseError("the database is closed")
-        answer: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Call(work, durable, answer))
-        async with self._arrived:
-            self._arrived.notify()
-        return await answer
+        if error := self._broken or self._away:
+            raise type(error)(str(error))
+        call = Call(work, durable, asyncio.get_running_loop().create_future())
+        self._waiting.add(call)
+        result: _T = await call.answer
+        return result
 
     async def check(self) -> None:
         """Return if a change reaches the disk."""
@@ -156,264 +152,244 @@ class PostgresDatabase:
         return True
 
     async def watch(self) -> None:
-        """Wait for ever: the server may come back."""
-        await asyncio.Event().wait()
+        """Wait until the database cannot be used any more: a server that is away may come back."""
+        await self._unusable.wait()
+        assert self._broken is not None  # noqa: S101 - it is set before the event
+        raise self._broken
 
     async def close(self) -> None:
-        """Finish the works that wait; later ones raise DatabaseError."""
-        self._closing = True
-        async with self._arrived:
-            self._arrived.notify_all()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        for link in self._connections:
+        """Finish the works that wait; later ones raise DatabaseError.
+
+        Those that the server does not finish within ``max_database_wait`` fail.
+        """
+        self._is_closing.set()
+        for task in self._endless:
+            task.cancel()
+        self._waiting.close()
+        if not self._is_back.is_set():
+            self._give_up("the server is away")
+        longest = self._timings.max_database_wait.total_seconds()
+        _, busy = await asyncio.wait(self._workers, timeout=longest)
+        while busy:
+            self._give_up("the database is closed")
+            for link in self._links:
+                link.end_if_silent(0)
+            _, busy = await asyncio.wait(busy, timeout=_RECONNECT_S)
+        await asyncio.wait(self._endless)
+        for link in self._links:
             link.close()
         self._threads.shutdown()
 
-    # ── In the event loop ─────────────────────────────────────────────────────────────────────
+    # ── Works and connections ─────────────────────────────────────────────────────────────────
 
-    async def _work(self, link: "_Link") -> None:
-        loop = asyncio.get_running_loop()
-        while group := await self._next_group():
-            done = await loop.run_in_executor(self._threads, link.run_group, group)
-            self._note(done)
-            for seconds, durable in done.commits:
-                self._metrics.committed(seconds, durable=durable)
-            for topic in done.topics:
-                self._events[topic].set()
-            for call, (result, error) in zip(group, done.outcomes, strict=True):
-                if call.answer.done():
-                    continue  # its caller was cancelled
-                if error is None:
-                    call.answer.set_result(result)
-                else:
-                    call.answer.set_exception(_for_caller(error))
+    async def _work(self, link: Link) -> None:
+        """Run what waits on one connection, until the database is closed and nothing waits."""
+        while await self._waiting.wait():
+            if link.is_open or await self._open(link):
+                await self._run_group(link)
+        if link.is_open and (work := self._listener.take_notification()) is not None:
+            with contextlib.suppress(Exception):  # the slow poll of the others finds the work
+                await self._in_thread(link, [work], durable=False)
 
-    async def _next_group(self) -> list[_Call]:
-        """Return works that wait; none when the database is to be closed."""
-        async with self._arrived:
-            await self._arrived.wait_for(lambda: self._waiting or self._closing)
-        group: list[_Call] = []
-        while self._waiting and len(group) < _MAX_GROUP:
-            group.append(self._waiting.popleft())
-        return group
+    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
+        """Answer all callers if a worker failed: its group would wait for ever."""
+        if worker.cancelled() or (error := worker.exception()) is None:
+            return
+        kind = type(error).__name__  # its text may carry what is stored
+        _LOG.critical("a task that writes to the database has ended", extra={"error": kind})
+        self._broken = DatabaseUnavailable(
+            "the database is not used any more: the part of the bot that writes to it has ended "
+            "unexpectedly. Restart the bot."
+        )
+        self._unusable.set()
+        for call in itertools.chain.from_iterable(self._running.values()):
+            call.fail(DatabaseUncertain(str(self._broken)))
+        self._refuse_waiting()
 
-    def _note(self, done: _Done) -> None:
-        """Log when the server is lost, and when it is back."""
-        lost = [error for _, error in done.outcomes if isinstance(error, _Lost)]
-        if lost:
-            self._metrics.database_failed()
-        if lost and self._problem is None:
-            self._problem = _reason(lost[0])
-            _LOG.error("the database does not work", extra={"reason": self._problem})
-        elif not lost and self._problem is not None:
+    async def _run_group(self, link: Link) -> None:
+        group = self._running[link] = self._waiting.take_group()
+        if not group:
+            return
+        alone = len(group) == 1
+        durable = any(call.durable for call in group)
+        try:
+            committed = await self._in_thread(
+                link, [call.work for call in group], durable=durable, alone=alone
+            )
+        except ServerLost as error:
+            self._on_lost(group, error)
+        except Exception as error:  # noqa: BLE001 - its caller gets it
+            if alone:
+                await self._on_failed(group[0], error)
+            else:
+                for call in group:
+                    call.alone = True
+                self._repeat(group)
+        else:
+            self._on_committed(group, committed, durable=durable)
+
+    async def _in_thread(
+        self,
+        link: Link,
+        works: Sequence[Callable[[Transaction], Any]],
+        *,
+        durable: bool,
+        alone: bool = True,
+    ) -> Committed:
+        def run() -> Committed:
+            timeout = _LOCK_TIMEOUT_MS if alone else _GROUP_LOCK_TIMEOUT_MS
+            return link.run(works, durable=durable, lock_timeout_ms=timeout)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run)
+
+    # ── What became of a group ────────────────────────────────────────────────────────────────
+
+    def _on_committed(self, group: Sequence[Call], committed: Committed, *, durable: bool) -> None:
+        if self._problem is not None:
             self._problem = None
             _LOG.info("the database works again")
+        self._metrics.committed(committed.seconds, durable=durable)
+        for topic in committed.topics:
+            self._events[topic].set()
+        self._listener.tell_others(committed.topics)
+        for call, result in zip(group, committed.results, strict=True):
+            call.succeed(result)
 
-    async def _listen(self) -> None:
-        """Set the events that other processes notify; all of them now and then."""
-        while True:
-            try:
-                connection = await psycopg.AsyncConnection.connect(
-                    self._url, autocommit=True, connect_timeout=_CONNECT_TIMEOUT_S
-                )
-                async with connection:
-                    for topic in Topic:
-                        await connection.execute(
-                            sql.SQL("LISTEN {}").format(sql.Identifier(_channel(topic)))
-                        )
-                    while True:
-                        async for each in connection.notifies(timeout=_SLOW_POLL_S):
-                            self._events[_TOPICS[each.channel]].set()
-                        self._wake_all()
-            except (psycopg.Error, OSError):
-                await asyncio.sleep(_RECONNECT_S)
-                self._wake_all()
-
-    def _wake_all(self) -> None:
-        for event in self._events.values():
-            event.set()
-
-
-def _max_tries(error: Exception) -> int:
-    """Return how often a work may fail with this error before its caller gets it."""
-    if isinstance(error, _CONFLICTS):
-        return _MAX_TRIES
-    if isinstance(error, errors.UniqueViolation):  # another process may have written it just now
-        return 2
-    return 2 if isinstance(error, _Lost) and not error.uncertain else 1
-
-
-def _channel(topic: Topic) -> str:
-    return _CHANNEL.format(topic.value)
-
-
-_TOPICS: Final = {_channel(topic): topic for topic in Topic}
-
-
-class _Link:
-    """One connection, which is opened when it is needed. Used by one thread at a time."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._connection: _Connection | None = None
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def run_group(self, group: Sequence[_Call]) -> _Done:
-        """Run works in one transaction; if that fails, each in a transaction of its own."""
-        done = _Done()
-        if len(group) > 1:
-            try:
-                self._run_transaction(group, done, lock_timeout=_GROUP_LOCK_TIMEOUT_MS)
-            except _Lost as error:
-                if error.uncertain:
-                    return _Done([(None, error)] * len(group))
-            except Exception:  # noqa: BLE001, S110 - each then runs alone, and its caller gets it
-                pass
-            else:
-                return done
+    def _on_lost(self, group: Sequence[Call], error: ServerLost) -> None:
+        """Repeat what was certainly not committed, and nothing else."""
+        if error.uncertain:
+            self._note(str(error))
+            for call in group:
+                call.fail(DatabaseUncertain(f"a commit was not answered: {error}"))
+            return
         for call in group:
-            self._run_alone(call, done)
-        return done
+            call.tries += 1
+        for call in group:
+            if call.tries >= _MAX_TRIES:
+                self._note(str(error))
+                call.fail(DatabaseUnavailable(str(error)))
+        self._repeat([call for call in group if call.tries < _MAX_TRIES])
 
-    def _run_alone(self, call: _Call, done: _Done) -> None:
-        for tries in range(1, _MAX_TRIES + 1):
-            try:
-                self._run_transaction([call], done, lock_timeout=_LOCK_TIMEOUT_MS)
-            except Exception as error:  # noqa: BLE001 - its caller gets it
-                if tries < _max_tries(error):
-                    continue
-                done.outcomes.append((None, error))
-                return
-            else:
-                return
+    async def _on_failed(self, call: Call, error: Exception) -> None:
+        """Repeat a work that conflicted with another process, or fail it."""
+        if not isinstance(error, psycopg.Error):
+            call.fail(error)
+            return
+        meaning = meaning_of(error)
+        limits = {Meaning.CONFLICT: _MAX_TRIES, Meaning.DUPLICATE: _MAX_TRIES_OF_DUPLICATE}
+        call.tries += 1
+        if call.tries < limits.get(meaning, 0):
+            if meaning is Meaning.CONFLICT:
+                pause = random.uniform(0, _CONFLICT_PAUSE_S * call.tries)  # noqa: S311 - jitter
+                await asyncio.sleep(pause)
+            self._repeat([call])
+            return
+        reason = describe(error)
+        if meaning is Meaning.CORRUPT:
+            self._note(reason)
+            self._broken = DatabaseCorrupt(f"{reason}: restore the server's last backup")
+            self._unusable.set()
+            call.fail(self._broken)
+        elif meaning is Meaning.UNAVAILABLE:
+            self._note(reason)
+            call.fail(DatabaseUnavailable(reason))
+        elif meaning is Meaning.CONFLICT:
+            call.fail(DatabaseUnavailable(f"the database is too busy: {reason}"))
+        else:
+            call.fail(DatabaseError(f"the database says: {reason}"))
 
-    def _run_transaction(self, group: Sequence[_Call], done: _Done, *, lock_timeout: int) -> None:
-        """Run works in one transaction.
+    def _repeat(self, calls: Sequence[Call]) -> None:
+        self._waiting.repeat(calls)
+        if self._away is not None:
+            self._refuse_waiting()
 
-        Raises:
-            _Lost: the server cannot be used.
-            Exception: what a work or one of its statements raised; nothing was stored.
-        """
-        committing = False
+    # ── A server that is away ─────────────────────────────────────────────────────────────────
+
+    async def _open(self, link: Link) -> bool:
+        """Open a connection, as soon as the server is back; return whether that went well."""
+        await self._is_back.wait()
+        if not self._waiting:
+            return False
         try:
-            connection = self._connected()
-            tx = _Transaction(connection)
-            # With the default, the server's own setting holds, which may wait for a standby too.
-            durable = any(call.durable for call in group)
-            wait = "DEFAULT" if durable else "off"
-            connection.execute(
-                f"BEGIN; SET LOCAL synchronous_commit TO {wait};"
-                f" SET LOCAL lock_timeout TO {lock_timeout}"
-            )
-            outcomes: list[_Outcome] = [(call.work(tx), None) for call in group]
-            committing = True
-            began = time.perf_counter()
-            connection.execute("COMMIT")
-            done.commits.append((time.perf_counter() - began, durable))
-        except BaseException as error:
-            lost = self._is_lost(error)
-            if lost:
-                self.close()
-            elif self._connection is not None:
-                with contextlib.suppress(psycopg.Error):
-                    self._connection.rollback()
-            if lost and isinstance(error, psycopg.Error):
-                raise _Lost(uncertain=committing) from error
-            raise
-        done.outcomes += outcomes
-        done.topics |= tx.topics
-        if tx.topics:
-            # After the commit: with it, all commits on the server would wait for each other.
-            with contextlib.suppress(psycopg.Error):
-                for topic in tx.topics:
-                    connection.execute("SELECT pg_notify(%s, '')", [_channel(topic)])
+            await asyncio.get_running_loop().run_in_executor(self._threads, link.open)
+        except ServerLost as error:
+            if any(other.is_open for other in self._links):
+                await self._pause(_REFUSED_PAUSE_S)
+            elif self._is_back.is_set():
+                await self._wait_for_server(link, error)
+            return link.is_open
+        return True
 
-    def _connected(self) -> _Connection:
-        if self._connection is None or self._connection.closed:
-            self._connection = connect(self._url)
-        return self._connection
+    async def _wait_for_server(self, link: Link, error: ServerLost) -> None:
+        """Try to connect until it works, while works wait for a moment, and later ones fail."""
+        self._is_back.clear()
+        self._note(str(error))
+        longest = self._timings.max_database_wait.total_seconds()
+        refuse = asyncio.get_running_loop().call_later(longest, self._give_up, str(error))
+        pause = _RECONNECT_S
+        while not self._is_closing.is_set() and not link.is_open:
+            await self._pause(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
+            pause = min(2 * pause, _MAX_RECONNECT_S)
+            with contextlib.suppress(ServerLost):
+                await asyncio.get_running_loop().run_in_executor(self._threads, link.open)
+        refuse.cancel()
+        if self._is_closing.is_set():
+            self._give_up(str(error))
+        else:
+            self._away = None
+        self._is_back.set()
 
-    def _is_lost(self, error: BaseException) -> bool:
-        if self._connection is None or self._connection.closed or self._connection.broken:
-            return True
-        # The server shuts down, or is not the primary any more.
-        return isinstance(
-            error, errors.AdminShutdown | errors.CannotConnectNow | errors.ReadOnlySqlTransaction
-        )
+    def _give_up(self, reason: str) -> None:
+        self._away = DatabaseUnavailable(reason)
+        self._refuse_waiting()
 
+    def _refuse_waiting(self) -> None:
+        """Fail the works that wait."""
+        reason = str(self._broken or self._away or self._problem or "the database is closed")
+        self._waiting.fail_all(lambda: DatabaseUnavailable(reason))
 
-class _Transaction:
-    """The engine's ``Transaction``; its topics are notified after the commit."""
+    def _note(self, reason: str) -> None:
+        """Log why the database does not work, once until it works again."""
+        self._metrics.database_failed()
+        if self._problem is None:
+            _LOG.error("the database does not work", extra={"reason": reason})
+        self._problem = reason
 
-    def __init__(self, connection: _Connection) -> None:
-        self._connection = connection
-        self.topics: set[Topic] = set()
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not once the database is to be closed."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._is_closing.wait(), seconds)
 
-    def all(self, query: Query, **values: Value) -> Sequence[Row]:
-        cursor = self._connection.execute(query.postgres, values)
-        return cursor.fetchall() if cursor.description else []
+    async def _end_silent(self) -> None:
+        """End connections on which a statement has no answer: the server, or the way, is gone."""
+        silence = self._timings.database_silence.total_seconds()
+        while True:
+            await asyncio.sleep(silence / 4)
+            for link in self._links:
+                link.end_if_silent(silence)
 
-    def one(self, query: Query, **values: Value) -> Row | None:
-        rows = self.all(query, **values)
-        return rows[0] if rows else None
-
-    def notify(self, topic: Topic) -> None:
-        self.topics.add(topic)
-
-
-def connect(url: str) -> _Connection:
-    """Return a connection whose commits need not reach the disk, unless they say so.
-
-    Raises:
-        psycopg.Error: the server cannot be reached, or refuses it.
-    """
-    return psycopg.connect(
-        url,
-        autocommit=True,
-        row_factory=dict_row,
-        connect_timeout=_CONNECT_TIMEOUT_S,
-        application_name="replica-videos",
-        options=f"-c synchronous_commit=on -c statement_timeout={_STATEMENT_TIMEOUT_MS}",
-    )
+    async def _notify_others(self) -> None:
+        while True:
+            work = await self._listener.next_notification()
+            with contextlib.suppress(DatabaseError):  # their slow poll finds it
+                await self.run(work, durable=False)
 
 
 def migrate(url: str) -> list[str]:
     """Bring the tables up to date; return the names of what was applied.
 
     Raises:
+        DatabaseUnavailable: the server cannot be reached at the moment.
         DatabaseError: the server cannot be used, or its tables are another version's.
     """
     try:
-        with connect(url) as connection:
+        connection = connect(url)
+    except psycopg.Error as error:
+        problem = connect_problem(error)
+        kind = DatabaseUnavailable if problem.temporary else DatabaseError
+        raise kind(f"the database cannot be used: {problem.words}") from None
+    try:
+        with connection:
             return migrate_postgres(connection)
     except psycopg.Error as error:
-        raise DatabaseError(f"the database cannot be used: {error}") from error
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(str(error.__cause__ or error).split())
-
-
-def _for_caller(error: Exception) -> Exception:
-    """Return the error for a caller."""
-    if isinstance(error, _Lost):
-        kind = DatabaseUncertain if error.uncertain else DatabaseUnavailable
-        problem: DatabaseError = kind(_reason(error))
-    elif isinstance(error, _CONFLICTS):
-        problem = DatabaseUnavailable(f"the database is too busy: {_reason(error)}")
-    elif isinstance(error, psycopg.Error):
-        problem = DatabaseError(f"the database says: {_reason(error)}")
-    elif isinstance(error, StopIteration):
-        stopped = RuntimeError("a work raised StopIteration")
-        stopped.__cause__ = error
-        return stopped
-    else:
-        return error
-    problem.__cause__ = error
-    return problem
+        raise DatabaseError(f"the database cannot be used: {describe(error)}") from None

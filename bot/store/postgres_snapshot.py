@@ -9,7 +9,8 @@ from psycopg import sql
 from psycopg.rows import DictRow, dict_row
 
 from bot.store.database import DatabaseError, Row, Value
-from bot.store.postgres import connect
+from bot.store.postgres_errors import connect_problem, describe
+from bot.store.postgres_link import connect
 from bot.store.postgres_migrations import migrations_in_postgres
 from bot.store.sql import Query
 
@@ -71,5 +72,5 @@ def translated_postgres(doing: str = "") -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        said = " ".join(str(error).split())
-        raise DatabaseError(f"{doing}the database cannot be used: {said}") from error
+        said = describe(error) if error.sqlstate else connect_problem(error).words
+        raise DatabaseError(f"{doing}the database cannot be used: {said}") from None

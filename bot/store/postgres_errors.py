@@ -1,0 +1,210 @@
+"""What the errors of psycopg mean to the bot, in one table, and in words without values.
+
+A message of PostgreSQL's may carry what is stored ("Key (id)=(…)", "Failing row contains (…)") and
+one of libpq's parts of the URL. Only words that cannot are shown.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import psycopg
+
+
+class Meaning(Enum):
+    """What an error says about a work, and what to do."""
+
+    CONFLICT = "conflict"
+    """Another process has the same rows: nothing was stored, and a repetition may succeed."""
+    DUPLICATE = "duplicate"
+    """A unique value is taken, perhaps since a moment ago: a repetition sees by whom."""
+    LOST = "lost"
+    """The connection, or the server, cannot be used: a new connection is needed."""
+    UNAVAILABLE = "unavailable"
+    """The server cannot do it now: nothing was stored, and a later try may succeed."""
+    CORRUPT = "corrupt"
+    """What is stored is damaged."""
+    REFUSED = "refused"
+    """The statement is wrong: a repetition would fail like this too."""
+
+
+# By SQLSTATE, or by its class, the first two characters:
+# https://www.postgresql.org/docs/current/errcodes-appendix.html
+MEANINGS: Final = {
+    "02": Meaning.REFUSED,
+    "03": Meaning.REFUSED,
+    "08": Meaning.LOST,
+    "09": Meaning.REFUSED,
+    "0A": Meaning.REFUSED,
+    "0B": Meaning.REFUSED,
+    "0F": Meaning.REFUSED,
+    "0L": Meaning.REFUSED,
+    "0P": Meaning.REFUSED,
+    "0Z": Meaning.REFUSED,
+    "10": Meaning.REFUSED,
+    "20": Meaning.REFUSED,
+    "21": Meaning.REFUSED,
+    "22": Meaning.REFUSED,
+    "23": Meaning.REFUSED,
+    "23505": Meaning.DUPLICATE,
+    "24": Meaning.REFUSED,
+    "25": Meaning.REFUSED,
+    "25006": Meaning.LOST,  # the server is no longer the primary
+    "25P03": Meaning.LOST,  # it ended the session: this process was asleep in a transaction
+    "25P04": Meaning.LOST,
+    "26": Meaning.LOST,  # a pooler has changed the connection behind it
+    "27": Meaning.REFUSED,
+    "28": Meaning.LOST,
+    "2B": Meaning.REFUSED,
+    "2D": Meaning.REFUSED,
+    "2F": Meaning.REFUSED,
+    "34": Meaning.REFUSED,
+    "38": Meaning.REFUSED,
+    "39": Meaning.REFUSED,
+    "3B": Meaning.REFUSED,
+    "3D": Meaning.LOST,
+    "3F": Meaning.REFUSED,
+    "40": Meaning.CONFLICT,
+    "40003": Meaning.LOST,  # it does not know itself whether it was done
+    "42": Meaning.REFUSED,
+    "44": Meaning.REFUSED,
+    "53": Meaning.UNAVAILABLE,
+    "53300": Meaning.LOST,
+    "54": Meaning.REFUSED,
+    "55": Meaning.REFUSED,
+    "55P03": Meaning.CONFLICT,
+    "57": Meaning.LOST,
+    "57014": Meaning.UNAVAILABLE,  # the timeout of a statement
+    "58": Meaning.UNAVAILABLE,
+    "72": Meaning.CONFLICT,
+    "F0": Meaning.UNAVAILABLE,
+    "HV": Meaning.REFUSED,
+    "P0": Meaning.REFUSED,
+    "XX": Meaning.UNAVAILABLE,
+    "XX001": Meaning.CORRUPT,
+    "XX002": Meaning.CORRUPT,
+}
+# Of psycopg itself, or of libpq: without SQLSTATE. Of others, the connection is lost.
+_WITHOUT_STATE: Final = (
+    (psycopg.DataError, Meaning.REFUSED),
+    (psycopg.IntegrityError, Meaning.REFUSED),
+    (psycopg.ProgrammingError, Meaning.REFUSED),
+    (psycopg.NotSupportedError, Meaning.REFUSED),
+)
+# Their messages name tables, columns and settings. Those of others may quote what is stored.
+_WITHOUT_VALUES: Final = {
+    *("08", "0A", "23", "25", "28", "3D", "40"),
+    *("42", "53", "54", "55", "57", "58", "XX"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectProblem:
+    """Why no connection can be opened."""
+
+    words: str
+    """With the remedy."""
+    temporary: bool
+    """Whether waiting may help."""
+
+
+# By what libpq says, as far as it can be told: in other languages, the last one counts.
+_CONNECT_PROBLEMS: Final = (
+    (
+        r"invalid (?:connection option|URI|percent|integer|port)|missing .* in connection info",
+        ConnectProblem("DATABASE_URL is not a URL of PostgreSQL's: correct it", temporary=False),
+    ),
+    (
+        r"authentication failed|no password supplied|role .* does not exist|pg_hba\.conf",
+        ConnectProblem(
+            "the server does not let the bot in: correct user, password and sslmode in "
+            "DATABASE_URL, or allow them on the server",
+            temporary=False,
+        ),
+    ),
+    (
+        r"database .* does not exist",
+        ConnectProblem(
+            "the server has no such database: create it, or correct DATABASE_URL", temporary=False
+        ),
+    ),
+    (
+        r"too many (?:clients|connections)|connection slots|too many connections for",
+        ConnectProblem(
+            "the server accepts no more connections: each copy of the bot needs five, so raise "
+            "max_connections, or run fewer copies",
+            temporary=True,
+        ),
+    ),
+    (
+        r"(?i)certificate|\bssl|\btls|channel binding",
+        ConnectProblem(
+            "no encrypted connection can be opened: correct sslmode, sslrootcert or "
+            "channel_binding in DATABASE_URL, or the server's certificate",
+            temporary=False,
+        ),
+    ),
+    (
+        r"session is (?:read-only|not)|server is (?:not )?in hot standby",
+        ConnectProblem(
+            "the server is read-only, as after a failover: the bot goes on once it, or another "
+            "host in DATABASE_URL, is the primary",
+            temporary=True,
+        ),
+    ),
+    (
+        r"starting up|shutting down|not accepting connections|recovery",
+        ConnectProblem(
+            "the server is starting or stopping: the bot goes on once it is up", temporary=True
+        ),
+    ),
+    (
+        r"translate host name|resolve|Name or service",
+        ConnectProblem(
+            "the server's name cannot be resolved: correct the host in DATABASE_URL, or the name "
+            "server of this machine",
+            temporary=True,
+        ),
+    ),
+    (
+        "",
+        ConnectProblem(
+            "the server cannot be reached: start it, and check the host and port in DATABASE_URL; "
+            "the bot goes on once it answers",
+            temporary=True,
+        ),
+    ),
+)
+_REMEDIES: Final = {
+    "53100": "free space on the server's disk",
+    "53200": "give the server more memory",
+    "25006": "the bot goes on once DATABASE_URL leads to the primary",
+    "42501": "give the user in DATABASE_URL the rights to its tables",
+    "57014": "look for what keeps the server busy",
+}
+
+
+def meaning_of(error: psycopg.Error) -> Meaning:
+    """Return what an error means to the work that met it."""
+    if state := error.sqlstate:
+        return MEANINGS.get(state, MEANINGS.get(state[:2], Meaning.REFUSED))
+    return next((each for kind, each in _WITHOUT_STATE if isinstance(error, kind)), Meaning.LOST)
+
+
+def connect_problem(error: psycopg.Error) -> ConnectProblem:
+    """Return why a connection could not be opened, without any of libpq's own words."""
+    text = str(error)
+    return next(problem for found, problem in _CONNECT_PROBLEMS if re.search(found, text))
+
+
+def describe(error: psycopg.Error) -> str:
+    """Return what went wrong once a connection was open, and the remedy if it is known."""
+    state = error.sqlstate
+    if not state:
+        if meaning_of(error) is Meaning.LOST:
+            return "the connection to the server was lost"
+        return f"psycopg refuses a value or statement ({type(error).__name__})"
+    message = error.diag.message_primary if state[:2] in _WITHOUT_VALUES else None
+    words = f"{message or type(error).__name__} ({state})"
+    return f"{words}: {_REMEDIES[state]}" if state in _REMEDIES else words

@@ -1,0 +1,113 @@
+"""A proxy between the bot and a PostgreSQL server, which fails at chosen statements."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from enum import Enum
+from urllib.parse import parse_qs, urlsplit
+
+_MAX_CHUNK = 1 << 16
+
+
+class Fault(Enum):
+    """What happens to a statement."""
+
+    CUT_BEFORE = "cut before"
+    """The connection ends before the server has received it."""
+    CUT_AFTER = "cut after"
+    """The connection ends once the server has answered it, and before the answer arrives."""
+    STALL = "stall"
+    """Its answer never arrives, and the connection stays open."""
+
+
+class PostgresProxy:
+    """A proxy on a TCP port of this machine, for a server on a Unix socket."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        [folder] = parse_qs(parts.query)["host"]
+        self._socket = f"{folder}/.s.PGSQL.5432"
+        self._database = parts.path
+        self._port = 0
+        self._writers = set[asyncio.StreamWriter]()
+        self._faults = list[tuple[bytes, Fault]]()
+        self.connections = 0
+        """How many were opened."""
+        self.statements = list[bytes]()
+        """Chunks of what was sent to the server."""
+        self.is_away = False
+        """Whether connections are cut as soon as they are opened."""
+
+    @property
+    def url(self) -> str:
+        """The URL of the server's database, through the proxy."""
+        return f"postgresql://postgres@127.0.0.1:{self._port}{self._database}"
+
+    def fail_next(self, statement: str, fault: Fault) -> None:
+        """Have the next statement fail that contains this text."""
+        self._faults.append((statement.encode(), fault))
+
+    def cut_all(self) -> None:
+        """End all connections."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator["PostgresProxy"]:
+        """Accept connections."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            self.cut_all()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        if self.is_away:
+            writer.transport.abort()
+            return
+        with contextlib.suppress(OSError):
+            answers, server = await asyncio.open_unix_connection(self._socket)
+            self._writers |= {writer, server}
+            way = _Way()
+            back = asyncio.create_task(  # noqa: TID251 - it ends here
+                self._pass_answers(answers, writer, way)
+            )
+            with contextlib.suppress(OSError):
+                while chunk := await reader.read(_MAX_CHUNK):
+                    self.statements.append(chunk)
+                    fault = way.fault = self._fault_of(chunk)
+                    if fault is Fault.CUT_BEFORE:
+                        break
+                    server.write(chunk)
+            if way.fault is Fault.CUT_BEFORE:
+                writer.transport.abort()
+            server.close()
+            await back
+            writer.close()
+            self._writers -= {writer, server}
+
+    async def _pass_answers(
+        self, answers: asyncio.StreamReader, writer: asyncio.StreamWriter, way: "_Way"
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await answers.read(_MAX_CHUNK):
+                if way.fault is Fault.CUT_AFTER:
+                    writer.transport.abort()
+                elif way.fault is not Fault.STALL:
+                    writer.write(chunk)
+            if way.fault is not Fault.STALL:
+                writer.close()
+
+    def _fault_of(self, chunk: bytes) -> Fault | None:
+        for at, (statement, fault) in enumerate(self._faults):
+            if statement in chunk:
+                del self._faults[at]
+                return fault
+        return None
+
+
+class _Way:
+    fault: Fault | None = None

@@ -1,0 +1,260 @@
+"""The PostgreSQL engine when connections, or the server, fail: nothing is stored twice or lost."""
+
+import asyncio
+import logging
+import signal
+import tempfile
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import psycopg
+import pytest
+
+from bot.store import DatabaseError, DatabaseUnavailable, DatabaseUncertain
+from bot.store.database import Transaction, run_until_stored
+from bot.store.postgres import PostgresDatabase, migrate
+from bot.store.sql import Query
+from bot.timings import DatabaseTimings
+from tests.postgres_proxy import Fault, PostgresProxy
+from tests.postgres_server import Server
+from tests.world import MEMORY
+
+_T = TypeVar("_T")
+
+SILENCE: Final = timedelta(milliseconds=400)
+QUICK: Final = DatabaseTimings(database_silence=SILENCE)
+SHORT: Final = replace(QUICK, max_database_wait=timedelta(milliseconds=200))
+# Many times what anything takes.
+SOON_S: Final = 20
+
+_ADD: Final = Query(
+    """
+    INSERT INTO revisions (name, revision) VALUES ('test', 1)
+    ON CONFLICT (name) DO UPDATE SET revision = revisions.revision + 1 RETURNING revision
+    """
+)
+_COUNT: Final = Query("SELECT revision FROM revisions WHERE name = 'test'")
+_TERMINATE: Final = (
+    "SELECT count(*) FROM pg_stat_activity, LATERAL pg_terminate_backend(pid)"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+)
+
+
+def add(tx: Transaction) -> int:
+    """Add 1 to a number, which shows how often this was committed."""
+    row = tx.one(_ADD)
+    assert row is not None
+    return int(row["revision"])
+
+
+def count(tx: Transaction) -> int:
+    row = tx.one(_COUNT)
+    return 0 if row is None else int(row["revision"])
+
+
+@pytest.fixture
+async def proxy(postgres_url: str) -> AsyncIterator[PostgresProxy]:
+    async with PostgresProxy(postgres_url).running() as proxy:
+        yield proxy
+
+
+def spawn(coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    return asyncio.create_task(coroutine)  # noqa: TID251 - the test awaits it
+
+
+def outages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return what the log says of the database, oldest first."""
+    return [each.message for each in caplog.records if each.message.startswith("the database ")]
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.STALL])
+async def test_nobody_notices_that_a_connection_is_lost_before_its_commit(
+    proxy: PostgresProxy, fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with PostgresDatabase.open(proxy.url, timings=QUICK) as database:
+        for expected, statement in enumerate(("BEGIN ISO", "revisions.revision"), 1):
+            proxy.fail_next(statement, fault)
+            assert await database.run(add) == expected
+        proxy.fail_next("revisions.revision", fault)
+        assert await asyncio.gather(*(database.run(add) for _ in range(9)))
+        assert await database.run(count) == 11
+    assert not outages(caplog)
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_BEFORE, Fault.CUT_AFTER, Fault.STALL])
+async def test_a_commit_without_an_answer_is_not_run_a_second_time(
+    proxy: PostgresProxy, fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with PostgresDatabase.open(proxy.url, timings=QUICK) as database:
+        proxy.fail_next("COMMIT\0", fault)
+        with pytest.raises(DatabaseUncertain):
+            await database.run(add)
+        assert await database.run(count) == int(fault is not Fault.CUT_BEFORE)
+        assert outages(caplog) == ["the database does not work", "the database works again"]
+
+        proxy.fail_next("COMMIT\0", fault)
+        interval = timedelta(milliseconds=1)
+        await run_until_stored(database, add, retry_interval=interval)
+        assert await database.run(count) >= 1 + int(fault is not Fault.CUT_BEFORE)
+
+
+async def test_works_wait_for_a_server_that_is_away_for_a_moment(
+    proxy: PostgresProxy, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    long = replace(QUICK, max_database_wait=timedelta(seconds=SOON_S))
+    async with PostgresDatabase.open(proxy.url, timings=long) as database:
+        assert await database.run(add) == 1
+        with psycopg.connect(postgres_url) as connection:
+            connection.execute(_TERMINATE)
+        assert await database.run(add) == 2
+
+        proxy.is_away = True
+        proxy.cut_all()
+        waiting = [spawn(database.run(add)) for _ in range(30)]
+        while not outages(caplog):  # noqa: ASYNC110 - a log has no event
+            await asyncio.sleep(0.01)
+        proxy.is_away = False
+        assert sorted(await asyncio.gather(*waiting)) == [*range(3, 33)]
+    assert outages(caplog) == ["the database does not work", "the database works again"]
+    assert "start it" in str(vars(caplog.records[0])["reason"])
+
+
+async def test_works_fail_at_once_while_a_server_is_away_for_long(
+    proxy: PostgresProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with PostgresDatabase.open(proxy.url, timings=SHORT) as database:
+        assert await database.run(add) == 1
+        proxy.is_away = True
+        proxy.cut_all()
+        failed = await asyncio.gather(
+            *(database.run(add) for _ in range(30)), return_exceptions=True
+        )
+        assert {type(each) for each in failed} == {DatabaseUnavailable}
+        tries = proxy.connections
+        began = time.monotonic()
+        for _ in range(1000):
+            with pytest.raises(DatabaseUnavailable, match="start it"):
+                await database.run(add)
+        assert time.monotonic() - began < SOON_S / 10
+        assert proxy.connections - tries < 30, "it does not knock all the time"
+        stored = spawn(run_until_stored(database, add, retry_interval=timedelta(milliseconds=20)))
+        await asyncio.sleep(0)
+        proxy.is_away = False
+        async with asyncio.timeout(SOON_S):
+            assert await stored == 2
+    assert outages(caplog) == ["the database does not work", "the database works again"]
+
+
+@pytest.mark.parametrize("stalled", [False, True])
+async def test_it_closes_soon_while_the_server_is_away(
+    proxy: PostgresProxy, *, stalled: bool
+) -> None:
+    timings = replace(SHORT, database_silence=timedelta(minutes=1))
+    async with PostgresDatabase.open(proxy.url, timings=timings) as database:
+        proxy.is_away = not stalled
+        proxy.fail_next("revisions.revision", Fault.STALL)
+        waiting = spawn(database.run(add))
+        fact = spawn(run_until_stored(database, add, retry_interval=timedelta(milliseconds=10)))
+        await asyncio.sleep(0.05)
+        proxy.is_away = True
+        began = time.monotonic()
+    assert time.monotonic() - began < 3
+    with pytest.raises(DatabaseUnavailable):
+        await waiting
+    with pytest.raises(DatabaseError):
+        await fact
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[Server]:
+    """A server that these tests may stop."""
+    with tempfile.TemporaryDirectory(dir=MEMORY, ignore_cleanup_errors=True) as folder:
+        server = Server(Path(folder))
+        server.create()
+        server.start()
+        yield server
+        server.stop()
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
+async def test_works_are_neither_lost_nor_doubled_when_the_server_restarts(
+    own_server: Server, how: signal.Signals
+) -> None:
+    long = replace(QUICK, max_database_wait=timedelta(seconds=SOON_S))
+    async with PostgresDatabase.open(own_server.url, timings=long) as database:
+        before = await database.run(count)
+        uncertain, done = 0, 0
+
+        async def add_many() -> None:
+            nonlocal uncertain, done
+            for _ in range(40):
+                try:
+                    await database.run(add)
+                    done += 1
+                except DatabaseUncertain:
+                    uncertain += 1
+
+        under_way = [spawn(add_many()) for _ in range(8)]
+        while done < 80:  # noqa: ASYNC110 - nor has a number
+            await asyncio.sleep(0)
+        await asyncio.to_thread(own_server.stop, how)
+        await asyncio.to_thread(own_server.start)
+        async with asyncio.timeout(SOON_S):
+            await asyncio.gather(*under_way)
+        stored = await database.run(count) - before
+        assert done <= stored <= done + uncertain
+        assert done + uncertain == 320
+
+
+async def test_a_server_that_is_read_only_is_not_written_to_until_it_is_the_primary_again(
+    own_server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with PostgresDatabase.open(own_server.url, timings=SHORT) as database:
+        before = await database.run(add)
+        _set_read_only(own_server, "on")
+        while not outages(caplog):  # the server reads its settings soon
+            try:
+                before = await database.run(add)
+            except DatabaseUnavailable as error:
+                assert "read-only, as after a failover" in str(error)  # noqa: PT017
+        _set_read_only(own_server, "off")
+        async with asyncio.timeout(SOON_S):
+            added = await run_until_stored(database, add, retry_interval=timedelta(milliseconds=20))
+        assert added == before + 1
+    assert outages(caplog) == ["the database does not work", "the database works again"]
+
+
+def _set_read_only(server: Server, value: str) -> None:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute("SET default_transaction_read_only = off")
+        connection.execute(f"ALTER SYSTEM SET default_transaction_read_only = {value}")
+        connection.execute("SELECT pg_reload_conf()")
+
+
+async def test_a_start_waits_for_a_server_that_is_starting(own_server: Server) -> None:
+    await asyncio.to_thread(own_server.stop, signal.SIGINT)
+    starting = spawn(_open_and_count(own_server.url))
+    await asyncio.sleep(0.1)
+    assert not starting.done()
+    await asyncio.to_thread(own_server.start)
+    assert await starting >= 0
+
+
+async def _open_and_count(url: str) -> int:
+    async with PostgresDatabase.open(url, timings=QUICK) as database:
+        return await database.run(count)
+
+
+def test_a_start_says_at_once_what_no_waiting_helps(postgres_url: str) -> None:
+    with pytest.raises(DatabaseError, match="no such database: create it") as raised:
+        migrate(postgres_url.replace("/test", "/missing").replace("/postgres?", "/missing?"))
+    assert not isinstance(raised.value, DatabaseUnavailable)
