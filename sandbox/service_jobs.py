@@ -239,7 +239,8 @@ def _beginning(text: str) -> str:
 
 
 def _share(passed: timedelta, whole: timedelta) -> float:
-    return min(1.0, passed / whole) if whole else 1.0
+    # Negative after the clock was set back.
+    return min(max(0.0, passed / whole), 1.0) if whole else 1.0
 
 
 def _at(statuses: Sequence[str], share: float) -> str:
