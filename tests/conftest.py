@@ -79,8 +79,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     engines = [POSTGRES] if is_marked(on_both_engines) and not _all_on_postgres(metafunc) else []
     if "quiet_world" in metafunc.fixturenames and ways + engines:
         metafunc.parametrize("quiet_world", [HTTP, *ways, *engines], indirect=True)
-    if "address" in metafunc.fixturenames and engines:
-        metafunc.parametrize("address", [SQLITE, *engines], indirect=True)
+    if "engine" in metafunc.fixturenames and engines:
+        metafunc.parametrize("engine", [SQLITE, *engines], indirect=True)
 
 
 def _all_on_postgres(of: pytest.Metafunc | pytest.Item) -> bool:
@@ -124,9 +124,16 @@ def postgres_url() -> Iterator[str]:
 
 
 @pytest.fixture
-def address(memory: Path, request: pytest.FixtureRequest) -> Iterator[Address]:
-    """Return the address of a new database for a store; see ``tests.modes``."""
-    if HasDatabase.on_postgres or getattr(request, "param", None) == POSTGRES:
+def engine(request: pytest.FixtureRequest) -> None:
+    """Choose the engine of what the test uses; see ``tests.modes``."""
+    if getattr(request, "param", None) == POSTGRES:
+        HasDatabase.on_postgres = True
+
+
+@pytest.fixture
+def address(memory: Path, engine: None) -> Iterator[Address]:  # noqa: ARG001 - chosen by it
+    """Return the address of a new database for a store."""
+    if HasDatabase.on_postgres:
         with database_url() as url:
             yield url
     else:

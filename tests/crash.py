@@ -20,6 +20,7 @@ from sandbox.http import Server
 from sandbox.scenarios import Pace
 from sandbox.video_service import Operation
 from tests.disk import Disk
+from tests.postgres_disk import PostgresDisk
 from tests.world import REPLICA, World
 
 Phase = Literal["before", "after"]
@@ -120,7 +121,7 @@ class CrashingWorld(World):
         self.service.pace = PACE
         self.cleo = Person(self.slack, "cleo")
         self.bot_clock = self.skewed_clock = SkewedClock(self.clock)
-        self.disk = Disk(self.database)
+        self.disk: Disk | PostgresDisk = Disk(self.database)
         self.crash_at: str | None = None
         self.downtime = timedelta(0)
         self.lost_answers = 0
@@ -130,7 +131,7 @@ class CrashingWorld(World):
         self.foreign_ids = frozenset[str]()
         self.is_crashed = False
         self._crashed = asyncio.Event()
-        self._disk_content = b"", b""
+        self._put_back: Callable[[], None] = lambda: None
         self._recorded = 0, 0
         self._stack = contextlib.AsyncExitStack()
         self._running: contextlib.AbstractAsyncContextManager[Bot]
@@ -141,6 +142,9 @@ class CrashingWorld(World):
     async def start(self, *, callbacks: bool) -> None:
         """Start the sandbox and the bot."""
         await self._stack.enter_async_context(self.running_sandbox())
+        if self.postgres_url is not None:
+            self.disk = PostgresDisk(self.postgres_url)
+            self._stack.callback(self.disk.close)
         await self._create_foreign()
         self.service.on_request, self.slack.on_request = self._on_service, self._on_slack
         await self._relay_server.start()
@@ -168,6 +172,7 @@ class CrashingWorld(World):
         """Stop the bot gracefully and start it again, with or without a public URL."""
         await self._stop_bot()
         await self._start_bot(callbacks=callbacks)
+        await self._leases_end()
 
     async def crash(self) -> None:
         """Crash the bot now and restart it."""
@@ -211,7 +216,7 @@ class CrashingWorld(World):
 
     def _crash(self) -> None:
         """Save the content of the disk: the bot's later actions are undone."""
-        self._disk_content = self.disk.certain()
+        self._put_back = self.disk.saved()
         self._recorded = len(self.service.requests), len(self.slack.calls)
         self.is_crashed, self.crash_at = True, None
         self._crashed.set()
@@ -221,13 +226,19 @@ class CrashingWorld(World):
         self.service.faults.clear()
         self.slack.faults.clear()
         await self._stop_bot()
-        self.disk.put_back(self._disk_content)
+        self._put_back()
         requests, calls = self._recorded
         del self.service.requests[requests:], self.slack.calls[calls:]
         await self.clock.advance(self.downtime)
         self.is_crashed = False
         self._crashed.clear()
         await self._start_bot(callbacks=self.callbacks)
+        await self._leases_end()
+
+    async def _leases_end(self) -> None:
+        """Wait for the end of the leases of the bot before: only the start on SQLite voids them."""
+        if self.postgres_url is not None:
+            await self.clock.advance(self.timings.lease)
 
     # ── Moments ───────────────────────────────────────────────────────────────────────────────────
 

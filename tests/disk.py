@@ -6,7 +6,9 @@ import sqlite3
 import struct
 import tempfile
 import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -125,6 +127,10 @@ class Disk:
         for path, content in zip((self._path, self._log), left, strict=True):
             path.write_bytes(content)
 
+    def saved(self) -> Callable[[], None]:
+        """Save what a power cut would leave now; return what puts it back."""
+        return partial(self.put_back, self.certain())
+
     def rows(self, *, after_power_cut: bool = False) -> Rows:
         """Return what a process would find that opened what is left now."""
         left = self.certain() if after_power_cut else self.left()
@@ -132,7 +138,7 @@ class Disk:
             return Rows(
                 {row["id"]: dict(row) for row in db.execute("SELECT * FROM jobs")},
                 [dict(row) for row in db.execute("SELECT * FROM attempts")],
-                {_delivery_key(row): dict(row) for row in db.execute("SELECT * FROM deliveries")},
+                {delivery_key(row): dict(row) for row in db.execute("SELECT * FROM deliveries")},
                 b"".join(left),
             )
 
@@ -149,7 +155,8 @@ class Disk:
         return os.pread(self._file, os.fstat(self._file).st_size, 0)
 
 
-def _delivery_key(row: sqlite3.Row) -> str:
+def delivery_key(row: Mapping[str, Any] | sqlite3.Row) -> str:
+    """Return ``<job>/<role>`` of a delivery, for a question with its number."""
     number = f"-{row['number']}" if row["number"] else ""
     return f"{row['job_id']}/{row['role']}{number}"
 

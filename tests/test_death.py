@@ -18,17 +18,18 @@ from sandbox.driver import CONNECTION_ERROR
 from sandbox.faults import Hang, LateCommit
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
+from tests.modes import on_both_engines, on_sqlite_alone
 from tests.processes import LiveWorld
 
 
 @pytest.fixture
-async def live(tmp_path: Path) -> AsyncIterator[LiveWorld]:
+async def live(tmp_path: Path, engine: None) -> AsyncIterator[LiveWorld]:  # noqa: ARG001 - chosen by it
     async with LiveWorld(tmp_path).running() as live:
         yield live
 
 
 @pytest.fixture
-async def polling(tmp_path: Path) -> AsyncIterator[LiveWorld]:
+async def polling(tmp_path: Path, engine: None) -> AsyncIterator[LiveWorld]:  # noqa: ARG001 - chosen by it
     """A world in which the service cannot reach the bot."""
     world = LiveWorld(tmp_path)
     world.callbacks = False
@@ -42,6 +43,16 @@ def first_let_it_be_made(live: LiveWorld, *moments: str) -> None:
     async def wait(moment: str, _: str) -> None:
         if moment in moments:
             await live.wait_until(lambda: "before read" in live.moments)
+
+    live.on_moment = wait
+
+
+def first_let_it_be_posted(live: LiveWorld) -> None:
+    """Create the video only once its card is posted, which is then edited to say so."""
+
+    async def wait(moment: str, _: str) -> None:
+        if moment == "before create":
+            await live.wait_until(lambda: "after card" in live.moments)
 
     live.on_moment = wait
 
@@ -61,13 +72,17 @@ async def expect_one_reply(live: LiveWorld, word: str = "Ready") -> Message:
 STEPS = ["card", "edit", "read", "last read", "last edit", "reply"]
 
 
+@on_both_engines
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("phase", ["before", "after"])
 async def test_a_video_gets_one_reply_wherever_the_bot_dies(
     phase: str, step: str, live: LiveWorld
 ) -> None:
     live.kill_at = f"{phase} {step}"
-    first_let_it_be_made(live, "before card", "after card")
+    if step == "edit":
+        first_let_it_be_posted(live)
+    else:
+        first_let_it_be_made(live, "before card", "after card")
     await live.request_video()
     await live.restart_killed_bot()
     reply = await expect_one_reply(live)
@@ -138,6 +153,7 @@ async def test_a_bot_that_dies_during_the_search_for_its_post_posts_it_once(
 # ── A create call that was cut off ────────────────────────────────────────────────────────────
 
 
+@on_both_engines
 @pytest.mark.parametrize("phase", ["before", "after"])
 async def test_an_interrupted_create_call_is_asked_about_and_never_repeated_by_itself(
     phase: str, polling: LiveWorld
@@ -196,6 +212,7 @@ async def test_an_interrupted_create_call_is_reconciled_by_the_id_from_the_perso
     assert polling.created_count() == 1
 
 
+@on_both_engines
 async def test_an_interrupted_create_call_is_reconciled_by_its_callback(
     live: LiveWorld,
 ) -> None:
@@ -230,7 +247,7 @@ def reads_first_after(live: LiveWorld, wait: timedelta) -> None:
 
 
 @pytest.fixture
-async def rarely_reading(tmp_path: Path) -> AsyncIterator[LiveWorld]:
+async def rarely_reading(tmp_path: Path, engine: None) -> AsyncIterator[LiveWorld]:  # noqa: ARG001 - chosen by it
     """A world in which only a callback has a video read soon."""
     world = LiveWorld(tmp_path)
     reads_first_after(world, timedelta(minutes=30))
@@ -238,6 +255,7 @@ async def rarely_reading(tmp_path: Path) -> AsyncIterator[LiveWorld]:
         yield live
 
 
+@on_both_engines
 async def test_an_answered_callback_is_kept_when_the_bot_dies(
     rarely_reading: LiveWorld,
 ) -> None:
@@ -280,6 +298,7 @@ async def test_an_accepted_form_is_a_job_even_if_the_bot_dies_at_once(
     await live.wait_until(lambda: live.card() is not None)
 
 
+@on_both_engines
 @pytest.mark.parametrize("phase", ["before", "after"])
 async def test_an_unanswered_form_is_submitted_again_and_makes_one_video(
     phase: str, live: LiveWorld
@@ -311,6 +330,7 @@ TEN = {
 }
 
 
+@on_both_engines
 async def test_ten_videos_that_the_bot_dies_with_at_ten_steps_all_end(live: LiveWorld) -> None:
     held: set[str] = set()
     dead = asyncio.Event()
@@ -388,6 +408,7 @@ async def half_a_request(live: LiveWorld) -> asyncio.StreamWriter:
 # ── The database ──────────────────────────────────────────────────────────────────────────────
 
 
+@on_sqlite_alone
 async def test_a_second_bot_on_the_same_database_ends_with_a_reason(
     live: LiveWorld,
 ) -> None:
@@ -401,6 +422,7 @@ async def test_a_second_bot_on_the_same_database_ends_with_a_reason(
     await expect_one_reply(live)
 
 
+@on_sqlite_alone
 async def test_a_database_of_a_newer_version_is_refused_and_unchanged(
     live: LiveWorld,
 ) -> None:
@@ -429,6 +451,7 @@ def migrate_halfway(path: Path, pipe: Connection) -> None:
     pipe.recv()
 
 
+@on_sqlite_alone
 async def test_an_interrupted_migration_starts_again(
     tmp_path: Path,
 ) -> None:

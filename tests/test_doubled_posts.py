@@ -24,7 +24,7 @@ async def test_a_click_on_a_card_that_was_posted_twice_leads_to_the_one_that_is_
     world = quiet_world
     async with world.running_bot():
         first, card = await doubled(world)
-        assert "Sending your request" in world.now(first).text
+        assert "Ready" not in world.now(first).text
         assert "Ready" in world.now(card).text
 
         assert (await world.ben.click(first, "Details")).ok

@@ -191,6 +191,8 @@ class Form:
 class JobLife(RuleBasedStateMachine):
     """Actions of users, the passing of time, and crashes."""
 
+    on_postgres = False
+
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
@@ -204,6 +206,7 @@ class JobLife(RuleBasedStateMachine):
 
     async def _set_up(self) -> None:
         self.world = CrashingWorld(Path(self.folder.name))
+        self.world.on_postgres = self.on_postgres or self.world.on_postgres
         self.people = {"ana": self.world.ana, "ben": self.world.ben, "cleo": self.world.cleo}
         # Otherwise forms are refused instead of answered in direct messages.
         self.world.slack.scopes.discard("groups:read")
@@ -593,6 +596,12 @@ class AllFaults(ServiceFaults, SlackFaults):
     """With faults of both."""
 
 
+class AllFaultsOnPostgres(AllFaults):
+    """The same on PostgreSQL, where the leases of a killed bot run out."""
+
+    on_postgres = True
+
+
 def _job_id(button: Json) -> str:
     """Return the id of the job that a button is about."""
     return str(button.get("value", "")).partition(":")[0]
@@ -636,3 +645,4 @@ TestServiceFaults = _tests(ServiceFaults, 20, 25)
 #: Every message arrives once.
 TestSlackFaults = _tests(SlackFaults, 20, 25)
 TestAllFaults = _tests(AllFaults, 20, 25)
+TestAllFaultsOnPostgres = _tests(AllFaultsOnPostgres, 10, 25)

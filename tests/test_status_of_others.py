@@ -7,7 +7,6 @@ import pytest
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
-from tests.test_unreadable_rows import change
 from tests.world import World, number_of
 
 NAME: Final = "The spring greeting"
@@ -175,7 +174,7 @@ async def test_others_are_not_sent_to_a_direct_conversation_for_the_rest_of_a_st
     world = quiet_world
     async with world.running_bot():
         number, _ = await _video(world)
-    change(world, "UPDATE jobs SET channel = 'D0ANA' WHERE id = ?", number)
+    world.query("UPDATE jobs SET channel = 'D0ANA' WHERE id = :id", id=number)
 
     async with world.running_bot():
         shown = await _status(world, world.ben, number)
