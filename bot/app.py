@@ -67,6 +67,7 @@ class Bot:
     _homes: Worker[Home]
     _background: BackgroundTasks
     _sweep: Sweep
+    _readiness: Readiness
     _parts: Sequence[asyncio.Task[None]]
     """They run until the bot is stopped: one that ends earlier has failed."""
 
@@ -78,6 +79,13 @@ class Bot:
             PartFailed: a part of the bot ended by itself.
         """
         await run_until(stop, self._parts)
+
+    async def drain(self, duration: timedelta) -> None:
+        """Say "not ready" and begin no work, and answer requests for ``duration``."""
+        self._readiness.is_stopping = True
+        for worker in (self._engine, self._messenger, self._homes):
+            worker.stop()
+        await asyncio.sleep(duration.total_seconds())
 
     async def settled(self) -> bool:
         """Wait until nothing is due or under way; return whether anything was."""
@@ -264,7 +272,7 @@ async def running(
             *endless,
         ]
         try:
-            yield Bot(settings.host, port, store, *workers, background, sweep, parts)
+            yield Bot(settings.host, port, store, *workers, background, sweep, readiness, parts)
         finally:
             readiness.is_stopping = True
             for worker in workers:
@@ -315,6 +323,9 @@ async def serve(
             _LOG.info("listening", extra={"host": bot.host, "port": bot.port})
             await bot.run_until(stop)
             _LOG.info("stopping")
+            # Where there may be other copies, a balancer needs a moment to send requests to them.
+            if not bot.store.database.is_sole_process:
+                await bot.drain((timings or Timings()).drain)
     except asyncio.CancelledError:
         _LOG.info("asked to end before it had started")
     _LOG.info("stopped")

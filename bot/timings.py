@@ -244,6 +244,9 @@ class WebTimings:
 
     receive_timeout: timedelta = timedelta(seconds=10)
     """For the headers of a request to arrive, and again for its body."""
+    drain: timedelta = timedelta(seconds=3)
+    """From "not ready" to accepting no more requests, where other copies may take them: balancers
+    learn of it late (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/)."""
 
 
 @dataclass(frozen=True, kw_only=True)

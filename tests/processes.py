@@ -47,6 +47,7 @@ QUICK: Final = Timings(
     callback_spacing=timedelta(milliseconds=30),
     stop_timeout=timedelta(milliseconds=500),
     lock_timeout=timedelta(milliseconds=300),
+    drain=timedelta(0),
 )
 """Waits short enough for a test in real time; only ``reconcile_within`` keeps its default."""
 

@@ -37,8 +37,8 @@ _PACE: Final = Pace(
 _HISTORY: Final = frozenset(scope for scope in DEFAULT_SCOPES if scope.endswith(":history"))
 # A kill whose moment has not come by then takes place at once.
 _MOMENT_TIMEOUT_S: Final = 2.5
-# By how much a clock is wrong at most, as a share of the lease: half a minute of two.
-_MAX_CLOCK_OFFSET: Final = TIMINGS.lease / 4
+# So that two clocks differ by a quarter of the lease at most: half a minute of two.
+_MAX_CLOCK_OFFSET: Final = TIMINGS.lease / 8
 # Deploys: one, and one more for each of these.
 _KILLS_PER_DEPLOY: Final = 100
 # A copy that is replaced counts as this many kills in the progress of a run.

@@ -42,5 +42,6 @@ TIMINGS: Final = Timings(
     reconnect_interval=timedelta(milliseconds=20),
     max_reconnect_interval=timedelta(milliseconds=200),
     max_socket_wait=timedelta(milliseconds=500),
+    drain=timedelta(seconds=1),
 )
 """The bot's waits, shortened so that a run of a minute covers a week."""
