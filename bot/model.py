@@ -282,6 +282,8 @@ class Role(StrEnum):
     CLIP = "clip"
     """What was made, as an MP4 that plays in Slack: shared once, below the reply, which has its
     link."""
+    SHARE = "share"
+    """Shows what was made in another channel, as a person chose: posted once for each choice."""
 
     @property
     def is_file(self) -> bool:
@@ -368,11 +370,15 @@ class Delivery:
     sent_at: datetime | None = None
     """When the last post was begun."""
     number: int = 0
-    """Of a question, counted from 1 within its job; 0 where a job has one such message."""
+    """Of a question or a share, counted from 1 within its job; 0 of the others."""
     settled_as: Settlement | None = None
     """How a question was settled; None while it is open."""
     settled_by: str | None = None
     """The person who settled a question, if one did."""
+    shared_by: str | None = None
+    """The person who chose that a share is posted; they are told if it cannot be."""
+    shared_to: str | None = None
+    """The channel that they chose."""
     file_id: str | None = None
     """Slack's id of a file whose content is there; stored before the file is shared."""
 

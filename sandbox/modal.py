@@ -290,7 +290,7 @@ class Modal:
 
         def listed(name: str) -> str:
             place = self._slack.channel(name)
-            if not shows(allowed, place) or self.view.user not in place.members:
+            if not shows(allowed, place, self._user):
                 raise ClientRefusal(f"{found.label}: {name} is not in the list")
             return place.id
 

@@ -116,11 +116,18 @@ class Channel:
     is_ext_shared: bool = False
 
 
-def shows(conversation_filter: Json, place: Channel) -> bool:
-    """Return whether a menu of conversations with this filter lists a conversation.
+def shows(conversation_filter: Json, place: Channel, user: User | None = None) -> bool:
+    """Return whether a menu of conversations with this filter lists a conversation for a user.
 
+    It has the "public and private channels, DMs, and MPIMs visible to the current user": full
+    members see public channels that they are not in.
+    https://docs.slack.dev/reference/block-kit/block-elements/select-menu-element
     https://docs.slack.dev/reference/block-kit/composition-objects/conversation-filter-object
     """
+    if user is not None and user.id not in place.members:
+        is_guest = user.is_restricted or user.team != TEAM
+        if place.kind != "public" or is_guest:
+            return False
     included = conversation_filter.get("include", ["public", "private", "im"])
     hidden = conversation_filter.get("exclude_external_shared_channels") and place.is_ext_shared
     return place.kind in included and not hidden

@@ -382,8 +382,8 @@ class Workspace:
             state = view.values[each.block_id][each.action_id]
             if chosen := state.get("selected_conversation"):
                 place = self.channels.get(chosen)
-                shown = place is not None and shows(each.element.get("filter", {}), place)
-                if place is None or not shown or view.user not in place.members:
+                user = self.users[view.user]
+                if place is None or not shows(each.element.get("filter", {}), place, user):
                     state["selected_conversation"] = None
 
     def _preselected(self, body: Json, channel: str | None) -> str | None:

@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from bot.model import Failure, Settlement, State
+from bot.model import Failure, Role, Settlement, State
 from bot.slack.blocks import Json, Message
 from bot.slack.cards import card
 from bot.slack.details import details
@@ -27,6 +27,7 @@ from bot.slack.question_message import question
 from bot.slack.replica_commands import listed_replicas
 from bot.slack.replies import FILE_COMMENT, file_name, reply
 from bot.slack.same_again import offer
+from bot.slack.share_message import share
 from bot.store import KnownReplica, Limit, LimitReached
 from sandbox.block_kit import objects
 from tests import test_card_texts as cards
@@ -172,6 +173,10 @@ def reply_entries() -> Iterator[Entry]:
         if clip := presenter.clip(each):
             name = file_name(presenter.name(each), otherwise="", ending="mp4")
             yield f"The {each.kind} below it, with MEDIA_HOSTS", [clip.comment, name]
+    shared = replace(OWED, role=Role.SHARE, shared_by=ANA, shared_to="C1")
+    yield "A share, in the chosen channel", shown(share(shared, cards.WELL, PRESENTER))
+    refused = share(replace(shared, direct=True), cards.WELL, PRESENTER)
+    yield "A share, in a direct message, since the channel refused it", shown(refused)
     yield (
         "In a direct message, since the channel refused it",
         shown(redirected(reply(cards.WELL, PRESENTER), cards.WELL)),
@@ -295,6 +300,11 @@ async def form_entries() -> list[Entry]:
             form = await world.open_form(world.ana, command="/replica")
             entries.append(("Train a replica", view_lines(form.view.body)))
             await form.close()
+            card = await world.request_video(world.ana)
+            await world.advance(minutes=5)
+            await world.ana.click(world.now(card), "Share to…")
+            assert world.ana.modal is not None
+            entries.append(("Share to…", view_lines(world.ana.modal.view.body)))
     return entries
 
 

@@ -154,7 +154,7 @@ CARDS: Final[dict[str, tuple[Job, str, list[str]]]] = {
     "ready": (
         WELL,
         f"Video “Greeting”: Ready.\n{SMALL}\n{LINKS}",
-        ["Watch", "Download", "Another like this", "Details"],
+        ["Watch", "Download", "Share to…", "Another like this", "Details"],
     ),
     "ready without a link": (
         replace(WELL, snapshot=Snapshot("v1", "ready", Verdict.SUCCEEDED)),
@@ -167,7 +167,7 @@ CARDS: Final[dict[str, tuple[Job, str, list[str]]]] = {
             "Video “Greeting”: Ready.\nAn earlier video was created after all and may be charged "
             f"too: see *Details*.\n{SMALL}\n{LINKS}"
         ),
-        ["Watch", "Download", "Another like this", "Details"],
+        ["Watch", "Download", "Share to…", "Another like this", "Details"],
     ),
     "failed": (
         failed(Failure.SERVICE_FAILED, "The replica is <shy>."),

@@ -220,6 +220,12 @@ async def test_every_form_and_field_that_asks_has_a_listener(
         await world.ana.click(world.question(posted), "I found it")
         assert world.ana.modal is not None
         forms.append(world.ana.modal)
+        await world.ana.modal.close()
+        made = await world.request_video(world.ana)
+        await world.advance(minutes=5)
+        await world.ana.click(world.now(made), "Share to…")
+        assert world.ana.modal is not None
+        forms.append(world.ana.modal)
     views = [form.view.body for form in forms]
     assert {view["callback_id"] for view in views} == set(LISTENERS["view"])
     fields = [each for each in objects(views) if each.get("type") == "input"]

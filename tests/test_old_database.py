@@ -153,6 +153,7 @@ async def test_every_field_of_every_delivery_is_kept(store: Store) -> None:
         expected["state"] = STATES.get(expected["state"], expected["state"])
         del expected["claimed"]
         expected |= {"number": 0, "settled_as": None, "settled_by": None, "file_id": None}
+        expected |= {"shared_by": None, "shared_to": None}
         expected["version"] += id_ in edited
         if id_ in due:
             expected["claim"] += 1

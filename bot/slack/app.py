@@ -7,7 +7,7 @@ from functools import partial
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 
-from bot.slack import details, home, job_actions, question, short_help, shortcuts, uninstall
+from bot.slack import details, home, job_actions, question, share, short_help, shortcuts, uninstall
 from bot.slack.context import Feature, HandlerContext
 from bot.slack.error_handler import PayloadCheck, handle_error
 from bot.slack.sender_check import SenderCheck
@@ -49,6 +49,7 @@ def register_listeners(app: AsyncApp, ctx: HandlerContext, features: Sequence[Fe
     job_actions.register(app, ctx)
     details.register(app, ctx)
     question.register(app, ctx)
+    share.register(app, ctx)
     shortcuts.register(app, ctx)
     home.register(app, ctx)
     short_help.register(app, ctx)

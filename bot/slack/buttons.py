@@ -24,6 +24,8 @@ OPEN_TRAIN: Final = "home_train"
 TURN_PAGE: Final = "home_page"
 """Its value is the page, counted from 0."""
 OPEN_LINK: Final = "open_link"
+SHARE: Final = "job_share"
+SHARE_LABEL: Final = "Share to…"
 MAKE_VIDEO: Final = "replica_make_video"
 """Its value is the replica's id."""
 

@@ -8,6 +8,7 @@ from bot.slack.cards import card
 from bot.slack.presenters import Presenters
 from bot.slack.question_message import question
 from bot.slack.replies import reply
+from bot.slack.share_message import share
 
 
 def compose(
@@ -26,6 +27,8 @@ def compose(
     presenter = presenters[job.kind]
     if delivery.role is Role.QUESTION:
         return question(delivery, job, presenter, admins)
+    if delivery.role is Role.SHARE:
+        return share(delivery, job, presenter)
     if delivery.role is Role.REPLY:
         return reply(job, presenter, retry=retry)
     return card(job, presenter, posted=delivery.ts is not None, replica=replica, retry=retry)

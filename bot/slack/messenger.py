@@ -25,7 +25,7 @@ from bot.slack.find_posted import CANNOT_LOOK, PostSearch, metadata_for
 from bot.slack.installation import InstallationSource
 from bot.slack.message_forms import accepted, can_be_rewritten, rewritten
 from bot.slack.outgoing import composed, log_fields, with_names
-from bot.slack.places import may_be_posted, open_conversation, placed, redirect
+from bot.slack.places import addressee, may_be_posted, open_conversation, placed, redirect
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import MethodLimits, RateLimits, covering
 from bot.slack.uploads import Uploads
@@ -181,7 +181,8 @@ class Messenger:
             await self._release(delivery, self._clock.now())  # it is claimed under the limit
             return
         # If Slack keeps failing to open the conversation, the user's id is used to post.
-        if delivery.channel == outgoing.job.user and delivery.failures < _MAX_OPENINGS:
+        person = addressee(delivery, outgoing.job)
+        if delivery.channel == person and delivery.failures < _MAX_OPENINGS:
             if (until := self._methods.begin(_OPEN, self._timings.call_interval)) is not None:
                 await self._release(delivery, until)
                 return

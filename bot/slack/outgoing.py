@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from slack_sdk.web.async_client import AsyncWebClient
 
-from bot.model import Delivery
+from bot.model import Delivery, Role
 from bot.slack.blocks import Message
 from bot.slack.message_forms import as_sent
 from bot.slack.messages import compose, redirected
@@ -46,7 +46,9 @@ async def composed(
         is_open = card.ts is not None and not card.direct
         retry = await permalink(client, card, timings) if is_open else ""
     message = compose(delivery, job, presenters, admins, replica=outgoing.replica, retry=retry)
-    return as_sent(redirected(message, job) if delivery.direct else message, delivery)
+    if delivery.direct and delivery.role is not Role.SHARE:  # that says so itself
+        message = redirected(message, job)
+    return as_sent(message, delivery)
 
 
 def log_fields(delivery: Delivery, reason: Exception | str) -> dict[str, str]:

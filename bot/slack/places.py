@@ -20,9 +20,9 @@ _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+", re.ASCII)
 
 
 def placed(outgoing: Outgoing) -> Delivery:
-    """Return the delivery with its channel and thread: all others go below the card."""
+    """Return the delivery with its channel and thread: below the card, unless it is shared."""
     delivery, card = outgoing.delivery, outgoing.card
-    if delivery.role is Role.CARD or delivery.direct:
+    if delivery.role in {Role.CARD, Role.SHARE} or delivery.direct:
         return delivery
     if card.ts is None:
         return redirect(delivery, outgoing.job)
@@ -30,9 +30,14 @@ def placed(outgoing: Outgoing) -> Delivery:
     return replace(delivery, channel=card.channel, thread_ts=thread_ts)
 
 
+def addressee(delivery: Delivery, job: Job) -> str:
+    """Return the user to whom a delivery goes directly, if a channel refuses it."""
+    return delivery.shared_by or job.user
+
+
 def redirect(delivery: Delivery, job: Job) -> Delivery:
-    """Return the delivery as a direct message to the user who asked."""
-    return replace(delivery, direct=True, channel=job.user, thread_ts=None)
+    """Return the delivery as a direct message to the user who asked, or shared it."""
+    return replace(delivery, direct=True, channel=addressee(delivery, job), thread_ts=None)
 
 
 def may_be_posted(delivery: Delivery, job: Job) -> bool:

@@ -8,7 +8,7 @@ from bot.kinds.wire import progress
 from bot.links import show_link
 from bot.model import Job, State
 from bot.slack.blocks import Json, button, link, one_line, spoken
-from bot.slack.buttons import ANOTHER, CHECK_NOW
+from bot.slack.buttons import ANOTHER, CHECK_NOW, SHARE, SHARE_LABEL
 from bot.slack.presenters import Clip, script_of
 
 
@@ -72,5 +72,8 @@ class VideoPresenter:
         return () if self.links(job) else (button("Check now", CHECK_NOW, value=job.id),)
 
     def more_steps(self, job: Job) -> Sequence[Json]:
-        """Return the button that opens the form with the same input."""
-        return () if job.erased else (button("Another like this", ANOTHER, value=job.id),)
+        """Return the buttons that share it, and that open the form with the same input."""
+        if job.erased:
+            return ()
+        share = [button(SHARE_LABEL, SHARE, value=job.id)] if self.links(job) else []
+        return (*share, button("Another like this", ANOTHER, value=job.id))

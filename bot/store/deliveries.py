@@ -13,10 +13,11 @@ from bot.store.database import (
     to_ms,
     wait_ms,
 )
-from bot.store.delivery_claims import CARDS, DeliveryClaims
+from bot.store.delivery_claims import CARDS
 from bot.store.delivery_rows import delivery_from
 from bot.store.homes import change_home
 from bot.store.job_rows import lock_job, lock_jobs
+from bot.store.shares import Shares
 from bot.store.sql import Query
 
 # What came before may have taken long: the lease begins anew, and outlasts the call.
@@ -146,7 +147,7 @@ _COUNT_UNSENT: Final = Query(
 )
 
 
-class Deliveries(DeliveryClaims):
+class Deliveries(Shares):
     """The deliveries as their worker uses them."""
 
     async def count_unsent(self) -> int:

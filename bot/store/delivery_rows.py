@@ -52,5 +52,7 @@ def _delivery_from(row: Row) -> Delivery:
         number=number(row["number"]),
         settled_as=Settlement(row["settled_as"]) if row["settled_as"] else None,
         settled_by=optional_text(row["settled_by"]),
+        shared_by=optional_text(row["shared_by"]),
+        shared_to=optional_text(row["shared_to"]),
         file_id=optional_text(row["file_id"]),
     )
