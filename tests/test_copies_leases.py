@@ -7,12 +7,15 @@ import pytest
 
 from bot.model import token_hash
 from bot.store import Store
+from bot.store.database import to_ms
 from bot.store.postgres import PostgresDatabase
+from bot.store.sql import Query
 from tests.test_store import NOW, TIMINGS, claim, submit
 
 #: How far the clocks of two copies may be apart: docs/postgresql.md says so too.
 MAX_DIFFERENCE = timedelta(seconds=30)
 SECOND = timedelta(seconds=1)
+_UNDO_CLAIM = Query("UPDATE deliveries SET claim = claim - 1, claimed = 0, due_at = :now")
 
 
 @pytest.fixture
@@ -37,6 +40,20 @@ async def test_what_is_sent_late_in_a_lease_is_left_alone_for_a_whole_lease_from
     assert await store.deliveries.claim(before_its_end, 1) == []
     assert len(await store.jobs.claim(late + TIMINGS.lease, 1)) == 1
     assert len(await store.deliveries.claim(late + TIMINGS.lease, 1)) == 1
+
+
+async def test_a_message_is_sent_by_one_of_two_copies_after_a_crash_of_the_server_undid_a_claim(
+    store: Store,
+) -> None:
+    await submit(store)
+    [card] = await store.deliveries.claim(NOW, 1)
+    # A claim does not wait for the disk: the next one has the same number.
+    await store.database.run(lambda tx: tx.all(_UNDO_CLAIM, now=to_ms(NOW)))
+    [again] = await store.deliveries.claim(NOW, 1)
+    assert again.delivery.claim == card.delivery.claim
+
+    assert await store.deliveries.mark_sending(card.delivery, NOW)
+    assert not await store.deliveries.mark_sending(again.delivery, NOW)
 
 
 def test_a_lease_is_longer_than_every_call_under_it_at_the_greatest_difference_of_clocks() -> None:

@@ -21,12 +21,13 @@ from bot.store.shares import Shares
 from bot.store.sql import Query
 
 # What came before may have taken long: the lease begins anew, and outlasts the call.
+# A crash of a server may undo a claim, so that two have the same number: one of them sends it.
 _MARK_SENDING: Final = Query(
     """
     UPDATE deliveries SET state = 'sending', sent_at = :now,
                           due_at = :lease_end, wait_ms = :lease_end - :now,
                           channel = :channel, thread_ts = :thread_ts, file_id = :file_id
-    WHERE id = :id AND claim = :claim AND state <> 'posted' RETURNING id
+    WHERE id = :id AND claim = :claim AND state = 'pending' RETURNING id
     """
 )
 # A question that was settled meanwhile, and is not in Slack, is not posted any more.
@@ -194,7 +195,7 @@ class Deliveries(Shares):
     async def mark_sending(self, delivery: Delivery, now: datetime) -> bool:
         """Store where a message may be from now on; return whether to send it.
 
-        False means that the delivery was claimed again meanwhile, or posted.
+        False means that the delivery was claimed again meanwhile, or is being sent already.
         """
 
         def work(tx: Transaction) -> bool:
