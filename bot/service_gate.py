@@ -47,15 +47,15 @@ class Held(Unavailable):
 class AccountRefused(Refused):
     """A call was refused, not for what it asked for but for our key or account.
 
-    ``held`` says when the next try is due, and ``is_first`` whether no call like it has been
-    accepted since the start: then it may be what the caller has waited for.
+    ``held`` says when the next try is due, and ``accepted_at`` when a call like it was accepted
+    last since the start, if one was.
     """
 
-    def __init__(self, error: Refused, held: Held, *, is_first: bool) -> None:
+    def __init__(self, error: Refused, held: Held, *, accepted_at: datetime | None) -> None:
         super().__init__(error.reason, code=error.code)
         self.failure = held.failure
         self.held = held
-        self.is_first = is_first
+        self.accepted_at = accepted_at
 
 
 class Gate:
@@ -75,7 +75,7 @@ class Gate:
         self._refusals = 0
         self._calls = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self.has_passed = False  # since the start
+        self.passed_at: datetime | None = None  # since the start
 
     @property
     def refusal(self) -> OutsideError | None:
@@ -116,7 +116,7 @@ class Gate:
     def passed(self) -> bool:
         """Note that a call was not refused; return whether that opened the gate."""
         opened = self._refusal is not None
-        self._refusal, self._refusals, self.has_passed = None, 0, True
+        self._refusal, self._refusals, self.passed_at = None, 0, self._clock.now()
         self._wake()
         return opened
 

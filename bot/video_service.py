@@ -253,7 +253,7 @@ class VideoService:
         _LOG.error(
             "the video service refuses new work", extra={"code": error.code, "remedy": remedy}
         )
-        return AccountRefused(error, gate.close(error, wait), is_first=not gate.has_passed)
+        return AccountRefused(error, gate.close(error, wait), accepted_at=gate.passed_at)
 
     def _open(self, gate: Gate) -> None:
         if gate.passed():

@@ -38,6 +38,10 @@ async def create_job(runtime: Runtime, job: Job) -> None:
     if runtime.public_url is not None:
         body["callback_url"] = f"{runtime.public_url}/callbacks/{token}"
     attempt: int | None = None
+    if job.held_by is None:
+        # Without credit, a new request finds out whether there is some again; and so does one that
+        # another copy of the bot made due, which found that there is.
+        runtime.service.try_again(kind.path)
     try:
         async with runtime.service.admission(kind.path):
             attempt = await runtime.store.jobs.begin_attempt(
@@ -86,14 +90,22 @@ async def _record_created(runtime: Runtime, job: Job, attempt: int, snapshot: Sn
 
 
 async def _end_refused(runtime: Runtime, job: Job, error: Refused) -> None:
-    """End a job that was refused, unless it has waited for that to end before a restart."""
+    """End a job that was refused, unless it waits already for what it was refused for."""
     failure = Failure.REFUSED
     if isinstance(error, AccountRefused):
         failure = error.failure
-        if job.held_by is failure and error.is_first:
+        if job.held_by is failure and not _accepted_since(job, error.accepted_at):
             await _wait_at_gate(runtime, job, error.held, attempted=True)
             return
     await runtime.finish(replace(job, state=State.FAILED, failure=failure, reason=error.reason))
+
+
+def _accepted_since(job: Job, accepted_at: datetime | None) -> bool:
+    """Return whether a call was accepted after the time that a job was first held back for.
+
+    Another copy of the bot, or a process before this one, may have held it back.
+    """
+    return accepted_at is not None and (job.held_until is None or accepted_at >= job.held_until)
 
 
 async def _retry_later(runtime: Runtime, job: Job, error: OutsideError, *, attempted: bool) -> None:

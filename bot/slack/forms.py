@@ -234,8 +234,6 @@ async def submit_job(
     ):
         await _ack_general_error(ack, view, _KEY_REFUSED)
         return
-    # Without credit, this request finds out whether there is some again.
-    ctx.service.try_again(ctx.kinds[request.kind].path)
     job = await _stored(ctx, ack, submission, request, channel)
     if job is None:
         return

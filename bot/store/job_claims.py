@@ -76,7 +76,12 @@ _DELAYED: Final = Query(
     ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
     """
 )
-_HASTEN: Final = Query("UPDATE jobs SET due_at = :due_at WHERE id IN (EACH :ids)")
+# For whichever copy of the bot claims them, they no longer wait for what held them back.
+_HASTEN: Final = Query(
+    """
+    UPDATE jobs SET due_at = :due_at, held_by = NULL, held_until = NULL WHERE id IN (EACH :ids)
+    """
+)
 _VOID_LEASES: Final = Query("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
 
 
