@@ -60,6 +60,7 @@ _OWN: Final = frozenset(
         "DATABASE_URL",
         "ALLOW_TEMPORARY_DISK",
         "HTTPS_PROXY",
+        "MEDIA_HOSTS",
         "NO_PROXY",
         "HOST",
         "PORT",
@@ -162,6 +163,7 @@ async def running(
                     "DATABASE_URL": f"sqlite:///{Path(folder) / 'bot.db'}",
                     "HOST": "127.0.0.1",
                     "PORT": str(port),
+                    "MEDIA_HOSTS": "127.0.0.1",
                     **given,
                 }
             )

@@ -38,6 +38,7 @@ _PACE: Final = Pace(queued=_STEP, generating=2 * _STEP, training=3 * _STEP, trai
 _TIMEOUT: Final = timedelta(minutes=1)
 # Three videos, a training, and a video with the replica that was trained.
 _REPLIES: Final = 5
+_FILES: Final = 4
 _ENDS: Final[Mapping[Ending, str]] = {
     "success": "is ready",
     "error": "failed",
@@ -86,7 +87,7 @@ async def _play(sandbox: Sandbox) -> None:
     await ben.click(trained, "Use in a video")
     if (form := ben.modal) is not None:
         await form.submit({"script": "This is me, and I did not have to say it."})
-    await replies.wait(_REPLIES)
+    await replies.wait(_REPLIES, _FILES)
 
 
 async def _request_video(person: Person, script: str, background: str = "") -> None:
@@ -126,12 +127,13 @@ class _ClosingReplies:
 
     def __init__(self, slack: SandboxSlack) -> None:
         self._replies: list[Message] = []
+        self._files = 0
         self._arrived = asyncio.Event()
         slack.subscribe(self._note)
 
-    async def wait(self, count: int) -> None:
-        """Return once there are ``count`` of them."""
-        while len(self._replies) < count:
+    async def wait(self, count: int, files: int) -> None:
+        """Return once there are ``count`` of them, and this number of files below them."""
+        while len(self._replies) < count or self._files < files:
             await self._next()
 
     async def to(self, person: Person, number: int) -> Message:
@@ -149,7 +151,10 @@ class _ClosingReplies:
     def _note(self, event: Event) -> None:
         message = event.message
         if event.kind == "posted" and message is not None and message.thread_ts:
-            self._replies.append(message)
+            if message.files:
+                self._files += 1
+            else:
+                self._replies.append(message)
             self._arrived.set()
 
 

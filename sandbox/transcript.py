@@ -24,6 +24,7 @@ def render(message: Message, workspace: Workspace, zone: tzinfo = UTC) -> str:
     if message.visible_to:
         head += "  (Only visible to you)"
     body = page.blocks(message.blocks) or page.text(message.text)
+    body += [f"[file: {each['title']}]" for each in message.files]
     if message.edited:
         body[-1] += " (edited)"
     lines = [head, *(f"  {line}" for line in body)]

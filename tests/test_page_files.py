@@ -22,6 +22,12 @@ _CHOOSE_LARGE: Final = """(field) => {
   field.files = chosen.files;
   field.dispatchEvent(new Event("change"));
 }"""
+# Of a video that is there.
+_LOADED: Final = """(video) => new Promise((resolve, reject) => {
+  if (video.readyState >= HTMLMediaElement.HAVE_METADATA) resolve();
+  video.addEventListener("loadedmetadata", () => resolve());
+  video.addEventListener("error", () => reject(video.error));
+})"""
 
 
 def text_file(name: str, content: str) -> FilePayload:
@@ -30,8 +36,9 @@ def text_file(name: str, content: str) -> FilePayload:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def filed(memory: Path, browser: Browser) -> AsyncIterator[PageWorld]:
-    """A world whose bot takes long scripts, with the page before it."""
-    async with PageWorld(memory, browser).runs(MAX_SCRIPT="20000") as world:
+    """A world whose bot takes long scripts and shows videos, with the page before it."""
+    settings = {"MAX_SCRIPT": "20000", "MEDIA_HOSTS": "127.0.0.1"}
+    async with PageWorld(memory, browser).runs(**settings) as world:
         await world.settle()
         yield world
 
@@ -91,7 +98,9 @@ async def test_a_file_that_cannot_be_a_script_is_refused_under_its_field(filed: 
     assert not filed.service.videos
 
 
-async def test_a_long_transcript_is_a_link_to_its_file_in_the_thread(filed: PageWorld) -> None:
+async def test_a_video_plays_in_its_thread_and_a_long_transcript_is_a_link_there(
+    filed: PageWorld,
+) -> None:
     ana = await filed.window()
     form = await ana.opens_form()
     await ana.picks("Replica", REPLICA)
@@ -101,7 +110,11 @@ async def test_a_long_transcript_is_a_link_to_its_file_in_the_thread(filed: Page
     await expect(ana.modal).to_be_hidden()
     await filed.settle()
     await filed.advance(minutes=5)
-    await ana.tab.get_by_role("button", name="2 replies").click()
+    await ana.tab.get_by_role("button", name="3 replies").click()
+    player = ana.thread.get_by_label("Olá. A sentence").and_(ana.thread.locator("video"))
+    await expect(player).to_have_count(1)
+    await player.evaluate(_LOADED)
+    await expect(ana.thread.get_by_role("link", name=".mp4")).to_contain_text("66 KB")
     link = ana.thread.get_by_role("link", name=".txt")
     await expect(link).to_contain_text("KB")
     address = await link.evaluate("(link) => link.href")

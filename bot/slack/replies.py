@@ -84,7 +84,7 @@ def shows_all(job: Job, presenter: Presenter, *, text_only: bool) -> bool:
 
 def file_name(name: str, *, otherwise: str = "Transcript", ending: str = "txt") -> str:
     """Return the name of a file about what has this name, or ``otherwise`` if it has none."""
-    return f"{name.replace('/', '-') or otherwise}.{ending}"
+    return f"{name.replace('/', '-').rstrip('.') or otherwise}.{ending}"
 
 
 def _transcript_text(transcript: str, limit: int) -> list[str]:

@@ -91,4 +91,4 @@ async def _waiting_for(
 
 
 def _is_reply(message: Message) -> bool:
-    return message.thread_ts is not None
+    return message.thread_ts is not None and not message.files  # which may come later

@@ -55,7 +55,7 @@ function drawBody(node, message) {
   };
   const draw = (part) => {
     if (typeof part === "string") return make("div.text-only", {}, mrkdwn(part));
-    return part.url_private ? fileLink(part) : drawBlock(part, surface);
+    return part.url_private ? sharedFile(part) : drawBlock(part, surface);
   };
   const before = drawnParts.get(node) ?? new Map();
   const parts = new Map();
@@ -70,9 +70,20 @@ function drawBody(node, message) {
   arrange(node, [...parts.values()]);
 }
 
-/** Return the link to a file that is shared in a message. */
-function fileLink(file) {
+/** Return a file that is shared in a message: the link to it, and what plays it if it is a video. */
+function sharedFile(file) {
   const address = `/api/${encodeURIComponent(state.me)}/files/${encodeURIComponent(file.id)}`;
+  if (file.filetype !== "mp4") return fileLink(file, address);
+  const player = make("video.file-video", {
+    controls: true,
+    preload: "metadata",
+    src: address,
+    "aria-label": file.title,
+  });
+  return make("div.file-frame", {}, player, fileLink(file, address));
+}
+
+function fileLink(file, address) {
   return make(
     "a.file",
     { href: address, target: "_blank", rel: "noopener" },
