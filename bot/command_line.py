@@ -16,6 +16,7 @@ from bot.errors import OperatorError
 
 # What a command returns once it has imported what it needs, which takes longer than most of them.
 _Run: TypeAlias = Callable[[], int]
+_MAX_NAMED = 20
 
 
 class _InOrder(click.Group):
@@ -271,6 +272,9 @@ def backup(file: Path, *, force: bool) -> _Run:
     forgotten. What was waiting to be created is not created by itself, since it may have been
     meanwhile: the bot asks.
 
+    FILE is a SQLite database for PostgreSQL too: python -m bot move-database restores it, into an
+    empty database.
+
     \b
     Example:
       python -m bot backup bot-2026-03-02.db
@@ -279,18 +283,65 @@ def backup(file: Path, *, force: bool) -> _Run:
 
     from bot.clock import SystemClock
     from bot.settings import DatabaseSettings, environment
-    from bot.store.sqlite_backup import back_up
+    from bot.store.backup import back_up
+    from bot.store.move import shown
 
     def run() -> int:
-        path = DatabaseSettings.read(environment()).database_address
-        if isinstance(path, str):
-            raise OperatorError(
-                "PostgreSQL is not copied by the bot: use pg_dump, or your host's backups."
-            )
+        address = DatabaseSettings.read(environment()).database_address
         # As an exception, so that nothing is left behind.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        size = back_up(path, file, SystemClock().now(), replace=force)
-        print(f"copied {path} to {file} ({size // 1000} kB) and checked the copy")
+        size = back_up(address, file, SystemClock().now(), replace=force)
+        print(f"copied {shown(address)} to {file} ({size // 1000} kB) and checked the copy")
+        return 0
+
+    return run
+
+
+@cli.command("move-database")
+@click.argument("source", metavar="FROM")
+@click.argument("target", metavar="TO")
+def move_database(source: str, target: str) -> _Run:
+    """Copy everything from one database to another, and use that one from then on.
+
+    FROM and TO are written like DATABASE_URL. TO is an empty PostgreSQL database, or a file that is
+    not there yet. Stop the bot first. Everything is moved and checked, or nothing is. No bot starts
+    on FROM afterwards: keep it as a backup.
+
+    A password need not be on the command line: PGPASSWORD and ~/.pgpass are read too.
+
+    \b
+    Example:
+      python -m bot move-database sqlite:///bot.db postgresql://bot@db.example.com/bot
+    """
+    import signal
+
+    from bot.setting_values import database_address
+    from bot.store.move import move, shown
+
+    def run() -> int:
+        addresses = []
+        for name, text in (("FROM", source), ("TO", target)):
+            try:
+                addresses.append(database_address(text))
+            except ValueError as error:
+                raise OperatorError(f"{name} {error}") from None
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        copied = move(*addresses)
+        old, new = map(shown, addresses)
+        for each in copied.replaced[:_MAX_NAMED]:
+            print(f"replaced, because PostgreSQL cannot hold it: {each}", file=sys.stderr)
+        if (more := len(copied.replaced) - _MAX_NAMED) > 0:
+            print(f"and {more:,} more", file=sys.stderr)
+        counts = copied.counts
+        print(
+            f"moved {old} to {new}, and checked it: {counts['jobs']:,} requests "
+            f"({counts['open jobs']:,} open), {counts['deliveries']:,} messages, "
+            f"{counts['replicas']:,} replicas"
+        )
+        print(
+            f"Now set DATABASE_URL to the new database and start the bot. Keep {old} as a backup: "
+            "no bot starts on it any more."
+        )
         return 0
 
     return run

@@ -182,6 +182,12 @@ def database(text: str) -> Path | SecretStr:
     return Path(name)
 
 
+def database_address(text: str) -> Path | str:
+    """Return the file of a SQLite database, or the URL of a PostgreSQL database as plain text."""
+    found = database(text)
+    return found.get_secret_value() if isinstance(found, SecretStr) else found
+
+
 def _postgres_url(text: str) -> str:
     try:
         url = urlsplit(text)

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from bot.store import DatabaseError
+from bot.store.backup import back_up
 from bot.store.migrate import SQLITE_MIGRATIONS
 from bot.store.sqlite import migrate
-from bot.store.sqlite_backup import back_up
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
 from tests.processes_of_commands import ROOT
@@ -26,7 +26,7 @@ from tests.world import World
 
 _NOW = datetime(2026, 3, 2, tzinfo=UTC)
 # Once all is copied.
-_KILL = "import os, bot.store.sqlite_backup as it; it._check = lambda *_: os.kill(os.getpid()"
+_KILL = "import os, bot.store.backup as it; it._check = lambda *_: os.kill(os.getpid()"
 _BEFORE = b"the backup of yesterday"
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.store.sqlite_backup import back_up
+from bot.store.backup import back_up
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message

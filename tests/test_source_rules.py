@@ -45,7 +45,7 @@ def test_a_module_is_short_enough_to_be_read_at_once(path: Path) -> None:
 
 # Who may use what
 
-SQLITE = {"bot/store/sqlite.py", "bot/store/sqlite_file.py", "bot/store/sqlite_backup.py"}
+SQLITE = {"bot/store/sqlite.py", "bot/store/sqlite_file.py", "bot/store/backup.py"}
 
 
 @pytest.mark.parametrize("path", BOT, ids=name_of)

@@ -39,6 +39,10 @@ class DatabaseInUse(DatabaseError):
     """Another process has the database, and this engine allows one only."""
 
 
+class DatabaseMoved(DatabaseError):
+    """Everything in the database was moved to another one, which is to be used instead."""
+
+
 class RowUnreadable(DatabaseError):
     """A row cannot be read: it was damaged, or a newer version wrote it. Nothing was stored.
 

@@ -126,7 +126,7 @@ _WAKE_FAR_FUTURE: Final = Query(
     WHERE id IN (SELECT id FROM far) RETURNING id
     """
 )
-_VOID_LEASES: Final = Query("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
+VOID_LEASES: Final = Query("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
 _HOLD_EDITS: Final = Query(
     """
     UPDATE deliveries SET due_at = :until
@@ -331,7 +331,7 @@ class DeliveryClaims:
         """End all leases. Only for a process that knows that no other one works on them."""
 
         def work(tx: Transaction) -> None:
-            tx.all(_VOID_LEASES)
+            tx.all(VOID_LEASES)
 
         await self._database.run(work, durable=False)
 

@@ -58,7 +58,7 @@ _RELEASE: Final = Query(
     WHERE user_id = :user AND claim = :claim
     """
 )
-_VOID_LEASES: Final = Query(
+VOID_LEASES: Final = Query(
     "UPDATE homes SET claimed = 0, changed = 1, due_at = 0 WHERE claimed = 1"
 )
 
@@ -145,7 +145,7 @@ class Homes:
         """End the leases of an earlier process: what it was publishing is due."""
 
         def work(tx: Transaction) -> None:
-            tx.all(_VOID_LEASES)
+            tx.all(VOID_LEASES)
 
         await self._database.run(work)
 

@@ -82,7 +82,7 @@ _HASTEN: Final = Query(
     UPDATE jobs SET due_at = :due_at, held_by = NULL, held_until = NULL WHERE id IN (EACH :ids)
     """
 )
-_VOID_LEASES: Final = Query("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
+VOID_LEASES: Final = Query("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
 
 
 class JobClaims(JobReads):
@@ -215,7 +215,7 @@ class JobClaims(JobReads):
         """End all leases. Only for a process that knows that no other one works on them."""
 
         def work(tx: Transaction) -> None:
-            tx.all(_VOID_LEASES)
+            tx.all(VOID_LEASES)
 
         await self._database.run(work, durable=False)
 

@@ -5,12 +5,13 @@ import hashlib
 import logging
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Final
 
-from bot.store.database import DatabaseError
+from bot.store.database import DatabaseError, DatabaseMoved
 from bot.store.sqlite_file import check_file, in_memory, read_only, translated
 
 _LOG: Final = logging.getLogger(__name__)
@@ -20,6 +21,7 @@ SQLITE_MIGRATIONS: Final = Path(__file__).parent / "migrations" / "sqlite"
 _TABLES: Final = (
     "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name"
 )
+_NUMBERS: Final = frozenset({"INTEGER", "BIGINT"})
 _COLUMNS: Final = """
     SELECT tables.name || '.' || columns.name, columns.type, columns."notnull",
         columns.dflt_value, columns.pk
@@ -35,6 +37,9 @@ _INDEXES: Final = """
 _MAX_NAMED: Final = 3
 # The name of a migration that takes away what an older version uses ends so.
 _CONTRACT: Final = "_contract"
+#: Stands among the migrations of a database that was moved, with its new address for a checksum:
+#: so older versions refuse it too.
+MOVED: Final = "moved"
 _NUMBER_DIGITS: Final = 4
 _Rows = frozenset[tuple[object, ...]]
 
@@ -73,16 +78,32 @@ def migration_names() -> list[str]:
     return list(_files())
 
 
-def table_names() -> list[str]:
-    """Return the names of all tables that migrations make, each after those that it refers to."""
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that migrations make, on either engine."""
+
+    name: str
+    columns: Mapping[str, bool]
+    """Its columns, and whether each is a number."""
+    has_first_rows: bool
+    """Whether migrations store rows in it."""
+
+
+def tables() -> list[Table]:
+    """Return all tables but that of the migrations, each after those that it refers to."""
     refers: dict[str, list[str]] = {}
+    found: dict[str, Table] = {}
     with contextlib.closing(in_memory()) as db:
         for sql in _files().values():
             db.executescript(sql)
         for (name,) in db.execute(_TABLES).fetchall():
             keys = db.execute(f"PRAGMA foreign_key_list({name})").fetchall()
             refers[name] = [other for _, _, other, *_ in keys if other != name]
-    return list(TopologicalSorter(refers).static_order())
+            columns = db.execute(f"PRAGMA table_info({name})").fetchall()
+            rows = db.execute(f"SELECT 1 FROM {name} LIMIT 1").fetchall()  # noqa: S608 - our tables
+            numbers = {column: kind in _NUMBERS for _, column, kind, *_ in columns}
+            found[name] = Table(name, numbers, bool(rows))
+    return [found[name] for name in TopologicalSorter(refers).static_order()]
 
 
 def pending_migrations(path: Path) -> list[str]:
@@ -149,6 +170,11 @@ def newer_migrations(done: Mapping[str, str | None], files: Mapping[str, str]) -
     newer = sorted(done.keys() - files.keys())
     if not newer:
         return []
+    if MOVED in newer:
+        raise DatabaseMoved(
+            f"everything in this database was moved to {done[MOVED]}: set DATABASE_URL to that. To "
+            "go back to the day of the move, make a copy that can be used with python -m bot backup"
+        )
     last = max(files)[:_NUMBER_DIGITS]
     for name in reversed(newer):
         if name.endswith(_CONTRACT) or name[:_NUMBER_DIGITS] <= last:

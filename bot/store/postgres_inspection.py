@@ -5,7 +5,7 @@ from typing import Final
 
 from bot.clock import Clock
 from bot.store.database import Row
-from bot.store.migrate import table_names
+from bot.store.migrate import tables
 from bot.store.postgres_snapshot import PostgresSnapshot, postgres_snapshot
 from bot.store.server import ConnectedBots, Server
 from bot.store.sql import Query
@@ -73,7 +73,7 @@ def inspect_server(url: str, clock: Clock) -> Server:
             is_read_only=row["is_read_only"],
             connections=row["used"],
             max_connections=row["allowed"],
-            bots=_bots(snapshot),
+            bots=bots_of(snapshot),
             ahead=before + (after - before) / 2 - theirs,
             precision=(after - before) / 2,
             missing_rights=_missing_rights(snapshot, row),
@@ -87,10 +87,11 @@ def connected_bots(url: str) -> list[ConnectedBots]:
         DatabaseError: it cannot be used.
     """
     with postgres_snapshot(url) as snapshot:
-        return _bots(snapshot)
+        return bots_of(snapshot)
 
 
-def _bots(snapshot: PostgresSnapshot) -> list[ConnectedBots]:
+def bots_of(snapshot: PostgresSnapshot) -> list[ConnectedBots]:
+    """Return the bots that are connected to a database, as far as its server says it."""
     rows = snapshot.all(_BOTS, name=snapshot.name_of_bots)
     return [ConnectedBots(row["address"], row["connections"]) for row in rows]
 
@@ -101,5 +102,5 @@ def _missing_rights(snapshot: PostgresSnapshot, server: Row) -> list[str]:
     _, pending = snapshot.migrations()
     if pending and not server["may_create"]:
         return [f"CREATE on the schema {server['schema']}"]
-    rows = snapshot.all(_MISSING_RIGHTS, tables=[*table_names(), "migrations"])
+    rows = snapshot.all(_MISSING_RIGHTS, tables=[*(each.name for each in tables()), "migrations"])
     return [row["missing"] for row in rows]

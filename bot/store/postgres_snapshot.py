@@ -63,8 +63,10 @@ def postgres_snapshot(url: str) -> Iterator[PostgresSnapshot]:
 
 
 @contextlib.contextmanager
-def translated_postgres(doing: str = "") -> Iterator[None]:
+def translated_postgres(setting: str = "DATABASE_URL") -> Iterator[None]:
     """Turn errors of the server into errors of ours, with a remedy.
+
+    ``setting`` is what has the address.
 
     Raises:
         DatabaseError: the server refuses something, or cannot be reached.
@@ -73,4 +75,6 @@ def translated_postgres(doing: str = "") -> Iterator[None]:
         yield
     except psycopg.Error as error:
         said = describe(error) if error.sqlstate else connect_problem(error).words
-        raise DatabaseError(f"{doing}the database cannot be used: {said}") from None
+        said = said.replace("DATABASE_URL", setting)
+        of = "" if setting == "DATABASE_URL" else f" of {setting}"
+        raise DatabaseError(f"the database{of} cannot be used: {said}") from None

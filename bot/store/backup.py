@@ -9,8 +9,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from bot.store.database import DatabaseCorrupt, DatabaseError, DatabaseInUse, to_ms
-from bot.store.migrate import check_tables
+from bot.store.copying import copy_to_file, require_current
+from bot.store.database import (
+    DatabaseCorrupt,
+    DatabaseError,
+    DatabaseInUse,
+    DatabaseMoved,
+    to_ms,
+)
+from bot.store.engines import open_snapshot
+from bot.store.migrate import MOVED, check_tables
 from bot.store.sqlite_connection import refuse_mixed
 from bot.store.sqlite_file import FileLock, beside, check_file, describe, is_corrupt, read_only
 
@@ -47,35 +55,37 @@ _COPIES: Final = """
 """
 
 
-def back_up(path: Path, target: Path, now: datetime, *, replace: bool) -> int:
-    """Copy the database at ``path`` to ``target``, check the copy, and return its size in bytes.
+def back_up(source: Path | str, target: Path, now: datetime, *, replace: bool) -> int:
+    """Copy a database to a file, check the copy, and return its size in bytes.
 
     It is as the database was at one moment, and is there as a whole or not at all.
 
     Args:
-        path: the database. A bot may be using it.
-        target: the file; its folder is there.
+        source: the database, a file or the URL of a PostgreSQL database. A bot may be using it.
+        target: the file, of SQLite; its folder is there.
         now: the time.
         replace: whether a file that is there is replaced.
 
     Raises:
         DatabaseError: there is no backup; what was at ``target`` is as it was.
     """
-    _check_names(path, target, replace=replace)
-    check_file(path)
+    if isinstance(source, Path):
+        _check_source(source, target)
+    _check_target(target, replace=replace)
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
             copy = Path(folder) / target.name
             os.close(os.open(copy, os.O_WRONLY | os.O_CREAT, 0o600))
             with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as db:
                 db.row_factory = sqlite3.Row
-                with _reading(path) as source:
-                    # In a transaction: the bot's commits would make it begin again.
-                    source.execute("BEGIN")
-                    source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-                    source.backup(db, pages=_PAGES, progress=lambda *_: None)
+                if isinstance(source, Path):
+                    _copy_pages(source, db)
+                else:
+                    _copy_rows(source, copy)
                 db.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, without a log
-                migrations = _check(db, path)
+                # One that was moved can be used again as what it is: a backup of that day.
+                db.execute(f"DELETE FROM migrations WHERE name = '{MOVED}'")  # noqa: S608 - ours
+                migrations = _check(db, source if isinstance(source, Path) else target)
                 db.execute("BEGIN")
                 if _KNOWS_COPIES in migrations:
                     for statement in _COPIES.split(";"):
@@ -85,15 +95,35 @@ def back_up(path: Path, target: Path, now: datetime, *, replace: bool) -> int:
                 db.execute("COMMIT")
             size = copy.stat().st_size
             copy.replace(target)
-            _sync(target.parent)
+            sync_folder(target.parent)
     except (sqlite3.Error, OSError) as error:
         raise DatabaseError(
-            f"There is no backup: {describe(path if is_corrupt(error) else target, error)}"
+            f"There is no backup: {describe(_at_fault(source, target, error), error)}"
         ) from error
     return size
 
 
-def _check_names(path: Path, target: Path, *, replace: bool) -> None:
+def _at_fault(source: Path | str, target: Path, error: Exception) -> Path:
+    return source if isinstance(source, Path) and is_corrupt(error) else target
+
+
+def _copy_pages(path: Path, db: sqlite3.Connection) -> None:
+    with _reading(path) as source:
+        # In a transaction: the bot's commits would make it begin again.
+        source.execute("BEGIN")
+        source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        source.backup(db, pages=_PAGES, progress=lambda *_: None)
+
+
+def _copy_rows(url: str, copy: Path) -> None:
+    with open_snapshot(url) as snapshot:
+        # One that was moved is a backup of that day.
+        with contextlib.suppress(DatabaseMoved):
+            require_current(snapshot, "the database")
+        copy_to_file(snapshot, copy)
+
+
+def _check_source(path: Path, target: Path) -> None:
     if not path.exists():
         raise DatabaseError(
             f"{path} is not there: set DATABASE_URL to the bot's database, or run this in the "
@@ -102,6 +132,10 @@ def _check_names(path: Path, target: Path, *, replace: bool) -> None:
     own = [path.resolve(), *(beside(path, ending) for ending in ("-wal", "-shm", "-lock"))]
     if target.resolve() in own or (target.exists() and target.samefile(path)):
         raise DatabaseError(f"{target} is the database itself: give the backup another name.")
+    check_file(path)
+
+
+def _check_target(target: Path, *, replace: bool) -> None:
     if target.is_dir():
         raise DatabaseError(f"{target} is a folder: add a name for the file.")
     if target.exists() and not replace:
@@ -148,7 +182,7 @@ def _check(db: sqlite3.Connection, path: Path) -> list[str]:
     return migrations
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Have the name of a file reach the disk; SQLite has done so for its content."""
     if os.name == "posix":
         file = os.open(folder, os.O_RDONLY)

@@ -1,0 +1,260 @@
+"""A database that is moved to the other engine: everything goes on there, and nothing twice."""
+
+import contextlib
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pytest
+
+from bot.store import DatabaseError
+from bot.store.migrate import Table, tables
+from bot.store.move import move
+from bot.store.postgres import migrate as migrate_postgres
+from bot.store.sqlite import migrate
+from bot.store.sqlite_file import FileLock
+from sandbox.faults import CannedResponse
+from sandbox.scenarios import CallbackPlan
+from tests.postgres import empty_database_url
+from tests.processes_of_commands import started
+from tests.test_backup import states
+from tests.test_command_line import bot, files_in
+from tests.test_storage import many_jobs
+from tests.world import World
+
+_LIMITED: Final = CannedResponse(429, "", {"Retry-After": "60"})
+
+
+@pytest.fixture
+def empty_url() -> Iterator[str]:
+    """Return the URL of a database without tables."""
+    with empty_database_url() as url:
+        yield url
+
+
+def in_file(path: Path, query: str) -> list[tuple[Any, ...]]:
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        return [tuple(row) for row in db.execute(query)]
+
+
+def on_server(url: str, query: str) -> list[tuple[Any, ...]]:
+    with psycopg.connect(url, autocommit=True) as db:
+        cursor = db.execute(query.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+def content_of_file(path: Path) -> dict[str, list[str]]:
+    return {each.name: _sorted(in_file(path, _all_of(each))) for each in tables()}
+
+
+def content_of_server(url: str) -> dict[str, list[str]]:
+    return {each.name: _sorted(on_server(url, _all_of(each))) for each in tables()}
+
+
+def _all_of(table: Table) -> str:
+    return f"SELECT {', '.join(table.columns)} FROM {table.name}"  # noqa: S608
+
+
+def _sorted(rows: list[tuple[Any, ...]]) -> list[str]:
+    return sorted(map(repr, rows))
+
+
+async def test_everything_goes_on_where_it_was_moved_to_and_nothing_is_made_twice(
+    empty_url: str, quiet_world: World, tmp_path: Path
+) -> None:
+    world = quiet_world
+    world.service.callback_plan = CallbackPlan(times=0)
+    async with world.running_bot():
+        await world.request_video(world.ana, {"script": "Ended before."})
+        await world.advance(minutes=10)
+        running = await world.request_video(world.ana, {"script": "Runs meanwhile."})
+        world.service.faults.next("create_video", _LIMITED)
+        queued = await world.request_video(world.ana, {"script": "Waits to be created."})
+        source = f"sqlite:///{world.database}"
+        command = ("move-database", source, empty_url.replace("postgres@", "postgres:secret@"))
+        refused = await bot(*command, environ={}, folder=tmp_path)
+        assert refused.code == 1
+        assert "only one bot may run on a database" in refused.err
+    before = content_of_file(world.database)
+
+    moved = await bot(*command, environ={}, folder=tmp_path)
+    assert (moved.code, moved.err) == (0, "")
+    assert "3 requests (2 open), " in moved.out
+    assert "Now set DATABASE_URL to the new database and start the bot." in moved.out
+    assert f"Keep {world.database} as a backup: no bot starts on it any more." in moved.out
+    assert "secret" not in moved.out + refused.err
+    assert content_of_server(empty_url) == before
+    # Whoever starts a bot on the old one again learns where everything is.
+    with pytest.raises(DatabaseError, match="everything in this database was moved to postgres"):
+        await migrate(world.database)
+    again = await bot(*command, environ={}, folder=tmp_path)
+    assert again.code == 1
+    assert "everything in this database was moved to postgresql:///test" in again.err
+    assert content_of_file(world.database) == before
+
+    world.postgres_url = empty_url
+    async with world.running_bot():
+        await world.advance(minutes=10)
+        assert "Ready" in world.now(running).text
+        assert "Ready" in world.now(queued).text
+        assert [len(world.replies(card)) for card in (running, queued)] == [1, 1]
+        await world.request_video(world.ben, {"script": "Asked for there."})
+        await world.advance(minutes=10)
+        assert len(world.requests_for("create_video")) == 5, "one was refused, four are made"
+        with pytest.raises(DatabaseError, match="FROM is in use: stop all bots first"):
+            move(empty_url, tmp_path / "back.db")
+    back = tmp_path / "back.db"
+    assert move(empty_url, back).counts["jobs"] == 4
+    assert states(back) == ["succeeded"] * 4
+    assert content_of_file(back) == content_of_server(empty_url)
+    with pytest.raises(DatabaseError, match=f"was moved to {back}"):
+        migrate_postgres(empty_url)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("INSERT INTO homes (user_id) VALUES ('U1')", "TO is not empty: it has homes. Create"),
+        ("CREATE TABLE theirs (id TEXT)", "TO is not empty: it has the table theirs, which is not"),
+        ("INSERT INTO migrations VALUES ('9999_x_contract', '')", "made by a newer version"),
+    ],
+)
+async def test_a_target_that_is_not_empty_is_refused_and_left_as_it_is(
+    change: str, says: str, empty_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bot.db"
+    await migrate(path)
+    migrate_postgres(empty_url)
+    on_server(empty_url, change)
+    before = content_of_file(path), content_of_server(empty_url)
+    with pytest.raises(DatabaseError, match=says):
+        move(path, empty_url)
+    assert (content_of_file(path), content_of_server(empty_url)) == before
+    assert await migrate(path) == [], "it was not marked"
+
+
+async def test_each_mistake_is_named_and_changes_nothing(empty_url: str, tmp_path: Path) -> None:
+    path, older, other = tmp_path / "bot.db", tmp_path / "older.db", tmp_path / "other.db"
+    await migrate(path)
+    await migrate(other)
+    with contextlib.closing(sqlite3.connect(older)) as db:
+        db.executescript("CREATE TABLE migrations (name TEXT PRIMARY KEY, checksum TEXT)")
+    on_server(
+        empty_url,
+        "DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN;"
+        " REVOKE CREATE ON SCHEMA public FROM PUBLIC",
+    )
+    mistakes: list[tuple[Path | str, Path | str, str]] = [
+        (path, path, "FROM and TO are the same database"),
+        (path, tmp_path / "." / "bot.db", "FROM and TO are the same database"),
+        (tmp_path / "none.db", empty_url, "is not there"),
+        (older, empty_url, "an older version made"),
+        (path, other, "TO is not empty: .* is there already. Choose another name"),
+        (path, tmp_path / "none" / "new.db", "the folder of .* is missing: create it"),
+        (
+            path,
+            "postgresql://bot:secret@127.0.0.1:1/bot",
+            "the database of TO cannot be used: .* check the host and port in TO",
+        ),
+        (path, empty_url.replace("postgres@", "reader@"), "permission denied for schema public"),
+        (empty_url, tmp_path / "new.db", "FROM has no tables of the bot"),
+    ]
+    for source, target, says in mistakes:
+        with pytest.raises(DatabaseError, match=says) as refused:
+            move(source, target)
+        assert "secret" not in str(refused.value)
+    lock = FileLock(path)
+    with pytest.raises(DatabaseError, match="is in use by another process"):
+        move(path, empty_url)
+    lock.release()
+    for arguments, says in [
+        (("bot.db", "sqlite:///new.db"), "FROM is no database: it should look like"),
+        (("sqlite:///bot.db", "mysql://x/y"), "TO is no database: it should look like"),
+    ]:
+        wrong = await bot("move-database", *arguments, environ={}, folder=tmp_path)
+        assert (wrong.code, wrong.out) == (1, "")
+        assert says in wrong.err
+    assert sorted(files_in(tmp_path)) == sorted([path, older, other])
+    move(path, empty_url)
+
+
+async def test_a_move_that_is_killed_leaves_the_target_empty_and_can_be_repeated(
+    empty_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bot.db"
+    await migrate(path)
+    many_jobs(path, 10_000)
+    copies = (
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'COPY%'"
+    )
+    arguments = ("move-database", f"sqlite:///{path}", empty_url)
+    async with started(*arguments, environ={}, folder=tmp_path) as command:
+        while not on_server(empty_url, copies):
+            assert command.process.returncode is None
+        os.kill(command.process.pid, signal.SIGKILL)
+        assert await command.ended() == -signal.SIGKILL
+    while on_server(empty_url, copies):
+        pass
+    assert on_server(empty_url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == []
+    assert move(path, empty_url).counts["jobs"] == len(states(path)) == 10_000
+
+
+async def test_new_rows_follow_the_highest_id_and_leases_of_a_killed_bot_are_over(
+    world: World, empty_url: str, tmp_path: Path
+) -> None:
+    await world.request_video(world.ana)
+    path = tmp_path / "bot.db"
+    with contextlib.closing(sqlite3.connect(world.database)) as db:
+        db.execute("VACUUM INTO ?", [str(path)])
+    in_file(path, "UPDATE jobs SET claimed = 1, due_at = 9999999999999")
+    in_file(path, "UPDATE deliveries SET id = id + 1000")
+    move(path, empty_url)
+    assert on_server(empty_url, "SELECT claimed, due_at FROM jobs") == [(0, 0)]
+    [(highest,)] = on_server(empty_url, "SELECT max(id) FROM deliveries")
+    insert = (
+        "INSERT INTO deliveries (job_id, role, state, channel)"
+        " SELECT id, 'x', 'pending', 'C' FROM jobs RETURNING id"
+    )
+    assert on_server(empty_url, insert) == [(highest + 1,)]
+
+
+async def test_what_postgresql_cannot_hold_is_replaced_and_named_and_stays_unreadable(
+    world: World, empty_url: str, tmp_path: Path
+) -> None:
+    for script in ("one", "two", "three"):
+        await world.request_video(world.ana, {"script": script})
+    path = tmp_path / "bot.db"
+    with contextlib.closing(sqlite3.connect(world.database)) as db:
+        db.execute("VACUUM INTO ?", [str(path)])
+    [(first,), (second,), (third,)] = in_file(path, "SELECT id FROM jobs ORDER BY created_at, id")
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        for change, id_ in [
+            ("reason = 'a' || char(0) || 'b'", first),
+            ("params = CAST(x'7bff7d' AS TEXT)", second),
+            ("claim = 'x', due_at = 'y'", third),
+        ]:
+            db.execute(f"UPDATE jobs SET {change} WHERE id = ?", [id_])  # noqa: S608
+    done = await bot("move-database", f"sqlite:///{path}", empty_url, environ={}, folder=tmp_path)
+    assert done.code == 0, done.err
+    named = "replaced, because PostgreSQL cannot hold it: "
+    assert sorted(done.err.splitlines()) == sorted(
+        f"{named}{column} of row {row} of jobs"
+        for column, row in [
+            ("reason", first),
+            ("params", second),
+            ("due_at", third),
+            ("claim", third),
+        ]
+    )
+    found = on_server(
+        empty_url, "SELECT id, reason, params, set_aside, due_at IS NULL FROM jobs WHERE true"
+    )
+    by_id = {row[0]: row[1:] for row in found}
+    assert by_id[first][0] == "a\ufffdb"
+    assert by_id[first][2:] == (0, False), "it goes on"
+    assert by_id[second][1:] == ("\ufffd{\ufffd}", 1, True)
+    assert by_id[third][2:] == (1, True)
