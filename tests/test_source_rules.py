@@ -45,11 +45,11 @@ def test_a_module_is_short_enough_to_be_read_at_once(path: Path) -> None:
 
 # Who may use what
 
-SQLITE = {"bot/store/sqlite.py", "bot/store/sqlite_file.py", "bot/store/backup.py"}
+SQLITE = {f"bot/store/{name}.py" for name in ("sqlite", "sqlite_file", "backup", "copying")}
 
 
 @pytest.mark.parametrize("path", BOT, ids=name_of)
-def test_only_the_sqlite_engine_opens_a_connection(path: Path) -> None:
+def test_only_the_sqlite_engine_and_copies_open_a_connection(path: Path) -> None:
     opened = re.findall(r"\bsqlite3\.connect\(", path.read_text(encoding="utf-8"))
     assert not opened or name_of(path) in SQLITE
 
