@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from bot.store.database import Value
@@ -17,6 +18,7 @@ from sandbox.driver import Modal, Person
 from sandbox.faults import Reset
 from sandbox.scenarios import Scenario
 from tests.modes import in_both_modes
+from tests.test_copies_limits import waiting
 from tests.test_query_cost import cost
 from tests.world import REPLICA, World
 
@@ -130,6 +132,31 @@ async def test_people_who_ask_for_the_same_at_once_do_not_all_pay(offering: Worl
     assert world.created_count() == 1
 
 
+async def test_of_two_copies_that_are_asked_for_the_same_at_once_one_makes_it(
+    world_of_copies: World,
+) -> None:
+    world = world_of_copies
+    world.pauses = {**world.pauses, "same_within": Timings().same_within}
+    assert world.postgres_url is not None
+    async with world.running_copies() as copies:
+        submissions = []
+        for copy, person in zip(copies, (world.ana, world.ben), strict=True):
+            form = await world.open_form(person)
+            await form._fill_in(form._field("replica_id"), REPLICA)
+            await form._fill_in(form._field("script"), VALUES["script"])
+            submissions.append(world.at(copy, form.submit()))
+        # Each that has looked for the same waits before it stores anything.
+        with psycopg.connect(world.postgres_url) as other:
+            other.execute("LOCK TABLE jobs IN SHARE MODE")
+            answers = asyncio.gather(*submissions)
+            await waiting(world, 2)
+        await answers
+        await world.settle()
+        assert world.created_count() == 1
+        [form] = [each.modal for each in (world.ana, world.ben) if each.modal is not None]
+        assert "is already being made" in offer(form)
+
+
 async def test_nobody_is_shown_what_they_may_not_see(quiet: World) -> None:
     world = quiet
     for name in ("root", "carl"):
@@ -234,8 +261,9 @@ async def test_an_erased_script_leaves_nothing_to_compare_with(quiet: World) -> 
     async with world.running_bot(RETENTION_DAYS="1"):
         await submit(world, world.ben)
         await world.advance(days=3)
-        with contextlib.closing(sqlite3.connect(world.database)) as db:
-            assert db.execute("SELECT fingerprint, erased FROM jobs").fetchall() == [(None, 1)]
+        assert world.query("SELECT fingerprint, erased FROM jobs") == [
+            {"fingerprint": None, "erased": 1}
+        ]
 
 
 async def test_the_comparison_costs_the_same_beside_many_requests(tmp_path: Path) -> None:
