@@ -23,7 +23,7 @@ from sandbox.video_service import Operation, RateLimit, SandboxVideoService
 from tests.chaos.copies import Copies, Copy
 from tests.chaos.databases import RunDatabase
 from tests.chaos.plan import Kill, Plan, PlannedFaults
-from tests.chaos.timings import TIMINGS
+from tests.chaos.timings import TIMINGS, TIMINGS_OF_SEVERAL
 from tests.crash import delivery_key, role_of
 from tests.processes import Phase
 from tests.world import NO_LIMITS, REPLICA
@@ -97,7 +97,7 @@ class Environment:
                 Copy(
                     number,
                     self._environ,
-                    TIMINGS,
+                    TIMINGS_OF_SEVERAL if copies > 1 else TIMINGS,
                     folder / f"bot-{number}.log",
                     _MAX_CLOCK_OFFSET * (rng.uniform(-1, 1) if copies > 1 else 0),
                 )

@@ -1,5 +1,6 @@
 """The bot's waits in a run."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -45,3 +46,8 @@ TIMINGS: Final = Timings(
     drain=timedelta(seconds=1),
 )
 """The bot's waits, shortened so that a run of a minute covers a week."""
+
+# With several copies, a kill delays what was claimed by a lease, and several may hit one job.
+_PATIENT: Final = replace(_SCHEDULE, give_up_after=10 * TIMINGS.lease)
+TIMINGS_OF_SEVERAL: Final = replace(TIMINGS, minutes=_PATIENT, hours=_PATIENT)
+"""The same for several copies."""
