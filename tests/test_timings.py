@@ -10,6 +10,10 @@ from bot.timings import Timings
 TIMINGS = Timings(jitter=0.1)
 
 
+def test_a_lease_outlasts_what_takes_longest() -> None:
+    assert max(TIMINGS.transfer_timeout, TIMINGS.call_timeout) < TIMINGS.lease
+
+
 @pytest.mark.parametrize(
     "wait", [timedelta(seconds=2), TIMINGS.max_wait, 3 * TIMINGS.max_wait], ids=str
 )
