@@ -85,3 +85,11 @@ async def test_every_metric_of_ours_is_on_the_dashboard(world: World) -> None:
     asked = " ".join(expressions())
     ours = {each.name for each in found.families if each.name.startswith("replica_bot_")}
     assert not {name for name in ours if not name.endswith("_created") and name not in asked}
+
+
+def test_what_all_copies_read_from_one_database_is_not_added_up() -> None:
+    shared = r"replica_bot_(?:jobs|due|oldest_due_seconds)\b"
+    used = [each for each in expressions() if re.search(shared, each)]
+    assert len(used) == 4
+    for each in used:
+        assert re.match(rf"max by \((?!.*instance.*\) \().*\) \({shared}", each), each
