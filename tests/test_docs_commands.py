@@ -17,6 +17,7 @@ import pytest
 
 from bot.command_line import cli
 from sandbox.http import free_port
+from tests.postgres import empty_database_url
 from tests.world import World
 
 ROOT = Path(__file__).parent.parent
@@ -26,6 +27,7 @@ PAGES = (
     "docs/install.md",
     "docs/operations.md",
     "docs/troubleshooting.md",
+    "docs/postgresql.md",
 )
 INIT: Final = ".venv/bin/python -m bot init"
 #: What is not run here, and why. What follows the reason has to be in the tree.
@@ -46,6 +48,8 @@ NOT_RUN: Final = {
     r"docker compose (stop bot|run --rm --entrypoint sh bot -ec .*|start bot)": "likewise",
 }
 SERVE: Final = ".venv/bin/python -m bot serve"
+#: A database of the pages, as which an empty one is used here.
+POSTGRES: Final = re.compile(r"postgresql://bot:PASSWORD@db\.example\.com/(\w+)")
 _TIMEOUT_S: Final = 60
 
 
@@ -89,6 +93,8 @@ class Machine:
             (folder / ".venv").unlink(missing_ok=True)
             (folder / ".venv").symlink_to(sys.prefix)
         self.folder = folder
+        self.databases: dict[str, str] = {}
+        self.exits = contextlib.ExitStack()
         self.port = str(free_port())
         self.settings = world.environment(self.port) | {"DATABASE_URL": "sqlite:///bot.db"}
         self.bot: asyncio.subprocess.Process | None = None
@@ -125,12 +131,22 @@ class Machine:
 
     async def _start(self, command: str) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
-            *("/bin/sh", "-euc", command.replace("127.0.0.1:3000", f"127.0.0.1:{self.port}")),
+            *("/bin/sh", "-euc", self._here(command)),
             cwd=self.folder,
             env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
+
+    def _here(self, command: str) -> str:
+        """Return a command with the addresses of this machine."""
+        command = command.replace("127.0.0.1:3000", f"127.0.0.1:{self.port}")
+        return POSTGRES.sub(lambda found: self._database(found[1]), command)
+
+    def _database(self, name: str) -> str:
+        if name not in self.databases:
+            self.databases[name] = self.exits.enter_context(empty_database_url())
+        return self.databases[name]
 
     def fill_in_settings(self) -> None:
         """Write the settings where the example has placeholders."""
@@ -148,6 +164,7 @@ async def machine(quiet_world: World, tmp_path: Path) -> AsyncIterator[Machine]:
         if machine.bot is not None and machine.bot.returncode is None:
             machine.bot.kill()
             await machine.bot.communicate()
+        machine.exits.close()
 
 
 async def test_the_commands_of_the_docs_work_in_the_order_of_the_pages(machine: Machine) -> None:
@@ -162,12 +179,16 @@ async def test_the_commands_of_the_docs_work_in_the_order_of_the_pages(machine: 
                 if command == SERVE:
                     if machine.bot is None:
                         await machine.serve(f"exec {command}")
-                elif command.startswith("cp "):  # the page says: stop the bot
+                elif command.endswith(SERVE):  # with a setting of its own
                     await machine.stop()
+                    await machine.serve(command.replace(SERVE, f"exec {SERVE}"))
+                    await machine.stop()
+                elif command.startswith("cp ") or "move-database" in command:
+                    await machine.stop()  # as the page says
                     await machine.run(command)
                 else:
                     await machine.run(command)
-                if command.endswith(" .env"):
+                if command.startswith("install ") and command.endswith(" .env"):
                     machine.fill_in_settings()
                 ran.append(command)
     await machine.stop()
@@ -186,7 +207,7 @@ def test_what_is_not_run_is_in_the_docs_and_names_files_that_exist() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_of_the_bot_in_the_text_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    for name, options in re.findall(r"-m bot ([a-z]+)([^`\n]*)", text):
+    for name, options in re.findall(r"-m bot ([a-z-]+)([^`\n]*)", text):
         assert name in cli.commands, f"{page} names python -m bot {name}"
         known = {each for parameter in cli.commands[name].params for each in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", options)) <= {*known, "--help"}, page
