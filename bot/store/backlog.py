@@ -31,7 +31,9 @@ _OLDEST: Final = {
     for table in _TABLES
 }
 _AT_ONCE: Final = {
-    table: Query(f"SELECT due_at FROM {table} WHERE due_at <= 0 LIMIT 1")  # noqa: S608 - ours
+    table: Query(
+        f"SELECT due_at FROM {table} WHERE due_at <= 0 ORDER BY due_at LIMIT 1"  # noqa: S608 - ours
+    )
     for table in _TABLES
 }
 

@@ -118,8 +118,8 @@ _WAKE_FAR_FUTURE: Final = Query(
     """
     WITH far AS (
         SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
-        WHERE deliveries.due_at > :far
-            OR deliveries.due_at > :latest AND deliveries.due_at - deliveries.wait_ms > :latest
+        WHERE deliveries.due_at > :latest
+            AND (deliveries.due_at > :far OR deliveries.due_at - deliveries.wait_ms > :latest)
         LIMIT :limit FOR UPDATE OF jobs, deliveries SKIP LOCKED
     )
     UPDATE deliveries SET due_at = CASE WHEN claimed = 1 THEN :lease_end ELSE :now END

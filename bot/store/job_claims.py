@@ -60,7 +60,7 @@ _WAKE_FAR_FUTURE: Final = Query(
     """
     WITH far AS (
         SELECT id FROM jobs
-        WHERE due_at > :far OR due_at > :latest AND due_at - wait_ms > :latest
+        WHERE due_at > :latest AND (due_at > :far OR due_at - wait_ms > :latest)
         LIMIT :limit FOR UPDATE SKIP LOCKED
     )
     UPDATE jobs SET due_at = CASE WHEN claimed = 1 THEN :lease_end ELSE :now END,

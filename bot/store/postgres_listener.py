@@ -13,7 +13,9 @@ from bot.store.database import Topic, Transaction
 from bot.store.postgres_link import defaults
 from bot.store.sql import Query
 
-_NOTIFY: Final = Query("SELECT pg_notify(channel, :sender) FROM unnest(:channels) AS channel")
+_NOTIFY: Final = Query(
+    "SELECT pg_notify(channel, :sender) FROM unnest(CAST(:channels AS TEXT[])) AS channel"
+)
 _CHANNELS: Final = {topic: f"bot_{topic.value}" for topic in Topic}
 _TOPICS: Final = {channel: topic for topic, channel in _CHANNELS.items()}
 # Between two notifications, and from a lost connection to the next one, which doubles.
