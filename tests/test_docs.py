@@ -24,7 +24,7 @@ REQUIRED = {
 }
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 # Variables of other programs.
-NOT_THE_BOTS = {"ALL_PROXY", "CHROMIUM_REQUIRED", "HTTP_PROXY"}
+NOT_THE_BOTS = {"ALL_PROXY", "CHROMIUM_REQUIRED", "HTTP_PROXY", "PGBOUNCER_REQUIRED"}
 
 
 def without_code(text: str) -> str:
