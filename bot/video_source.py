@@ -106,7 +106,9 @@ class VideoSource:
         host = url.raw_host.decode("ascii").lower()
         above = {f"*{host[at:]}" for at, letter in enumerate(host) if letter == "."}
         if not self._hosts & {host, *above}:
-            raise Refused(f"its host {host} is not in MEDIA_HOSTS", code="host")
+            raise Refused(
+                f"its host {host} is not in MEDIA_HOSTS: add it if you trust it", code="host"
+            )
         if is_loopback(host):
             return _client(lambda address: address.is_loopback)
         if url.scheme != "https" or (url.port or _HTTPS) != _HTTPS or url.userinfo:

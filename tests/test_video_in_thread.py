@@ -229,6 +229,7 @@ async def test_where_the_bot_is_no_member_there_is_the_link(shown: World) -> Non
         await makes_a_video(world, channel)
     assert [each.channel for each in shared(world)] == [world.slack.channel("studio").id]
     assert [call.error for call in world.calls(COMPLETE)] == ["not_in_channel", None]
+    assert len(replies_with_links(world)) == 3
 
 
 async def test_a_long_script_has_both_files_and_one_that_is_refused_keeps_the_other_from_nothing(
@@ -247,6 +248,18 @@ async def test_a_long_script_has_both_files_and_one_that_is_refused_keeps_the_ot
             kinds.append([each.files[0]["filetype"] for each in shared(world)])
     assert [len(each) for each in kinds] == [1, 3]
     assert len(set(kinds[1][1:])) == 2
+
+
+async def test_while_slack_asks_to_wait_no_further_video_is_fetched(shown: World) -> None:
+    world = shown
+    wait = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "1800"})
+    world.slack.faults.next(GET_URL, wait)
+    for _ in range(2):
+        await makes_a_video(world)
+    assert len(world.service.downloads.paths) == 1
+    assert len(replies_with_links(world)) == 2
+    await world.advance(minutes=30)
+    assert len(shared(world)) == 2
 
 
 # ── The disk ──────────────────────────────────────────────────────────────────────────────────────

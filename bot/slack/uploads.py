@@ -46,6 +46,7 @@ from bot.video_source import VideoSource
 
 _LOG: Final = logging.getLogger(__name__)
 _WORKSPACE: Final = ""
+_GET_URL: Final = "files.getUploadURLExternal"
 _NO_SUCH_FILE: Final = "file_not_found"
 # Times that one file is begun again, or looked for in vain. With the waits between, half an hour.
 _MAX_TRIES: Final = 12
@@ -242,6 +243,8 @@ class Uploads:
         """
         if self._videos is None:
             raise Refused("MEDIA_HOSTS is not set any more", code="host")
+        if (until := self._methods.until(_GET_URL)) is not None:
+            raise Unavailable("Slack asks to wait.", retry_after=until - self._clock.now())
         limit = self._timings.transfer_timeout
         try:
             # No other process can open it, and it is gone with this one, however that ends.
@@ -266,7 +269,7 @@ class Uploads:
         """
         ticket = await self._call(
             _Ticket,
-            "files.getUploadURLExternal",
+            _GET_URL,
             lambda: self._client.files_getUploadURLExternal(filename=name, length=size),
         )
         try:
