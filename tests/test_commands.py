@@ -17,6 +17,7 @@ from sandbox.driver import ClientRefusal, Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import APP, TEAM, Message
+from tests.modes import on_both_engines
 from tests.world import REPLICA, World, number_of
 
 DOCUMENTED = tomllib.loads(
@@ -116,6 +117,7 @@ async def test_the_list_of_a_user_without_videos_says_how_to_start(world: World)
     assert "don't have any videos yet" in shown.text
 
 
+@on_both_engines
 async def test_the_list_shows_my_videos_newest_first_with_states_and_links(world: World) -> None:
     world.service.next_video(Scenario(), Scenario(end="error", reason="No."), Scenario(end="never"))
     for name in ("First", "Second", "Third"):

@@ -8,6 +8,7 @@ import pytest
 from bot.timings import Timings
 from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
 from sandbox.slack_objects import Message
+from tests.modes import on_both_engines
 from tests.world import REPLICA, World
 
 HISTORY = {"channels:history", "groups:history", "im:history"}
@@ -176,6 +177,7 @@ async def test_a_message_that_cannot_be_searched_for_while_the_token_is_revoked_
     _card_and_reply(world)
 
 
+@on_both_engines
 async def test_a_bot_that_ends_in_the_middle_of_a_post_finds_it_after_its_next_start(
     quiet_world: World,
 ) -> None:
@@ -521,6 +523,7 @@ async def test_an_edit_that_is_refused_for_an_unknown_reason_is_given_up_with_an
     assert {each.levelname for each in given_up} == {"ERROR"}
 
 
+@on_both_engines
 async def test_waiting_edits_collapse_into_the_newest(world: World) -> None:
     await _submits(world)
     before = len(world.calls("chat.update"))

@@ -11,6 +11,7 @@ from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan, Echo, Scenario
 from sandbox.slack_objects import Message
+from tests.modes import on_both_engines
 from tests.world import REPLICA, World
 
 SCRIPT = 'Welcome to "Studio 7", dear friends. Today we talk about the weather.'
@@ -111,6 +112,7 @@ async def test_a_callback_is_not_believed_if_the_script_is_clearly_another(world
     assert not world.replies(lost.card)
 
 
+@on_both_engines
 @pytest.mark.parametrize("change", [str, str.upper], ids=["as it is", "in capitals"])
 async def test_a_callback_is_not_believed_if_it_names_what_another_request_made(
     world: World, change: Callable[[str], str]

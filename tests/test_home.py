@@ -7,7 +7,7 @@ from sandbox.block_kit import Json, objects
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import Scenario
-from tests.modes import in_both_modes
+from tests.modes import in_both_modes, on_both_engines
 from tests.world import FOOTAGE, REPLICA, World
 
 pytestmark = in_both_modes
@@ -46,6 +46,7 @@ async def test_home_shows_my_requests_and_follows_them(world: World) -> None:
     assert world.ben.user.id not in world.slack.homes, "who never opened it needs none"
 
 
+@on_both_engines
 async def test_a_persons_home_is_published_once_in_a_few_seconds_and_shows_the_newest(
     world: World,
 ) -> None:
@@ -149,6 +150,7 @@ async def test_forms_open_from_home_and_ask_where_to_post(world: World) -> None:
     assert len(world.posts()) == 2
 
 
+@on_both_engines
 async def test_more_requests_than_fit_are_on_further_pages(world: World) -> None:
     for number in range(12):
         await world.request_video(world.ana, {"video_name": f"Video {number:02}"})

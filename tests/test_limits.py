@@ -9,6 +9,7 @@ from sandbox.driver import Person
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import Scenario
 from sandbox.slack_objects import Message
+from tests.modes import on_both_engines
 from tests.test_unconfirmed import AGAIN
 from tests.world import REPLICA, World
 
@@ -121,6 +122,7 @@ async def test_an_admin_is_limited_too(quiet_world: World) -> None:
         await refused(world, world.ana)
 
 
+@on_both_engines
 async def test_forms_that_are_sent_at_once_do_not_pass_a_limit_together(
     quiet_world: World,
 ) -> None:
@@ -164,6 +166,7 @@ async def test_a_person_may_make_so_many_requests_in_24_hours(quiet_world: World
         await make(world, world.ana)
 
 
+@on_both_engines
 async def test_all_people_together_may_make_so_many_requests_in_24_hours(
     quiet_world: World,
 ) -> None:
@@ -234,6 +237,7 @@ async def test_create_again_counts_for_the_day(quiet_world: World) -> None:
         await refused(world, world.ana)
 
 
+@on_both_engines
 @pytest.mark.parametrize("limit", ["MAX_PER_USER_PER_DAY", "MAX_PER_DAY"])
 async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
     quiet_world: World, limit: str

@@ -10,7 +10,7 @@ from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
-from tests.modes import in_both_modes
+from tests.modes import in_both_modes, on_both_engines
 from tests.world import REPLICA, World, delivery_of
 
 AGAIN = "Create again (may be charged twice)"
@@ -265,6 +265,7 @@ async def test_a_question_that_was_settled_before_it_could_be_posted_is_not_post
         assert "is ready" in world.replies(card)[0].text
 
 
+@on_both_engines
 async def test_a_question_that_was_settled_while_its_answer_was_lost_is_edited(
     world: World,
 ) -> None:
@@ -282,6 +283,7 @@ async def test_a_question_that_was_settled_while_its_answer_was_lost_is_edited(
     assert not labels(question)
 
 
+@on_both_engines
 async def test_a_question_whose_process_ended_in_its_post_is_found_and_not_doubled(
     quiet_world: World,
 ) -> None:

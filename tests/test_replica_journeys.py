@@ -13,7 +13,7 @@ from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Fault, Reset, Truncated
 from sandbox.scenarios import MISSING, CallbackPlan, Pace, Scenario, TrainingFailure
 from sandbox.slack_objects import Message
-from tests.modes import in_both_modes
+from tests.modes import in_both_modes, on_both_engines
 from tests.world import FOOTAGE, REPLICA, World
 
 HOUR = timedelta(hours=1)
@@ -163,6 +163,7 @@ async def test_the_card_of_a_second_training_says_how_long_the_first_took(
     assert "usually about 4 hours" in second.text
 
 
+@on_both_engines
 @in_both_modes
 async def test_five_clicks_at_once_train_one_replica(hourly_world: World) -> None:
     world = hourly_world
@@ -494,6 +495,7 @@ async def test_a_callback_that_names_another_replica_is_ignored(
     assert await form.suggest("replica_id") == []
 
 
+@on_both_engines
 async def test_an_orphaned_replica_is_shown_on_the_card_and_offered(
     hourly_world: World,
 ) -> None:
@@ -549,6 +551,7 @@ async def test_a_video_waits_for_its_replica_for_days_and_is_made_then(
     assert world.created_count() == 1
 
 
+@on_both_engines
 async def test_a_video_goes_on_as_soon_as_its_replica_is_trained(
     hourly_world: World,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from sandbox.scenarios import Scenario
 from tests.databases import all_rows
+from tests.modes import on_both_engines
 from tests.world import REPLICA, World, number_of
 
 SECRETS = ("A secret script.", "Secret name", "secret.mp4", "Secretly too dark.", "/watch/")
@@ -20,6 +21,7 @@ async def _asks_in_secret(world: World) -> None:
     await world.advance(minutes=5)
 
 
+@on_both_engines
 async def test_scripts_and_links_are_erased_after_the_retention_time_and_not_before(
     quiet_world: World,
 ) -> None:
@@ -97,6 +99,7 @@ def _counts(world: World) -> dict[str, int]:
     return counts
 
 
+@on_both_engines
 async def test_an_ended_job_is_deleted_after_twice_the_retention_time_and_not_before(
     quiet_world: World,
 ) -> None:

@@ -6,6 +6,7 @@ from sandbox.driver import ClientRefusal
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import Scenario
 from sandbox.slack_objects import Message
+from tests.modes import on_both_engines
 from tests.world import World, number_of
 
 
@@ -94,6 +95,7 @@ async def test_a_form_that_was_open_when_another_retried_asks_before_it_makes_a_
         assert world.created_count() == 3
 
 
+@on_both_engines
 async def test_two_who_retry_with_the_same_words_make_one(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(ADMIN_USERS=world.ben.user.id):

@@ -7,6 +7,7 @@ import pytest
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
+from tests.modes import on_both_engines
 from tests.world import World, number_of
 
 NAME: Final = "The spring greeting"
@@ -168,6 +169,7 @@ async def test_a_link_in_a_refusal_is_shown_as_its_host(
     assert "s3cret" not in shown
 
 
+@on_both_engines
 async def test_others_are_not_sent_to_a_direct_conversation_for_the_rest_of_a_status(
     quiet_world: World,
 ) -> None:

@@ -11,6 +11,7 @@ from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
 from sandbox.scenarios import Echo, Scenario
 from sandbox.slack import FILE_CONTENT, Call
 from sandbox.slack_objects import Message
+from tests.modes import on_both_engines
 from tests.world import REPLICA, World
 
 LONG = "A sentence with an é and a 🎬. " * 400 + "The end."
@@ -224,6 +225,7 @@ async def test_a_file_that_a_person_deleted_is_not_shared_again(filed: World) ->
     assert len(world.calls(COMPLETE)) == 1
 
 
+@on_both_engines
 @pytest.mark.parametrize("step", [GET_URL, FILE_CONTENT, COMPLETE, "files.info"])
 async def test_a_bot_that_ends_in_the_middle_of_an_upload_shares_one_file(
     step: str, quiet_world: World

@@ -12,6 +12,7 @@ from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Drip, Fault, LateCommit, Reset, Truncated
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import Message
+from tests.modes import on_both_engines
 from tests.world import REPLICA, World, number_of
 
 AGAIN = "Create again (may be charged twice)"
@@ -139,6 +140,7 @@ async def test_a_callback_is_kept_while_the_service_is_unavailable(
     assert len(world.replies(card)) == 1
 
 
+@on_both_engines
 async def test_a_callback_cannot_claim_the_video_of_another_job(world: World) -> None:
     asking = await _is_asked(world, made=False)
     theirs = await world.request_video(world.ben)
@@ -455,6 +457,7 @@ async def test_create_again_warns_of_the_cost_and_makes_one_more_create_call(
     assert world.posts() == [world.now(asking), *world.questions(asking), reply]
 
 
+@on_both_engines
 async def test_two_clicks_on_create_again_make_one_create_call(world: World) -> None:
     asking = await _is_asked(world, made=False)
 
@@ -503,6 +506,7 @@ async def test_a_cancelled_request_is_cancelled_in_the_list_and_the_status_too(
     assert "Status: Cancelled" in shown.message.text
 
 
+@on_both_engines
 async def test_an_id_named_before_create_again_prevents_a_second_video(world: World) -> None:
     asking = await _is_asked(world, made=True)
     [video_id] = world.service.videos
@@ -750,6 +754,7 @@ async def test_an_unanswered_question_ends_the_job_and_creates_nothing(
     assert len(world.requests_for("create_video")) == 1
 
 
+@on_both_engines
 async def test_an_attempt_is_stored_before_its_create_call(quiet_world: World) -> None:
     world = quiet_world
     world.timings = Timings(jitter=0, stop_timeout=timedelta(0))

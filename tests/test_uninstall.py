@@ -4,6 +4,7 @@ import aiohttp
 
 from sandbox import events
 from sandbox.slack import Call
+from tests.modes import on_both_engines
 from tests.world import World
 
 
@@ -23,6 +24,7 @@ async def readiness(world: World) -> tuple[int, str]:
         return answer.status, (await answer.json())["checks"]["slack"]["reason"]
 
 
+@on_both_engines
 async def test_an_uninstalled_app_sends_nothing_and_keeps_everything(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():

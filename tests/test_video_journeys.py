@@ -14,7 +14,7 @@ from bot.timings import Timings
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import MISSING, CallbackPlan, Scenario
 from sandbox.video_service import RateLimit
-from tests.modes import in_both_modes
+from tests.modes import in_both_modes, on_both_engines
 from tests.world import REPLICA, World
 
 HOUR = timedelta(hours=1)
@@ -60,6 +60,7 @@ async def test_a_card_is_not_edited_because_the_service_signs_a_link_again(world
     assert f"/watch/{video_id}|Watch>" in world.now(card).text
 
 
+@on_both_engines
 @in_both_modes
 async def test_a_ready_video_gets_one_reply_in_the_thread(world: World) -> None:
     card = await world.request_video(world.ana, {"video_name": "Greeting"})
@@ -89,6 +90,7 @@ async def test_a_callback_brings_the_reply_at_once(unread_world: World) -> None:
     assert len(world.requests_for("read_video")) == 1
 
 
+@on_both_engines
 async def test_a_callback_before_the_create_answer_does_no_harm(world: World) -> None:
     world.service.callback_plan = CallbackPlan(early=True)
     card = await world.request_video(world.ana)
@@ -126,6 +128,7 @@ async def test_repeated_callbacks_bring_one_reply(unread_world: World, times: in
     assert len(world.posts()) == 2
 
 
+@on_both_engines
 async def test_a_hundred_callbacks_at_once_bring_one_reply(unread_world: World) -> None:
     world = unread_world
     world.service.callback_plan = CallbackPlan(times=0)
@@ -481,6 +484,7 @@ async def test_forms_are_accepted_again_once_a_read_shows_that_the_key_works(wor
     assert world.created_count() == 2
 
 
+@on_both_engines
 async def test_with_the_account_out_of_credit_one_create_call_is_tried_every_ten_minutes(
     world: World,
 ) -> None:
@@ -513,6 +517,7 @@ async def test_a_try_that_the_service_holds_back_is_repeated_and_its_job_does_no
     assert "is ready" in reply.text
 
 
+@on_both_engines
 @pytest.mark.parametrize("status", [401, 402])
 async def test_of_two_jobs_at_once_both_are_created_when_the_service_accepts_work_again(
     world: World, status: int
@@ -530,6 +535,7 @@ async def test_of_two_jobs_at_once_both_are_created_when_the_service_accepts_wor
     assert world.created_count() == 2
 
 
+@on_both_engines
 async def test_a_job_that_was_held_back_before_its_create_call_has_no_attempt(
     quiet_world: World,
 ) -> None:
@@ -551,6 +557,7 @@ async def test_a_job_that_was_held_back_before_its_create_call_has_no_attempt(
 # ── The bot is restarted ──────────────────────────────────────────────────────────────────────
 
 
+@on_both_engines
 async def test_a_restarted_bot_goes_on_where_it_was(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
@@ -569,6 +576,7 @@ async def test_a_restarted_bot_goes_on_where_it_was(quiet_world: World) -> None:
     assert world.created_count() == 1
 
 
+@on_both_engines
 async def test_a_request_just_before_the_stop_is_made_after_the_next_start(
     quiet_world: World,
 ) -> None:
