@@ -5,6 +5,7 @@ import asyncio
 import logging
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -74,6 +75,8 @@ def main() -> int:
     )
     # The sandbox logs late commits that a kill has cut off: not of interest here.
     logging.getLogger("sandbox").setLevel(logging.CRITICAL)
+    # With the database's server, which would go on.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = Path(tempfile.mkdtemp(prefix="chaos-"))
     began = time.monotonic()
     postgres = chosen.database == "postgres"

@@ -110,7 +110,12 @@ _FAULTS_BY_OPERATION: Final[Mapping[str, tuple[float, float, Sequence[Fault]]]] 
     "conversations.history": (0.2, 0.03, _SEARCH),
     "conversations.replies": (0.2, 0.03, _SEARCH),
     "views.open": (1.3, 0.05, _VIEW),
-    "views.publish": (0.5, 0.02, _FILE),
+    # Not late: what was published last stays until the next change, or until it is opened.
+    "views.publish": (
+        0.5,
+        0.02,
+        [each for each in _FILE if not isinstance(each, LateCommit)],
+    ),
     "files.getUploadURLExternal": (0.3, 0.03, _FILE),
     FILE_CONTENT: (0.3, 0.03, _FILE),
     "files.completeUploadExternal": (0.3, 0.04, (*_FILE, _no("internal_error", done=True))),
