@@ -31,8 +31,9 @@ _NEEDED: Final = (
     "README.md",
     ".env.example",
 )
-# One more than there are cores, as tests that wait for what a bug prevents leave one idle.
-_PARALLEL: Final = 3
+# Two for each core, as tests wait in real time for what a bug prevents, for more than half of their
+# time.
+_PARALLEL: Final = 4
 # Each run of pytest is a fork of a process that has imported these, which takes longer than most
 # tests. The tree is imported after the fork.
 _LIBRARIES: Final = (
