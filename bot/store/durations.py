@@ -17,7 +17,7 @@ _ENOUGH: Final = 10
 _SHORT: Final = 250
 """Scripts with fewer characters are one band. Each further band ends at twice as many."""
 
-# Both read nothing but their index, in its order.
+# Each has an index in its order: it reads no more rows than it returns.
 _RECENT: Final = Query(
     """
     SELECT ended_at - started_at AS duration FROM jobs
