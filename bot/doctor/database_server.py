@@ -47,7 +47,7 @@ def check_server(server: Server) -> Iterator[Finding]:
 
 
 def _check_connection(server: Server) -> Iterator[Finding]:
-    name = "connection"
+    name = "database connection"
     if server.is_local:
         yield ok(name, "over a socket of this machine")
     elif not server.is_encrypted:
@@ -84,26 +84,30 @@ def _check_connection(server: Server) -> Iterator[Finding]:
     used = f"{server.connections} of {counted(server.max_connections, 'connection')} in use"
     if free < _CONNECTIONS_OF_A_COPY:
         yield warning(
-            "connections",
+            "database connections",
             f"{used}: there is no room for another copy, which takes {_CONNECTIONS_OF_A_COPY}",
             "Raise max_connections on the server, or end what else is connected.",
         )
     else:
-        yield ok("connections", f"{used}; each copy of the bot takes {_CONNECTIONS_OF_A_COPY}")
+        yield ok(
+            "database connections", f"{used}; each copy of the bot takes {_CONNECTIONS_OF_A_COPY}"
+        )
 
 
 def _check_clock(server: Server) -> Iterator[Finding]:
     difference = abs(server.ahead)
     way = "ahead of" if server.ahead > timedelta(0) else "behind"
-    said = f"this machine's is {difference.total_seconds():,.1f} s {way} the server's"
+    said = f"this machine's clock is {difference.total_seconds():,.1f} s {way} the server's"
     minutes = int(_LEASE.total_seconds() // 60)
     remedy = f"Keep the clocks of all machines in time with NTP: {minutes} minutes are the limit."
     if difference - server.precision >= _LEASE:
-        yield error("clock", f"{said}: copies of the bot take each other's work from them", remedy)
+        yield error(
+            "database clock", f"{said}: copies of the bot take each other's work from them", remedy
+        )
     elif difference - server.precision > _MAX_AHEAD:
-        yield warning("clock", said, remedy)
+        yield warning("database clock", said, remedy)
     else:
-        yield ok("clock", f"{said} (up to {minutes} minutes do no harm)")
+        yield ok("database clock", f"{said} (up to {minutes} minutes do no harm)")
 
 
 def _ms(duration: timedelta) -> int:
