@@ -1,12 +1,13 @@
 # The bot in a container: docker build --tag replica-video-bot . (compose.yaml runs it)
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /app
-COPY requirements.txt .
+# With psycopg, 4 MB more, for a DATABASE_URL of PostgreSQL's.
+COPY requirements-postgres.txt .
 RUN python3 -m venv .venv \
     && .venv/bin/pip install --no-cache-dir --no-compile --disable-pip-version-check \
-        --require-hashes --only-binary :all: --requirement requirements.txt \
+        --require-hashes --only-binary :all: --requirement requirements-postgres.txt \
     && .venv/bin/pip uninstall --quiet --yes pip setuptools \
-    && rm requirements.txt
+    && rm requirements-postgres.txt
 COPY manifest.yml .
 COPY bot bot
 # Compiled here, since nothing can be written there. By content: copies may have other times.

@@ -69,6 +69,7 @@ async def test_the_image_runs_read_only_as_a_user_without_rights_and_stops_withi
     assert modules <= compiled
     packages = container.run(namespace, image, "ls", "/app/.venv/lib/python3.11/site-packages")
     assert not {"pip", "setuptools", "pytest", "blockkit"} & set(packages.split())
+    assert {"psycopg", "psycopg_binary"} <= set(packages.split()), "it runs on PostgreSQL too"
 
     # Its commands work without settings.
     container.make_read_only(namespace, image, "/data")
@@ -150,7 +151,7 @@ def test_nothing_secret_gets_into_the_image() -> None:
     names = [
         "bot/app.py",
         "manifest.yml",
-        "requirements.txt",
+        "requirements-postgres.txt",
         ".env",
         ".env.example",
         ".git/config",
