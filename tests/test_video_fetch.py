@@ -133,7 +133,10 @@ async def test_a_name_that_leads_to_a_private_address_is_not_connected_to(
         connected.set()
         writer.close()
 
-    server = await asyncio.start_server(accept, address.removeprefix("::ffff:"))
+    try:
+        server = await asyncio.start_server(accept, address.removeprefix("::ffff:"))
+    except OSError:
+        pytest.skip("this machine has no IPv6")
     port = server.sockets[0].getsockname()[1]
     asked = note_names(monkeypatch, address, port)
     link = "https://a.cdn.example.com/v.mp4"
