@@ -78,6 +78,16 @@ async def test_an_answer_to_a_question_that_reaches_both_copies_counts_once(
         assert len(world.replies(card)) == 1
 
 
+async def test_a_click_that_reaches_the_other_copy_later_changes_nothing(world: World) -> None:
+    async with world.running_copies(PUBLIC_URL="") as copies:
+        card = await asks_what_to_do(world)
+        body = click(world, world.question(card), CREATE_AGAIN)
+        for copy in copies:
+            await world.at(copy, deliver(world.slack, body))
+            await world.settle()
+        assert len(world.requests_for("create_video")) == 2
+
+
 async def test_an_id_that_a_person_names_at_both_copies_is_taken_once(world: World) -> None:
     async with world.running_copies(PUBLIC_URL="") as (first, second):
         world.service.faults.next("create_video", CannedResponse(500, done=True))

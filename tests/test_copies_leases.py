@@ -1,13 +1,17 @@
 """Leases between copies of the bot, whose clocks may differ, and calls that may be slow."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 
+import psycopg
 import pytest
+from psycopg import sql
 
 from bot.model import token_hash
 from bot.store import Store
-from bot.store.database import to_ms
+from bot.store.database import Topic, to_ms
 from bot.store.postgres import PostgresDatabase
 from bot.store.sql import Query
 from tests.test_store import NOW, TIMINGS, claim, submit
@@ -54,6 +58,41 @@ async def test_a_message_is_sent_by_one_of_two_copies_after_a_crash_of_the_serve
 
     assert await store.deliveries.mark_sending(card.delivery, NOW)
     assert not await store.deliveries.mark_sending(again.delivery, NOW)
+
+
+async def _claimed(store: Store) -> dict[str, int]:
+    """Claim what is due, and return how many rows that were, by table."""
+    return {
+        "jobs": len(await store.jobs.claim(NOW, 2)),
+        "deliveries": len(await store.deliveries.claim(NOW, 2)),
+        "homes": len(await store.homes.claim(NOW, 2, ())),
+    }
+
+
+@pytest.mark.parametrize("table", ["jobs", "deliveries", "homes"])
+async def test_a_claim_passes_over_what_another_copy_has_locked(
+    table: str, store: Store, postgres_url: str
+) -> None:
+    for number in range(2):
+        await submit(store, f"V{number}")
+        await store.homes.open(f"U{number}", 0, NOW)
+    with psycopg.connect(postgres_url) as other:
+        query = sql.SQL("SELECT 1 FROM {} ORDER BY 1 LIMIT 1 FOR UPDATE")
+        other.execute(query.format(sql.Identifier(table)))
+        async with asyncio.timeout(4):
+            assert (await _claimed(store))[table] == 1
+    assert (await _claimed(store))[table] == 1, "what was passed over is not lost"
+
+
+async def test_what_one_copy_makes_due_wakes_the_other(store: Store, postgres_url: str) -> None:
+    never = replace(TIMINGS, slow_poll=timedelta(hours=1), pooled_slow_poll=timedelta(hours=1))
+    async with PostgresDatabase.open(postgres_url, timings=never) as other:
+        due = other.event(Topic.JOBS)
+        async with asyncio.timeout(10):
+            await due.wait()  # as it has begun to listen
+            due.clear()
+            await submit(store)
+            await due.wait()
 
 
 def test_a_lease_is_longer_than_every_call_under_it_at_the_greatest_difference_of_clocks() -> None:

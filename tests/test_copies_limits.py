@@ -1,6 +1,7 @@
 """Two copies of the bot: limits, refusals and housekeeping, which each copy must get right."""
 
 import asyncio
+from datetime import timedelta
 
 import psycopg
 import pytest
@@ -85,6 +86,24 @@ async def _uninstalled(world: World) -> None:
     await events.send(world.slack, {"type": "app_uninstalled"})
 
 
+async def test_a_rate_limit_costs_each_copy_a_few_refused_posts_and_no_message(
+    world: World,
+) -> None:
+    world.slack.rate_limits = True
+    async with world.running_copies() as copies:
+        for number in range(12):
+            await world.at(copies[number % 2], submitted(world))
+        await world.advance(minutes=6)
+        cards = world.slack.messages("studio")
+        assert len(cards) == 12
+        for card in cards:
+            assert "Ready" in card.text
+            [reply] = world.replies(card)
+            assert float(reply.ts) > float(card.ts)
+        refused = [call for call in world.calls("chat.postMessage") if not call.ok]
+        assert len(refused) <= 2 * 8 + 12, "at once into one channel, and then now and then"
+
+
 # ── Rows ──────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -103,6 +122,25 @@ async def test_a_row_that_could_not_be_read_goes_on_once_it_can_without_a_new_st
         await world.advance(hours=1, minutes=1)
         assert "Ready" in world.now(card).text
     assert 1 <= caplog.text.count("it is left as it is") <= 2
+
+
+async def test_both_copies_erase_old_texts_and_add_up_what_they_count(world: World) -> None:
+    world.service.next_video(*[Scenario(overrides={"shiny_url": "https://x"})] * 4)
+    async with world.running_copies(RETENTION_DAYS="1") as copies:
+        for number in range(4):
+            await world.at(copies[number % 2], submitted(world))
+        await world.advance(minutes=6)
+        [[counted]] = sql(world, "SELECT sum(count) FROM drift WHERE field = 'shiny_url'")
+        answers = world.created_count() + len(world.requests_for("read_video"))
+        assert int(str(counted)) == answers
+        assert "Hello" in str(sql(world, "SELECT params FROM jobs"))
+
+        world.clock.set(world.clock.now() + timedelta(days=1, hours=2))
+        await world.settle()
+        await world.advance(minutes=2)
+        params = sql(world, "SELECT params FROM jobs")
+        assert len(params) == 4
+        assert "Hello" not in str(params)
 
 
 # ── The video service ─────────────────────────────────────────────────────────────────────────
