@@ -35,6 +35,12 @@ _LABEL: Final = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 # With a letter at the beginning of the last part: no address is one.
 _HOST_NAME: Final = re.compile(rf"(\*\.)?({_LABEL}\.)+(?=[a-z]){_LABEL}")
 _PATH: Final = re.compile(r"(/(?!\.\.?(/|$))[\w.~%-]+)*", re.ASCII)
+# https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS
+_POSTGRES_HOST: Final = r"(?:[\w.%-]*|\[[0-9A-Fa-f:.%]+\])(?::\d{1,5})?"
+_POSTGRES_URL: Final = re.compile(
+    rf"postgres(?:ql)?://(?:[^@/?#]*@)?{_POSTGRES_HOST}(?:,{_POSTGRES_HOST})*/[^@/?#]+(?:\?[^#]*)?",
+    re.ASCII,
+)
 _MAX_PREFIX: Final = 32 - len("/replica")
 _PREFIX: Final = re.compile(f"[a-z0-9_-]{{1,{_MAX_PREFIX}}}")
 _USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
@@ -189,16 +195,23 @@ def database_address(text: str) -> Path | str:
 
 
 def _postgres_url(text: str) -> str:
-    try:
-        url = urlsplit(text)
-        _ = url.port
-    except ValueError:
-        url = urlsplit("")
-    if not url.path.removeprefix("/") or not _VISIBLE.fullmatch(text):
+    """Return a URL that libpq reads as it is meant: with several hosts, or options after a ``?``.
+
+    In others it takes a part of the password for a host, which then stands in its errors.
+    """
+    found = _POSTGRES_URL.fullmatch(text)
+    if found is None and re.search("[@/?#].*@", text.partition("://")[2]):
+        raise ValueError(
+            "has an @ in its password or name: write it as %40 there, and likewise / as %2F, ? as "
+            "%3F and # as %23."
+        )
+    if found is None or not _VISIBLE.fullmatch(text):
         raise ValueError(
             "does not name a database: it should look like "
             "postgresql://user:password@db.example.com/bot."
         )
+    if re.search("%(?![0-9A-Fa-f]{2})", text):
+        raise ValueError("has a % in it that stands for itself: write it as %25.")
     return text
 
 

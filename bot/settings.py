@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Self, get_args
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 from pydantic import (
@@ -241,8 +241,11 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
         # A proxy is sent it decoded.
         passwords: tuple[str, ...] = (password, unquote(password)) if password else ()
         if isinstance(self.database, SecretStr):
-            password = urlsplit(self.database.get_secret_value()).password
+            url = urlsplit(self.database.get_secret_value())
+            named = parse_qs(url.query)  # decoded
+            password = url.password
             passwords += (password, unquote(password)) if password else ()
+            passwords += (*named.get("password", ()), *named.get("sslpassword", ()))
         return (*(secret.get_secret_value() for secret in secrets if secret), *passwords)
 
     @field_validator("slack_signing_secret")

@@ -82,6 +82,21 @@ def test_other_variables_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:p%40ss%2Fword@a.example.com:5432,b.example.com:5433/bot",
+        "postgres://me@[::1]:5432/bot?sslmode=verify-full&sslrootcert=/etc/ca.pem",
+        "postgresql:///bot?host=/var/run/postgresql&user=me@here",
+        "postgresql://me@%2Fvar%2Frun%2Fpostgresql/bot?target_session_attrs=any",
+    ],
+)
+def test_every_url_of_postgresql_is_passed_on_as_it_is(url: str) -> None:
+    settings = Settings.read(_REQUIRED | {"DATABASE_URL": url})
+    assert settings.database_address == url
+    assert "p@ss/word" in settings.secrets or "p%40" not in url
+
+
+@pytest.mark.parametrize(
     ("name", "text", "says"),
     [
         ("SLACK_BOT_TOKEN", "xoxp-1234", "starts with xoxb-"),
@@ -153,6 +168,10 @@ def test_other_variables_are_ignored() -> None:
         ("DATABASE_URL", "postgres://me:pass@db/", "does not name a database"),
         ("DATABASE_URL", "postgresql://db:port/bot", "does not name a database"),
         ("DATABASE_URL", "postgresql+asyncpg://db/bot", "is no database"),
+        ("DATABASE_URL", "postgresql://me:pa@ss@db/bot", "as %40 there"),
+        ("DATABASE_URL", "postgresql://me:12/ss@db/bot", "as %40 there, and likewise / as %2F"),
+        ("DATABASE_URL", "postgresql://me:pa#ss@db/bot", "and # as %23"),
+        ("DATABASE_URL", "postgresql://me:100%@db/bot", "as %25"),
         ("DATABASE_URL", "mysql://db/bot", "is no database"),
         ("DATABASE_URL", "bot.db", "is no database"),
         ("DATABASE_URL", "sqlite://bot.db", "three slashes"),
