@@ -34,8 +34,8 @@ settings.register_profile(
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Run one worker more than there are cores, as tests in real time leave one idle."""
-    return (os.cpu_count() or 1) + 1
+    """Run two workers for each core, as tests in real time and those of processes leave it idle."""
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,10 +46,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks of the tests."""
     config.addinivalue_line("markers", f"{in_both_modes.name}: over HTTP and in Socket Mode")
+    config.addinivalue_line("markers", "slow: takes ten seconds or more; begins first")
     config.addinivalue_line("markers", f"{on_both_engines.name}: on SQLite and on PostgreSQL")
     config.addinivalue_line("markers", f"{on_sqlite_alone.name}: never on PostgreSQL")
     # Where this runs in the background, Ctrl-C may be ignored, and by all that the tests start too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(trylast=True)  # after they were shuffled
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run slow tests first: one that began last would leave the other cores idle at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -31,7 +31,7 @@ from tests.world import World
 _HEAD: Final = "Host: bot.example.com\r\nConnection: close\r\n"
 # In real time.
 _RECEIVE_TIMEOUT: Final = timedelta(seconds=0.5)
-_TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 30.0
 _LOOKUPS: Final = frozenset({"auth.test", "bots.info", "conversations.info", "users.info"})
 _MAX_LOG_LINE: Final = 1000
 FAST: Final = Pace(timedelta(0), timedelta(seconds=5), timedelta(seconds=5))

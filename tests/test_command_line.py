@@ -49,6 +49,7 @@ def files_in(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
+@pytest.mark.slow
 async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> None:
     # It takes nothing from the file of a deployment.
     deployed = tmp_path / ".env"

@@ -50,6 +50,7 @@ def built() -> Iterator[tuple[Namespace, Image]]:
         yield namespace, container.build(namespace, _ROOT)
 
 
+@pytest.mark.slow
 async def test_the_image_runs_read_only_as_a_user_without_rights_and_stops_within_ten_seconds(
     built: tuple[Namespace, Image], quiet_world: World
 ) -> None:

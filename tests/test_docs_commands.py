@@ -167,6 +167,7 @@ async def machine(quiet_world: World, tmp_path: Path) -> AsyncIterator[Machine]:
         machine.exits.close()
 
 
+@pytest.mark.slow
 async def test_the_commands_of_the_docs_work_in_the_order_of_the_pages(machine: Machine) -> None:
     ran = []
     for page in PAGES:

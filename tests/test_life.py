@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import aiohttp
+import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -637,6 +638,7 @@ def _tests(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> A
     """Return the test case of a state machine."""
     case: Any = machine.TestCase
     case.settings = _bounds(examples, steps)
+    case.pytestmark = [pytest.mark.slow]
     return case
 
 

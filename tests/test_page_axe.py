@@ -201,6 +201,7 @@ async def _findings(window: Window, axe: str, part: str) -> dict[str, list[str]]
 
 
 # In parts, so that each process that runs tests may do one.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "views",
     [
