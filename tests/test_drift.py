@@ -86,7 +86,7 @@ async def test_drift_is_counted_logged_once_and_survives_a_restart(
         "the service sends a time that cannot be read",
         "the service uses an unknown status",
     ]
-    kept = {(each.what, each.field): each.count for each in seen_drift(world.database)}
+    kept = {(each.what, each.field): each.count for each in seen_drift(world.address)}
     assert kept.keys() == {
         ("unknown_status", "polishing"),
         ("missing_field", "stream_url"),
@@ -99,7 +99,7 @@ async def test_drift_is_counted_logged_once_and_survives_a_restart(
     async with world.running_bot(callbacks=False):
         await world.request_video(world.ana)
         await world.advance(minutes=2)
-        again = {(each.what, each.field): each.count for each in seen_drift(world.database)}
+        again = {(each.what, each.field): each.count for each in seen_drift(world.address)}
     assert again["unknown_status", "polishing"] > kept["unknown_status", "polishing"]
 
 
@@ -111,7 +111,7 @@ async def test_answers_that_cannot_be_read_are_counted(world: World) -> None:
     await world.advance(minutes=2)
     found = await scrape(world)
     assert found.value("replica_bot_drift_total", kind="video", what="unreadable") == 2
-    kept = [(each.what, each.field) for each in seen_drift(world.database)]
+    kept = [(each.what, each.field) for each in seen_drift(world.address)]
     assert kept == [("unreadable", "")]
 
 
@@ -120,17 +120,17 @@ async def test_an_outage_is_no_drift(world: World) -> None:
     await world.request_video(world.ana)
     await world.advance(minutes=5)
     assert (await scrape(world)).value("replica_bot_drift_total") == 0
-    assert seen_drift(world.database) == []
+    assert seen_drift(world.address) == []
 
 
 async def test_a_service_that_changes_with_each_answer_fills_no_table(world: World) -> None:
     store = world.bot.store
     many = {("video", "new_field", f"field_{number}"): 1 for number in range(500)}
     await store.drift.add(many, world.clock.now())
-    assert len(seen_drift(world.database)) == 200
+    assert len(seen_drift(world.address)) == 200
     await store.drift.add({("video", "new_field", "field_7"): 4}, world.clock.now())
-    [again] = [each for each in seen_drift(world.database) if each.field == "field_7"]
+    [again] = [each for each in seen_drift(world.address) if each.field == "field_7"]
     assert again.count == 5
     later = world.clock.now() + timedelta(days=91)
     await store.drift.add({("video", "new_field", "newer"): 1}, later)
-    assert [each.field for each in seen_drift(world.database)] == ["newer"]
+    assert [each.field for each in seen_drift(world.address)] == ["newer"]
