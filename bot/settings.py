@@ -269,11 +269,12 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     @field_validator("allow_temporary_disk")
     @classmethod
     def _disk_is_permanent(cls, allowed: bool, info: ValidationInfo) -> bool:  # noqa: FBT001
-        if info.context and info.context["temporary_disk"] and not allowed:
+        is_lost = info.context and info.context["temporary_disk"] and not allowed
+        if is_lost and not isinstance(info.data.get("database"), SecretStr):
             raise ValueError(
                 "is not yes, and this is Heroku, which empties its disks at least once a day: all "
-                "requests would be lost. Run the bot where the disk is permanent, or set this to "
-                "yes, only to try the bot out."
+                "requests would be lost. Set DATABASE_URL to a PostgreSQL database, run the bot "
+                "where the disk is permanent, or set this to yes, only to try the bot out."
             )
         return allowed
 

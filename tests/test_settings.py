@@ -346,6 +346,11 @@ def test_a_temporary_disk_can_be_allowed() -> None:
     assert _read(DYNO="web.1", ALLOW_TEMPORARY_DISK="yes").allow_temporary_disk is True
 
 
+def test_a_temporary_disk_does_no_harm_where_the_database_is_on_a_server() -> None:
+    settings = _read(DYNO="web.1", DATABASE_URL="postgres://bot:secret@db.example.com/bot")
+    assert settings.allow_temporary_disk is False
+
+
 def test_the_environment_is_that_of_the_process(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
