@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import ssl
 from collections.abc import AsyncIterator
 from enum import Enum
 from urllib.parse import parse_qs, urlsplit
 
 _MAX_CHUNK = 1 << 16
+# https://www.postgresql.org/docs/current/protocol-message-formats.html: SSLRequest
+_ENCRYPT = (8).to_bytes(4, "big") + (80877103).to_bytes(4, "big")
 
 
 class Fault(Enum):
@@ -31,6 +34,8 @@ class PostgresProxy:
         self._port = 0
         self._writers = set[asyncio.StreamWriter]()
         self._faults = list[tuple[bytes, Fault]]()
+        self.encryption: ssl.SSLContext | None = None
+        """With which to offer encryption."""
         self.connections = 0
         """How many were opened."""
         self.statements = list[bytes]()
@@ -71,6 +76,10 @@ class PostgresProxy:
         with contextlib.suppress(OSError):
             answers, server = await asyncio.open_unix_connection(self._socket)
             self._writers |= {writer, server}
+            if self.encryption is not None:
+                assert await reader.readexactly(len(_ENCRYPT)) == _ENCRYPT
+                writer.write(b"S")
+                await writer.start_tls(self.encryption)
             way = _Way()
             back = asyncio.create_task(  # noqa: TID251 - it ends here
                 self._pass_answers(answers, writer, way)

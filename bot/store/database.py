@@ -1,7 +1,7 @@
 """The port: what the store needs from a database, whichever engine implements it.
 
-The engine now is SQLite, with one writer; PostgreSQL follows, for which statements lock rows with
-``FOR UPDATE`` (see ``bot.store.sql``).
+SQLite has one writer at a time. On PostgreSQL there are several, in several processes: statements
+lock rows with ``FOR UPDATE`` (see ``bot.store.sql``).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class DatabaseUnavailable(DatabaseError):
 
 
 class DatabaseUncertain(DatabaseUnavailable):
-    """A commit failed in its last step: the next start may find that it was stored after all."""
+    """A commit failed in its last step, or was not answered: it may have been stored after all."""
 
 
 class DatabaseCorrupt(DatabaseError):
@@ -115,7 +115,7 @@ class Database(Protocol):
 
         Raises:
             DatabaseUnavailable: nothing was stored; a later try may succeed.
-            DatabaseUncertain: likewise, but the next start may find it stored.
+            DatabaseUncertain: likewise, but it may have been stored: no engine repeats it.
             DatabaseCorrupt: nothing was stored, and nothing will be.
             DatabaseError: nothing was stored: the statement is wrong, or the database is closed.
             Exception: what ``work`` raised; nothing was stored.

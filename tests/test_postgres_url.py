@@ -1,0 +1,62 @@
+"""What libpq does for a URL of PostgreSQL: encryption, several hosts."""
+
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bot.store import DatabaseError, DatabaseUnavailable
+from bot.store.postgres import PostgresDatabase, migrate
+from sandbox.http import free_port
+from tests.postgres_proxy import PostgresProxy
+from tests.test_postgres_failures import add
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """Return a certificate and its key for 127.0.0.1, in one file."""
+    program = shutil.which("openssl")
+    if program is None:
+        pytest.skip("needs openssl")
+    file, key = tmp_path / "server.pem", tmp_path / "key.pem"
+    command = [program, "req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command += ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(file)]
+    subprocess.run(command, check=True, capture_output=True)
+    file.write_text(file.read_text() + key.read_text())
+    return file
+
+
+async def test_a_connection_is_encrypted_and_verified_as_its_url_says(
+    postgres_url: str, certificate: Path
+) -> None:
+    async with PostgresProxy(postgres_url).running() as proxy:
+        with pytest.raises(DatabaseError, match="no encrypted connection"):
+            async with PostgresDatabase.open(f"{proxy.url}?sslmode=require"):
+                pass  # the server offers none
+        proxy.encryption = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        proxy.encryption.load_cert_chain(certificate)
+        verified = f"{proxy.url}?sslmode=verify-full&sslrootcert={certificate}"
+        async with PostgresDatabase.open(verified) as database:
+            assert await database.run(add) == 1
+        other = certificate.with_name("missing.pem")
+        with pytest.raises(DatabaseError, match="sslrootcert") as raised:
+            async with PostgresDatabase.open(
+                f"{proxy.url}?sslmode=verify-full&sslrootcert={other}"
+            ):
+                pass
+        assert not isinstance(raised.value, DatabaseUnavailable), "no waiting helps"
+
+
+async def test_of_several_hosts_the_one_that_answers_is_used(postgres_url: str) -> None:
+    async with PostgresProxy(postgres_url).running() as proxy:
+        url = proxy.url.replace("@", f"@127.0.0.1:{free_port()},")
+        async with PostgresDatabase.open(url) as database:
+            assert await database.run(add) == 1
+
+
+def test_nothing_is_waited_for_where_no_host_answers() -> None:
+    with pytest.raises(DatabaseUnavailable, match="start it"):
+        migrate(f"postgresql://me@127.0.0.1:{free_port()},127.0.0.1:{free_port()}/bot")
