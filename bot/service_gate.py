@@ -1,6 +1,7 @@
 """Gates: hold calls back that the video service would refuse, and find out when it no longer does.
 
-All of it is in memory: after a restart, the first call finds out again.
+All of it is in memory: after a restart, the first call finds out again, and each copy of the bot
+finds out for itself.
 """
 
 import asyncio

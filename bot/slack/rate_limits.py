@@ -2,7 +2,8 @@
 
 ``chat.postMessage`` is limited for each channel, every other method for the workspace:
 https://docs.slack.dev/apis/web-api/rate-limits. What a limit covers goes on with one call, and then
-one after the other, at the pace that Slack documents.
+one after the other, at the pace that Slack documents. Each copy of the bot learns the limits for
+itself: several have a few more calls refused, each of which waits as long as Slack asks.
 """
 
 import logging
