@@ -137,7 +137,7 @@ _UNIQUE_INDEXES: Final = frozenset(
     for file in POSTGRES_MIGRATIONS.glob("*.sql")
     for name in re.findall(r"CREATE UNIQUE INDEX (\w+)", file.read_text())
 )
-_UNIQUE_INDEX: Final = re.compile(r"CREATE UNIQUE INDEX \w+\s+ON (\w+)")
+_UNIQUE_INDEX: Final = re.compile(r"CREATE UNIQUE INDEX \w+\s+ON (\w+) \((\w+)")
 _TABLE: Final = re.compile(r"CREATE TABLE (\w+)")
 
 
@@ -153,8 +153,12 @@ def taken_away(sql: str) -> list[str]:
     # Without any other index it is slower, but does the same.
     found += _UNIQUE_INDEXES.intersection(_DROPPED_INDEX.findall(sql))
     new = _TABLE.findall(sql)
+    # The version before leaves a new column empty.
+    added = {column.split()[0] for column in _ADDED_COLUMN.findall(sql)}
     return found + [
-        f"UNIQUE INDEX ON {table}" for table in _UNIQUE_INDEX.findall(sql) if table not in new
+        f"UNIQUE INDEX ON {table}"
+        for table, column in _UNIQUE_INDEX.findall(sql)
+        if table not in new and column not in added
     ]
 
 
@@ -178,6 +182,7 @@ def test_a_migration_only_adds_unless_its_name_says_that_it_contracts(folder: Pa
         ("ALTER TABLE jobs ADD COLUMN a INTEGER NOT NULL DEFAULT 0;", False),
         ("ALTER TABLE jobs ADD COLUMN a TEXT; -- DROP nothing\nCREATE INDEX x ON jobs (a);", False),
         ("CREATE TABLE more (id TEXT NOT NULL UNIQUE); CREATE UNIQUE INDEX x ON more (id)", False),
+        ("ALTER TABLE jobs ADD COLUMN a TEXT; CREATE UNIQUE INDEX x ON jobs (a);", False),
         ("ALTER TABLE jobs ADD COLUMN a TEXT NOT NULL;", True),
         ("ALTER TABLE jobs ADD COLUMN a TEXT UNIQUE;", True),
         ("ALTER TABLE jobs RENAME COLUMN a TO b;", True),

@@ -73,7 +73,7 @@ def _check_connection(server: Server) -> Iterator[Finding]:
             "other's work some seconds later",
             "Set DATABASE_URL to the server itself, or leave it so if that is fast enough.",
         )
-    if server.precision * 2 > _MAX_ROUND_TRIP:
+    if not server.is_local and server.precision * 2 > _MAX_ROUND_TRIP:
         yield warning(
             name,
             f"the server answers after {_ms(server.precision * 2)} ms: each click waits for it "
