@@ -20,9 +20,12 @@ from bot.store.migrate import SQLITE_MIGRATIONS
 from bot.store.sqlite import migrate
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
+from tests.modes import on_sqlite_alone
 from tests.processes_of_commands import ROOT
 from tests.test_command_line import bot, files_in
 from tests.world import World
+
+pytestmark = on_sqlite_alone
 
 _NOW = datetime(2026, 3, 2, tzinfo=UTC)
 # Once all is copied.

@@ -14,8 +14,11 @@ import pytest
 from bot.model import Failure, State
 from bot.store import Store
 from bot.timings import Timings
+from tests.modes import on_sqlite_alone
 from tests.test_store import NOW, submit
 from tests.world import World
+
+pytestmark = on_sqlite_alone
 
 SECRET = "A secret script"
 LATER = NOW + timedelta(days=100)

@@ -17,9 +17,12 @@ from bot.store.migrate import SQLITE_MIGRATIONS
 from bot.store.sqlite import migrate
 from bot.store.sqlite_file import beside
 from sandbox.http import free_port
+from tests.modes import on_sqlite_alone
 from tests.report import report
 from tests.test_storage import many_jobs, page_overwritten
 from tests.world import World
+
+pytestmark = on_sqlite_alone
 
 
 def change(path: Path, sql: str, *values: object) -> None:

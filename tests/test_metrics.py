@@ -16,6 +16,7 @@ from bot.store import backlog
 from bot.store.sqlite import migrate
 from sandbox import events
 from sandbox.faults import CannedResponse, Reset
+from tests.modes import on_sqlite_alone
 from tests.test_query_cost import cost
 from tests.world import World, number_of
 
@@ -137,6 +138,7 @@ async def test_metrics_name_nobody_and_have_a_bounded_number_of_series(world: Wo
     assert len(second.samples) == len(first.samples), "nothing grows with the number of jobs"
 
 
+@on_sqlite_alone
 async def test_metrics_answer_without_a_database_and_say_so(world: World) -> None:
     world.database.unlink()
     found = await scrape(world)

@@ -8,9 +8,12 @@ from bot.store.backup import back_up
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
+from tests.modes import on_sqlite_alone
 from tests.test_backup import restore
 from tests.test_transcript_file import COMPLETE, GET_URL, asks, shared
 from tests.world import REPLICA, World, buttons_of
+
+pytestmark = on_sqlite_alone
 
 _LIMITED = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "60"})
 

@@ -18,6 +18,7 @@ from sandbox.scenarios import CallbackPlan, Scenario
 from tests import leaks
 from tests.databases import all_rows
 from tests.leaks import COLUMNS, LeakDetector, MarkType
+from tests.modes import on_sqlite_alone
 from tests.world import REPLICA, World
 
 SIGNED = "https://storage.example.com/sea.mp4?X-Amz-Signature=7fe2b1"
@@ -270,6 +271,7 @@ def _columns(database: Path) -> list[tuple[str, str]]:
         ]
 
 
+@on_sqlite_alone
 async def test_the_leak_detector_searches_each_column_of_the_database(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot():
@@ -299,6 +301,7 @@ def test_no_column_may_hold_a_secret_and_each_named_column_exists(tmp_path: Path
     assert not any(MarkType.SECRET in types for types in COLUMNS.values())
 
 
+@on_sqlite_alone
 async def test_the_leak_detector_finds_a_secret_in_unused_pages_of_the_database(
     quiet_world: World,
 ) -> None:

@@ -33,8 +33,11 @@ from bot.store.sqlite_file import FileLock, check_file
 from sandbox.driver import CONNECTION_ERROR, Person
 from sandbox.modal import Modal
 from tests.bot_process import BotProcess
+from tests.modes import on_sqlite_alone
 from tests.processes import QUICK, LiveWorld
 from tests.world import REPLICA, World
+
+pytestmark = on_sqlite_alone
 
 NOT_SAVED: Final = "This couldn't be saved. Please try again in a moment."
 NOBODY: Final = 65534

@@ -8,8 +8,11 @@ import pytest
 from bot import doctor
 from bot.store import DatabaseCorrupt, DatabaseError, Store
 from bot.timings import Timings
+from tests.modes import on_sqlite_alone
 from tests.test_store import submit
 from tests.world import World
+
+pytestmark = on_sqlite_alone
 
 
 async def fill(store: Store, jobs: int = 50) -> None:

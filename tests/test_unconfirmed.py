@@ -12,7 +12,7 @@ from sandbox.driver import Modal
 from sandbox.faults import CannedResponse, Drip, Fault, LateCommit, Reset, Truncated
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import Message
-from tests.modes import on_both_engines
+from tests.modes import on_both_engines, on_sqlite_alone
 from tests.world import REPLICA, World, number_of
 
 AGAIN = "Create again (may be charged twice)"
@@ -263,6 +263,7 @@ async def test_the_question_is_asked_again_after_a_day_and_closed_after_a_week(
     assert len(world.requests_for("create_video")) == 1
 
 
+@on_sqlite_alone
 async def test_a_create_call_that_a_stop_interrupted_is_not_repeated(
     quiet_world: World,
 ) -> None:

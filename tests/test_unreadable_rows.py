@@ -8,7 +8,10 @@ import pytest
 
 from bot import doctor
 from sandbox.slack_objects import Message
+from tests.modes import on_sqlite_alone
 from tests.world import World, number_of
+
+pytestmark = on_sqlite_alone
 
 SECRET = "A secret script."
 # A byte that is in no UTF-8, in the middle of the script.

@@ -11,8 +11,11 @@ import pytest
 
 from bot.store import DatabaseUnavailable, DatabaseUncertain, Store
 from bot.timings import Timings
+from tests.modes import on_sqlite_alone
 from tests.test_store import NOW, submit
 from tests.world import REPLICA, World
+
+pytestmark = on_sqlite_alone
 
 
 class UnsyncedDisk:
