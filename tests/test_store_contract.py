@@ -53,7 +53,18 @@ def sqlite(folder: Path) -> Iterator[Open]:
 @contextlib.contextmanager
 def postgres(_: Path) -> Iterator[Open]:
     with database_url() as url:
-        yield partial(PostgresDatabase.open, url)
+        yield partial(listening, url)
+
+
+@contextlib.asynccontextmanager
+async def listening(url: str) -> AsyncIterator[Database]:
+    """Open a database that has set its events for the last time by itself: once it listens."""
+    async with PostgresDatabase.open(url) as database:
+        for topic in Topic:
+            async with asyncio.timeout(30):
+                await database.event(topic).wait()
+            database.event(topic).clear()
+        yield database
 
 
 ENGINES: Final[dict[str, Callable[[Path], AbstractContextManager[Open]]]] = {
