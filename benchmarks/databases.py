@@ -3,14 +3,18 @@
 import contextlib
 import json
 import sqlite3
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+import psycopg
 
 from benchmarks.fakes import FakeService
 from bot.kinds.video import Video
 from bot.model import State, Verdict
 from bot.store.job_rows import snapshot_text
+from bot.store.postgres import migrate as migrate_postgres
 from bot.store.sqlite import migrate
 
 _ID: Final = "REMOTE"
@@ -47,6 +51,40 @@ DROP TABLE numbers;
 """  # noqa: S608 - constants
 
 
+# The same rows.
+_JOB_ID_POSTGRES: Final = "lpad(to_hex(mod(n * 2654435761, 1099511627776)), 10, '0')"
+_FILL_POSTGRES: Final = f"""
+CREATE TEMP TABLE numbers AS
+    SELECT n, row_number() OVER (ORDER BY mod(n * 2654435761, 4294967296)) - 1 AS place
+    FROM generate_series(%(first)s::BIGINT, %(first)s + %(number)s - 1) AS n;
+
+INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state, due_at,
+                  attempts, remote_id, snapshot, started_at, read_at, ended_at)
+SELECT {_JOB_ID_POSTGRES}, 'V-' || n, 'video',
+    '{{"replica_id": "r-anna-42", "script": "Welcome to the team, Kim!"}}',
+    'U' || mod(n, 1000), 'C' || lpad(n::TEXT, 8, '0'), %(created)s, %(state)s,
+    CASE WHEN %(ended)s::BIGINT IS NULL
+        THEN %(due)s::BIGINT + (place * %(spacing)s::DOUBLE PRECISION)::BIGINT END,
+    1, 'v-' || n, replace(%(snapshot)s, '{_ID}', 'v-' || n), %(created)s, %(created)s, %(ended)s
+FROM numbers;
+
+INSERT INTO attempts (job_id, kind, token_hash, made_at, outcome, remote_id)
+SELECT {_JOB_ID_POSTGRES}, 'video', md5(n::TEXT) || md5('-' || n), %(created)s, 'created', 'v-' || n
+FROM numbers;
+
+INSERT INTO deliveries (job_id, role, state, channel, ts, version, shown_version)
+SELECT {_JOB_ID_POSTGRES}, 'card', 'posted', 'C' || lpad(n::TEXT, 8, '0'), '1700000000.' || n, 2, 2
+FROM numbers;
+
+INSERT INTO deliveries (job_id, role, state, channel, thread_ts, ts, version, shown_version)
+SELECT {_JOB_ID_POSTGRES}, 'reply', 'posted', 'C' || lpad(n::TEXT, 8, '0'), '1700000000.' || n,
+    '1700000001.' || n, 1, 1
+FROM numbers WHERE %(ended)s::BIGINT IS NOT NULL;
+
+DROP TABLE numbers;
+"""  # noqa: S608 - constants
+
+
 async def fill(
     path: Path,
     *,
@@ -70,23 +108,51 @@ async def fill(
         status: the service's word for those that run.
     """
     await migrate(path)
+    parts = _parts(running, ended, due, spacing, status)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         # No other process has it open, and nothing is lost if this one dies.
         db.execute("PRAGMA synchronous = OFF")
         db.execute("PRAGMA cache_size = -400000")
         db.execute("BEGIN")
-        common = {"created": due - _AGO, "due": due, "spacing": spacing}
+        for values in parts:
+            for statement in filter(str.strip, _FILL.split(";")):
+                db.execute(statement, values)
+        db.execute("COMMIT")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def fill_postgres(url: str, *, running: int, ended: int, due: int, spacing: float) -> None:
+    """Write the same rows as ``fill`` into an empty PostgreSQL database."""
+    migrate_postgres(url)
+    with psycopg.connect(url) as connection:
+        # Of one client, whose parameters are put into the text.
+        cursor = psycopg.ClientCursor(connection)
+        for values in _parts(running, ended, due, spacing, "generating"):
+            cursor.execute(_FILL_POSTGRES, values)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")  # as autovacuum does soon
+
+
+def _parts(
+    running: int, ended: int, due: int, spacing: float, status: str
+) -> Sequence[Mapping[str, str | float | None]]:
+    """Return the values of the jobs that run, and of those that have ended."""
+    common = {"created": due - _AGO, "due": due, "spacing": spacing}
+    return [
+        {
+            **common,
+            "first": first,
+            "number": number,
+            "state": state.value,
+            "ended": at,
+            "snapshot": _snapshot(word),
+        }
         for number, first, state, word, at in (
             (running, 1, State.RUNNING, status, None),
             (ended, running + 1, State.SUCCEEDED, "ready", due),
-        ):
-            if number:
-                values = {"first": first, "number": number, "state": state.value, "ended": at}
-                values |= {"snapshot": _snapshot(word)}
-                for statement in filter(str.strip, _FILL.split(";")):
-                    db.execute(statement, {**common, **values})
-        db.execute("COMMIT")
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        )
+        if number
+    ]
 
 
 def add_replicas(path: Path, number: int, now: int) -> None:

@@ -16,8 +16,9 @@ from statistics import median
 from typing import Final
 
 from benchmarks.cases.parts import milliseconds
-from benchmarks.databases import fill
+from benchmarks.databases import fill, fill_postgres
 from benchmarks.measure import Better, Row, Scale
+from benchmarks.postgres import server
 from bot.store import Store
 from bot.timings import Timings
 
@@ -52,33 +53,64 @@ class _Open:
 
 
 async def run(scale: Scale) -> Sequence[Row]:
-    """Measure claims in each of the databases, in turn."""
+    """Measure claims on SQLite, and on PostgreSQL where there is time for it."""
     million = scale.of(1_000_000, 20_000)
     sizes = [(_SMALLEST, 0), (scale.of(100_000, 5000), 0), (million, 0), (_SMALLEST, million)]
-    figures: list[list[float]] = [[] for _ in sizes]
+    rows = await _on_sqlite(scale, sizes)
+    return rows if scale.small else [*rows, *await _on_postgres(scale, sizes)]
+
+
+async def _on_sqlite(scale: Scale, sizes: Sequence[tuple[int, int]]) -> list[Row]:
+    begin = milliseconds()
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        begin = milliseconds()
-        bases = []
+        stores = []
         for running, ended in sizes:
             file = folder / f"{running}-{ended}.db"
             await fill(file, running=running, ended=ended, due=begin, spacing=1)
-            store = await stack.enter_async_context(Store.open(file, _TIMINGS))
-            bases.append(_Open(store, running, datetime.fromtimestamp(begin / 1000, UTC)))
+            stores.append(await stack.enter_async_context(Store.open(file, _TIMINGS)))
+        return await _compared(scale, sizes, stores, begin)
+
+
+async def _on_postgres(scale: Scale, sizes: Sequence[tuple[int, int]]) -> list[Row]:
+    begin = milliseconds()
+    async with contextlib.AsyncExitStack() as stack:
+        postgres = stack.enter_context(server())
+        stores = []
+        for running, ended in sizes:
+            url = stack.enter_context(postgres.database())
+            fill_postgres(url, running=running, ended=ended, due=begin, spacing=1)
+            stores.append(await stack.enter_async_context(Store.open(url, _TIMINGS)))
+        return await _compared(scale, sizes, stores, begin, where="PostgreSQL, ")
+
+
+async def _compared(
+    scale: Scale,
+    sizes: Sequence[tuple[int, int]],
+    stores: Sequence[Store],
+    begin: int,
+    where: str = "",
+) -> list[Row]:
+    """Measure claims in each of the databases, in turn; the first is the baseline."""
+    figures: list[list[float]] = [[] for _ in sizes]
+    bases = [
+        _Open(store, running, datetime.fromtimestamp(begin / 1000, UTC))
+        for store, (running, _) in zip(stores, sizes, strict=True)
+    ]
+    for base in bases:
+        await base.claim()
+    for _ in range(scale.rounds):
         for base in bases:
-            await base.claim()
-        for _ in range(scale.rounds):
+            base.took.clear()
+        for _ in range(_CLAIMS):
             for base in bases:
-                base.took.clear()
-            for _ in range(_CLAIMS):
-                for base in bases:
-                    await base.claim()
-            for base, found in zip(bases, figures, strict=True):
-                found.append(median(base.took) * _MS)
+                await base.claim()
+        for base, found in zip(bases, figures, strict=True):
+            found.append(median(base.took) * _MS)
     return [
         Row(
             "claim",
-            f"{_CLAIM} of {running:,} open jobs" + (f", {ended:,} ended" if ended else ""),
+            f"{where}{_CLAIM} of {running:,} open jobs" + (f", {ended:,} ended" if ended else ""),
             "ms",
             Better.LOWER,
             found,
