@@ -11,6 +11,7 @@ import asyncio
 import socket
 import ssl
 import struct
+import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from errno import EACCES
@@ -175,11 +176,27 @@ def _failure(status: int) -> OutsideError:
     return Refused(said, code=str(status))
 
 
+def temporary_file() -> IO[bytes]:
+    """Return an empty file that no other process can open, and that is gone with this one.
+
+    Raises:
+        Refused: none can be written.
+    """
+    try:
+        return tempfile.TemporaryFile()
+    except OSError as error:
+        raise _no_file(error) from error
+
+
 def _write(file: IO[bytes], chunk: bytes) -> None:
     try:
         file.write(chunk)
     except OSError as error:
-        raise Refused(f"no temporary file can be written: {error.strerror}", code="disk") from error
+        raise _no_file(error) from error
+
+
+def _no_file(error: OSError) -> Refused:
+    return Refused(f"no temporary file can be written: {error.strerror}", code="disk")
 
 
 def _is_whole(file: IO[bytes], size: int) -> bool:

@@ -2,9 +2,11 @@
 
 import asyncio
 import socket
+import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -97,6 +99,21 @@ async def test_a_redirect_to_an_allowed_host_and_a_moment_without_it_do_no_harm(
     await makes_a_video(world)
     one_video(world)
     assert len(world.service.downloads.paths) == 5
+
+
+async def test_without_a_folder_for_temporary_files_the_link_is_left_and_the_log_says_why(
+    shown: World,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    await makes_a_video(shown)
+    only_the_link(shown)
+    [row] = shown.query("SELECT state, due_at FROM deliveries WHERE role = 'clip'")
+    assert row == {"state": "undeliverable", "due_at": None}
+    [said] = [each.__dict__["reason"] for each in caplog.records if "not shared" in each.message]
+    assert said == "no temporary file can be written: No such file or directory"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import asyncio
 import io
 import logging
 import random
-import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -42,7 +41,7 @@ from bot.slack.replies import FILE_COMMENT, file_name, shows_all
 from bot.slack.scopes import FILE_SCOPES
 from bot.store import Outgoing, Store
 from bot.timings import DeliveryTimings
-from bot.video_source import VideoSource
+from bot.video_source import VideoSource, temporary_file
 
 _LOG: Final = logging.getLogger(__name__)
 _WORKSPACE: Final = ""
@@ -247,9 +246,8 @@ class Uploads:
             raise Unavailable("Slack asks to wait.", retry_after=until - self._clock.now())
         limit = self._timings.transfer_timeout
         try:
-            # No other process can open it, and it is gone with this one, however that ends.
             async with asyncio.timeout(limit.total_seconds()):
-                with tempfile.TemporaryFile() as content:
+                with temporary_file() as content:
                     try:
                         size = await self._videos.fetch(link, content)
                     except Unavailable as error:
