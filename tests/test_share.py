@@ -201,6 +201,17 @@ async def test_a_share_whose_answer_was_lost_is_posted_once(world: World) -> Non
     assert len(shares(world)) == 2
 
 
+async def test_a_form_that_was_sent_before_shares_in_another_channel_too(world: World) -> None:
+    card = await ready(world)
+    form = await share(world, card, "lobby")
+    # Its answer was lost: the form is still open, and another channel is chosen in it.
+    answer = await submit_as(world, world.ana, form, world.slack.channel("studio").id)
+    assert answer.ok
+    await submit_as(world, world.ana, form, world.slack.channel("studio").id)
+    await world.settle()
+    assert (len(shares(world)), len(shares(world, "studio"))) == (1, 1)
+
+
 async def test_a_share_survives_a_restart_and_a_rate_limit(quiet_world: World) -> None:
     world = quiet_world
     world.slack.change_channel("lobby", with_bot=True)

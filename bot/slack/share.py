@@ -68,10 +68,13 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         or await ctx.access.posting_refusal(channel, deadline)
     ):
         error = refusal
-    elif ctx.presenters[job.kind].links(job) and await ctx.store.deliveries.share(
-        job.id, channel, user=user, key=submission.view.id, now=ctx.clock.now()
-    ):
-        error = None
+    elif ctx.presenters[job.kind].links(job):
+        # Another channel is another share: an answer that was lost leaves the form open.
+        key = f"{submission.view.id}:{channel}"
+        if await ctx.store.deliveries.share(
+            job.id, channel, user=user, key=key, now=ctx.clock.now()
+        ):
+            error = None
     if error is not None:
         await ack(response_action="errors", errors={_CHANNEL: error})
     else:

@@ -32,7 +32,7 @@ class Shares(DeliveryClaims):
             job_id: the job.
             channel: where to post.
             user: who chose that.
-            key: the Slack id of the submission: the same one shares once.
+            key: the Slack id of the form, and the channel: the same ones share once.
             now: the time.
 
         Returns:
