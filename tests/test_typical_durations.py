@@ -5,11 +5,13 @@ import sqlite3
 from datetime import timedelta
 from pathlib import Path
 
+from bot.slack.buttons import HAVE_ID
 from bot.store.database import Value
 from bot.store.durations import _RECENT, _RECENT_OF_LENGTH
 from bot.store.sqlite import migrate
 from sandbox.driver import Modal, Person
-from sandbox.scenarios import Pace, Scenario
+from sandbox.faults import Reset
+from sandbox.scenarios import CallbackPlan, Pace, Scenario
 from sandbox.slack_objects import Message
 from tests.modes import in_both_modes
 from tests.test_query_cost import cost
@@ -109,6 +111,22 @@ async def test_the_status_of_a_request_says_how_long_it_usually_takes(world: Wor
     await world.settle()
     # Two are too few to say what nine of ten take.
     assert "Usually takes: about 3 minutes\n" in world.ephemerals(world.ana)[-1]
+
+
+async def test_the_time_that_nobody_answered_a_question_is_not_taken_for_a_videos(
+    world: World,
+) -> None:
+    world.service.faults.next("create_video", Reset(done=True))
+    world.service.next_video(Scenario(callback_plan=CallbackPlan(times=0)))
+    card = await world.request_video(world.ana)
+    await world.advance(hours=20)
+    [video] = world.service.videos.values()
+    await world.ana.click(world.question(card), HAVE_ID)
+    assert world.ana.modal is not None
+    await world.ana.modal.submit({"remote_id": video.video_id})
+    await world.advance(minutes=1)
+    assert world.query("SELECT state FROM jobs") == [{"state": "succeeded"}]
+    assert "usually" not in await hint(world, world.ana, SHORT)
 
 
 async def test_a_long_history_costs_no_more_than_a_short_one(tmp_path: Path) -> None:

@@ -17,19 +17,21 @@ _ENOUGH: Final = 10
 _SHORT: Final = 250
 """Scripts with fewer characters are one band. Each further band ends at twice as many."""
 
+# A job about which a person was asked ended at some time before they answered.
+_DURATION: Final = "CASE WHEN asked_at IS NULL THEN ended_at - started_at END"
 # Each has an index in its order: it reads no more rows than it returns.
 _RECENT: Final = Query(
-    """
-    SELECT ended_at - started_at AS duration FROM jobs
+    f"""
+    SELECT {_DURATION} AS duration FROM jobs
     WHERE kind = :kind AND state = 'succeeded' ORDER BY ended_at DESC LIMIT :limit
-    """
+    """  # noqa: S608 - the expression is ours
 )
 _RECENT_OF_LENGTH: Final = Query(
-    """
-    SELECT ended_at - started_at AS duration FROM jobs
+    f"""
+    SELECT {_DURATION} AS duration FROM jobs
     WHERE kind = :kind AND script_band = :band AND state = 'succeeded'
     ORDER BY ended_at DESC LIMIT :limit
-    """
+    """  # noqa: S608 - the expression is ours
 )
 
 
