@@ -33,6 +33,8 @@ from bot.timings import StoreTimings
 # To take a video to Slack posts nothing: no limit of a channel covers it. Few are taken at a time,
 # as each may take long and needs room on the disk.
 _TRANSFERS: Final = "role = 'clip' AND file_id IS NULL"
+# A newer version may have added others, and may run beside this one: they are left to its copies.
+_KNOWN: Final = "deliveries.role IN ({})".format(", ".join(f"'{role}'" for role in Role))
 _POSTS: Final = "NOT (state = 'pending' AND channel IN (EACH :busy_channels))"
 _OWED: Final = " UNION ALL ".join(
     f"""SELECT * FROM (
@@ -68,7 +70,7 @@ _CLAIM: Final = Query(
     ), edits AS (
         SELECT id FROM deliveries
         WHERE due_at <= :now AND state = 'posted' AND id NOT IN (EACH :held)
-            AND state NOT IN (EACH :limited_states)
+            AND state NOT IN (EACH :limited_states) AND {_KNOWN}
         ORDER BY due_at, id LIMIT :free_edits
     ), candidates AS (
         SELECT id FROM (SELECT id, 1 AS turn FROM posts UNION ALL SELECT id, 2 FROM edits) AS each
@@ -84,19 +86,19 @@ _CLAIM: Final = Query(
     """  # noqa: S608 - likewise
 )
 _CLAIM_LIMITED: Final = Query(
-    """
+    f"""
     WITH due AS (
         SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
         WHERE deliveries.due_at <= :now AND deliveries.id NOT IN (EACH :held)
             AND deliveries.state = :state
             AND deliveries.channel = coalesce(:channel, deliveries.channel)
-            AND NOT (deliveries.role = 'clip' AND deliveries.file_id IS NULL)
+            AND NOT (deliveries.role = 'clip' AND deliveries.file_id IS NULL) AND {_KNOWN}
         ORDER BY deliveries.id LIMIT 1 FOR UPDATE OF jobs, deliveries SKIP LOCKED
     )
     UPDATE deliveries SET claim = claim + 1, claimed = 1,
         due_at = :lease_end, wait_ms = :lease_end - :now
     WHERE id IN (SELECT id FROM due) RETURNING *
-    """
+    """  # noqa: S608 - likewise
 )
 CARDS: Final = Query("SELECT * FROM deliveries WHERE role = 'card' AND job_id IN (EACH :job_ids)")
 _NEXT_DUE: Final = Query(
@@ -104,7 +106,7 @@ _NEXT_DUE: Final = Query(
     SELECT min(due_at) AS due_at FROM deliveries
     WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
         AND CASE WHEN {_TRANSFERS} THEN CAST(:free_transfers AS BIGINT) > 0 ELSE {_POSTS} END
-        AND state NOT IN (EACH :limited_states)
+        AND state NOT IN (EACH :limited_states) AND {_KNOWN}
     """  # noqa: S608 - likewise
 )
 _NEXT_DUE_LIMITED: Final = Query(
@@ -112,6 +114,7 @@ _NEXT_DUE_LIMITED: Final = Query(
     SELECT min(due_at) AS due_at FROM deliveries
     WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
         AND state = :state AND channel = coalesce(:channel, channel) AND NOT ({_TRANSFERS})
+        AND {_KNOWN}
     """  # noqa: S608 - likewise
 )
 _WAKE_FAR_FUTURE: Final = Query(

@@ -1,0 +1,36 @@
+"""Messages of a role that only a newer version knows, while copies of both versions run."""
+
+from bot.model import DeliveryState
+from bot.store import Limited, Store
+from bot.store.database import to_ms
+from tests.databases import Address, query
+from tests.modes import on_both_engines
+from tests.test_store import MANY, NOW, TIMINGS, submit
+
+pytestmark = on_both_engines
+
+_ADD = (
+    "INSERT INTO deliveries (job_id, role, number, state, channel, due_at)"
+    " VALUES (:job_id, 'newer', :number, :state, 'C1', :now)"
+)
+_NEWER = "SELECT * FROM deliveries WHERE role = 'newer' ORDER BY id"
+
+
+async def test_messages_of_a_role_that_a_newer_version_added_are_left_to_its_copies(
+    address: Address,
+) -> None:
+    async with Store.open(address, TIMINGS) as store:
+        job = (await submit(store)).job
+        for number, state in enumerate(DeliveryState):
+            query(address, _ADD, job_id=job.id, number=number, state=state.value, now=to_ms(NOW))
+        before = query(address, _NEWER)
+
+        [card] = await store.deliveries.claim(NOW, MANY)
+        held = [card.delivery]
+        # A worker that is told that something is due, and gets nothing, asks again at once.
+        assert await store.deliveries.next_due(held) is None
+        for state in DeliveryState:
+            for limited in (Limited(state), Limited(state, "C1")):
+                assert await store.deliveries.claim_limited(NOW, limited, held) == []
+                assert await store.deliveries.next_due_limited(limited, held) is None
+        assert query(address, _NEWER) == before
