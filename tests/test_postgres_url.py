@@ -1,9 +1,8 @@
 """What libpq does for a URL of PostgreSQL: encryption, several hosts."""
 
-import shutil
 import ssl
-import subprocess
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -13,35 +12,21 @@ from sandbox.http import free_port
 from tests.postgres_proxy import PostgresProxy
 from tests.test_postgres_failures import add
 
-
-@pytest.fixture
-def certificate(tmp_path: Path) -> Path:
-    """Return a certificate and its key for 127.0.0.1, in one file."""
-    program = shutil.which("openssl")
-    if program is None:
-        pytest.skip("needs openssl")
-    file, key = tmp_path / "server.pem", tmp_path / "key.pem"
-    command = [program, "req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
-    command += ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(file)]
-    subprocess.run(command, check=True, capture_output=True)
-    file.write_text(file.read_text() + key.read_text())
-    return file
+# For 127.0.0.1, signed by itself, with its key.
+_CERTIFICATE: Final = Path(__file__).parent / "data" / "tls" / "loopback.pem"
 
 
-async def test_a_connection_is_encrypted_and_verified_as_its_url_says(
-    postgres_url: str, certificate: Path
-) -> None:
+async def test_a_connection_is_encrypted_and_verified_as_its_url_says(postgres_url: str) -> None:
     async with PostgresProxy(postgres_url).running() as proxy:
         with pytest.raises(DatabaseError, match="no encrypted connection"):
             async with PostgresDatabase.open(f"{proxy.url}?sslmode=require"):
                 pass  # the server offers none
         proxy.encryption = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        proxy.encryption.load_cert_chain(certificate)
-        verified = f"{proxy.url}?sslmode=verify-full&sslrootcert={certificate}"
+        proxy.encryption.load_cert_chain(_CERTIFICATE)
+        verified = f"{proxy.url}?sslmode=verify-full&sslrootcert={_CERTIFICATE}"
         async with PostgresDatabase.open(verified) as database:
             assert await database.run(add) == 1
-        other = certificate.with_name("missing.pem")
+        other = _CERTIFICATE.with_name("missing.pem")
         with pytest.raises(DatabaseError, match="sslrootcert") as raised:
             async with PostgresDatabase.open(
                 f"{proxy.url}?sslmode=verify-full&sslrootcert={other}"
