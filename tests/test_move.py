@@ -1,5 +1,6 @@
 """A database that is moved to the other engine: everything goes on there, and nothing twice."""
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -20,6 +21,7 @@ from bot.store.sqlite_file import FileLock
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
 from tests.postgres import empty_database_url
+from tests.postgres_proxy import Fault, PostgresProxy
 from tests.processes_of_commands import started
 from tests.test_backup import states
 from tests.test_command_line import bot, files_in
@@ -201,6 +203,39 @@ async def test_a_move_that_is_killed_leaves_the_target_empty_and_can_be_repeated
         pass
     assert on_server(empty_url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == []
     assert move(path, empty_url).counts["jobs"] == len(states(path)) == 10_000
+
+
+async def test_a_move_whose_last_step_is_not_answered_says_so_and_leaves_the_old_one_usable(
+    empty_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "bot.db"
+    await migrate(path)
+    many_jobs(path, 3)
+
+    def jobs_there() -> list[tuple[Any, ...]]:
+        return on_server(empty_url, "SELECT count(*) FROM jobs")
+
+    async with PostgresProxy(empty_url).running() as proxy:
+        # It is killed between the commit of the one and the mark of the other.
+        proxy.fail_next("COMMIT", Fault.STALL)
+        arguments = ("move-database", f"sqlite:///{path}", proxy.url)
+        async with started(*arguments, environ={}, folder=tmp_path) as command:
+            while not any(b"COMMIT" in each for each in proxy.statements):
+                await asyncio.sleep(0)
+            os.kill(command.process.pid, signal.SIGKILL)
+            assert await command.ended() == -signal.SIGKILL
+        await migrate(path)  # a bot may start on it
+        with pytest.raises(DatabaseError, match="TO is not empty: it has .* or empty this one"):
+            move(path, empty_url)
+        assert jobs_there() == [(3,)]
+
+        on_server(empty_url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        proxy.fail_next("COMMIT", Fault.CUT_AFTER)
+        with pytest.raises(DatabaseError, match=r"not known whether .* Empty TO, and run this"):
+            await asyncio.to_thread(move, path, proxy.url)
+        await migrate(path)
+        on_server(empty_url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        assert (await asyncio.to_thread(move, path, proxy.url)).counts["jobs"] == 3
 
 
 async def test_new_rows_follow_the_highest_id_and_leases_of_a_killed_bot_are_over(

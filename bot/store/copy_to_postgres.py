@@ -121,7 +121,8 @@ def open_target(url: str) -> Iterator[EmptyTarget]:
     """Begin a transaction in an empty database, and commit it at the end.
 
     Raises:
-        DatabaseError: it cannot be used, or is not empty; nothing was changed.
+        DatabaseError: it cannot be used, or is not empty; nothing was changed, or it says that this
+            is not known.
     """
     with translated_postgres("TO"), connect(url) as connection:
         connection.execute(_BEGIN)
@@ -131,7 +132,13 @@ def open_target(url: str) -> Iterator[EmptyTarget]:
             yield target
         except errors.LockNotAvailable as error:
             raise DatabaseInUse("TO is in use: end what is connected to it") from error
-        connection.commit()
+        try:
+            connection.commit()
+        except psycopg.Error as error:
+            raise DatabaseError(
+                "It is not known whether everything was moved: the server of TO was lost in the "
+                "last step. FROM is as it was. Empty TO, and run this command again."
+            ) from error
 
 
 def _values(

@@ -29,7 +29,7 @@ def move(source: Address, target: Address) -> Copied:
     marked, no bot starts on it: it would do again what waits in it.
 
     Raises:
-        DatabaseError: nothing was moved, or, if it says so, only the mark is missing.
+        DatabaseError: nothing was moved, or it says what is not known, or that the mark is missing.
     """
     if source == target or _is_same_file(source, target):
         raise DatabaseError("FROM and TO are the same database")
