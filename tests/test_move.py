@@ -211,6 +211,10 @@ async def test_a_move_whose_last_step_is_not_answered_says_so_and_leaves_the_old
     path = tmp_path / "bot.db"
     await migrate(path)
     many_jobs(path, 3)
+    committed = (
+        "SELECT 1 FROM pg_stat_activity"
+        " WHERE datname = current_database() AND state = 'idle' AND query = 'COMMIT'"
+    )
 
     def jobs_there() -> list[tuple[Any, ...]]:
         return on_server(empty_url, "SELECT count(*) FROM jobs")
@@ -220,12 +224,12 @@ async def test_a_move_whose_last_step_is_not_answered_says_so_and_leaves_the_old
         proxy.fail_next("COMMIT", Fault.STALL)
         arguments = ("move-database", f"sqlite:///{path}", proxy.url)
         async with started(*arguments, environ={}, folder=tmp_path) as command:
-            while not any(b"COMMIT" in each for each in proxy.statements):
-                await asyncio.sleep(0)
+            while not await asyncio.to_thread(on_server, empty_url, committed):
+                assert command.process.returncode is None
             os.kill(command.process.pid, signal.SIGKILL)
             assert await command.ended() == -signal.SIGKILL
         await migrate(path)  # a bot may start on it
-        with pytest.raises(DatabaseError, match="TO is not empty: it has .* or empty this one"):
+        with pytest.raises(DatabaseError, match=r"TO is not empty: it has .* or empty this one"):
             move(path, empty_url)
         assert jobs_there() == [(3,)]
 
