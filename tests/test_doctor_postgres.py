@@ -12,8 +12,10 @@ from bot.clock import SystemClock
 from bot.doctor.database import check_database
 from bot.doctor.database_server import check_server
 from bot.doctor.finding import Finding
-from bot.store.engines import inspect_server
+from bot.store.engines import connected_bots, inspect_server
+from bot.store.postgres_link import connect
 from bot.store.postgres_migrations import POSTGRES_MIGRATIONS
+from bot.store.postgres_snapshot import postgres_snapshot
 from sandbox.clock import ManualClock
 from tests.postgres import database_url, empty_database_url
 from tests.report import report
@@ -89,7 +91,8 @@ def test_what_is_wrong_is_named_with_its_remedy(url: str) -> None:
         ask(url, "DROP OWNED BY looker; DROP ROLE looker")
     away = found("postgresql://bot:secret@127.0.0.1:1/bot")["database"]
     assert away.state == "error"
-    assert "check the host and port in DATABASE_URL" in away.remedy
+    assert away.message == "the database server cannot be reached"
+    assert away.remedy == "Start it, or correct the host and port in DATABASE_URL."
     assert "secret" not in str(away)
     with empty_database_url() as empty:
         assert "migrations to apply, which the next start does" in found(empty)["database"].message
@@ -128,6 +131,14 @@ def test_an_unsafe_connection_a_pooler_and_a_wrong_clock_are_named(url: str) -> 
     assert "is too old" in states(replace(server, number=120004, version="12.4"))["database"][0]
     # By the clock of a world, which is months behind.
     assert inspect_server(url, ManualClock()).ahead < -timedelta(days=30)
+
+
+def test_a_command_is_not_taken_for_a_bot_also_while_its_connection_ends(url: str) -> None:
+    with postgres_snapshot(url) as ending:
+        ending.connection.rollback()  # as at its end, before the server has noticed
+        assert not connected_bots(url)
+        with connect(url):
+            assert connected_bots(url)
 
 
 async def test_readyz_says_that_the_server_is_away_and_that_it_is_back(

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from bot.store import DatabaseError
-from bot.store.migrate import Table, tables
+from bot.store.migrate import SQLITE_MIGRATIONS, Table, tables
 from bot.store.move import move
 from bot.store.postgres import migrate as migrate_postgres
 from bot.store.sqlite import migrate
@@ -144,7 +144,13 @@ async def test_each_mistake_is_named_and_changes_nothing(empty_url: str, tmp_pat
     await migrate(path)
     await migrate(other)
     with contextlib.closing(sqlite3.connect(older)) as db:
+        first = SQLITE_MIGRATIONS / "0001_jobs.sql"
         db.executescript("CREATE TABLE migrations (name TEXT PRIMARY KEY, checksum TEXT)")
+        db.executescript(first.read_text())
+        db.execute("INSERT INTO migrations (name) VALUES (?)", (first.stem,))
+        db.commit()
+    nothing = tmp_path / "nothing.db"
+    nothing.touch()
     on_server(
         empty_url,
         "DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN;"
@@ -155,12 +161,13 @@ async def test_each_mistake_is_named_and_changes_nothing(empty_url: str, tmp_pat
         (path, tmp_path / "." / "bot.db", "FROM and TO are the same database"),
         (tmp_path / "none.db", empty_url, "is not there"),
         (older, empty_url, "an older version made"),
+        (nothing, empty_url, "nothing.db has no tables of the bot: name the database that it uses"),
         (path, other, "TO is not empty: .* is there already. Choose another name"),
         (path, tmp_path / "none" / "new.db", "the folder of .* is missing: create it"),
         (
             path,
             "postgresql://bot:secret@127.0.0.1:1/bot",
-            "the database of TO cannot be used: .* check the host and port in TO",
+            "the database server cannot be reached: start it, or correct the host and port in TO",
         ),
         (path, empty_url.replace("postgres@", "reader@"), "permission denied for schema public"),
         (empty_url, tmp_path / "new.db", "FROM has no tables of the bot"),
@@ -180,7 +187,7 @@ async def test_each_mistake_is_named_and_changes_nothing(empty_url: str, tmp_pat
         wrong = await bot("move-database", *arguments, environ={}, folder=tmp_path)
         assert (wrong.code, wrong.out) == (1, "")
         assert says in wrong.err
-    assert sorted(files_in(tmp_path)) == sorted([path, older, other])
+    assert sorted(files_in(tmp_path)) == sorted([path, older, other, nothing])
     move(path, empty_url)
 
 

@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from bot.store import DatabaseError, DatabaseUnavailable, postgres_migrations
+from bot.store.engines import pending_migrations
 from bot.store.postgres import migrate
 from bot.store.postgres_migrations import POSTGRES_MIGRATIONS
 from bot.store.sqlite import migrate as migrate_sqlite
@@ -46,6 +47,22 @@ def newer_version(monkeypatch: pytest.MonkeyPatch, folder: Path, sql: str) -> It
     with monkeypatch.context() as newer:
         newer.setattr(postgres_migrations, "POSTGRES_MIGRATIONS", folder)
         yield "9998_newer"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "CREATE TABLE replicas (number INTEGER)",
+        "CREATE TABLE migrations (number INTEGER, migration TEXT)",
+    ],
+)
+def test_a_database_of_another_program_is_left_as_it_is(empty_url: str, table: str) -> None:
+    ask(empty_url, table)
+    belongs = rf"belongs to another program: it has a table {table.split()[2]} that"
+    for use in (migrate, pending_migrations):
+        with pytest.raises(DatabaseError, match=belongs):
+            use(empty_url)
+    assert len(ask(empty_url, "SELECT 1 FROM pg_tables WHERE schemaname = 'public'")) == 1
 
 
 def test_several_that_start_at_once_apply_each_migration_once(empty_url: str) -> None:

@@ -13,7 +13,7 @@ from bot.store.copying import Copied, count, require_same
 from bot.store.database import DatabaseError, DatabaseInUse, Row, RowUnreadable
 from bot.store.inspection import READERS
 from bot.store.migrate import Table, tables
-from bot.store.postgres_link import connect
+from bot.store.postgres_link import connect_as_command
 from bot.store.postgres_migrations import migrate_postgres
 from bot.store.postgres_snapshot import translated_postgres
 from bot.store.snapshot import Snapshot
@@ -124,7 +124,7 @@ def open_target(url: str) -> Iterator[EmptyTarget]:
         DatabaseError: it cannot be used, or is not empty; nothing was changed, or it says that this
             is not known.
     """
-    with translated_postgres("TO"), connect(url) as connection:
+    with translated_postgres("TO"), connect_as_command(url) as connection:
         connection.execute(_BEGIN)
         target = EmptyTarget(connection)
         try:

@@ -68,6 +68,8 @@ def require_current(snapshot: Snapshot, source: str) -> None:
         DatabaseError: another version made it.
     """
     done, pending = snapshot.migrations()
+    if not done:
+        raise DatabaseError(f"{source} has no tables of the bot: name the database that it uses")
     if pending:
         raise DatabaseError(
             f"an older version made {source}: bring it up to date first, with DATABASE_URL set to "

@@ -387,7 +387,7 @@ def migrate(url: str) -> list[str]:
     except psycopg.Error as error:
         problem = connect_problem(error)
         kind = DatabaseUnavailable if problem.temporary else DatabaseError
-        raise kind(f"the database cannot be used: {problem.words}") from None
+        raise kind(problem.words) from None
     try:
         with connection:
             return migrate_postgres(connection)

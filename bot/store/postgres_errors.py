@@ -109,32 +109,69 @@ class ConnectProblem:
     """Whether waiting may help."""
 
 
-# By what libpq says, as far as it can be told: in other languages, the last one counts.
+# By what libpq says, as far as it can be told: in other languages, the last one counts. Where it
+# tried with and without encryption, both are in its text, and a wrong password is the reason.
 _CONNECT_PROBLEMS: Final = (
     (
         r"invalid (?:connection option|URI|percent|integer|port)|missing .* in connection info",
-        ConnectProblem("DATABASE_URL is not a URL of PostgreSQL's: correct it", temporary=False),
+        ConnectProblem(
+            "DATABASE_URL is not a URL of PostgreSQL's: correct it (an option may be misspelt, or "
+            "a special character of the password not written as %XX)",
+            temporary=False,
+        ),
     ),
     (
-        r"authentication failed|no password supplied|role .* does not exist|pg_hba\.conf",
+        "no password supplied",
         ConnectProblem(
-            "the server does not let the bot in: correct user, password and sslmode in "
-            "DATABASE_URL, or allow them on the server",
+            "the database server asks for a password: put it into DATABASE_URL, PGPASSWORD or "
+            "~/.pgpass",
+            temporary=False,
+        ),
+    ),
+    (
+        r"authentication failed|role .* does not exist",
+        ConnectProblem(
+            "the database server refuses the user or the password: correct them in DATABASE_URL",
+            temporary=False,
+        ),
+    ),
+    (
+        r"pg_hba\.conf",
+        ConnectProblem(
+            "the database server does not allow this connection: allow its user, database and "
+            "address in pg_hba.conf there, or add ?sslmode=require to DATABASE_URL",
             temporary=False,
         ),
     ),
     (
         r"database .* does not exist",
         ConnectProblem(
-            "the server has no such database: create it, or correct DATABASE_URL", temporary=False
+            "the server has no such database: create it, or correct its name in DATABASE_URL",
+            temporary=False,
         ),
     ),
     (
         r"too many (?:clients|connections)|connection slots|too many connections for",
         ConnectProblem(
-            "the server accepts no more connections: each copy of the bot needs five, so raise "
-            "max_connections, or run fewer copies",
+            "the database server accepts no more connections: each copy of the bot needs five, so "
+            "raise max_connections, or run fewer copies",
             temporary=True,
+        ),
+    ),
+    (
+        "server does not support SSL",
+        ConnectProblem(
+            "the database server offers no encryption: switch it on there, or correct sslmode in "
+            "DATABASE_URL",
+            temporary=False,
+        ),
+    ),
+    (
+        "root certificate file",
+        ConnectProblem(
+            "the database server's certificate cannot be verified: set sslrootcert in DATABASE_URL "
+            "to the file of its certificate authority, or to system",
+            temporary=False,
         ),
     ),
     (
@@ -148,30 +185,30 @@ _CONNECT_PROBLEMS: Final = (
     (
         r"session is (?:read-only|not)|server is (?:not )?in hot standby",
         ConnectProblem(
-            "the server is read-only, as after a failover: the bot goes on once it, or another "
-            "host in DATABASE_URL, is the primary",
+            "the database server is read-only, as after a failover: set DATABASE_URL to the "
+            "primary, or to all hosts",
             temporary=True,
         ),
     ),
     (
         r"starting up|shutting down|not accepting connections|recovery",
         ConnectProblem(
-            "the server is starting or stopping: the bot goes on once it is up", temporary=True
+            "the database server is starting or stopping: wait until it is up", temporary=True
         ),
     ),
     (
         r"translate host name|resolve|Name or service",
         ConnectProblem(
-            "the server's name cannot be resolved: correct the host in DATABASE_URL, or the name "
-            "server of this machine",
+            "the database server's name cannot be resolved: correct the host in DATABASE_URL, or "
+            "the name server of this machine",
             temporary=True,
         ),
     ),
     (
         "",
         ConnectProblem(
-            "the server cannot be reached: start it, and check the host and port in DATABASE_URL; "
-            "the bot goes on once it answers",
+            "the database server cannot be reached: start it, or correct the host and port in "
+            "DATABASE_URL",
             temporary=True,
         ),
     ),
@@ -179,7 +216,7 @@ _CONNECT_PROBLEMS: Final = (
 _REMEDIES: Final = {
     "53100": "free space on the server's disk",
     "53200": "give the server more memory",
-    "25006": "the bot goes on once DATABASE_URL leads to the primary",
+    "25006": "set DATABASE_URL to the primary, or to all hosts",
     "42501": "give the user in DATABASE_URL the rights to its tables",
     "57014": "look for what keeps the server busy",
 }

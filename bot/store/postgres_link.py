@@ -203,8 +203,10 @@ class _Transaction:
         self.topics.add(topic)
 
 
-def connect(url: str) -> Connection:
+def connect(url: str, **parameters: str) -> Connection:
     """Return a new connection, for statements that are each a transaction.
+
+    ``parameters`` are libpq's, before those of the URL.
 
     Raises:
         psycopg.Error: the server cannot be reached, or refuses it.
@@ -212,8 +214,31 @@ def connect(url: str) -> Connection:
     # No prepared statements: each is planned for its values. A plan for any values may read all
     # rows where few are due, and a pooler may lead the next transaction to another connection.
     return psycopg.connect(
-        url, autocommit=True, row_factory=dict_row, prepare_threshold=None, **defaults(url)
+        url,
+        autocommit=True,
+        row_factory=dict_row,
+        prepare_threshold=None,
+        **defaults(url) | parameters,
     )
+
+
+def connect_as_command(url: str) -> Connection:
+    """Return a new connection that nobody takes for a bot's, from its first moment to its last.
+
+    Raises:
+        psycopg.Error: the server cannot be reached, or refuses it.
+    """
+    return connect(url, application_name="replica-videos command")
+
+
+def name_of_bots(url: str) -> str:
+    """Return the name by which the server knows the connections of bots.
+
+    Raises:
+        psycopg.Error: the URL cannot be read.
+    """
+    # https://www.postgresql.org/docs/current/runtime-config-logging.html#GUC-APPLICATION-NAME
+    return str({**_DEFAULTS, **conninfo_to_dict(url)}["application_name"])[:63]
 
 
 def defaults(url: str) -> dict[str, Any]:

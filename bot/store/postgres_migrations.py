@@ -1,6 +1,7 @@
 """Brings the tables of a PostgreSQL database up to date with numbered files of SQL."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +10,8 @@ from psycopg import errors
 from psycopg.rows import DictRow
 
 from bot.store.database import DatabaseError, DatabaseUnavailable
-from bot.store.migrate import checksum, newer_migrations, warn_of_newer
+from bot.store.migrate import checksum, newer_migrations, tables, warn_of_newer
+from bot.store.sql import Query
 
 POSTGRES_MIGRATIONS: Final = Path(__file__).parent / "migrations" / "postgres"
 # Of our own choosing: whoever migrates holds it, so that several may start at once.
@@ -18,6 +20,16 @@ _LOCK: Final = 7_208_455_310_092_411
 # index is made without CONCURRENTLY, which no transaction allows: with a million jobs writers wait
 # for about a second.
 _LOCK_TIMEOUT_MS: Final = 2_000
+
+# In one statement: another process may make all of them at this moment.
+_TABLES: Final = Query(
+    """
+    SELECT to_regclass('migrations') AS migrations, (
+        SELECT relname FROM pg_class
+        WHERE relnamespace = to_regnamespace(current_schema()) AND relname IN (EACH :tables)
+        ORDER BY relname LIMIT 1) AS other
+    """
+)
 
 _Connection = psycopg.Connection[DictRow]
 
@@ -88,19 +100,40 @@ def _done(connection: _Connection, files: Mapping[str, str]) -> dict[str, str]:
     """Return the checksums of the migrations that are done, by their names.
 
     Raises:
-        DatabaseError: they are not those of this version, or of a newer one that only adds.
+        DatabaseError: they are not those of this version, or of a newer one that only adds; or the
+            database belongs to another program.
     """
     # With IF NOT EXISTS, the right to create tables would be needed where there is nothing to do.
-    found = connection.execute("SELECT to_regclass('migrations') AS it").fetchone()
-    if found is None or found["it"] is None:
+    [found] = connection.execute(_TABLES.postgres, {"tables": _names()}).fetchall()
+    if found["migrations"] is None:
+        if found["other"] is not None:
+            raise _anothers(found["other"])
         return {}
-    rows = connection.execute("SELECT name, checksum FROM migrations ORDER BY name").fetchall()
+    try:
+        rows = connection.execute("SELECT name, checksum FROM migrations ORDER BY name").fetchall()
+    except errors.UndefinedColumn:
+        raise _anothers("migrations") from None
     done = {row["name"]: row["checksum"] for row in rows}
     newer_migrations(done, files)
     for name in files.keys() & done:
         if done[name] != checksum(files[name]):
-            raise DatabaseError(f"the database was made by another version ({name} differs)")
+            raise DatabaseError(
+                f"the tables are not those that this version makes ({name} differs): install the "
+                "version again that made them"
+            )
     return done
+
+
+@lru_cache(maxsize=1)
+def _names() -> list[str]:
+    return [each.name for each in tables()]
+
+
+def _anothers(table: str) -> DatabaseError:
+    return DatabaseError(
+        f"the database belongs to another program: it has a table {table} that the bot has not "
+        "made. Create a database for the bot alone"
+    )
 
 
 def _files() -> dict[str, str]:

@@ -10,16 +10,15 @@ from psycopg.rows import DictRow, dict_row
 
 from bot.store.database import DatabaseError, Row, Value
 from bot.store.postgres_errors import connect_problem, describe
-from bot.store.postgres_link import connect
+from bot.store.postgres_link import connect_as_command, name_of_bots
 from bot.store.postgres_migrations import migrations_in_postgres
 from bot.store.sql import Query
 
 # Rows that are fetched at a time.
 _FETCHED: Final = 1000
-# A large database takes longer than any request. Under its own name, it is not taken for a bot.
+# A large database takes longer than any request.
 _BEGIN: Final = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;"
-    " SET LOCAL application_name TO 'replica-videos command';"
     " SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO 5000"
 )
 
@@ -55,10 +54,9 @@ def postgres_snapshot(url: str) -> Iterator[PostgresSnapshot]:
     Raises:
         DatabaseError: it cannot be read.
     """
-    with translated_postgres(), connect(url) as connection:
-        name_of_bots = connection.info.parameter_status("application_name") or ""
+    with translated_postgres(), connect_as_command(url) as connection:
         connection.execute(_BEGIN)
-        yield PostgresSnapshot(connection, name_of_bots)
+        yield PostgresSnapshot(connection, name_of_bots(url))
         connection.rollback()
 
 
@@ -74,7 +72,10 @@ def translated_postgres(setting: str = "DATABASE_URL") -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        said = describe(error) if error.sqlstate else connect_problem(error).words
-        said = said.replace("DATABASE_URL", setting)
         of = "" if setting == "DATABASE_URL" else f" of {setting}"
-        raise DatabaseError(f"the database{of} cannot be used: {said}") from None
+        said = (
+            f"the database{of} cannot be used: {describe(error)}"
+            if error.sqlstate
+            else connect_problem(error).words
+        )
+        raise DatabaseError(said.replace("DATABASE_URL", setting)) from None

@@ -10,13 +10,12 @@ from psycopg import errors, sql
 from bot.store.database import DatabaseError, DatabaseInUse
 from bot.store.migrate import MOVED, tables
 from bot.store.postgres_inspection import bots_of
-from bot.store.postgres_link import connect
+from bot.store.postgres_link import connect_as_command, name_of_bots
 from bot.store.postgres_snapshot import PostgresSnapshot, translated_postgres
 
 _BEGIN: Final = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL statement_timeout TO 0;"
-    " SET LOCAL lock_timeout TO 5000; SET LOCAL idle_in_transaction_session_timeout TO 0;"
-    " SET LOCAL application_name TO 'replica-videos command'"
+    " SET LOCAL lock_timeout TO 5000; SET LOCAL idle_in_transaction_session_timeout TO 0"
 )
 
 
@@ -28,10 +27,9 @@ def open_source(url: str, target: str) -> Iterator[PostgresSnapshot]:
         DatabaseInUse: a bot is connected, or somebody writes to it.
         DatabaseError: it cannot be used.
     """
-    with translated_postgres("FROM"), connect(url) as connection:
-        name_of_bots = connection.info.parameter_status("application_name") or ""
+    with translated_postgres("FROM"), connect_as_command(url) as connection:
         connection.execute(_BEGIN)
-        snapshot = PostgresSnapshot(connection, name_of_bots)
+        snapshot = PostgresSnapshot(connection, name_of_bots(url))
         every = sql.SQL(", ").join(sql.Identifier(each.name) for each in tables())
         try:
             # Before anything is read: what is read is as it is then.
