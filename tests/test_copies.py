@@ -219,6 +219,20 @@ async def test_no_copy_shows_an_older_state_last_also_when_an_edit_is_slow(world
         assert "Ready" in str(world.ana.home.view.body)
 
 
+async def test_a_copy_that_starts_delays_no_edit_of_the_others(world: World) -> None:
+    async with world.running_bot():
+        card = await world.request_video(world.ana)
+        world.slack.faults.next("chat.update", CannedResponse(429, "", {"Retry-After": "5"}))
+        video = next(iter(world.service.videos))
+        world.service.finish(video)
+        await world.service.call_back(video)
+        await world.settle()
+        assert "Ready" not in world.now(card).text, "it is tried again in five seconds"
+        async with world.running_bot():
+            await world.advance(seconds=10)
+            assert "Ready" in world.now(card).text
+
+
 # ── Socket Mode ───────────────────────────────────────────────────────────────────────────────
 
 
