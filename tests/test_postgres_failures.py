@@ -15,8 +15,9 @@ import psycopg
 import pytest
 
 from bot.store import DatabaseError, DatabaseUnavailable, DatabaseUncertain
-from bot.store.database import Transaction, run_until_stored
+from bot.store.database import Topic, Transaction, run_until_stored
 from bot.store.postgres import PostgresDatabase, migrate
+from bot.store.postgres_listener import Listener
 from bot.store.sql import Query
 from bot.timings import DatabaseTimings
 from tests.postgres_proxy import Fault, PostgresProxy
@@ -171,6 +172,36 @@ async def test_it_closes_soon_while_the_server_is_away(
         await waiting
     with pytest.raises(DatabaseError):
         await fact
+
+
+async def test_a_copy_that_cannot_listen_looks_for_work_itself_however_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bot.store.postgres_listener._RECONNECT_S", 0.0)
+    monkeypatch.setattr("bot.store.postgres_listener._MAX_RECONNECT_S", 0.0)
+    looks, enough = 0, asyncio.Event()
+
+    def look(_: Topic) -> None:
+        nonlocal looks
+        looks += 1
+        if looks > 1100 * len(Topic):  # of doubled pauses, the last is no number any more
+            enough.set()
+
+    interval = timedelta(hours=1)
+    listener = Listener(
+        "postgresql:///test?host=/missing",
+        look,
+        poll_interval=interval,
+        pooled_poll_interval=interval,
+    )
+    listening = spawn(listener.run())
+    enough_looks = spawn(enough.wait())
+    done, _ = await asyncio.wait(
+        [listening, enough_looks], timeout=SOON_S, return_when=asyncio.FIRST_COMPLETED
+    )
+    listening.cancel()
+    enough_looks.cancel()
+    assert done == {enough_looks}
 
 
 @pytest.fixture(scope="module")

@@ -82,7 +82,7 @@ class Listener:
 
     async def run(self) -> None:
         """Listen, and poll slowly, until this is cancelled."""
-        failures = 0
+        pause = _RECONNECT_S
         while True:
             try:
                 connection = await psycopg.AsyncConnection.connect(
@@ -91,11 +91,12 @@ class Listener:
                 async with connection:
                     if await _is_pooled(connection):
                         break
-                    failures = 0
+                    pause = _RECONNECT_S
                     await self._listen(connection)
             except (psycopg.Error, OSError):
-                await asyncio.sleep(min(_RECONNECT_S * 2**failures, _MAX_RECONNECT_S))
-                failures += 1
+                self._wake_all()
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _MAX_RECONNECT_S)
         while True:
             self._wake_all()
             await asyncio.sleep(self._pooled_poll_s)
