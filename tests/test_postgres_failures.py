@@ -4,8 +4,9 @@ import asyncio
 import logging
 import signal
 import tempfile
+import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -55,6 +56,18 @@ def add(tx: Transaction) -> int:
 def count(tx: Transaction) -> int:
     row = tx.one(_COUNT)
     return 0 if row is None else int(row["revision"])
+
+
+def slow_work(begun: asyncio.Event, may_end: threading.Event) -> Callable[[Transaction], int]:
+    """Return a work that sets ``begun``, waits for ``may_end``, and adds 1."""
+    loop = asyncio.get_running_loop()
+
+    def work(tx: Transaction) -> int:
+        loop.call_soon_threadsafe(begun.set)
+        assert may_end.wait(SOON_S)
+        return add(tx)
+
+    return work
 
 
 @pytest.fixture
@@ -172,6 +185,35 @@ async def test_it_closes_soon_while_the_server_is_away(
         await waiting
     with pytest.raises(DatabaseError):
         await fact
+
+
+async def test_a_quiet_copy_uses_the_connections_that_it_has_while_the_server_accepts_no_more(
+    proxy: PostgresProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.store.postgres._REFUSED_PAUSE_S", 0.02)
+    begun, may_end = asyncio.Event(), threading.Event()
+    is_slow = slow_work(begun, may_end)
+    try:
+        async with PostgresDatabase.open(proxy.url, timings=QUICK) as database:
+            await asyncio.sleep(0)  # else all connections are opened for the first work
+            await database.run(add)
+            await database.event(Topic.JOBS).wait()  # it listens
+            proxy.is_away = True
+            tries = proxy.connections
+            slow = spawn(database.run(is_slow))
+            await begun.wait()
+            waiting = spawn(database.run(add))
+            while proxy.connections == tries:  # noqa: ASYNC110 - nor has a number
+                await asyncio.sleep(0.001)
+            may_end.set()
+            async with asyncio.timeout(SOON_S):
+                assert await slow == 2
+                assert await waiting == 3
+                for expected in range(4, 54):  # also after the pause
+                    await asyncio.sleep(0.01)
+                    assert await database.run(add) == expected
+    finally:
+        may_end.set()
 
 
 async def test_a_copy_that_cannot_listen_looks_for_work_itself_however_long(

@@ -184,7 +184,7 @@ class PostgresDatabase:
 
     async def _work(self, link: Link) -> None:
         """Run what waits on one connection, until the database is closed and nothing waits."""
-        while await self._waiting.wait():
+        while await self._waiting.wait(is_connected=link.is_open):
             if link.is_open or await self._open(link):
                 await self._run_group(link)
         if link.is_open and (work := self._listener.take_notification()) is not None:

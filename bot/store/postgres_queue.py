@@ -43,8 +43,8 @@ class Queue:
     def __init__(self) -> None:
         self._calls: deque[Call] = deque()
         self._closing = False
-        # The last one that ended its work begins first: a quiet process has one connection.
-        self._idle: list[asyncio.Event] = []
+        # The last one is woken first.
+        self._idle: deque[asyncio.Event] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -60,13 +60,20 @@ class Queue:
         for _ in calls:
             self._wake_worker()
 
-    async def wait(self) -> bool:
-        """Wait until a work waits; return False when none will any more."""
+    async def wait(self, *, is_connected: bool) -> bool:
+        """Wait until a work waits; return False when none will any more.
+
+        Workers with a connection are woken first, and of these the last one that had work: so a
+        quiet process needs one connection, and none where the server accepts no more.
+        """
         while not self._calls:
             if self._closing:
                 return False
             wake = asyncio.Event()
-            self._idle.append(wake)
+            if is_connected:
+                self._idle.append(wake)
+            else:
+                self._idle.appendleft(wake)
             await wake.wait()
         return True
 
