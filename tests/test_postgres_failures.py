@@ -246,6 +246,63 @@ async def test_a_copy_that_cannot_listen_looks_for_work_itself_however_long(
     assert done == {enough_looks}
 
 
+@pytest.mark.parametrize("part", ["worker", "listener"])
+async def test_no_caller_waits_for_ever_once_a_part_of_the_engine_has_ended(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    begun, may_end = asyncio.Event(), threading.Event()
+
+    async def fail(_: Listener) -> None:
+        await begun.wait()
+        raise RuntimeError
+
+    if part == "listener":
+        monkeypatch.setattr(Listener, "run", fail)
+    async with asyncio.timeout(SOON_S), PostgresDatabase.open(postgres_url) as database:
+        asked = spawn(database.run(slow_work(begun, may_end)))
+        await begun.wait()
+        if part == "worker":
+            for worker in database._workers:
+                worker.cancel()
+        try:
+            with pytest.raises(DatabaseUnavailable, match=r"ended unexpectedly\. Restart the bot"):
+                await database.watch()
+            with pytest.raises(DatabaseUncertain):
+                await asked
+            with pytest.raises(DatabaseUnavailable):
+                await database.run(count)
+        finally:
+            may_end.set()
+
+
+async def test_a_database_whose_user_is_cancelled_again_and_again_is_closed_after_its_last_commit(
+    postgres_url: str,
+) -> None:
+    begun, may_end = asyncio.Event(), threading.Event()
+    asked = list[asyncio.Task[int]]()
+
+    async def use() -> None:
+        async with PostgresDatabase.open(postgres_url) as database:
+            asked.append(spawn(database.run(slow_work(begun, may_end))))
+            await begun.wait()
+            asked.append(spawn(database.run(add)))
+            await asyncio.Event().wait()
+
+    using = spawn(use())
+    await begun.wait()
+    for _ in range(3):
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        using.cancel()
+    await asyncio.sleep(0)
+    assert not using.done()
+    may_end.set()
+    async with asyncio.timeout(SOON_S):
+        with pytest.raises(asyncio.CancelledError):
+            await using
+        assert sorted(await asyncio.gather(*asked)) == [1, 2]
+
+
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[Server]:
     """A server that these tests may stop."""

@@ -5,7 +5,7 @@ lock rows with ``FOR UPDATE`` (see ``bot.store.sql``).
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -167,6 +167,24 @@ async def run_until_stored(
             return await database.run(work)
         except DatabaseUnavailable:
             await asyncio.sleep(retry_interval.total_seconds())
+
+
+async def to_its_end(closing: Coroutine[Any, Any, None]) -> None:
+    """Await ``closing`` to its end, however often the caller is cancelled meanwhile.
+
+    Raises:
+        CancelledError: the caller was cancelled, and ``closing`` has ended.
+    """
+    task = asyncio.create_task(closing)  # noqa: TID251 - it ends here
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    task.result()
+    if cancelled is not None:
+        raise cancelled
 
 
 def to_ms(moment: datetime) -> int:

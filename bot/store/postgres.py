@@ -19,6 +19,7 @@ from bot.store.database import (
     DatabaseUncertain,
     Topic,
     Transaction,
+    to_its_end,
 )
 from bot.store.postgres_errors import Meaning, connect_problem, describe, meaning_of
 from bot.store.postgres_link import Committed, Link, ServerLost, connect
@@ -83,10 +84,10 @@ class PostgresDatabase:
         start = asyncio.create_task  # noqa: TID251 - see close
         self._workers = [start(self._work(link)) for link in self._links]
         self._running = dict[Link, Sequence[Call]]()
-        for worker in self._workers:
-            worker.add_done_callback(self._worker_ended)
         endless = (self._listener.run, self._notify_others, self._end_silent)
         self._endless = [start(run()) for run in endless]
+        for task in (*self._workers, *self._endless):
+            task.add_done_callback(self._task_ended)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -120,7 +121,7 @@ class PostgresDatabase:
         try:
             yield database
         finally:
-            await database.close()
+            await to_its_end(database.close())
 
     @property
     def is_sole_process(self) -> bool:
@@ -191,14 +192,17 @@ class PostgresDatabase:
             with contextlib.suppress(Exception):  # the slow poll of the others finds the work
                 await self._in_thread(link, [work], durable=False)
 
-    def _worker_ended(self, worker: asyncio.Task[None]) -> None:
-        """Answer all callers if a worker failed: its group would wait for ever."""
-        if worker.cancelled() or (error := worker.exception()) is None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        """Answer all callers if a task failed: a worker's group would wait for ever."""
+        if task.cancelled() and self._is_closing.is_set():
+            return
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
             return
         kind = type(error).__name__  # its text may carry what is stored
-        _LOG.critical("a task that writes to the database has ended", extra={"error": kind})
+        _LOG.critical("a task of the database has ended", extra={"error": kind})
         self._broken = DatabaseUnavailable(
-            "the database is not used any more: the part of the bot that writes to it has ended "
+            "the database is not used any more: a part of the bot that uses it has ended "
             "unexpectedly. Restart the bot."
         )
         self._unusable.set()
@@ -290,6 +294,7 @@ class PostgresDatabase:
             self._broken = DatabaseCorrupt(f"{reason}: restore the server's last backup")
             self._unusable.set()
             call.fail(self._broken)
+            self._refuse_waiting()
         elif meaning is Meaning.UNAVAILABLE:
             self._note(reason)
             call.fail(DatabaseUnavailable(reason))
@@ -300,7 +305,7 @@ class PostgresDatabase:
 
     def _repeat(self, calls: Sequence[Call]) -> None:
         self._waiting.repeat(calls)
-        if self._away is not None:
+        if self._broken or self._away:
             self._refuse_waiting()
 
     # ── A server that is away ─────────────────────────────────────────────────────────────────
@@ -327,17 +332,19 @@ class PostgresDatabase:
         longest = self._timings.max_database_wait.total_seconds()
         refuse = asyncio.get_running_loop().call_later(longest, self._give_up, str(error))
         pause = _RECONNECT_S
-        while not self._is_closing.is_set() and not link.is_open:
-            await self._pause(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
-            pause = min(2 * pause, _MAX_RECONNECT_S)
-            with contextlib.suppress(ServerLost):
-                await asyncio.get_running_loop().run_in_executor(self._threads, link.open)
-        refuse.cancel()
+        try:
+            while not self._is_closing.is_set() and not link.is_open:
+                await self._pause(pause * random.uniform(0.8, 1.2))  # noqa: S311 - jitter
+                pause = min(2 * pause, _MAX_RECONNECT_S)
+                with contextlib.suppress(ServerLost):
+                    await asyncio.get_running_loop().run_in_executor(self._threads, link.open)
+        finally:
+            refuse.cancel()
+            self._is_back.set()
         if self._is_closing.is_set():
             self._give_up(str(error))
         else:
             self._away = None
-        self._is_back.set()
 
     def _give_up(self, reason: str) -> None:
         self._away = DatabaseUnavailable(reason)

@@ -24,6 +24,7 @@ from bot.store.database import (
     Topic,
     Transaction,
     Value,
+    to_its_end,
 )
 from bot.store.migrate import migrate_sqlite
 from bot.store.sql import Query
@@ -32,7 +33,6 @@ from bot.store.sqlite_connection import (
     is_interrupted,
     is_log_emptied,
     opened,
-    to_its_end,
 )
 from bot.store.sqlite_file import (
     OpenFiles,

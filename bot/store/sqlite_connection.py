@@ -4,15 +4,15 @@ import asyncio
 import contextlib
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import aiosqlite
 
-from bot.store.database import DatabaseCorrupt, DatabaseInUse
+from bot.store.database import DatabaseCorrupt, DatabaseInUse, to_its_end
 from bot.store.sqlite_file import FileLock, beside, check_file, connect, translated
 
 _LOG: Final = logging.getLogger(__name__)
@@ -92,24 +92,6 @@ def refuse_mixed(path: Path) -> None:
         raise DatabaseCorrupt(
             f"{wal} belongs to another file than {path}, which is a backup: move the log away."
         )
-
-
-async def to_its_end(closing: Coroutine[Any, Any, None]) -> None:
-    """Await ``closing`` to its end, however often the caller is cancelled meanwhile.
-
-    Raises:
-        CancelledError: the caller was cancelled, and ``closing`` has ended.
-    """
-    task = asyncio.create_task(closing)  # noqa: TID251 - it ends here
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    task.result()
-    if cancelled is not None:
-        raise cancelled
 
 
 def is_interrupted(error: Exception) -> bool:
