@@ -146,6 +146,7 @@ MOMENTS: Final = tuple(
         "question",
         "edit",
         "reply",
+        "share",
         "search",
         "upload url",
         "upload",

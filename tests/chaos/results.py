@@ -8,6 +8,7 @@ from typing import Final
 from sandbox.block_kit import Json
 from sandbox.slack_objects import Message
 from tests.chaos.environment import Environment
+from tests.chaos.shares import Shares
 from tests.chaos.timings import TIMINGS
 from tests.chaos.users import UserRequest, Users, is_open, tag_in
 from tests.crash import role_of
@@ -43,7 +44,7 @@ class Result:
 
 
 def results_of(
-    env: Environment, users: Users, damaged: Sequence[str], *, can_search: bool
+    env: Environment, users: Users, shares: Shares, damaged: Sequence[str], *, can_search: bool
 ) -> list[Result]:
     """Return the rows of the table for a finished run."""
     requests = users.requests
@@ -92,15 +93,13 @@ def results_of(
         *_socket_rows(env),
         Result("callbacks sent", len(env.service.callbacks)),
         Result("create calls carried out", creates.total()),
-        Result(
-            "presses of Create again",
-            sum(request.create_again_presses for request in requests),
-        ),
+        Result("presses of Create again", sum(each.create_again_presses for each in requests)),
         Result("cards posted", sum(map(len, cards.values()))),
         Result("questions posted", sum(map(len, questions.values()))),
         Result("closing replies posted", sum(map(len, replies.values()))),
         Result("transcript files shared", sum(map(len, files.values()))),
         Result("video files shared", sum(clips.shared.values())),
+        Result("shares accepted", len(shares.accepted)),
         Result("Home tabs opened", len(users.homes_opened)),
         promise(
             "accepted forms without a job",
@@ -117,7 +116,10 @@ def results_of(
         promise("doubled closing replies", doubled(replies, searchable=True)),
         Result(
             "doubled messages where the bot cannot search",
-            sum(len(doubled(each, searchable=False)) for each in (cards, asked, replies)),
+            sum(
+                len(doubled(each, searchable=False))
+                for each in (cards, asked, replies, shares.posted)
+            ),
         ),
         promise("doubled questions", doubled(asked, searchable=True)),
         promise("doubled transcript files", [tag for tag, each in files.items() if len(each) > 1]),
@@ -125,6 +127,8 @@ def results_of(
         promise("transcript files in the wrong place", _misplaced_files(files, replies)),
         promise("doubled video files", clips.doubled),
         promise("missing video files", clips.missing),
+        promise("doubled shares", doubled(shares.posted, searchable=True)),
+        promise("missing or wrong shares", [*shares.missing(), *shares.wrong()]),
         promise("Home tabs that were not published", _missing_homes(env, users)),
         promise("Home tabs with an old state", list(_outdated_homes(env, replies))),
         promise(
@@ -174,7 +178,7 @@ def results_of(
     ]
 
 
-def all_done(env: Environment, users: Users, *, can_search: bool) -> bool:
+def all_done(env: Environment, users: Users, shares: Shares, *, can_search: bool) -> bool:
     """Return whether every accepted request has its reply, and other messages say how it ended."""
     requests = users.requests
     known = {request.tag: request for request in requests}
@@ -185,6 +189,7 @@ def all_done(env: Environment, users: Users, *, can_search: bool) -> bool:
         and not (can_search and any(_left_open(env, _by_delivery(questions))))
         and not _missing_files(env, known, replies)
         and not _clips(env, replies).missing
+        and not shares.missing()
         and not _missing_homes(env, users)
         and not any(_outdated_homes(env, replies))
     )
@@ -198,7 +203,7 @@ def _by_role(
 ) -> tuple[Posts, Posts, Posts, list[str]]:
     cards, questions, replies, unexpected = Posts(list), Posts(list), Posts(list), []
     for message in posted:
-        if message.files:
+        if message.files or role_of(delivery_of(message)) == "share":
             continue
         tag, role = tag_in(message.text), _role(message)
         if tag not in known or role is None:

@@ -99,6 +99,10 @@ class Users:
             for number in range(jobs)
         ]
 
+    def form_lock(self, person: Person) -> asyncio.Lock:
+        """Return what is held while a person has a form open."""
+        return self._form_locks[person.user.id]
+
     async def submit_all(self) -> None:
         """Submit all requests, spread over the time in which the bot is killed."""
         async with asyncio.TaskGroup() as group:
@@ -131,7 +135,7 @@ class Users:
             number = int(request.tag.rpartition("·")[2])
             while self._env.progress < number / len(self.requests):
                 await asyncio.sleep(_INTERVAL_S)
-            async with self._form_locks[request.person.user.id]:
+            async with self.form_lock(request.person):
                 await self._submit(request)
 
     async def _submit(self, request: UserRequest) -> None:
@@ -188,7 +192,7 @@ class Users:
                 await request.person.click(question, CREATE_AGAIN)
 
     async def _give_id(self, request: UserRequest, question: Message, job: str) -> None:
-        lock = self._form_locks[request.person.user.id]
+        lock = self.form_lock(request.person)
         if lock.locked():
             return  # the user is busy with another form
         async with lock:
