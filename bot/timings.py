@@ -5,7 +5,7 @@
 
 import random
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 
@@ -98,6 +98,15 @@ class WorkTimings:
     def jittered(self, wait: timedelta, rng: random.Random) -> timedelta:
         """Return ``wait`` and a little more, or less where that would be beyond ``max_wait``."""
         return min(wait, self.max_wait / (1 + self.jitter)) * (1 + self.jitter * rng.random())
+
+    def may_call(self, leased_at: datetime, now: datetime) -> bool:
+        """Return whether a call that begins now ends before a lease that began at ``leased_at``.
+
+        It does not where this process was stopped since, or its machine: another one may have gone
+        on with the row. A fourth of a lease is far more than a commit takes, and leaves enough for
+        the longest call and for clocks that differ.
+        """
+        return now - leased_at <= self.lease / 4
 
     def back_off(self, failures: int) -> timedelta:
         """Return the wait after ``failures`` calls in a row without the other side."""

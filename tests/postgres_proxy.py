@@ -23,6 +23,15 @@ class Fault(Enum):
     """Its answer never arrives, and the connection stays open."""
 
 
+class Hold:
+    """The answer to a commit is held back, which the server has carried out."""
+
+    def __init__(self, statement: str) -> None:
+        self.statement = statement.encode()
+        self.reached = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+
 class PostgresProxy:
     """A proxy on a TCP port of this machine, for a server on a Unix socket."""
 
@@ -34,6 +43,7 @@ class PostgresProxy:
         self._port = 0
         self._writers = set[asyncio.StreamWriter]()
         self._faults = list[tuple[bytes, Fault]]()
+        self._holds = list[Hold]()
         self.encryption: ssl.SSLContext | None = None
         """With which to offer encryption."""
         self.connections = 0
@@ -51,6 +61,11 @@ class PostgresProxy:
     def fail_next(self, statement: str, fault: Fault) -> None:
         """Have the next statement fail that contains this text."""
         self._faults.append((statement.encode(), fault))
+
+    def hold_commit_of(self, statement: str) -> Hold:
+        """Hold back the answer to the next commit of a statement that contains this text."""
+        self._holds.append(Hold(statement))
+        return self._holds[-1]
 
     def cut_all(self) -> None:
         """End all connections."""
@@ -88,6 +103,7 @@ class PostgresProxy:
                 while chunk := await reader.read(_MAX_CHUNK):
                     self.statements.append(chunk)
                     fault = way.fault = self._fault_of(chunk)
+                    self._note_hold(chunk, way)
                     if fault is Fault.CUT_BEFORE:
                         break
                     server.write(chunk)
@@ -103,12 +119,24 @@ class PostgresProxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while chunk := await answers.read(_MAX_CHUNK):
+                if way.hold is not None and way.is_committing:
+                    way.hold.reached.set()
+                    await way.hold.let_go.wait()
+                    way.hold = None
                 if way.fault is Fault.CUT_AFTER:
                     writer.transport.abort()
                 elif way.fault is not Fault.STALL:
                     writer.write(chunk)
             if way.fault is not Fault.STALL:
                 writer.close()
+
+    def _note_hold(self, chunk: bytes, way: "_Way") -> None:
+        for hold in self._holds:
+            if hold.statement in chunk:
+                way.hold = hold
+                self._holds.remove(hold)
+                break
+        way.is_committing = b"COMMIT\x00" in chunk
 
     def _fault_of(self, chunk: bytes) -> Fault | None:
         for at, (statement, fault) in enumerate(self._faults):
@@ -120,3 +148,5 @@ class PostgresProxy:
 
 class _Way:
     fault: Fault | None = None
+    hold: Hold | None = None
+    is_committing: bool = False

@@ -14,6 +14,7 @@ from bot.model import Failure, Job, Snapshot, State, token_hash
 from bot.service_gate import AccountRefused, Held
 
 _LOG: Final = logging.getLogger(__name__)
+_WAS_STOPPED: Final = "the bot was stopped for a while"
 # A card does not change for a shorter wait.
 _SHOWN_FROM: Final = timedelta(seconds=10)
 
@@ -44,10 +45,13 @@ async def create_job(runtime: Runtime, job: Job) -> None:
         runtime.service.try_again(kind.path)
     try:
         async with runtime.service.admission(kind.path):
-            attempt = await runtime.store.jobs.begin_attempt(
-                job, token_hash(token), runtime.clock.now()
-            )
+            begun_at = runtime.clock.now()
+            attempt = await runtime.store.jobs.begin_attempt(job, token_hash(token), begun_at)
             if attempt is None:
+                return
+            if not runtime.timings.may_call(begun_at, runtime.clock.now()):
+                stopped = Unavailable(_WAS_STOPPED)
+                await _retry_later(runtime, job, stopped, attempted=True)
                 return
             snapshot = await runtime.create(kind, body)
     except Refused as error:

@@ -199,7 +199,11 @@ class Messenger:
             await self._search_first(delivery)
             return
         message = await self._message(outgoing, delivery)
-        if not await self._store.deliveries.mark_sending(delivery, self._clock.now()):
+        marked_at = self._clock.now()
+        if not await self._store.deliveries.mark_sending(delivery, marked_at):
+            return
+        if not self._timings.may_call(marked_at, self._clock.now()):
+            await self._release(delivery, self._clock.now())
             return
         try:
             async with translated(self._timings.call_timeout, self._outages):

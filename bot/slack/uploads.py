@@ -169,7 +169,11 @@ class Uploads:
                 await self._release(uploaded, self._clock.now())
                 return
             delivery = uploaded
-        if not await self._store.deliveries.mark_sending(delivery, self._clock.now()):
+        marked_at = self._clock.now()
+        if not await self._store.deliveries.mark_sending(delivery, marked_at):
+            return
+        if not self._timings.may_call(marked_at, self._clock.now()):
+            await self._release(delivery, self._clock.now())
             return
         try:
             await self._call(

@@ -46,6 +46,13 @@ _RELEASE: Final = Query(
     WHERE id = :id AND claim = :claim RETURNING id
     """
 )
+# Of one that was claimed again meanwhile: an edit that was made late may show what is out of date.
+_EDIT_AGAIN: Final = Query(
+    """
+    UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, :now)
+    WHERE id = :id AND state = 'posted'
+    """
+)
 _CARD_IS_SETTLED: Final = Query(
     """
     UPDATE deliveries SET due_at = :now
@@ -231,7 +238,8 @@ class Deliveries(Shares):
         thread that the delivery is in, or begins.
 
         Returns:
-            Whether it was stored: False if it was claimed again meanwhile.
+            Whether it was stored: False if it was claimed again meanwhile. Then a message in Slack
+            is edited once more, since the edit of this claim may have come after a newer one.
         """
         posted = delivery.state is DeliveryState.POSTED
         at = optional_ms(due_at)
@@ -262,6 +270,8 @@ class Deliveries(Shares):
             )
             if released is not None and delivery.role is Role.CARD and delivery.state.settled:
                 tx.all(_CARD_IS_SETTLED, job_id=delivery.job_id, now=to_ms(now))
+            if released is None and posted and not delivery.role.is_file:
+                tx.all(_EDIT_AGAIN, id=delivery.id, now=to_ms(now))
             for role in following if released is not None else ():
                 tx.all(
                     _ADD_FILE,

@@ -43,6 +43,10 @@ _CLAIM: Final = Query(
     WHERE user_id IN (SELECT user_id FROM due) RETURNING user_id, page, claim, failures
     """
 )
+# Of one that was claimed again meanwhile: what was published late may be out of date.
+_PUBLISH_AGAIN: Final = Query(
+    f"UPDATE homes SET {_DUE_AGAIN} WHERE user_id = :user"  # noqa: S608 - our own text
+)
 _NEXT_DUE: Final = Query(
     """
     SELECT min(due_at) AS due_at FROM homes
@@ -55,7 +59,7 @@ _RELEASE: Final = Query(
         changed = CASE WHEN CAST(:due_at AS BIGINT) IS NULL THEN changed ELSE 1 END,
         due_at = CASE WHEN CAST(:due_at AS BIGINT) IS NOT NULL THEN :due_at
                  WHEN changed = 1 THEN CAST(:not_before AS BIGINT) END
-    WHERE user_id = :user AND claim = :claim
+    WHERE user_id = :user AND claim = :claim RETURNING user_id
     """
 )
 VOID_LEASES: Final = Query(
@@ -129,7 +133,7 @@ class Homes:
         """Leave a claimed one alone until ``due_at``, or without it until there is a change."""
 
         def work(tx: Transaction) -> None:
-            tx.all(
+            released = tx.one(
                 _RELEASE,
                 user=home.user,
                 claim=home.claim,
@@ -137,6 +141,8 @@ class Homes:
                 not_before=to_ms(now) + span_ms(self._timings.home_interval),
                 due_at=None if due_at is None else to_ms(due_at),
             )
+            if released is None:
+                tx.all(_PUBLISH_AGAIN, user=home.user, now=to_ms(now))
             tx.notify(Topic.HOMES)
 
         await self._database.run(work)
