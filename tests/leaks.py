@@ -4,47 +4,28 @@ The secrets of a test's world, and whatever its users typed, are the marks. Afte
 looked for in the log, the database, the calls to Slack and the requests to the video service.
 """
 
-import base64
 import contextlib
-import html
 import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
-from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol
-from urllib.parse import unquote
 
 from bot.log import _LIBRARY_LEVELS
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Event
 from sandbox.video_service import SandboxVideoService
 from tests.databases import Address, all_rows
+from tests.marks import Mark, MarkType, find_marks
 
 # In characters. Shorter ones occur in other texts by accident.
 _MIN_QUERY: Final = 6
 _MIN_TEXT: Final = 12
 _MAX_TEXT: Final = 60
-_ESCAPED: Final = frozenset("%&\\")
 _NOT_PRINTABLE: Final = re.compile(rb"[^ -~]+")
-_JSON_ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})|\\(.)", re.DOTALL)
 _VIEWS: Final = frozenset({"views.open", "views.push", "views.update"})
-
-
-class MarkType(StrEnum):
-    """The type of a mark."""
-
-    SECRET = "secret"
-    """A token, a key or a capability URL, of the bot or of a callback."""
-    QUERY = "query"
-    """The query of a link that a user typed. Storage services sign links there."""
-    SCRIPT = "script"
-    """The script of a video."""
-    NAME = "name"
-    """The name of a video or a replica."""
 
 
 COLUMNS: Final[Mapping[tuple[str, str], frozenset[MarkType]]] = {
@@ -57,33 +38,6 @@ COLUMNS: Final[Mapping[tuple[str, str], frozenset[MarkType]]] = {
     ("replicas", "search_name"): frozenset({MarkType.NAME}),
 }
 """The columns that may hold marks, with the types allowed there. No other column may."""
-
-
-@dataclass(frozen=True)
-class Mark:
-    """A text to look for."""
-
-    type: MarkType
-    text: str
-    description: str
-
-    @cached_property
-    def base64(self) -> str:
-        """Return the text in Base64, without padding."""
-        return base64.b64encode(self.text.encode()).decode().rstrip("=")
-
-    def is_in(self, text: str) -> bool:
-        """Return whether ``text`` contains the mark; a secret also encoded, and in any case."""
-        if self.type is not MarkType.SECRET:
-            return self.text in text
-        assert self.text.isascii()
-        folded = self.text.casefold()
-        return self.base64 in text or any(folded in view for view in _views(text))
-
-    def around(self, text: str) -> str:
-        """Return the part of ``text`` around the mark."""
-        at = text.find(self.text)
-        return repr(text[max(0, at - 100) : at + 100] if at >= 0 else text[:200])
 
 
 class Inspected(Protocol):
@@ -152,7 +106,7 @@ def log_recorded() -> Iterator[None]:
         bot.setLevel(level)
         texts, secrets = _RECORDS.taken(), set(_RECORDS.secrets)
         _RECORDS.secrets.clear()
-    _raise_on(_found("the log", texts, secrets))
+    _raise_on(find_marks("the log", texts, secrets))
 
 
 @dataclass
@@ -180,11 +134,11 @@ class LeakDetector:
         logged = [*_RECORDS.taken(), *(_content(path) for path in self.logs)]
         _raise_on(
             [
-                *_found("the log", logged, secrets | typed),
-                *_found("a secret's place in the log", [_masked(self.logs)], {_MASKED}),
-                *_found("the database", _stored(self.world.address), secrets),
+                *find_marks("the log", logged, secrets | typed),
+                *find_marks("a secret's place in the log", [_masked(self.logs)], {_MASKED}),
+                *find_marks("the database", _stored(self.world.address), secrets),
                 *_in_columns(rows, secrets | typed),
-                *_found(
+                *find_marks(
                     "a call to the service", _requests(self.world), _hidden_from_service(secrets)
                 ),
                 *_in_slack(self.world.slack, jobs, secrets, typed),
@@ -203,9 +157,9 @@ def secrets_found(world: Inspected, logs: Iterable[Path]) -> list[str]:
     """Return where secrets are in the logs, the database and the calls to Slack."""
     secrets, calls = set(_secrets(world)), (_json(call.arguments) for call in world.slack.calls)
     return [
-        *_found("the log", map(_content, logs), secrets),
-        *_found("the database", _stored(world.address), secrets),
-        *_found("a call to Slack", calls, secrets),
+        *find_marks("the log", map(_content, logs), secrets),
+        *find_marks("the database", _stored(world.address), secrets),
+        *find_marks("a call to Slack", calls, secrets),
     ]
 
 
@@ -270,13 +224,6 @@ def _marks_of(params: Mapping[str, Any]) -> Iterator[Mark]:
 # ── Places ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _found(where: str, texts: Iterable[str], marks: Iterable[Mark]) -> Iterator[str]:
-    for text in texts:
-        for mark in marks:
-            if mark.is_in(text):
-                yield f"{mark.description} is in {where}: {mark.around(text)}"
-
-
 def _in_columns(
     rows: Iterable[tuple[str, Mapping[str, Any]]], marks: Iterable[Mark]
 ) -> Iterator[str]:
@@ -288,7 +235,7 @@ def _in_columns(
                 with contextlib.suppress(ValueError):
                     text = _json(json.loads(value))  # decoded, as JSON escapes some characters
                 banned = [mark for mark in marks if mark.type not in allowed]
-                yield from _found(f"the column {table}.{column}", [text], banned)
+                yield from find_marks(f"the column {table}.{column}", [text], banned)
 
 
 def _in_slack(
@@ -298,16 +245,16 @@ def _in_slack(
     for call in slack.calls:
         text = _json(call.arguments)
         banned = secrets if call.method in _VIEWS else secrets | queries
-        yield from _found(f"a call of {call.method}", [text], banned)
+        yield from find_marks(f"a call of {call.method}", [text], banned)
         if call.method.startswith("chat."):
             about = _job_of(slack, call.arguments)
             theirs = [job for job in jobs if job.id == about]
-            yield from _found("a message about another job", [text], _scripts_but(theirs, jobs))
+            yield from find_marks("a message about another job", [text], _scripts_but(theirs, jobs))
     for ephemeral in slack._ephemerals.values():
         text = ephemeral.text + _json(ephemeral.blocks)
         theirs = [job for job in jobs if job.user == ephemeral.visible_to]
-        yield from _found("an ephemeral message", [text], secrets | queries)
-        yield from _found(
+        yield from find_marks("an ephemeral message", [text], secrets | queries)
+        yield from find_marks(
             "an ephemeral message to another user", [text], _scripts_but(theirs, jobs)
         )
 
@@ -331,11 +278,11 @@ def _in_forms(
     the text after the command.
     """
     for form in shown:
-        yield from _found("a form", [form.text], secrets)
+        yield from find_marks("a form", [form.text], secrets)
         if form.opened:
             theirs = [job for job in jobs if job.user == form.user]
             private = _scripts_but(theirs, jobs, MarkType.SCRIPT, MarkType.QUERY)
-            yield from _found("a form of another user", [form.text], private)
+            yield from find_marks("a form of another user", [form.text], private)
 
 
 def _scripts_but(theirs: Iterable[_Job], jobs: Iterable[_Job], *types: MarkType) -> set[Mark]:
@@ -379,23 +326,6 @@ def _masked(logs: Iterable[Path]) -> str:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-@lru_cache(maxsize=4)
-def _views(text: str) -> tuple[str, ...]:
-    """Return a text as it is and as readers see it who decode it, all case-folded."""
-    views = [text]
-    for _ in range(3):
-        if _ESCAPED.isdisjoint(text):
-            break
-        for decode in (_without_json_escapes, unquote, html.unescape):
-            text = decode(text)
-            views.append(text)
-    return tuple(dict.fromkeys(view.casefold() for view in views))
-
-
-def _without_json_escapes(text: str) -> str:
-    return _JSON_ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else found[2], text)
 
 
 def _level(name: str) -> int:

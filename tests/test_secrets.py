@@ -17,7 +17,8 @@ from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
 from tests import leaks
 from tests.databases import all_rows
-from tests.leaks import COLUMNS, LeakDetector, MarkType
+from tests.leaks import COLUMNS, LeakDetector
+from tests.marks import MarkType
 from tests.modes import on_sqlite_alone
 from tests.world import REPLICA, World
 
