@@ -41,6 +41,7 @@ QUICK: Final = {
     "io_method": "sync",
     "jit": "off",
     "shared_buffers": "32MB",
+    "dynamic_shared_memory_type": "mmap",  # in its folder: nothing is left outside if it is killed
     "max_connections": "300",
 }
 
@@ -206,6 +207,7 @@ def _has_room(folder: Path) -> bool:
 def _main(folder: Path) -> None:
     """Run a server in ``folder`` while it has users."""
     server = Server(folder)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server ends with it
     with contextlib.ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         try:

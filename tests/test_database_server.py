@@ -1,5 +1,6 @@
 """The PostgreSQL server of the tests ends with the last process that uses it."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -57,6 +58,20 @@ def test_processes_share_a_server_that_ends_once_all_of_them_were_killed(tmp_pat
         time.sleep(0.01)
     assert not folder.exists()
     assert not _is_alive(server)
+
+
+def test_a_server_whose_keeper_is_asked_to_end_ends_too(memory: Path) -> None:
+    command = [sys.executable, "-m", postgres_server.__name__, str(memory)]
+    (memory / "users").touch()
+    with (memory / "users").open() as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as keeper:
+            assert keeper.stdout is not None
+            assert "url" in json.loads(keeper.stdout.readline())
+            server = int((memory / "data" / "postmaster.pid").read_text().split()[0])
+            keeper.terminate()
+    assert not _is_alive(server)
+    assert not memory.exists()
 
 
 def test_without_the_server_that_the_requirements_bring_a_test_says_what_to_install(
