@@ -119,6 +119,8 @@ def test_an_unsafe_connection_a_pooler_and_a_wrong_clock_are_named(url: str) -> 
     assert states(late)["database connection"] == [
         "ok: is encrypted, and the server's certificate is verified"
     ]
+    slow = replace(late, precision=timedelta(milliseconds=11))
+    assert "warning: the server answers after 22 ms" in states(slow)["database connection"][1]
     [clock] = states(late)["database clock"]
     assert clock.startswith(
         "error: this machine's clock is 31.0 s behind the server's: two copies of the bot may post"
