@@ -195,7 +195,7 @@ def doctor(*, as_json: bool, integrity: bool) -> _Run:
 @click.option("--json", "as_json", is_flag=True, help="As JSON for Slack's own command line.")
 @click.option("--source", hidden=True, help="The project's folder, which Slack's passes on.")
 def manifest(*, as_json: bool, source: str | None) -> _Run:  # noqa: ARG001
-    """Print the Slack app's manifest, filled in for this deployment.
+    """Print the Slack app's manifest, filled in for this bot.
 
     Create the app from it at https://api.slack.com/apps (From a manifest), or paste it into the
     App Manifest of the app. It needs no other settings than PUBLIC_URL, the address of the bot,
@@ -263,7 +263,7 @@ def migrate(*, check: bool) -> _Run:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 def backup(file: Path, *, force: bool) -> _Run:
-    """Copy the database to FILE and check it; the bot may be running.
+    """Copy the database to FILE, even while the bot runs.
 
     Only the owner can read FILE. It needs no other setting than DATABASE_URL.
 
@@ -301,7 +301,7 @@ def backup(file: Path, *, force: bool) -> _Run:
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 def move_database(source: str, target: str) -> _Run:
-    """Copy everything from one database to another, and use that one from then on.
+    """Move everything from one database to another.
 
     FROM and TO are written like DATABASE_URL. TO is an empty PostgreSQL database, or a file that is
     not there yet. Stop the bot first. Everything is moved and checked, or nothing is. No bot starts

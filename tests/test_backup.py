@@ -247,7 +247,7 @@ async def test_a_backup_that_fails_or_is_ended_leaves_nothing_behind(
         cwd=tmp_path,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         _, printed = await process.communicate()
     assert process.returncode == code, printed
     assert says in printed.decode()

@@ -39,8 +39,14 @@ async def run(module: str, *arguments: str, environ: dict[str, str], folder: Pat
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(30):
-        out, err = await process.communicate()
+    try:
+        # Many times what anything takes: other work may keep the machine busy.
+        async with asyncio.timeout(120):
+            out, err = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.communicate()
+        raise
     assert process.returncode is not None
     return Result(process.returncode, out.decode(errors="replace"), err.decode())
 

@@ -203,7 +203,7 @@ async def test_no_copy_shows_an_older_state_last_also_when_an_edit_is_slow(world
         world.slack.on_request = hold_first_edit
         form = await world.open_form(world.ana)
         await form.submit(VALUES)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await reached.wait()
         video = next(iter(world.service.videos))
         world.service.finish(video)

@@ -56,7 +56,7 @@ async def slow_call(world: World, call: str, copies: list[Bot]) -> None:
     world.slack.on_request = hold
     world.service.on_request = hold
     await world.at(first, ask(world, ANA))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await reached.wait()
         world.clock.set(world.clock.now() + world.timings.call_timeout)
         for number, copy in enumerate((first, second)):

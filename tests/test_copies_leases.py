@@ -88,7 +88,7 @@ async def test_what_one_copy_makes_due_wakes_the_other(store: Store, postgres_ur
     never = replace(TIMINGS, slow_poll=timedelta(hours=1), pooled_slow_poll=timedelta(hours=1))
     async with PostgresDatabase.open(postgres_url, timings=never) as other:
         due = other.event(Topic.JOBS)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             await due.wait()  # as it has begun to listen
             due.clear()
             await submit(store)

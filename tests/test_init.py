@@ -107,7 +107,7 @@ async def serving(outside: Outside, **environ: str) -> AsyncIterator[None]:
     )
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             async for line in process.stderr:
                 if b"listening" in line:
                     break

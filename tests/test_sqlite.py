@@ -215,7 +215,7 @@ async def test_a_database_whose_user_is_cancelled_again_and_again_is_closed_afte
 
 async def test_the_bot_ends_with_the_reason_when_its_committer_ends(quiet_world: World) -> None:
     settings = Settings.read(quiet_world.environment("0"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         async with running(settings, clock=quiet_world.clock, timings=TIMINGS) as bot:
             assert isinstance(bot.store.database, SQLiteDatabase)
             bot.store.database._committer.cancel()

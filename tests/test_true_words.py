@@ -2,12 +2,13 @@
 
 import ast
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from bot.app import FEATURES
-from bot.model import Failure, Job, Request, State
+from bot.model import Failure, Job, State
 from bot.slack.buttons import question_buttons
 from bot.slack.cards import card
 from bot.slack.replies import reply
@@ -95,8 +96,8 @@ async def test_a_form_that_could_not_be_saved_does_not_say_that_nothing_was_star
     form = await world.open_form(world.ana)
     submit = Jobs.submit
 
-    async def save_without_an_answer(jobs: Jobs, request: Request, now: datetime) -> None:
-        await submit(jobs, request, now)
+    async def save_without_an_answer(jobs: Jobs, *request: Any) -> None:  # noqa: ANN401
+        await submit(jobs, *request)
         raise failure("its disk does not answer")
 
     with monkeypatch.context() as broken:
