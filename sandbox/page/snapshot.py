@@ -52,6 +52,7 @@ def channel_json(slack: SandboxSlack, channel: Channel, reader: str) -> Json:
         "name": channel.name,
         "kind": channel.kind,
         "is_archived": channel.is_archived,
+        "is_ext_shared": channel.is_ext_shared,
         "has_app": slack.bot.id in channel.members,
         "members": sorted(channel.members),
         "user": others[0] if channel.kind == "im" and others else None,

@@ -43,6 +43,7 @@ function conversations({ filter = {} }) {
     (channel) =>
       kinds.includes(channel.kind) &&
       !channel.is_archived &&
+      !(filter.exclude_external_shared_channels && channel.is_ext_shared) &&
       !(filter.exclude_bot_users && channel.user === state.app.user),
   );
 }
