@@ -18,6 +18,7 @@ from bot.store.postgres_migrations import POSTGRES_MIGRATIONS
 from bot.store.postgres_snapshot import postgres_snapshot
 from sandbox.clock import ManualClock
 from tests.postgres import database_url, empty_database_url
+from tests.postgres_proxy import PostgresProxy
 from tests.report import report
 from tests.test_postgres_migrations import ask
 from tests.test_ready import ready
@@ -48,7 +49,7 @@ async def test_a_server_and_the_bots_on_it_are_described(url: str, quiet_world: 
         lines = await report(world, DATABASE_URL=url)
     assert lines["database"].message.startswith("PostgreSQL 1")
     assert f"up to date ({_NEWEST}); all rows were read" in lines["database"].message
-    assert lines["database connection"].message == "over a socket of this machine"
+    assert lines["database connection"].message == "does not leave this machine"
     assert "each copy of the bot takes 5" in lines["database connections"].message
     assert "(up to 30 seconds between two copies do no harm)" in lines["database clock"].message
     assert lines["bot"].message.startswith("is running on this database (")
@@ -141,6 +142,12 @@ def test_a_command_is_not_taken_for_a_bot_also_while_its_connection_ends(url: st
         assert not connected_bots(url)
         with connect(url):
             assert connected_bots(url)
+
+
+async def test_no_encryption_is_asked_for_between_programs_of_one_machine(url: str) -> None:
+    async with PostgresProxy(url).running() as proxy:
+        server = await asyncio.to_thread(inspect_server, proxy.url, SystemClock())
+    assert (server.is_local, server.is_encrypted) == (True, False)
 
 
 async def test_readyz_says_that_the_server_is_away_and_that_it_is_back(

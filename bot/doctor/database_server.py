@@ -48,7 +48,7 @@ def check_server(server: Server) -> Iterator[Finding]:
 def _check_connection(server: Server) -> Iterator[Finding]:
     name = "database connection"
     if server.is_local:
-        yield ok(name, "over a socket of this machine")
+        yield ok(name, "does not leave this machine")
     elif not server.is_encrypted:
         yield warning(
             name,

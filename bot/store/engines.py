@@ -23,8 +23,9 @@ def require_psycopg() -> None:
         import psycopg  # noqa: F401, PLC0415 - an extra
     except ImportError as error:
         raise DatabaseError(
-            "PostgreSQL needs psycopg, which is not installed: "
-            ".venv/bin/pip install --require-hashes -r requirements-postgres.txt"
+            "PostgreSQL needs psycopg, which is not installed: install it with all that "
+            "requirements-postgres.txt lists (.venv/bin/pip install --require-hashes "
+            "--requirement requirements-postgres.txt)"
         ) from error
 
 

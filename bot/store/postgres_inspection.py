@@ -1,6 +1,7 @@
 """What the doctor says about a PostgreSQL server, and which bots are connected to it."""
 
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from typing import Final
 
 from bot.clock import Clock
@@ -66,7 +67,7 @@ def inspect_server(url: str, clock: Clock) -> Server:
             version=str(row["version"]).partition(" ")[0],
             number=int(row["number"]),
             size_bytes=row["bytes"],
-            is_local=(info.host or "/").startswith("/"),
+            is_local=not info.hostaddr or ip_address(info.hostaddr).is_loopback,
             is_encrypted=bool(snapshot.connection.pgconn.ssl_in_use),
             is_verified=given.get("sslmode") == "verify-full",
             is_pooled=row["process"] != info.backend_pid,

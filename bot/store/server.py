@@ -24,7 +24,7 @@ class Server:
     size_bytes: int
     """Of the database."""
     is_local: bool
-    """Whether the connection is a socket of this machine."""
+    """Whether the connection does not leave this machine."""
     is_encrypted: bool
     is_verified: bool
     """Whether the server's certificate is compared with its name."""
