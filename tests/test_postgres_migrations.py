@@ -1,6 +1,7 @@
 """Migrations on PostgreSQL: started by several at once, cut off, held up, and of other versions."""
 
 import contextlib
+import os
 import shutil
 import sqlite3
 import threading
@@ -63,6 +64,22 @@ def test_a_database_of_another_program_is_left_as_it_is(empty_url: str, table: s
         with pytest.raises(DatabaseError, match=belongs):
             use(empty_url)
     assert len(ask(empty_url, "SELECT 1 FROM pg_tables WHERE schemaname = 'public'")) == 1
+
+
+def test_a_database_that_cannot_hold_every_text_is_refused(empty_url: str) -> None:
+    name = f"latin{os.getpid()}"
+    ask(empty_url, f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    before, _, after = empty_url.partition("?")
+    url = f"{before.rpartition('/')[0]}/{name}?{after}"
+    try:
+        for use in (migrate, pending_migrations):
+            with pytest.raises(
+                DatabaseError, match=r"encoding is LATIN1.*create one with ENCODING"
+            ):
+                use(url)
+        assert ask(url, "SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
+    finally:
+        ask(empty_url, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def test_several_that_start_at_once_apply_each_migration_once(empty_url: str) -> None:

@@ -103,6 +103,12 @@ def _done(connection: _Connection, files: Mapping[str, str]) -> dict[str, str]:
         DatabaseError: they are not those of this version, or of a newer one that only adds; or the
             database belongs to another program.
     """
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding not in {"UTF8", None}:  # a pooler may not say
+        raise DatabaseError(
+            f"the database's encoding is {encoding}, which cannot hold what people write: "
+            "create one with ENCODING 'UTF8' TEMPLATE template0, and name it in DATABASE_URL"
+        )
     # With IF NOT EXISTS, the right to create tables would be needed where there is nothing to do.
     [found] = connection.execute(_TABLES.postgres, {"tables": _names()}).fetchall()
     if found["migrations"] is None:
