@@ -6,10 +6,11 @@ import random
 from collections import Counter
 from contextlib import AsyncExitStack
 
+import psycopg
 import pytest
 
 from bot.model import DeliveryState
-from bot.store import Store
+from bot.store import DatabaseUnavailable, Store, postgres
 from bot.store.database import Transaction
 from bot.store.job_rows import lock_job, lock_jobs
 from bot.store.postgres import PostgresDatabase
@@ -110,6 +111,25 @@ async def test_two_copies_that_claim_at_once_share_the_work(postgres_url: str) -
         while rest := await copies[0].jobs.claim(NOW, 5):
             claimed += [job.id for job in rest]
         assert sorted(claimed) == sorted(ids)
+
+
+async def test_a_table_that_stays_locked_is_logged_once_with_what_to_do(
+    postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(postgres, "_LOCK_TIMEOUT_MS", 20)  # it tries for half a minute
+    async with PostgresDatabase.open(postgres_url) as database:
+        with psycopg.connect(postgres_url) as admin:
+            admin.execute("LOCK TABLE migrations")
+            for _ in range(2):
+                with pytest.raises(DatabaseUnavailable, match="pg_stat_activity"):
+                    await database.check()
+        await database.check()
+    assert [each.message for each in caplog.records] == [
+        "the database does not work",
+        "the database works again",
+    ]
+    assert "pg_stat_activity" in vars(caplog.records[0])["reason"]
 
 
 async def test_a_group_that_waits_for_a_row_delays_none_of_its_other_works(

@@ -299,6 +299,7 @@ class PostgresDatabase:
             self._note(reason)
             call.fail(DatabaseUnavailable(reason))
         elif meaning is Meaning.CONFLICT:
+            self._note(reason)
             call.fail(DatabaseUnavailable(f"the database is too busy: {reason}"))
         else:
             call.fail(DatabaseError(f"the database says: {reason}"))

@@ -214,6 +214,9 @@ _CONNECT_PROBLEMS: Final = (
     ),
 )
 _REMEDIES: Final = {
+    "3F000": "make the schema that search_path names, or correct search_path",
+    "42P01": "restore the database, or restart the bot to begin with an empty one",
+    "55P03": "look in pg_stat_activity for a transaction that has been open for long, and end it",
     "53100": "free space on the server's disk",
     "53200": "give the server more memory",
     "25006": "set DATABASE_URL to the primary, or to all hosts",
