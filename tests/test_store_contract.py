@@ -691,6 +691,31 @@ async def _whole_life(store: Store) -> None:
     await submit(store, "V4")
     fourth = await _unconfirmed_again(store, "fourth")
     assert await store.jobs.cancel(fourth.id, fourth.attempts, "U1", NOW)
+    await _less_common(store)
+
+
+async def _less_common(store: Store) -> None:
+    job = await _running_as(store, "v-5")
+    await store.jobs.release(replace(job, failures=1), NOW, NOW + TIMINGS.max_wait)
+    assert await store.jobs.hasten(NOW) == 1
+    assert await store.jobs.stop(job.id, 1, Failure.STOPPED, NOW)
+    done = await _running_as(store, "v-6")
+    assert await store.jobs.finish(replace(done, state=State.SUCCEEDED), NOW)
+    assert await store.deliveries.share(done.id, "C2", user="U1", key="V9", now=NOW)
+    for each in await store.deliveries.claim(NOW, MANY):
+        failed = replace(each.delivery, failures=1)
+        assert await store.deliveries.release(failed, NOW, NOW + TIMINGS.max_wait)
+    assert await store.deliveries.hasten(NOW, timedelta(0)) > 0
+    await store.jobs.try_set_aside()
+
+
+async def _running_as(store: Store, remote_id: str) -> Job:
+    await submit(store, remote_id)
+    job = await claim(store)
+    attempt = await begin(store, job, remote_id)
+    created = replace(job, state=State.RUNNING, remote_id=remote_id, started_at=NOW)
+    assert await store.jobs.record_created(created, attempt, now=NOW, due_at=NOW)
+    return await claim(store)
 
 
 async def _unconfirmed_again(store: Store, token: str) -> Job:
@@ -716,4 +741,4 @@ async def test_every_write_locks_the_rows_of_its_jobs_first(database: Database) 
         lock = statements[locks]
         assert "FROM jobs" in lock or "OF jobs" in lock, lock
         assert "ORDER BY id FOR UPDATE" in lock or "SKIP LOCKED" in lock or "= :id" in lock, lock
-    assert writing > 25
+    assert writing > 35
