@@ -60,7 +60,8 @@ def blocks(page: str) -> list[list[str]]:
     found = [
         block or inline
         for block, inline in re.findall(
-            r"^ *```sh\n(.*?)^ *```$|`((?:\.venv/bin/|curl |docker |install )[^`\n]+)`",
+            r"^ *```sh\n(.*?)^ *```$"
+            r"|`((?:\.venv/bin/|python3 -m venv |curl |docker |install )[^`\n]+)`",
             text,
             re.MULTILINE | re.DOTALL,
         )
