@@ -8,6 +8,7 @@ it is, where it is listed.
 """
 
 import asyncio
+import os
 import socket
 import ssl
 import struct
@@ -186,6 +187,13 @@ def temporary_file() -> IO[bytes]:
         return tempfile.TemporaryFile()
     except OSError as error:
         raise _no_file(error) from error
+
+
+def reader_of(file: IO[bytes]) -> IO[bytes]:
+    """Return another object that reads a file from its beginning, and is closed apart from it."""
+    reader = os.fdopen(os.dup(file.fileno()), "rb")
+    reader.seek(0)
+    return reader
 
 
 def _write(file: IO[bytes], chunk: bytes) -> None:

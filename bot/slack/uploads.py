@@ -17,8 +17,9 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from http import HTTPStatus
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, Final, TypeAlias, TypeVar
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Field
 from slack_sdk.web.async_client import AsyncWebClient
@@ -41,12 +42,14 @@ from bot.slack.replies import FILE_COMMENT, file_name, shows_all
 from bot.slack.scopes import FILE_SCOPES
 from bot.store import Outgoing, Store
 from bot.timings import DeliveryTimings
-from bot.video_source import VideoSource, temporary_file
+from bot.video_source import VideoSource, reader_of, temporary_file
 
 _LOG: Final = logging.getLogger(__name__)
 _WORKSPACE: Final = ""
 _GET_URL: Final = "files.getUploadURLExternal"
 _NO_SUCH_FILE: Final = "file_not_found"
+# Opens what is sent: aiohttp closes it, in a thread of its own.
+_Content: TypeAlias = Callable[[], IO[bytes]]
 # Times that one file is begun again, or looked for in vain. With the waits between, half an hour.
 _MAX_TRIES: Final = 12
 # Times that a video is fetched in vain.
@@ -222,7 +225,7 @@ class Uploads:
             if isinstance(file.content, str):
                 file_id = await self._transfer(file.name, file.content)
             else:
-                content = io.BytesIO(file.content)
+                content = partial(io.BytesIO, file.content)
                 file_id = await self._hand_over(
                     file.name, content, len(file.content), self._timings.call_timeout
                 )
@@ -256,12 +259,12 @@ class Uploads:
                         size = await self._videos.fetch(link, content)
                     except Unavailable as error:
                         raise _NotTaken(error.reason) from error
-                    return await self._hand_over(name, content, size, limit)
+                    return await self._hand_over(name, partial(reader_of, content), size, limit)
         except TimeoutError as error:
             raise _NotTaken(f"it took longer than {limit.total_seconds():g} s") from error
 
     async def _hand_over(
-        self, name: str, content: IO[bytes], size: int, time_limit: timedelta
+        self, name: str, content: _Content, size: int, time_limit: timedelta
     ) -> str:
         """Return the id of a file once its content is at Slack.
 
@@ -280,7 +283,7 @@ class Uploads:
             raise _NotTaken(error.reason) from error
         return ticket.file_id
 
-    async def _send_content(self, url: str, content: IO[bytes], time_limit: timedelta) -> None:
+    async def _send_content(self, url: str, content: _Content, time_limit: timedelta) -> None:
         """Send the content of a file to the URL for it, which is of another host than the methods.
 
         Raises:
@@ -290,7 +293,7 @@ class Uploads:
         async with translated(time_limit):
             if session is None or not is_slacks(url, self._client.base_url):
                 raise Uncertain("Slack's answer could not be read.")
-            async with session.post(url, data=content, allow_redirects=False) as answer:
+            async with session.post(url, data=content(), allow_redirects=False) as answer:
                 status = answer.status
         if status != HTTPStatus.OK:
             raise Unavailable(f"Slack did not take the content ({status})")
