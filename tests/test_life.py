@@ -555,7 +555,10 @@ class ServiceFaults(JobLife):
 
         async def call_back() -> None:
             address = _one(addresses, of)
-            named = _one(self._remote_ids(), names)
+            # An id that comes with the own token of a request, which only the service has, is
+            # believed if no other request made it: of a replica, the service shows only a name.
+            ids = [id_ for id_ in self._remote_ids() if forged or id_ != REPLICA]
+            named = _one(ids, names)
             if forged:
                 address = address.rpartition("/")[0] + "/forged"
             said = {"video_id": named, "replica_id": named, "status": "ready"}
