@@ -19,7 +19,8 @@ _FETCHED: Final = 1000
 # A large database takes longer than any request.
 _BEGIN: Final = (
     "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;"
-    " SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO 5000"
+    " SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO 5000;"
+    " SET LOCAL idle_in_transaction_session_timeout TO 0"
 )
 
 
