@@ -15,18 +15,6 @@ from benchmarks.process import processor, processor_of_ended_children
 from tests import postgres_server
 
 _NUMBERS: Final = itertools.count(1)
-# Those of PostgreSQL, where the tests have others: what is committed is on the disk.
-_DEFAULTS: Final = {
-    "fsync": "on",
-    "full_page_writes": "on",
-    "synchronous_commit": "on",
-    "wal_level": "replica",
-    "max_wal_senders": "10",
-    "autovacuum": "on",
-    "jit": "on",
-    "shared_buffers": "128MB",
-    "max_connections": "100",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +50,7 @@ class Server:
 def server() -> Iterator[Server]:
     """Run a server in a folder of its own, with its default settings; stop it at the end."""
     with tempfile.TemporaryDirectory() as folder:
-        running = postgres_server.Server(Path(folder), **_DEFAULTS)
+        running = postgres_server.Server(Path(folder), **postgres_server.DURABLE)
         running.create()
         running.start()
         try:

@@ -44,6 +44,18 @@ QUICK: Final = {
     "dynamic_shared_memory_type": "mmap",  # in its folder: nothing is left outside if it is killed
     "max_connections": "300",
 }
+#: As PostgreSQL comes: what is committed is on the disk.
+DURABLE: Final = {
+    "fsync": "on",
+    "full_page_writes": "on",
+    "synchronous_commit": "on",
+    "wal_level": "replica",
+    "max_wal_senders": "10",
+    "autovacuum": "on",
+    "jit": "on",
+    "shared_buffers": "128MB",
+    "max_connections": "100",
+}
 
 
 class NoServer(Exception):
@@ -73,7 +85,7 @@ class Server:
             self._as |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
             for path in (self.folder, self._data):
                 os.chown(path, user.pw_uid, user.pw_gid)
-        command: list[str | Path] = [self._programs / "initdb", "--pgdata", self._data]
+        command: list[str | Path] = [self.programs / "initdb", "--pgdata", self._data]
         command += ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]
         command += ["--no-sync", "--wal-segsize=1"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, **self._as)
@@ -86,7 +98,7 @@ class Server:
         Raises:
             NoServer: it does not.
         """
-        command: list[str | Path] = [self._programs / "postgres", "-D", self._data]
+        command: list[str | Path] = [self.programs / "postgres", "-D", self._data]
         command += ["-k", self.folder, "-h", ""]
         command += [f"--{name}={value}" for name, value in self._options.items()]
         with (self.folder / "log").open("ab") as log:
@@ -115,7 +127,7 @@ class Server:
         return False
 
     @functools.cached_property
-    def _programs(self) -> Path:
+    def programs(self) -> Path:
         """The folder of the programs, readable for the user that they run as."""
         found = importlib.util.find_spec(_WHEEL)
         if found is None or not found.submodule_search_locations:

