@@ -130,7 +130,7 @@ async def _card_time(slack: SandboxSlack, ana: Person, clock: ManualClock) -> fl
     """Return the milliseconds from a form to its card, in real time."""
     before = len(slack.messages(_OTHER))
     began = time.perf_counter()
-    await _submit(ana, _OTHER, "Hello.")
+    await _submit(ana, _OTHER, f"Hello, number {before}.")  # the same would be offered
     await clock.settle()
     took = time.perf_counter() - began
     if len(slack.messages(_OTHER)) != before + 1:
