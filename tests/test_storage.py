@@ -1040,5 +1040,5 @@ def test_a_host_with_a_temporary_disk_is_refused_with_a_remedy(tmp_path: Path) -
     )
     assert ended.returncode == 1
     assert "ALLOW_TEMPORARY_DISK is not yes, and this is Heroku" in ended.stderr
-    assert "Run the bot where the disk is permanent" in ended.stderr
+    assert "run the bot where the disk is permanent" in ended.stderr
     assert list(tmp_path.iterdir()) == []
