@@ -25,6 +25,8 @@ from benchmarks.postgres import Server, commits, connections, server
 _NAME: Final = "copies"
 _NUMBERS: Final = (1, 2, 4)
 _WARM: Final = 50
+_SIZE: Final = 300
+_REST_S: Final = 60.0
 _AT_ONCE: Final = 32
 _RUSH_COPIES: Final = 2
 _PER_SECOND: Final = 200
@@ -50,32 +52,31 @@ class _Result:
 
 
 async def run(scale: Scale) -> Sequence[Row]:
-    """Measure all numbers of copies in each round, beside one process on SQLite."""
-    size = scale.of(300, 60)
-    numbers = (2,) if scale.small else _NUMBERS
-    found: dict[int, list[_Result]] = defaultdict(list)
-    sqlite: list[_Result] = []
-    single = []
+    """Measure all numbers of copies in each round, beside one process on SQLite.
+
+    A small run has the rush alone.
+    """
     with server() as postgres:
+        if scale.small:
+            return await _rush(postgres, scale)
+        found: dict[int, list[_Result]] = defaultdict(list)
+        sqlite: list[_Result] = []
+        single = []
         for _ in range(scale.rounds):
-            sqlite.append(await _on_sqlite(size))
-            for number in numbers:
-                found[number].append(await _on_postgres(postgres, number, size))
-            if not scale.small:
-                single.append((await throughput.single_file(size)).speed)
-        rows = [row for number in numbers for row in _rows(number, size, found[number], sqlite)]
-        if single:
-            own = [each.speed for each in found[1]]
-            what = f"1 copy, {size} forms at once"
-            rows.append(Row(_NAME, what, "jobs/s", Better.HIGHER, own, _SINGLE_FILE, single, None))
+            sqlite.append(await _on_sqlite())
+            for number in _NUMBERS:
+                found[number].append(await _on_postgres(postgres, number))
+            single.append((await throughput.single_file(_SIZE)).speed)
+        rows = [row for number in _NUMBERS for row in _rows(number, found[number], sqlite)]
+        own = [each.speed for each in found[1]]
+        what = f"1 copy, {_SIZE} forms at once"
+        rows.append(Row(_NAME, what, "jobs/s", Better.HIGHER, own, _SINGLE_FILE, single, None))
         rows += await _rush(postgres, scale)
-        rows += await _at_rest(postgres, scale)
+        rows += await _at_rest(postgres)
     return rows
 
 
-def _rows(
-    number: int, size: int, ours: Sequence[_Result], sqlite: Sequence[_Result]
-) -> Sequence[Row]:
+def _rows(number: int, ours: Sequence[_Result], sqlite: Sequence[_Result]) -> Sequence[Row]:
     about = "1 copy" if number == 1 else f"{number} copies"
 
     def row(what: str, unit: str, field: str, better: Better = Better.LOWER) -> Row:
@@ -85,7 +86,7 @@ def _rows(
     spent = [each.server for each in ours]
     copies_spent = [each.processor for each in ours]
     return [
-        row(f", {size} forms at once", "jobs/s", "speed", Better.HIGHER),
+        row(f", {_SIZE} forms at once", "jobs/s", "speed", Better.HIGHER),
         row(": processor time", "ms/job", "processor"),
         Row(
             *(_NAME, f"{about}: processor time of the server", "ms/job", Better.LOWER),
@@ -95,29 +96,29 @@ def _rows(
     ]
 
 
-async def _on_sqlite(size: int) -> _Result:
+async def _on_sqlite() -> _Result:
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/bot.db"
         async with copies(1, url, "--timings", throughput.AT_ONCE) as bots:
-            return await _measure(bots, size)
+            return await _measure(bots)
 
 
-async def _on_postgres(postgres: Server, number: int, size: int) -> _Result:
+async def _on_postgres(postgres: Server, number: int) -> _Result:
     with postgres.database() as url:
         async with copies(number, url, "--timings", throughput.AT_ONCE) as bots:
-            return await _measure(bots, size, postgres)
+            return await _measure(bots, postgres)
 
 
-async def _measure(bots: Copies, size: int, postgres: Server | None = None) -> _Result:
+async def _measure(bots: Copies, postgres: Server | None = None) -> _Result:
     ports = [process.port for process in bots.processes]
     await _through(ports, bots.outside, 1, _WARM)
     spent, on_server = bots.processor(), postgres.processor() if postgres else 0.0
-    seconds, _ = await _through(ports, bots.outside, 1 + _WARM, size)
+    seconds, _ = await _through(ports, bots.outside, 1 + _WARM, _SIZE)
     spent = bots.processor() - spent
     on_server = (postgres.processor() if postgres else 0.0) - on_server
-    _, latencies = await _through(ports, bots.outside, 1 + _WARM + size, size, _AT_ONCE)
+    _, latencies = await _through(ports, bots.outside, 1 + _WARM + _SIZE, _SIZE, _AT_ONCE)
     return _Result(
-        size / seconds, 1000 * spent / size, 1000 * on_server / size, 1000 * median(latencies)
+        _SIZE / seconds, 1000 * spent / _SIZE, 1000 * on_server / _SIZE, 1000 * median(latencies)
     )
 
 
@@ -167,16 +168,15 @@ async def _rush(postgres: Server, scale: Scale) -> Sequence[Row]:
     ]
 
 
-async def _at_rest(postgres: Server, scale: Scale) -> Sequence[Row]:
+async def _at_rest(postgres: Server) -> Sequence[Row]:
     """Measure what a copy without work costs the server."""
-    seconds = scale.of(60, 6)
     with postgres.database() as url:
         async with copies(1, url) as bots:
             await _through([bots.processes[0].port], bots.outside, 1, _WARM)
             await asyncio.sleep(2)
             open_connections, before = connections(url), commits(url)
-            await asyncio.sleep(seconds)
-            per_minute = (commits(url) - before - 1) * 60 / seconds
+            await asyncio.sleep(_REST_S)
+            per_minute = (commits(url) - before - 1) * 60 / _REST_S
     row = partial(_single, "1 copy at rest: ")
     return [
         row("connections", open_connections, "", bound=100, against="a server's default"),
