@@ -38,7 +38,7 @@ def test_every_error_of_psycopg_has_a_meaning() -> None:
 
 def test_nothing_that_may_have_been_stored_is_repeated_as_a_conflict() -> None:
     conflicts = {state for state, each in MEANINGS.items() if each is Meaning.CONFLICT}
-    assert conflicts == {"40", "55P03", "72"}
+    assert conflicts == {"0A000", "40", "55P03", "72"}
     assert MEANINGS["40003"] is Meaning.LOST
 
 

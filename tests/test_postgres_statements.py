@@ -148,6 +148,12 @@ async def test_claims_read_what_is_due_and_not_what_has_ended(
                 await store.jobs.count_used(NOW)
 
 
+_READ_WHOLLY: Final = Query(
+    "SELECT relname FROM pg_stat_xact_user_tables"
+    " WHERE relname IN ('jobs', 'deliveries', 'attempts') AND seq_scan > 0"
+)
+
+
 class _WithPlans:
     """A database in which no statement reads all rows of a large table."""
 
@@ -172,13 +178,32 @@ class _Explained:
         for table in ("jobs", "deliveries", "attempts"):
             read_all = f'"Node Type": "Seq Scan", .{{0,200}}"Relation Name": "{table}"'
             assert not re.search(read_all, plan), f"{query.text}\n{json.dumps(rows, indent=1)}"
-        prepared = self._tx.all(Query("SELECT name FROM pg_prepared_statements"))
-        assert not prepared
-        return self._tx.all(query, **values)
+        found = self._tx.all(query, **values)
+        # EXPLAIN plans for these values, what is prepared perhaps for any.
+        assert not self._tx.all(_READ_WHOLLY), query.text
+        return found
 
     def one(self, query: Query, **values: Any) -> Any:  # noqa: ANN401 - likewise
         rows = self.all(query, **values)
         return rows[0] if rows else None
+
+
+async def test_a_statement_that_was_prepared_before_a_migration_is_run_after_it(
+    postgres_url: str,
+) -> None:
+    query = Query("SELECT * FROM channel_defaults WHERE channel = :channel")
+    async with PostgresDatabase.open(postgres_url) as database:
+
+        async def read() -> None:
+            assert await database.run(lambda tx: tx.one(query, channel="C1")) is None
+
+        for _ in range(5):
+            await read()
+        names = Query("SELECT name FROM pg_prepared_statements WHERE statement LIKE '%defaults%'")
+        assert await database.run(lambda tx: tx.all(names))
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute("ALTER TABLE channel_defaults ADD COLUMN extra TEXT")
+        await read()
 
 
 # ── Texts ─────────────────────────────────────────────────────────────────────────────────────

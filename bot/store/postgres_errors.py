@@ -37,6 +37,8 @@ MEANINGS: Final = {
     "08": Meaning.LOST,
     "09": Meaning.REFUSED,
     "0A": Meaning.REFUSED,
+    # A prepared statement has other columns since a migration. A rollback has psycopg forget it.
+    "0A000": Meaning.CONFLICT,
     "0B": Meaning.REFUSED,
     "0F": Meaning.REFUSED,
     "0L": Meaning.REFUSED,
