@@ -71,6 +71,19 @@ async def test_a_lost_card_is_found_though_the_clock_was_wrong_when_it_was_poste
     assert len(cards(world)) == 1
 
 
+async def test_a_direct_message_to_a_user_s_id_is_found_once_its_conversation_can_be_opened(
+    world: World,
+) -> None:
+    form = await world.open_form_and_remove_bot(world.ana)
+    world.slack.faults.next("conversations.open", *[CannedResponse(503, "")] * 3)
+    world.slack.faults.next("chat.postMessage", CHANNEL_NOT_FOUND, Reset(done=True))
+    await form.submit({"replica_id": REPLICA, "script": "Hello."})
+    await world.advance(minutes=10)
+
+    [card] = [each for each in world.posts() if each.thread_ts is None]
+    assert "Ready" in card.text
+
+
 # ── Threads that a bot may not read ───────────────────────────────────────────────────────────
 
 

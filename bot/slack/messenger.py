@@ -246,6 +246,12 @@ class Messenger:
         """Search for a message whose post got no answer; post it again if it is not there."""
         delivery = outgoing.delivery
         try:
+            if delivery.channel == addressee(delivery, outgoing.job):
+                # Posted to the user's id: it is in the conversation that this has opened.
+                channel = await open_conversation(
+                    delivery, self._client, self._timings, self._outages
+                )
+                delivery = replace(delivery, channel=channel)
             ts = await self._lost_posts.find(delivery, outgoing.job.created_at)
             if ts is not None and await self._store.deliveries.is_other(delivery, ts):
                 ts = None  # the newest reply of a thread that cannot be read
