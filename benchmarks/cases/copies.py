@@ -27,6 +27,7 @@ _NUMBERS: Final = (1, 2, 4)
 _WARM: Final = 50
 _SIZE: Final = 300
 _REST_S: Final = 60.0
+_FLUSH_S: Final = 15.0
 _AT_ONCE: Final = 32
 _RUSH_COPIES: Final = 2
 _PER_SECOND: Final = 200
@@ -173,7 +174,7 @@ async def _at_rest(postgres: Server) -> Sequence[Row]:
     with postgres.database() as url:
         async with copies(1, url) as bots:
             await _through([bots.processes[0].port], bots.outside, 1, _WARM)
-            await asyncio.sleep(2)
+            await asyncio.sleep(_FLUSH_S)  # until the server has counted what was before
             open_connections, before = connections(url), commits(url)
             await asyncio.sleep(_REST_S)
             per_minute = (commits(url) - before - 1) * 60 / _REST_S
