@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 import ssl
 from collections.abc import AsyncIterator
 from enum import Enum
@@ -10,6 +11,9 @@ from urllib.parse import parse_qs, urlsplit
 _MAX_CHUNK = 1 << 16
 # https://www.postgresql.org/docs/current/protocol-message-formats.html: SSLRequest
 _ENCRYPT = (8).to_bytes(4, "big") + (80877103).to_bytes(4, "big")
+# Of psycopg's prepared statements: Parse with name and text, and Bind with the name.
+_PARSE = re.compile(rb"P....(_pg3_[0-9]+)\x00([^\x00]+)\x00", re.DOTALL)
+_BIND = re.compile(rb"B....\x00(_pg3_[0-9]+)\x00", re.DOTALL)
 
 
 class Fault(Enum):
@@ -101,9 +105,10 @@ class PostgresProxy:
             )
             with contextlib.suppress(OSError):
                 while chunk := await reader.read(_MAX_CHUNK):
-                    self.statements.append(chunk)
-                    fault = way.fault = self._fault_of(chunk)
-                    self._note_hold(chunk, way)
+                    text = way.spelled_out(chunk)
+                    self.statements.append(text)
+                    fault = way.fault = self._fault_of(text)
+                    self._note_hold(text, way)
                     if fault is Fault.CUT_BEFORE:
                         break
                     server.write(chunk)
@@ -147,6 +152,16 @@ class PostgresProxy:
 
 
 class _Way:
-    fault: Fault | None = None
-    hold: Hold | None = None
-    is_committing: bool = False
+    """What is known of one connection."""
+
+    def __init__(self) -> None:
+        self.fault: Fault | None = None
+        self.hold: Hold | None = None
+        self.is_committing = False
+        self._prepared: dict[bytes, bytes] = {}
+
+    def spelled_out(self, chunk: bytes) -> bytes:
+        """Return what was sent, and the texts of the prepared statements that it names."""
+        self._prepared |= dict(_PARSE.findall(chunk))
+        named = [self._prepared.get(name, b"") for name in _BIND.findall(chunk)]
+        return b"".join([chunk, *(text + b"\0" for text in named)])
