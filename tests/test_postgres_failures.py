@@ -388,3 +388,12 @@ def test_a_start_says_at_once_what_no_waiting_helps(postgres_url: str) -> None:
     with pytest.raises(DatabaseError, match="no such database: create it") as raised:
         migrate(postgres_url.replace("/test", "/missing").replace("/postgres?", "/missing?"))
     assert not isinstance(raised.value, DatabaseUnavailable)
+
+
+async def test_a_start_in_the_middle_of_which_the_server_is_lost_is_tried_again(
+    postgres_url: str,
+) -> None:
+    async with PostgresProxy(postgres_url).running() as proxy:
+        proxy.fail_next("FROM migrations", Fault.CUT_BEFORE)
+        async with PostgresDatabase.open(proxy.url) as database:
+            await database.check()

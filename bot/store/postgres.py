@@ -400,4 +400,6 @@ def migrate(url: str) -> list[str]:
         with connection:
             return migrate_postgres(connection)
     except psycopg.Error as error:
-        raise DatabaseError(f"the database cannot be used: {describe(error)}") from None
+        # Each migration is a transaction: what was not committed is applied by the next try.
+        kind = DatabaseUnavailable if meaning_of(error) is Meaning.LOST else DatabaseError
+        raise kind(f"the database cannot be used: {describe(error)}") from None
