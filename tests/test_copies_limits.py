@@ -52,7 +52,7 @@ async def test_of_requests_that_reach_both_copies_at_once_exactly_the_limit_is_a
             body = encoded({**payload, "view": form.view.payload()})
             submissions.append(world.at(copy, deliver(world.slack, body)))
             await form.close()
-        # Whoever has counted what there is waits before storing one more.
+        # A copy that has counted what there is waits before it stores one more.
         with psycopg.connect(world.postgres_url) as other:
             other.execute("LOCK TABLE jobs IN SHARE MODE")
             answers = asyncio.gather(*submissions)

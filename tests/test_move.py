@@ -90,7 +90,7 @@ async def test_everything_goes_on_where_it_was_moved_to_and_nothing_is_made_twic
     assert f"Keep {world.database} as a backup: no bot starts on it any more." in moved.out
     assert "secret" not in moved.out + refused.err
     assert content_of_server(empty_url) == before
-    # Whoever starts a bot on the old one again learns where everything is.
+    # A bot that is started on the old one says where everything is.
     with pytest.raises(DatabaseError, match="everything in this database was moved to postgres"):
         await migrate(world.database)
     again = await bot(*command, environ={}, folder=tmp_path)

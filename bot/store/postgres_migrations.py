@@ -14,7 +14,7 @@ from bot.store.migrate import checksum, newer_migrations, tables, warn_of_newer
 from bot.store.sql import Query
 
 POSTGRES_MIGRATIONS: Final = Path(__file__).parent / "migrations" / "postgres"
-# Of our own choosing: whoever migrates holds it, so that several may start at once.
+# Of our own choosing: a migration holds it, so that several copies may start at once.
 _LOCK: Final = 7_208_455_310_092_411
 # All who use a table wait behind a migration that waits for it: therefore it gives way soon. An
 # index is made without CONCURRENTLY, which no transaction allows: with a million jobs writers wait
