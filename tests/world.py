@@ -30,6 +30,7 @@ from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, Request, SandboxVideoService
 from tests.databases import HasDatabase
 from tests.leaks import LeakDetector
+from tests.notifications import Notifications
 
 _T = TypeVar("_T")
 
@@ -79,12 +80,14 @@ class World(HasDatabase):
         self.ana = Person(self.slack, "ana")
         self.ben = Person(self.slack, "ben")
         self.bot: Bot
-        self._running_bots = 0
+        self._running_bots = list[Bot]()
+        self._notifications = Notifications()
 
     @contextlib.asynccontextmanager
     async def running_sandbox(self) -> AsyncIterator[None]:
         """Start the sandbox's servers and stop them; raise if anything secret got out."""
         leak_detector = LeakDetector(self)
+        self.clock.settles_with(lambda: self._notifications.received(self._running_bots))
         with self.database_there():
             await self.slack.start()
             await self.service.start()
@@ -118,17 +121,18 @@ class World(HasDatabase):
                 self.slack.socket_mode.enabled = True
                 # That of a bot before may not have ended yet.
                 await self.slack.socket_mode.reached(
-                    opened=opened + 1, connections=self._running_bots + 1
+                    opened=opened + 1, connections=len(self._running_bots) + 1
                 )
             else:
                 self.slack.request_url = f"http://127.0.0.1:{self.bot.port}/slack/events"
             await self._let_start_checks_end(before)
-            leave = self.clock.settles_with(self.bot.settled)
-            self._running_bots += 1
+            bot = self.bot
+            leave = self.clock.settles_with(bot.settled)
+            self._running_bots.append(bot)
             try:
-                yield self.bot
+                yield bot
             finally:
-                self._running_bots -= 1
+                self._running_bots.remove(bot)
                 leave()
 
     @contextlib.asynccontextmanager

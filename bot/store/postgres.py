@@ -73,6 +73,8 @@ class PostgresDatabase:
         self._is_back.set()
         # Why works fail at once: the server is away for long.
         self._away: DatabaseUnavailable | None = None
+        self._notifying = asyncio.Lock()
+        self._notifications = 0
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="postgres")
         self._links = [Link(url) for _ in range(_CONNECTIONS)]
         self._listener = Listener(
@@ -142,6 +144,15 @@ class PostgresDatabase:
         self._waiting.add(call)
         result: _T = await call.answer
         return result
+
+    async def notified(self) -> int:
+        """Notify the other processes now; return how many times this was done since the start."""
+        async with self._notifying:
+            if (work := self._listener.take_notification()) is not None:
+                self._notifications += 1
+                with contextlib.suppress(DatabaseError):  # their slow poll finds it
+                    await self.run(work, durable=False)
+        return self._notifications
 
     async def check(self) -> None:
         """Return if a change reaches the disk."""
@@ -378,9 +389,8 @@ class PostgresDatabase:
 
     async def _notify_others(self) -> None:
         while True:
-            work = await self._listener.next_notification()
-            with contextlib.suppress(DatabaseError):  # their slow poll finds it
-                await self.run(work, durable=False)
+            await self._listener.changed()
+            await self.notified()
 
 
 def migrate(url: str) -> list[str]:

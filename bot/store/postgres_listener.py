@@ -56,16 +56,13 @@ class Listener:
             self._changed |= topics
             self._has_changed.set()
 
-    async def next_notification(self) -> Callable[[Transaction], None]:
-        """Wait until there is something to notify the others of; return a work that does so.
+    async def changed(self) -> None:
+        """Wait until there is something to notify the others of.
 
-        All of a moment are one, however much is committed.
+        All of a moment is one notification, however much is committed.
         """
         await asyncio.sleep(_INTERVAL_S)
         await self._has_changed.wait()
-        work = self.take_notification()
-        assert work is not None  # noqa: S101 - it has changed
-        return work
 
     def take_notification(self) -> Callable[[Transaction], None] | None:
         """Return a work that notifies the others of what they were not notified of; or None."""
