@@ -5,7 +5,7 @@ import gc
 import logging
 import random
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,6 +16,7 @@ from bot.background import BackgroundTasks
 from bot.clock import Clock, SystemClock
 from bot.drift import DriftLog
 from bot.engine import Engine
+from bot.kinds import Kind
 from bot.masking import Mask
 from bot.metrics import Metrics
 from bot.model import Job
@@ -120,7 +121,9 @@ async def running(
     kinds = {feature.kind.name: feature.kind for feature in features}
     presenters = {feature.kind.name: feature.presenter for feature in features}
     async with (
-        Store.open(settings.database_address, timings, _limits(settings), metrics) as store,
+        Store.open(
+            settings.database_address, timings, _limits(settings, kinds.values()), metrics
+        ) as store,
         video_service.connect(settings.proxy_for(settings.video_api_url)) as clients,
         open_session(settings.proxy_for(settings.slack_api_url)) as session,
     ):
@@ -293,11 +296,19 @@ def _videos(settings: Settings, timings: Timings) -> VideoSource | None:
     return VideoSource(hosts, settings.proxy_for, timings.max_video_bytes) if hosts else None
 
 
-def _limits(settings: Settings) -> Limits:
+def _limits(settings: Settings, kinds: Iterable[Kind]) -> Limits:
     return Limits(
         open_per_user=settings.max_open_per_user,
         per_user_per_day=settings.max_per_user_per_day,
         per_day=settings.max_per_day,
+        per_user_per_month=settings.max_per_user_per_month,
+        per_month=settings.max_per_month,
+        max_script=settings.max_script,
+        video_users=settings.video_users,
+        training_users=settings.training_users,
+        channels=settings.allowed_channels,
+        admins=settings.admin_users,
+        trainings=frozenset(kind.name for kind in kinds if kind.catalogued),
     )
 
 

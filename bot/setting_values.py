@@ -44,6 +44,10 @@ _POSTGRES_URL: Final = re.compile(
 _MAX_PREFIX: Final = 32 - len("/replica")
 _PREFIX: Final = re.compile(f"[a-z0-9_-]{{1,{_MAX_PREFIX}}}")
 _USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
+_USER_OR_GROUP: Final = re.compile(r"[UWS][A-Z0-9]{2,}")
+_CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{2,}")
+_MAX_REQUESTS: Final = 1_000_000
+_MAX_SCRIPT: Final = 20_000  # in a text file: two hours of speech, and details that a view can hold
 
 
 def bot_token(text: str) -> str:
@@ -260,15 +264,42 @@ def hosts(text: str) -> frozenset[str]:
     return hosts
 
 
+def _ids(text: str) -> frozenset[str]:
+    return frozenset(re.split(r"[,\s]+", text.strip(", \t\n")))
+
+
 def users(text: str) -> frozenset[str]:
     """Return Slack user ids."""
-    users = frozenset(re.split(r"[,\s]+", text.strip(", \t\n")))
+    users = _ids(text)
     if not all(map(_USER.fullmatch, users)):
         raise ValueError(
             "contains something that is not a Slack user id: ids look like U024BE7LH, with commas "
             "between them (in Slack: Profile, More, Copy member ID)."
         )
     return users
+
+
+def users_and_groups(text: str) -> frozenset[str]:
+    """Return ids of Slack users and user groups."""
+    found = _ids(text)
+    if not all(map(_USER_OR_GROUP.fullmatch, found)):
+        raise ValueError(
+            "contains something that is not the id of a Slack user or user group: ids look like "
+            "U024BE7LH or S0614TZR7, with commas between them (in Slack: Profile, More, Copy "
+            "member ID; for a group: More, Copy group ID)."
+        )
+    return found
+
+
+def channels(text: str) -> frozenset[str]:
+    """Return ids of Slack channels."""
+    found = _ids(text)
+    if not all(map(_CHANNEL.fullmatch, found)):
+        raise ValueError(
+            "contains something that is not the id of a Slack channel: ids look like C012AB3CD, "
+            "with commas between them (in Slack: the channel's name, at the end of About)."
+        )
+    return found
 
 
 def _is_text(text: str) -> bool:
@@ -306,6 +337,12 @@ def count(maximum: int) -> Callable[[str], int]:
         return int(text)
 
     return count
+
+
+requests: Final = count(_MAX_REQUESTS)
+"""A number of requests."""
+script_length: Final = count(_MAX_SCRIPT)
+"""The longest script, in characters."""
 
 
 def host(text: str) -> str:

@@ -23,9 +23,7 @@ from bot import setting_values as values
 from bot.env_file import read_env_file
 from bot.errors import OperatorError
 
-_MAX_LIMIT: Final = 1_000_000
 _DEFAULT_SCRIPT: Final = 3000  # the most that a field of a Slack form holds
-_MAX_SCRIPT: Final = 20_000  # in a text file: two hours of speech, and details that a view can hold
 _QUOTES: Final = "\"'`“”"
 _PLACEHOLDER: Final = "YOUR-"
 _MISSING: Final = "is missing"
@@ -216,10 +214,17 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     retention: Annotated[timedelta, BeforeValidator(values.days)] = Field(
         timedelta(days=90), alias="RETENTION_DAYS"
     )
-    max_open_per_user: Annotated[int, BeforeValidator(values.count(_MAX_LIMIT))] = 20
-    max_per_user_per_day: Annotated[int, BeforeValidator(values.count(_MAX_LIMIT))] = 100
-    max_per_day: Annotated[int, BeforeValidator(values.count(_MAX_LIMIT))] = 500
-    max_script: Annotated[int, BeforeValidator(values.count(_MAX_SCRIPT))] = _DEFAULT_SCRIPT
+    max_open_per_user: Annotated[int, BeforeValidator(values.requests)] = 20
+    max_per_user_per_day: Annotated[int, BeforeValidator(values.requests)] = 100
+    max_per_day: Annotated[int, BeforeValidator(values.requests)] = 500
+    max_per_user_per_month: Annotated[int | None, BeforeValidator(values.requests)] = None
+    max_per_month: Annotated[int | None, BeforeValidator(values.requests)] = None
+    max_script: Annotated[int, BeforeValidator(values.script_length)] = _DEFAULT_SCRIPT
+    video_users: Annotated[frozenset[str], BeforeValidator(values.users_and_groups)] = frozenset()
+    training_users: Annotated[frozenset[str], BeforeValidator(values.users_and_groups)] = (
+        frozenset()
+    )
+    allowed_channels: Annotated[frozenset[str], BeforeValidator(values.channels)] = frozenset()
     media_hosts: Annotated[frozenset[str], BeforeValidator(values.hosts)] = frozenset()
     consent_statement: Annotated[str, BeforeValidator(values.statement)] = ""
     allow_temporary_disk: bool = Field(False, validate_default=True)

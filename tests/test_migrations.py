@@ -44,6 +44,7 @@ CHECKSUMS: Final[dict[str, str]] = {
     "0027_durations": ("fdca03f37aed66513ccfa89a4a1f43e71681fe8d379dbbf8389fba018d5624bc"),
     "0028_fingerprints": ("bfd8a7313cbceb936b36ec83a1077517e373710a10235b8221011a7f4bd2c567"),
     "0029_shares": ("ebec11a44449daf6e99cc9340be306824c6f1deeba015ed4338774ab071a3cca"),
+    "0030_limit_changes": ("98f4d30b1e12cd2405e5659f4f23b7f941bfc0d7537d98568f7a8efccb9fd141"),
 }
 """Of each migration. Databases out there have them: add a line for a new one, change none."""
 
@@ -77,6 +78,7 @@ POSTGRES_CHECKSUMS: Final[dict[str, str]] = {
     "0027_durations": ("fdca03f37aed66513ccfa89a4a1f43e71681fe8d379dbbf8389fba018d5624bc"),
     "0028_fingerprints": ("bfd8a7313cbceb936b36ec83a1077517e373710a10235b8221011a7f4bd2c567"),
     "0029_shares": ("ebec11a44449daf6e99cc9340be306824c6f1deeba015ed4338774ab071a3cca"),
+    "0030_limit_changes": ("98f4d30b1e12cd2405e5659f4f23b7f941bfc0d7537d98568f7a8efccb9fd141"),
 }
 """Likewise."""
 

@@ -13,6 +13,7 @@ from bot.model import Installation
 from bot.slack.blocks import Json
 from bot.slack.errors import translated
 from bot.slack.installation import InstallationSource
+from bot.slack.limits import NOT_LISTED
 from bot.slack.lookups import Background, Lookups
 from bot.slack.payloads import Sender
 from bot.slack.rate_limits import MethodLimits
@@ -25,7 +26,6 @@ OTHER_WORKSPACE: Final = (
 )
 OTHER_APP: Final = "This came from another Slack app. Please tell the person who runs this bot."
 STRANGER: Final = "Sorry, only people in the workspace where this app is installed can use it."
-NOT_LISTED: Final = "Only some people here can do that. Please ask the person who runs this bot."
 GUEST: Final = "Guests can't do that. Please ask a full member of this workspace."
 SHARED_CHANNEL: Final = (
     "People from another organization are in this channel, so I don't post there. Please choose "

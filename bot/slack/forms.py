@@ -16,10 +16,10 @@ from bot.slack.blocks import Json, element, modal, section
 from bot.slack.blocks import field as form_field
 from bot.slack.context import HandlerContext, general_error
 from bot.slack.failures import KEY_REFUSED
-from bot.slack.limits import limit_sentence
+from bot.slack.limits import bound_errors, limit_sentence
 from bot.slack.payloads import BlockAction, View, ViewSubmission
 from bot.slack.presenters import CONTACT_OPERATOR
-from bot.store import AlreadyRequested, DatabaseError, LimitReached, Viewer
+from bot.store import AlreadyRequested, DatabaseError, LimitReached, NotAllowed, Viewer
 
 Metadata = Mapping[str, Any]
 """A form's ``private_metadata``: ``channel`` and ``thread_ts``, where it was opened, and more."""
@@ -201,6 +201,15 @@ async def _ack_general_error(
     await ack(**general_error(view.blocks, "Not created", text, errors))
 
 
+async def ack_bound(ack: AsyncAck, view: View, outside: NotAllowed, script: str) -> None:
+    """Keep the modal open, with a sentence about the bound that the request is not within."""
+    errors = bound_errors(outside, script)
+    if text := errors.pop("", ""):
+        await _ack_general_error(ack, view, text)
+    else:
+        await ack_errors(ack, errors)
+
+
 async def submit_job(
     ctx: HandlerContext,
     ack: AsyncAck,
@@ -287,6 +296,8 @@ async def _stored(
     except AlreadyRequested as same:
         assert request.offer is not None  # noqa: S101 - else nothing is looked for
         await ack(response_action="update", view=await request.offer(same.job))
+    except NotAllowed as outside:
+        await ack_bound(ack, view, outside, request.params.get("script", ""))
     except LimitReached as reached:
         await _ack_general_error(ack, view, limit_sentence(reached, now))
     return None

@@ -14,10 +14,10 @@ from bot.slack.blocks import Json, Message, anchor, section
 from bot.slack.buttons import CHECK_NOW, CREATE_AGAIN, GIVE_UP, OPEN_LINK, STOP, attempt_of
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
 from bot.slack.job_status import current_status
-from bot.slack.limits import limit_sentence
+from bot.slack.limits import NOT_LISTED, limit_sentence
 from bot.slack.payloads import BlockAction, read
 from bot.slack.permalinks import permalink
-from bot.store import LimitReached
+from bot.store import LimitReached, NotAllowed
 
 _RETRIED: Final = "This has already been retried."
 SETTLED: Final = "That has already been settled."
@@ -92,6 +92,8 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         if not await ctx.store.jobs.create_again(job.id, attempts, action.user, now):
             ctx.respond_ephemeral(action, SETTLED)
         await _refresh_home(ctx, action)
+    except NotAllowed:
+        ctx.respond_ephemeral(action, NOT_LISTED)
     except LimitReached as reached:
         person = "You" if action.user == job.user else f"<@{job.user}>"
         text = f"I didn't create it again. {limit_sentence(reached, now, person)}"

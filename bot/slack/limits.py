@@ -4,9 +4,13 @@ from datetime import datetime
 from typing import Final
 
 from bot.slack.blocks import span
-from bot.store import Limit, LimitReached
+from bot.store import Bound, Limit, LimitReached, NotAllowed
 
 _REMEDY: Final = "If you need more, ask the person who runs this bot."
+
+NOT_LISTED: Final = "Only some people here can do that. Please ask the person who runs this bot."
+OTHER_CHANNEL: Final = "I don't post in this channel. Please choose another one."
+_MONTHLY: Final = (Limit.PER_USER_PER_MONTH, Limit.PER_MONTH)
 
 
 def limit_sentence(reached: LimitReached, now: datetime, person: str = "You") -> str:
@@ -25,8 +29,33 @@ def limit_sentence(reached: LimitReached, now: datetime, person: str = "You") ->
             text = f"{begin} limit of {number} in 24 hours."
         case Limit.PER_DAY:
             text = f"Your workspace has reached its limit of {number} in 24 hours."
-    if reached.free_at is not None:
+        case Limit.PER_USER_PER_MONTH:
+            text = f"{begin} limit of {number} a month."
+        case Limit.PER_MONTH:
+            text = f"Your workspace has reached its limit of {number} a month."
+    if reached.limit in _MONTHLY and reached.free_at is not None:
+        again = f"on {reached.free_at:%B} 1"
+    elif reached.free_at is not None:
         # Errors in a form are plain text, without Slack's dates:
         # https://docs.slack.dev/surfaces/modals#displaying_errors
         again = f"in about {span(reached.free_at - now)}"
     return f"{text} Try again {again}. {_REMEDY}"
+
+
+def bound_errors(outside: NotAllowed, script: str) -> dict[str, str]:
+    """Return what is wrong with a form that is not within a bound, by the id of its field.
+
+    "" stands for no field in particular.
+    """
+    match outside.bound:
+        case Bound.PERSON:
+            return {"": NOT_LISTED}
+        case Bound.CHANNEL:
+            return {"where": OTHER_CHANNEL}
+        case Bound.SCRIPT:
+            return {"script": too_long(script, outside.limits.max_script)}
+
+
+def too_long(script: str, max_script: int) -> str:
+    """Return that a script has too many characters."""
+    return f"The script has {len(script):,} characters. The limit is {max_script:,}."

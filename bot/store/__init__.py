@@ -26,7 +26,14 @@ from bot.store.engines import require_psycopg
 from bot.store.homes import Home, Homes
 from bot.store.installation import Installations
 from bot.store.jobs import Jobs
-from bot.store.limits import Limit, LimitReached, Limits
+from bot.store.limit_changes import (
+    CHANGEABLE,
+    InvalidLimits,
+    LimitChange,
+    LimitsInForce,
+    LimitsTable,
+)
+from bot.store.limits import Bound, Left, Limit, LimitReached, Limits, NotAllowed
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.same_again import AlreadyRequested, Viewer
 from bot.store.sqlite import SQLiteDatabase
@@ -35,8 +42,10 @@ from bot.store.unreadable import UnreadableRows
 from bot.timings import StoreTimings
 
 __all__ = [
+    "CHANGEABLE",
     "AddedCandidate",
     "AlreadyRequested",
+    "Bound",
     "DatabaseCorrupt",
     "DatabaseError",
     "DatabaseInUse",
@@ -44,11 +53,16 @@ __all__ = [
     "DatabaseUncertain",
     "Figures",
     "Home",
+    "InvalidLimits",
     "KnownReplica",
+    "Left",
     "Limit",
+    "LimitChange",
     "LimitReached",
     "Limited",
     "Limits",
+    "LimitsInForce",
+    "NotAllowed",
     "Outgoing",
     "RowUnreadable",
     "Store",
@@ -65,6 +79,7 @@ class Store:
     Attributes:
         jobs: what people asked for, and the create calls that were made for it.
         deliveries: the Slack messages that we owe.
+        limits: what people may ask for.
         replicas: those that people may choose.
         homes: the Home tabs that people have opened.
         answered: the messages of people that were answered with help.
@@ -80,6 +95,7 @@ class Store:
         self.database = database
         unreadable = UnreadableRows()
         self.jobs = Jobs(database, timings, limits, unreadable)
+        self.limits = LimitsTable(database, limits, unreadable)
         self.deliveries = Deliveries(database, timings, unreadable)
         self.replicas = Replicas(database, unreadable)
         self.homes = Homes(database, timings)

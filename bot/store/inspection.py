@@ -16,6 +16,7 @@ from bot.store.delivery_rows import delivery_from
 from bot.store.engines import connected_bots, open_snapshot
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
+from bot.store.limit_changes import change_from
 from bot.store.migrate import migration_names
 from bot.store.replicas import replica_from, revision_from
 from bot.store.snapshot import Snapshot
@@ -30,6 +31,7 @@ READERS: Final[dict[str, Callable[[Row], object]]] = {
     "replicas": replica_from,
     "revisions": revision_from,
     "installation": installation_from,
+    "limit_changes": change_from,
 }
 _DRIFT: Final = Query(
     "SELECT kind, what, field, count, first_at, last_at FROM drift ORDER BY last_at DESC"

@@ -1,15 +1,16 @@
 """Limits on what people may ask for, checked in the transaction that queues a job.
 
-A create call counts for 24 hours if it may have cost money: it made something, got no usable
-answer, or is under way. A queued job counts as the call that it will be, so that no more jobs wait
-than may be made.
+A create call counts for 24 hours, and for its calendar month, if it may have cost money: it made
+something, got no usable answer, or is under way. A queued job counts as the call that it will be,
+so that no more jobs wait than may be made. Months are those of UTC.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final, Literal
 
+from bot.model import Request
 from bot.store.database import Row, Transaction, from_ms, to_ms
 from bot.store.sql import Query
 
@@ -63,6 +64,22 @@ _CHARGED_AT: Final = Query(
 )
 
 
+# In the indexes of the counts above. It is asked only where a month has a limit.
+_USED_IN_MONTH: Final = Query(
+    """
+    SELECT
+        (SELECT count(*) FROM (
+            SELECT 1 FROM attempts
+            WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
+                AND user_id = :user AND made_at >= :since LIMIT :per_user
+        ) AS found) AS charged_to_user,
+        (SELECT count(*) FROM (
+            SELECT 1 FROM attempts
+            WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
+                AND made_at >= :since LIMIT :everybody
+        ) AS found) AS charged
+    """
+)
 _USED_BY_ALL: Final = Query(
     """
     SELECT
@@ -88,15 +105,85 @@ class Limit(Enum):
     """The create calls of a person's jobs in 24 hours."""
     PER_DAY = "per_day"
     """All create calls in 24 hours."""
+    PER_USER_PER_MONTH = "per_user_per_month"
+    """The create calls of a person's jobs in a calendar month."""
+    PER_MONTH = "per_month"
+    """All create calls in a calendar month."""
+
+
+class Bound(Enum):
+    """What a request has to be within, however few there are."""
+
+    PERSON = "person"
+    """The list of those who may ask for its kind."""
+    CHANNEL = "channel"
+    """The list of channels."""
+    SCRIPT = "script"
+    """The longest script."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The highest number of each, for everyone, admins included."""
+    """What people may ask for. The numbers hold for everyone, admins included."""
 
     open_per_user: int = _NO_LIMIT
     per_user_per_day: int = _NO_LIMIT
     per_day: int = _NO_LIMIT
+    per_user_per_month: int | None = None
+    """None for no limit, like the next."""
+    per_month: int | None = None
+    max_script: int = _NO_LIMIT
+    """Characters."""
+    video_users: frozenset[str] = frozenset()
+    """The ids of people and user groups who may ask for videos; empty for everybody."""
+    training_users: frozenset[str] = frozenset()
+    """Likewise for trainings."""
+    channels: frozenset[str] = frozenset()
+    """The ids of the channels to post in; empty for all. Direct messages are never limited."""
+    admins: frozenset[str] = frozenset()
+    """The ids of those who are on every list of people. Nobody changes this, nor the next."""
+    trainings: frozenset[str] = frozenset()
+    """The kinds of jobs that ``training_users`` is about."""
+
+    def users(self, kind: str) -> frozenset[str]:
+        """Return the ids of people and user groups who may ask for a kind; empty for everybody."""
+        return self.training_users if kind in self.trainings else self.video_users
+
+    def allows_person(self, kind: str, user: str, groups: frozenset[str]) -> bool:
+        """Return whether a person may ask for a kind, who is in these user groups of the lists."""
+        users = self.users(kind)
+        return not users or user in users | self.admins or bool(users & groups)
+
+    def allows_channel(self, channel: str) -> bool:
+        """Return whether a conversation may be posted in."""
+        return not self.channels or channel in self.channels or not channel.startswith(("C", "G"))
+
+
+class NotAllowed(Exception):
+    """A request is not within a bound, and nothing was stored.
+
+    Attributes:
+        bound: which one.
+        limits: those that are in force.
+    """
+
+    def __init__(self, bound: Bound, limits: Limits) -> None:
+        super().__init__(f"not within the bound {bound.value}")
+        self.bound = bound
+        self.limits = limits
+
+
+def not_allowed(
+    limits: Limits, request: Request, groups: frozenset[str] = frozenset()
+) -> NotAllowed | None:
+    """Return which bound a request is not within, if there is one."""
+    if not limits.allows_person(request.kind, request.user, groups):
+        return NotAllowed(Bound.PERSON, limits)
+    if not limits.allows_channel(request.channel):
+        return NotAllowed(Bound.CHANNEL, limits)
+    if len(request.params.get("script", "")) > limits.max_script:
+        return NotAllowed(Bound.SCRIPT, limits)
+    return None
 
 
 class LimitReached(Exception):
@@ -151,7 +238,74 @@ def reached_limit(
     if used["charged"] >= free:
         charged = free > 0 and tx.one(_CHARGED_AT, since=since, later=free - 1)
         return LimitReached(Limit.PER_DAY, limits.per_day, _free_at(charged, now))
+    # Fewer wait than a day allows, so those that wait were counted to the last one.
+    of_user, of_all = _used_in_month(tx, limits, user, now)
+    per_user = limits.per_user_per_month
+    if per_user is not None and of_user + used["queued_of_user"] >= per_user:
+        return LimitReached(Limit.PER_USER_PER_MONTH, per_user, _next_month(now))
+    if limits.per_month is not None and of_all + used["queued"] >= limits.per_month:
+        return LimitReached(Limit.PER_MONTH, limits.per_month, _next_month(now))
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """How many more requests a limit leaves room for."""
+
+    limit: Limit
+    number: int
+    maximum: int
+
+
+def requests_left(tx: Transaction, limits: Limits, user: str, now: datetime) -> list[Left]:
+    """Return what each limit of a day or month leaves to a user."""
+    used = tx.one(
+        _USED,
+        user=user,
+        since=to_ms(now - DAY),
+        open_per_user=0,
+        per_user_per_day=limits.per_user_per_day,
+        per_day=limits.per_day,
+    )
+    assert used is not None  # noqa: S101 - it has no condition
+    of_user, of_all = _used_in_month(tx, limits, user, now)
+    waiting_of_user, waiting = used["queued_of_user"], used["queued"]
+    found = (
+        (Limit.PER_USER_PER_DAY, limits.per_user_per_day, used["charged_to_user"], waiting_of_user),
+        (Limit.PER_DAY, limits.per_day, used["charged"], waiting),
+        (Limit.PER_USER_PER_MONTH, limits.per_user_per_month, of_user, waiting_of_user),
+        (Limit.PER_MONTH, limits.per_month, of_all, waiting),
+    )
+    return [
+        Left(limit, max(0, maximum - charged - queued), maximum)
+        for limit, maximum, charged, queued in found
+        if maximum is not None
+    ]
+
+
+def _used_in_month(tx: Transaction, limits: Limits, user: str, now: datetime) -> tuple[int, int]:
+    """Return how many create calls count for this month: a user's, and everybody's."""
+    if limits.per_user_per_month is None and limits.per_month is None:
+        return 0, 0
+    used = tx.one(
+        _USED_IN_MONTH,
+        user=user,
+        since=to_ms(month_of(now)),
+        per_user=limits.per_user_per_month or 0,
+        everybody=limits.per_month or 0,
+    )
+    assert used is not None  # noqa: S101 - it has no condition
+    return int(used["charged_to_user"]), int(used["charged"])
+
+
+def month_of(moment: datetime) -> datetime:
+    """Return when the calendar month of a moment began, in UTC."""
+    utc = moment.astimezone(UTC)
+    return utc.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def _next_month(now: datetime) -> datetime:
+    return month_of(month_of(now) + timedelta(days=31))
 
 
 def used_by_all(tx: Transaction, now: datetime) -> int:

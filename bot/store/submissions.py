@@ -4,7 +4,7 @@ import json
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from bot.model import Job, Request, Settlement, State
 from bot.store.database import Topic, Transaction, span_ms, to_ms
@@ -13,11 +13,20 @@ from bot.store.durations import recent_durations, script_band
 from bot.store.job_claims import JobClaims
 from bot.store.job_reads import BY_REQUEST, BY_RETRIED
 from bot.store.job_rows import job_from, lock_job
-from bot.store.limits import LimitReached, lock_limits, reached_limit
+from bot.store.limit_changes import limits_in_force
+from bot.store.limits import (
+    Bound,
+    LimitReached,
+    NotAllowed,
+    lock_limits,
+    not_allowed,
+    reached_limit,
+)
 from bot.store.same_again import AlreadyRequested, Viewer, find_same
 from bot.store.sql import Query
 
 _T = TypeVar("_T")
+_NotStored: TypeAlias = NotAllowed | AlreadyRequested | LimitReached
 # Without letters and digits that look alike, so that an id can be read out and typed.
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH: Final = 10
@@ -62,22 +71,28 @@ class Submissions(JobClaims):
     """The part of ``Jobs`` that queues jobs."""
 
     async def submit(
-        self, request: Request, now: datetime, viewer: Viewer | None = None
+        self,
+        request: Request,
+        now: datetime,
+        viewer: Viewer | None = None,
+        groups: frozenset[str] = frozenset(),
     ) -> Submitted:
         """Store a job and owe its card, or find the job that this request made before.
 
         With a ``viewer``, it is not stored if they may see that the same was asked for recently.
+        ``groups`` are the user groups that its user is in, of those that limits name.
 
         A job is retried once: a second retry finds the first one. The messages of the job that is
         retried change with it.
 
         Raises:
+            NotAllowed: it is not within the limits.
             AlreadyRequested: the same was asked for recently.
             LimitReached: its user has to wait.
         """
         new_id = "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH))
 
-        def work(tx: Transaction) -> Submitted | AlreadyRequested | LimitReached:
+        def work(tx: Transaction) -> Submitted | _NotStored:
             retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
             lock_limits(tx)
             found = tx.one(BY_REQUEST, key=request.key)
@@ -85,11 +100,14 @@ class Submissions(JobClaims):
                 found = tx.one(BY_RETRIED, id=retried["id"])
             if found is not None:
                 return Submitted(job_from(found), new=False)
+            limits = limits_in_force(tx, self._limits)
+            if outside := not_allowed(limits, request, groups):
+                return outside
             if viewer is not None and request.fingerprint is not None:
                 since = now - self._timings.same_within
                 if (same := find_same(tx, request.fingerprint, viewer, since)) is not None:
                     return AlreadyRequested(same)
-            if reached := reached_limit(tx, self._limits, request.user, now, opens=True):
+            if reached := reached_limit(tx, limits, request.user, now, opens=True):
                 return reached
             band = script_band(request.params.get("script"))
             usual = recent_durations(tx, request.kind, band)
@@ -119,25 +137,37 @@ class Submissions(JobClaims):
 
         return _stored(await self._database.run(work))
 
-    async def create_again(self, job_id: str, attempts: int, user: str, now: datetime) -> bool:
+    async def create_again(
+        self,
+        job_id: str,
+        attempts: int,
+        user: str,
+        now: datetime,
+        groups: frozenset[str] = frozenset(),
+    ) -> bool:
         """Queue an unconfirmed job once more, as ``user`` chose.
 
-        ``attempts`` create calls were begun for it when they chose.
+        ``attempts`` create calls were begun for it when they chose. ``groups`` are the user groups
+        that they are in, of those that limits name.
 
         Returns:
             Whether it was queued: False if it is no longer unconfirmed, or another attempt was
             begun since. So a button counts once, however often it is pressed.
 
         Raises:
-            LimitReached: too many create calls were made in 24 hours. The job stays as it is.
+            NotAllowed: they may not ask for its kind. The job stays as it is.
+            LimitReached: too many create calls were made in a day or month. Likewise.
         """
 
-        def work(tx: Transaction) -> bool | LimitReached:
+        def work(tx: Transaction) -> bool | _NotStored:
             row = lock_job(tx, job_id)
             if row is None or (row["state"], row["attempts"]) != (State.UNCONFIRMED, attempts):
                 return False
             lock_limits(tx)
-            if reached := reached_limit(tx, self._limits, row["user_id"], now, opens=False):
+            limits = limits_in_force(tx, self._limits)
+            if not limits.allows_person(row["kind"], user, groups):
+                return NotAllowed(Bound.PERSON, limits)
+            if reached := reached_limit(tx, limits, row["user_id"], now, opens=False):
                 return reached
             tx.all(_CREATE_AGAIN, id=job_id, now=to_ms(now))
             edit_card(tx, job_id, to_ms(now))
@@ -156,8 +186,8 @@ def _turn_at(tx: Transaction, user: str, now: datetime) -> int:
     return max(to_ms(now), int(last["turn_at"]) + span_ms(_TURN))
 
 
-def _stored(result: _T | AlreadyRequested | LimitReached) -> _T:
+def _stored(result: _T | _NotStored) -> _T:
     """Return the result of a work, or raise why it stored nothing: there is nothing to undo."""
-    if isinstance(result, AlreadyRequested | LimitReached):
+    if isinstance(result, _NotStored):
         raise result
     return result

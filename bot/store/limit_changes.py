@@ -1,0 +1,201 @@
+"""What admins have changed of the limits: their value is in force, or else that of the setting."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from bot import setting_values
+from bot.store.database import Database, Row, RowUnreadable, Transaction, from_ms, to_ms
+from bot.store.limits import Left, Limits, lock_limits, requests_left
+from bot.store.sql import Query
+from bot.store.unreadable import UnreadableRows, read_each, reading, text
+
+_EACH: Final = Query(
+    "SELECT name, value, changed_by, changed_at FROM limit_changes ORDER BY changed_at, name"
+)
+_SET: Final = Query(
+    """
+    INSERT INTO limit_changes (name, value, changed_by, changed_at)
+    VALUES (:name, :value, :user, :now)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value, changed_by = excluded.changed_by,
+                                     changed_at = excluded.changed_at
+    """
+)
+_REMOVE: Final = Query("DELETE FROM limit_changes WHERE name = :name")
+
+
+def _any_or(ids: Callable[[str], frozenset[str]]) -> Callable[[str], frozenset[str]]:
+    """Return a validator for ids, which takes an empty text for everybody or everywhere."""
+    return lambda text: ids(text) if text.strip(", \t\n") else frozenset()
+
+
+class _Changeable(NamedTuple):
+    field: str
+    """Of ``Limits``."""
+    read: Callable[[str], Any]
+    """Returns the value of a text, or raises ValueError, as in ``bot.setting_values``."""
+
+
+_CHANGEABLE: Final[Mapping[str, _Changeable]] = MappingProxyType(
+    {
+        "MAX_OPEN_PER_USER": _Changeable("open_per_user", setting_values.requests),
+        "MAX_PER_USER_PER_DAY": _Changeable("per_user_per_day", setting_values.requests),
+        "MAX_PER_DAY": _Changeable("per_day", setting_values.requests),
+        "MAX_PER_USER_PER_MONTH": _Changeable("per_user_per_month", setting_values.requests),
+        "MAX_PER_MONTH": _Changeable("per_month", setting_values.requests),
+        "MAX_SCRIPT": _Changeable("max_script", setting_values.script_length),
+        "VIDEO_USERS": _Changeable("video_users", _any_or(setting_values.users_and_groups)),
+        "TRAINING_USERS": _Changeable("training_users", _any_or(setting_values.users_and_groups)),
+        "ALLOWED_CHANNELS": _Changeable("channels", _any_or(setting_values.channels)),
+    }
+)
+CHANGEABLE: Final = tuple(_CHANGEABLE)
+"""The names of the settings that admins may change."""
+
+
+class InvalidLimits(Exception):
+    """A value is wrong, and nothing was changed.
+
+    Attributes:
+        mistakes: a sentence for each that is wrong, by the name of its setting.
+    """
+
+    def __init__(self, mistakes: Mapping[str, str]) -> None:
+        super().__init__("invalid limits")
+        self.mistakes = mistakes
+
+
+@dataclass(frozen=True, slots=True)
+class LimitChange:
+    """What an admin has changed."""
+
+    name: str
+    """Of the setting."""
+    value: str
+    """As it would stand in the setting; "" for everybody or everywhere."""
+    changed_by: str
+    changed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsInForce:
+    """The limits, and what of them is not from the settings."""
+
+    limits: Limits
+    settings: Limits
+    changes: Mapping[str, LimitChange]
+    """By the name of the setting."""
+
+
+def change_from(row: Row) -> LimitChange:
+    """Return the change of a row.
+
+    Raises:
+        RowUnreadable: it is damaged, or a newer version allows more.
+    """
+    with reading("limit_changes", row, "name"):
+        name, value = text(row["name"]), text(row["value"])
+        if name in _CHANGEABLE:
+            _CHANGEABLE[name].read(value)
+        return LimitChange(name, value, text(row["changed_by"]), from_ms(row["changed_at"]))
+
+
+def fetch_changes(tx: Transaction) -> tuple[dict[str, LimitChange], list[RowUnreadable]]:
+    """Return the changes by the name of their setting; without those that cannot be read."""
+    changes, unreadable = read_each(change_from, tx.all(_EACH))
+    return {each.name: each for each in changes if each.name in _CHANGEABLE}, unreadable
+
+
+def limits_in_force(tx: Transaction, settings: Limits) -> Limits:
+    """Return the limits that hold now.
+
+    In the transaction that queues a job, after ``lock_limits``: so a change holds at once for every
+    copy of the bot.
+    """
+    return changed(settings, fetch_changes(tx)[0])
+
+
+def changed(settings: Limits, changes: Mapping[str, LimitChange]) -> Limits:
+    """Return the limits of the settings with what was changed of them."""
+    if not changes:
+        return settings
+    fields = {_CHANGEABLE[name].field: _read(each) for name, each in changes.items()}
+    return replace(settings, **fields)
+
+
+def _read(change: LimitChange) -> Any:  # noqa: ANN401 - a number or ids
+    return _CHANGEABLE[change.name].read(change.value)
+
+
+def written(value: int | frozenset[str] | None) -> str:
+    """Return a value as it would stand in its setting; "" for none."""
+    if isinstance(value, frozenset):
+        return ",".join(sorted(value))
+    return "" if value is None else str(value)
+
+
+class LimitsTable:
+    """The limits that are in force.
+
+    Args:
+        database: where the changes are.
+        settings: the limits of the settings.
+        unreadable: logs the changes that cannot be read: there the setting counts.
+    """
+
+    def __init__(self, database: Database, settings: Limits, unreadable: UnreadableRows) -> None:
+        self._database = database
+        self._settings = settings
+        self._unreadable = unreadable
+
+    async def fetch(self) -> LimitsInForce:
+        """Return the limits, and who has changed what of them."""
+        changes, errors = await self._database.run(fetch_changes, durable=False)
+        self._unreadable.report(errors)
+        return LimitsInForce(changed(self._settings, changes), self._settings, changes)
+
+    async def fetch_left(self, user: str, now: datetime) -> tuple[Limits, list[Left]]:
+        """Return the limits, and what those of a day or month leave to a user."""
+
+        def work(tx: Transaction) -> tuple[Limits, list[Left]]:
+            limits = limits_in_force(tx, self._settings)
+            return limits, requests_left(tx, limits, user, now)
+
+        return await self._database.run(work, durable=False)
+
+    async def change(self, changes: Mapping[str, str | None], user: str, now: datetime) -> None:
+        """Have an admin's values in force, for all copies of the bot at once.
+
+        ``changes`` has values by the name of their setting, as they would stand there: "" is
+        everybody or everywhere, None is back to the setting.
+
+        Raises:
+            InvalidLimits: a value is wrong, and nothing was changed.
+        """
+        values = _checked(changes)
+
+        def work(tx: Transaction) -> None:
+            lock_limits(tx)  # a request counts before the change or after it
+            for name, value in values.items():
+                if value is None:
+                    tx.all(_REMOVE, name=name)
+                else:
+                    tx.all(_SET, name=name, value=value, user=user, now=to_ms(now))
+
+        await self._database.run(work)
+
+
+def _checked(changes: Mapping[str, str | None]) -> dict[str, str | None]:
+    values: dict[str, str | None] = {}
+    mistakes = {}
+    for name, given in changes.items():
+        try:
+            read = _CHANGEABLE[name].read
+            values[name] = None if given is None else written(read(given.strip()))
+        except ValueError as error:
+            mistakes[name] = f"This {error}"
+    if mistakes:
+        raise InvalidLimits(mistakes)
+    return values
