@@ -5,6 +5,7 @@ import contextlib
 import gc
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import sys
@@ -66,6 +67,12 @@ _FORKS: Final = multiprocessing.get_context("forkserver")
 _TIMEOUT_S: Final = 120.0
 _TIMEOUT_ALL_S: Final = 300.0
 _MAX_OUTPUT: Final = 2000  # characters
+_MAX_TRACEBACKS: Final = 20_000  # characters
+_TRACEBACKS: Final = re.compile(
+    r"^=+ (?:ERRORS|FAILURES) =+$.*?(?=^=+ short test summary info)", re.DOTALL | re.MULTILINE
+)
+# Of more tests that fail without a bug, none is run a second time.
+_MAX_UNSTEADY: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +111,12 @@ class _Run:
         """The end of its output."""
         late = "\nTimed out, or died." if self.code is None else ""
         return self.output[-_MAX_OUTPUT:] + late
+
+    @property
+    def tracebacks(self) -> str:
+        """How its tests failed."""
+        found = _TRACEBACKS.search(self.output)
+        return found.group()[:_MAX_TRACEBACKS] if found and self.code is not None else self.tail
 
     def reports(self, status: str, test: str) -> bool:
         """Return whether its summary has a test with this status."""
@@ -145,14 +158,9 @@ def _all_caught(bugs: Sequence[Bug], folder: Path) -> bool:
     original = _copy_tree(folder / "original")
     with ThreadPoolExecutor(_PARALLEL) as pool:
         tests = list(dict.fromkeys(test for bug in bugs for test in bug.caught_by))
-        parts = [tests[start::_PARALLEL] for start in range(min(_PARALLEL, len(tests)))]
-        folders = [folder / f"without bugs {number}" for number in range(len(parts))]
-        runs = pool.map(lambda *each: _run(original, *each, limit=_TIMEOUT_ALL_S), folders, parts)
-        for run, part in zip(runs, parts, strict=True):
-            if failing := [test for test in part if not run.reports("PASSED", test)]:
-                print(run.tail)
-                print("These tests fail without a bug:", *failing, sep="\n  ")
-                return False
+        if failing := _failing_without_bug(pool, tests, original, folder):
+            print("These tests fail without a bug:", *failing, sep="\n  ")
+            return False
         outcomes = []
         for outcome in pool.map(lambda bug: _try(bug, original, folder), bugs):
             outcomes.append(outcome)
@@ -160,6 +168,31 @@ def _all_caught(bugs: Sequence[Bug], folder: Path) -> bool:
     missed = [outcome for outcome in outcomes if outcome.missed]
     print(f"{len(outcomes) - len(missed)} of {len(outcomes)} planted bugs were caught.")
     return not missed
+
+
+def _failing_without_bug(
+    pool: ThreadPoolExecutor, tests: Sequence[str], original: Path, folder: Path
+) -> Sequence[str]:
+    """Return the tests that fail without a bug, twice: the second time alone."""
+    parts = [tests[start::_PARALLEL] for start in range(min(_PARALLEL, len(tests)))]
+    folders = [folder / f"without bugs {number}" for number in range(len(parts))]
+    runs = pool.map(lambda *each: _run(original, *each, limit=_TIMEOUT_ALL_S), folders, parts)
+    failing = []
+    for run, part in zip(runs, parts, strict=True):
+        if failed := [test for test in part if not run.reports("PASSED", test)]:
+            print(run.tracebacks)
+            failing += failed
+    if len(failing) > _MAX_UNSTEADY:
+        return failing
+    failing_alone = []
+    for number, test in enumerate(failing):
+        run = _run(original, folder / f"alone {number}", [test], limit=_TIMEOUT_S)
+        if run.reports("PASSED", test):
+            print(f"! UNSTEADY         {test}: failed once without a bug, then passed alone")
+        else:
+            print(run.tracebacks)
+            failing_alone.append(test)
+    return failing_alone
 
 
 def _try(bug: Bug, original: Path, folder: Path) -> Outcome:
@@ -228,7 +261,7 @@ def _run_pytest(tree: Path, folder: Path, tests: Sequence[str], output: Path, co
     # No random order and no cache, so that each run is the same. Plain assertions, as pytest could
     # not rewrite those of its plugins, which are imported already.
     options = (
-        "--numprocesses 0 -p no:randomly -p no:cacheprovider --assert=plain -vv --tb=line -rfEsp"
+        "--numprocesses 0 -p no:randomly -p no:cacheprovider --assert=plain -vv --tb=short -rfEsp"
     )
     ended = pytest.main([*options.split(), "--basetemp", str(folder / "tmp"), *tests])
     # At once and whole, as it may be killed meanwhile.
