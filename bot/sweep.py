@@ -100,6 +100,10 @@ class Sweep:
             while deleted := await self._store.jobs.delete(now - self._keep_ended_for):
                 _LOG.info("deleted old jobs", extra={"jobs": deleted})
                 self._tries_to_compact = _MAX_TRIES
+            while await self._store.jobs.erase_audit(now - self._retention):
+                self._tries_to_compact = _MAX_TRIES
+            while await self._store.jobs.delete_audit(now - self._keep_ended_for):
+                self._tries_to_compact = _MAX_TRIES
         except DatabaseError as error:
             _report("old jobs could not be erased", error)
         else:

@@ -70,7 +70,8 @@ async def stop_following(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
     job_id, attempts = attempt_of(action.value)
     if (job := await find_job(ctx, action, job_id)) is not None:
         failure = Failure.STOPPED if action.user == job.user else Failure.STOPPED_BY_ADMIN
-        if not await ctx.store.jobs.stop(job.id, attempts, failure, ctx.clock.now()):
+        now = ctx.clock.now()
+        if not await ctx.store.jobs.stop(job.id, attempts, failure, action.user, now):
             ctx.respond_ephemeral(action, SETTLED)
     await ack()
 

@@ -1,11 +1,12 @@
 """What becomes of ended jobs: their texts are erased, later their rows are deleted."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
 from bot.model import Snapshot
+from bot.store.audit import delete_audit, erase_details
 from bot.store.database import Transaction, to_ms
 from bot.store.job_reads import JobReads
 from bot.store.job_rows import job_from, snapshot_text
@@ -100,6 +101,29 @@ class JobRetention(JobReads):
                 for query in _DELETE:
                     tx.all(query, ids=ids)
             return len(ids)
+
+        return await self._database.run(work)
+
+    async def erase_audit(self, before: datetime) -> int:
+        """Erase the details of what people did ``before``; return of how many rows.
+
+        Some may be left for the next call.
+        """
+        return await self._forget(erase_details, before)
+
+    async def delete_audit(self, before: datetime) -> int:
+        """Delete what people did ``before`` from the audit; return how many rows.
+
+        Some may be left for the next call.
+        """
+        return await self._forget(delete_audit, before)
+
+    async def _forget(self, forget: Callable[[Transaction, int], int], before: datetime) -> int:
+        def work(tx: Transaction) -> int:
+            forgotten = forget(tx, to_ms(before))
+            if forgotten:
+                tx.all(_MARK_TO_COMPACT)
+            return forgotten
 
         return await self._database.run(work)
 

@@ -25,6 +25,7 @@ from bot.store.attempts import (
     set_candidate_of_callback,
     set_candidate_of_person,
 )
+from bot.store.audit import AuditAction, record
 from bot.store.callback_probe import count_probe
 from bot.store.database import Topic, Transaction, Value, run_until_stored, to_ms
 from bot.store.deliveries import add_question, settle_question
@@ -189,9 +190,12 @@ class Jobs(Submissions, JobRetention):
             if not allowed or not save(tx, before, job, due_at, to_ms(now)):
                 return False
             bind(tx, attempt.id, remote_id)
-            how = Settlement.FOUND if attempt.user_supplied else Settlement.TURNED_UP
-            user = attempt.named_by if attempt.user_supplied else None
-            settle_question(tx, job.id, how, user, to_ms(now))
+            if attempt.user_supplied:
+                by, at = attempt.named_by, to_ms(now)
+                settle_question(tx, job.id, Settlement.FOUND, by, at)
+                record(tx, AuditAction.FOUND, user=by, at=at, job_id=job.id, detail=remote_id)
+            else:
+                settle_question(tx, job.id, Settlement.TURNED_UP, None, to_ms(now))
             return True
 
         return await self._database.run(work)
@@ -303,15 +307,19 @@ class Jobs(Submissions, JobRetention):
             if row is None or (row["state"], row["attempts"]) != (State.UNCONFIRMED, attempts):
                 return False
             settle_question(tx, job_id, Settlement.CANCELLED, user, to_ms(now))
+            record(tx, AuditAction.CANCELLED, user=user, at=to_ms(now), job_id=job_id)
             cancelled = replace(job_from(row), state=State.FAILED, failure=Failure.CANCELLED)
             return end(tx, cancelled, to_ms(now))
 
         return await self._database.run(work)
 
-    async def stop(self, job_id: str, attempts: int, failure: Failure, now: datetime) -> bool:
-        """End a job that the service works on, for which ``attempts`` create calls were begun.
+    async def stop(
+        self, job_id: str, attempts: int, failure: Failure, user: str, now: datetime
+    ) -> bool:
+        """End a job that the service works on, as ``user`` chose.
 
-        What the service makes of it is no longer followed.
+        ``attempts`` create calls were begun for it when they chose. What the service makes of it is
+        no longer followed.
 
         Returns:
             Whether it was ended: False if it is no longer under way, or another attempt was begun
@@ -322,6 +330,7 @@ class Jobs(Submissions, JobRetention):
             row = lock_job(tx, job_id)
             if row is None or row["state"] not in POLLED or row["attempts"] != attempts:
                 return False
+            record(tx, AuditAction.STOPPED, user=user, at=to_ms(now), job_id=job_id)
             stopped = replace(job_from(row), state=State.FAILED, failure=failure)
             return end(tx, stopped, to_ms(now))
 

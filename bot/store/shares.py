@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Final
 
 from bot.model import Role, State
+from bot.store.audit import AuditAction, record
 from bot.store.database import Topic, Transaction, to_ms
 from bot.store.delivery_claims import DeliveryClaims
 from bot.store.job_rows import lock_job
@@ -54,6 +55,7 @@ class Shares(DeliveryClaims):
                 key=key,
                 now=to_ms(now),
             )
+            record(tx, AuditAction.SHARED, user=user, at=to_ms(now), job_id=job_id, detail=channel)
             tx.notify(Topic.DELIVERIES)
             return True
 

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias, TypeVar
 
 from bot.model import Job, Request, Settlement, State
+from bot.store.audit import AuditAction, record
 from bot.store.database import Topic, Transaction, span_ms, to_ms
 from bot.store.deliveries import add_card, edit_card, edit_messages, settle_question
 from bot.store.durations import recent_durations, script_band
@@ -130,8 +131,11 @@ class Submissions(JobClaims):
             )
             job = job_from(added)
             add_card(tx, job, to_ms(now))
+            action, of = AuditAction.ASKED, ""
             if retried is not None:
                 edit_messages(tx, retried["id"], to_ms(now))
+                action, of = AuditAction.RETRIED, retried["id"]
+            record(tx, action, user=request.user, at=to_ms(now), job_id=new_id, detail=of)
             tx.notify(Topic.JOBS)
             return Submitted(job, new=True)
 
@@ -172,6 +176,7 @@ class Submissions(JobClaims):
             tx.all(_CREATE_AGAIN, id=job_id, now=to_ms(now))
             edit_card(tx, job_id, to_ms(now))
             settle_question(tx, job_id, Settlement.CREATED_AGAIN, user, to_ms(now))
+            record(tx, AuditAction.CREATED_AGAIN, user=user, at=to_ms(now), job_id=job_id)
             tx.notify(Topic.JOBS)
             return True
 

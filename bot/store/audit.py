@@ -1,0 +1,92 @@
+"""The audit table: who did what, stored in the transaction that does it."""
+
+from enum import StrEnum
+from typing import Final
+
+from bot.store.database import Transaction
+from bot.store.sql import Query
+
+_MAX_ROWS: Final = 500
+"""Rows that are erased or deleted in one transaction, for which others wait."""
+
+_ADD: Final = Query(
+    """
+    INSERT INTO audit (at, action, user_id, job_id, kind, detail)
+    VALUES (:at, :action, :user, :job_id,
+            (SELECT kind FROM jobs WHERE id = CAST(:job_id AS TEXT)), :detail)
+    """
+)
+_ERASE: Final = Query(
+    """
+    UPDATE audit SET detail = '' WHERE id IN (
+        SELECT id FROM audit WHERE detail <> '' AND at < :before ORDER BY at LIMIT :limit
+        FOR UPDATE SKIP LOCKED
+    ) RETURNING id
+    """
+)
+_DELETE: Final = Query(
+    """
+    DELETE FROM audit WHERE id IN (
+        SELECT id FROM audit WHERE at < :before ORDER BY at LIMIT :limit FOR UPDATE SKIP LOCKED
+    ) RETURNING id
+    """
+)
+
+
+class AuditAction(StrEnum):
+    """What was done."""
+
+    ASKED = "asked"
+    """A person asked for something: a job was stored."""
+    RETRIED = "retried"
+    """The same, with a job that retries another one: ``detail`` is that one's id."""
+    CREATED_AGAIN = "created_again"
+    """A person had an unconfirmed job created again."""
+    FOUND = "found"
+    """What a person named turned out to be what a create call made: ``detail`` is its id."""
+    CANCELLED = "cancelled"
+    """A person cancelled an unconfirmed job."""
+    STOPPED = "stopped"
+    """A person stopped following a job."""
+    SHARED = "shared"
+    """A person shared what a job made: ``detail`` is the channel."""
+    APPROVED = "approved"
+    """An approver let a job be created."""
+    DECLINED = "declined"
+    """An approver declined a job: ``detail`` is the reason, in their words."""
+    EXPIRED = "expired"
+    """Nobody approved or declined a job in time."""
+    LIMIT_CHANGED = "limit_changed"
+    """An admin changed a limit: ``detail`` is which, and its new value."""
+
+
+def record(
+    tx: Transaction,
+    action: AuditAction,
+    *,
+    user: str | None,
+    at: int,
+    job_id: str | None = None,
+    detail: str = "",
+) -> None:
+    """Record what is done in this transaction, so that both are stored or neither.
+
+    Args:
+        tx: the transaction.
+        action: what is done.
+        user: who does it; None if nobody does.
+        at: the time, in milliseconds since 1970.
+        job_id: the job that it is about, which is stored already.
+        detail: what the action says; no script, no secret. It is erased as scripts are.
+    """
+    tx.all(_ADD, at=at, action=action.value, user=user, job_id=job_id, detail=detail)
+
+
+def erase_details(tx: Transaction, before: int) -> int:
+    """Erase the details of what was done ``before``; return of how many. Some may be left."""
+    return len(tx.all(_ERASE, before=before, limit=_MAX_ROWS))
+
+
+def delete_audit(tx: Transaction, before: int) -> int:
+    """Delete what was done ``before``; return how many. Some may be left."""
+    return len(tx.all(_DELETE, before=before, limit=_MAX_ROWS))
