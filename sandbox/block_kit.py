@@ -8,6 +8,7 @@ itself. What the package does not check, and the few things it wrongly refuses, 
 import functools
 import inspect
 import json
+import math
 import re
 import typing
 from collections import Counter
@@ -217,13 +218,16 @@ def _numbers(arguments: Json) -> None:
 
     Raises:
         TypeError: One is no string.
-        ValueError: One is no number.
+        ValueError: One is no number, or the least is above the most, which the package accepts:
+            https://docs.slack.dev/reference/block-kit/block-elements/number-input-element.
     """
     for key in _NUMBER_KEYS & arguments.keys():
         written = arguments[key]
         if not isinstance(written, str):
             raise TypeError(f"{key} must be a string")
         arguments[key] = int(written) if re.fullmatch(r"-?\d+", written) else float(written)
+    if arguments.get("min_value", -math.inf) > arguments.get("max_value", math.inf):
+        raise ValueError("min_value is above max_value")
 
 
 def _other_errors(blocks: list[Any]) -> list[str]:

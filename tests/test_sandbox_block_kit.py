@@ -157,6 +157,8 @@ GOOD_VIEWS = {
         field({**CHOICE, "initial_option": option("two")}, dispatch_action=True),
         field({"type": "file_input", "filetypes": ["text"], "max_files": 1}, optional=True),
         field({"type": "conversations_select", "default_to_current_conversation": True}),
+        field({"type": "multi_users_select", "initial_users": ["U1"], "max_selected_items": 50}),
+        field({"type": "multi_conversations_select", "filter": {"include": ["public"]}}),
         private_metadata="",
     ),
     "words alone need no submit": {"type": "modal", "title": plain(), "blocks": [section()]},
@@ -191,6 +193,26 @@ BAD_VIEWS = {
     ),
     "a number that is a number": modal(
         field({"type": "number_input", "is_decimal_allowed": False, "initial_value": 5})
+    ),
+    "a number that none can be": modal(
+        field(
+            {
+                "type": "number_input",
+                "is_decimal_allowed": False,
+                "min_value": "2",
+                "max_value": "1",
+            }
+        )
+    ),
+    "a number below the least": modal(
+        field(
+            {
+                "type": "number_input",
+                "is_decimal_allowed": False,
+                "initial_value": "0",
+                "min_value": "1",
+            }
+        )
     ),
     "a day that is none": modal(field({"type": "datepicker", "initial_date": "2026-02-30"})),
     "a block_id twice": modal(section(block_id="a"), section(block_id="a")),

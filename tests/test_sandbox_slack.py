@@ -816,6 +816,9 @@ async def test_a_file_that_was_uploaded_can_be_read_with_the_bots_token(
         ({"script": "Hello", "count": "10"}, "between"),
         ({"script": "Hello", "day": "soon"}, "datepicker"),
         ({"script": "Hello", "place": "vault"}, "not in the list"),
+        ({"script": "Hello", "places": ["studio", "vault"]}, "not in the list"),
+        ({"script": "Hello", "places": "studio"}, "a list"),
+        ({"script": "Hello", "users": ["ana", "ben"]}, "no more than 1"),
         ({"script": "Hello", "colour": "red"}, "no field"),
     ],
 )
@@ -836,6 +839,12 @@ async def test_a_client_does_not_send_what_the_form_does_not_allow(
             optional=True,
         ),
         entry("day", {"type": "datepicker"}, optional=True),
+        entry("users", {"type": "multi_users_select", "max_selected_items": 1}, optional=True),
+        entry(
+            "places",
+            {"type": "multi_conversations_select", "filter": {"include": ["public"]}},
+            optional=True,
+        ),
         entry(
             "place",
             {"type": "conversations_select", "filter": {"include": ["public"]}},

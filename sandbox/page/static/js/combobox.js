@@ -26,6 +26,7 @@ const TYPING_MILLISECONDS = 150;
  * @param {number} [wanted.least] how many characters have to be typed before anything is looked for
  * @param {boolean} [wanted.isRemote] whether looking takes time, so that typing is waited for
  * @param {boolean} [wanted.canClear]
+ * @param {boolean} [wanted.forgets] whether each choice is only reported, and the field empty again
  * @param {string} [wanted.placeholder]
  * @param {Object<string, string>} [wanted.labels] `aria-…` attributes of the text field
  */
@@ -94,7 +95,7 @@ export function combobox(wanted) {
 
   function choose(choice) {
     const changed = choice?.value !== chosen?.value;
-    chosen = choice;
+    chosen = wanted.forgets ? null : choice;
     close();
     restore();
     if (changed) onChoose(choice);

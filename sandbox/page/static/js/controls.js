@@ -2,7 +2,7 @@
 
 import { make, newId } from "./dom.js";
 import { filesControl } from "./files.js";
-import { SELECTS, select } from "./selects.js";
+import { SELECTS } from "./selects.js";
 import { textObject } from "./texts.js";
 
 /**
@@ -38,6 +38,11 @@ const KEYS = {
   conversations_select: ["selected_conversation", "initial_conversation"],
   channels_select: ["selected_channel", "initial_channel"],
   users_select: ["selected_user", "initial_user"],
+  multi_static_select: ["selected_options", "initial_options"],
+  multi_external_select: ["selected_options", "initial_options"],
+  multi_conversations_select: ["selected_conversations", "initial_conversations"],
+  multi_channels_select: ["selected_channels", "initial_channels"],
+  multi_users_select: ["selected_users", "initial_users"],
   file_input: ["files", "initial_files"],
 };
 
@@ -118,7 +123,7 @@ const CONTROLS = {
   number_input: textControl,
   radio_buttons: choicesControl,
   checkboxes: choicesControl,
-  ...Object.fromEntries(SELECTS.map((type) => [type, select])),
+  ...SELECTS,
   file_input: filesControl,
 };
 
@@ -137,6 +142,6 @@ export function initialState(element) {
 /** Return the value in a state as the server takes it: text, the values of options, or ids. */
 export function valueIn(state) {
   const value = state[KEYS[state.type][0]];
-  if (Array.isArray(value)) return value.map((each) => each.value ?? each.id);
+  if (Array.isArray(value)) return value.map((each) => each.value ?? each.id ?? each);
   return value?.value ?? value ?? null;
 }

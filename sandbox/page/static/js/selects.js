@@ -1,6 +1,8 @@
 // Menus: options of their own, options that the app gives while one types, and conversations.
 
 import { combobox } from "./combobox.js";
+import { fill, make } from "./dom.js";
+import { icon } from "./icons.js";
 import { channelName, state } from "./state.js";
 
 // Slack's own default for menus that ask the app.
@@ -102,32 +104,105 @@ const SORTS = {
   },
 };
 
+/** Return how the choices of a menu are found, shown, and written into the state. */
+function sortOf(sort, element, frame) {
+  const { key, finds } = SORTS[sort];
+  const isOption = key === "selected_option";
+  return {
+    key,
+    shown: (value) => (isOption ? choiceOf(value) : idChoice[sort](value)),
+    written: (choice) => (isOption ? choice.option : choice.value),
+    menu: {
+      id: frame.id,
+      placeholder: element.placeholder?.text ?? "Choose",
+      least: sort === "external_select" ? (element.min_query_length ?? LEAST_QUERY) : 0,
+      isRemote: sort === "external_select",
+      labels: frame.labels,
+      find: finds(element, frame.options),
+    },
+  };
+}
+
 /**
  * Return a menu as a control: its node, what has the focus, and its state as Slack writes it.
  * @param {Object} element the menu in Block Kit
  * @param {import("./controls.js").Frame} frame
  */
-export function select(element, frame) {
-  const { key, finds } = SORTS[element.type];
-  const isOption = key === "selected_option";
+function select(element, frame) {
+  const { key, shown, written, menu } = sortOf(element.type, element, frame);
   let current = frame.state?.[key] ?? null;
-  const chosen = current && (isOption ? choiceOf(current) : idChoice[element.type](current));
   const { node, input } = combobox({
-    id: frame.id,
-    chosen,
-    placeholder: element.placeholder?.text ?? "Choose",
-    least: element.type === "external_select" ? (element.min_query_length ?? LEAST_QUERY) : 0,
-    isRemote: element.type === "external_select",
+    ...menu,
+    chosen: current && shown(current),
     canClear: frame.isOptional,
-    labels: frame.labels,
-    find: finds(element, frame.options),
     onChoose(choice) {
-      current = choice && (isOption ? choice.option : choice.value);
+      current = choice && written(choice);
       frame.onChange(true);
     },
   });
   return { node, input, state: () => ({ type: element.type, [key]: current }) };
 }
 
-/** The sorts of menus that there are. */
-export const SELECTS = Object.keys(SORTS);
+/** Return a menu of which several options can be chosen, each with a button that removes it. */
+function multiSelect(element, frame) {
+  const sort = sortOf(element.type.slice(MULTI.length), element, frame);
+  const key = `${sort.key}s`;
+  const most = element.max_selected_items ?? Infinity;
+  let current = frame.state?.[key] ?? [];
+  const list = make("ul.chosen", { role: "list" });
+  const { node, input } = combobox({
+    ...sort.menu,
+    chosen: null,
+    canClear: false,
+    forgets: true,
+    onChoose(choice) {
+      const isThere = current.some((each) => sort.shown(each).value === choice.value);
+      if (!isThere && current.length >= most) {
+        frame.refuse(`No more than ${most} can be chosen.`);
+        return;
+      }
+      if (!isThere) change([...current, sort.written(choice)]);
+    },
+  });
+
+  function change(values) {
+    current = values;
+    draw();
+    frame.onChange(true);
+  }
+
+  function remove(value) {
+    change(current.filter((each) => each !== value));
+    input.focus();
+  }
+
+  function draw() {
+    fill(
+      list,
+      current.map((value) => {
+        const { label } = sort.shown(value);
+        const props = { type: "button", "aria-label": `Remove ${label}` };
+        const button = make("button.icon-button", props, icon("close"));
+        button.addEventListener("click", () => remove(value));
+        return make("li.chosen-option", {}, make("span", {}, label), button);
+      }),
+    );
+    list.hidden = !current.length;
+  }
+
+  draw();
+  return {
+    node: make("div", {}, list, node),
+    input,
+    state: () => ({ type: element.type, [key]: current }),
+  };
+}
+
+const MULTI = "multi_";
+const sorts = Object.keys(SORTS);
+
+/** For each sort of menu, what makes its control. */
+export const SELECTS = {
+  ...Object.fromEntries(sorts.map((sort) => [sort, select])),
+  ...Object.fromEntries(sorts.map((sort) => [MULTI + sort, multiSelect])),
+};
