@@ -14,21 +14,23 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from bot.model import Failure, Role, Settlement, State
+from bot.slack.admin_view import AdminContent, Health
 from bot.slack.blocks import Json, Message
 from bot.slack.cards import card
 from bot.slack.details import details
 from bot.slack.help import replica_help, short_help, video_help
-from bot.slack.home_view import Health, HomeContent, home_view
+from bot.slack.home_view import HomeContent, home_view
 from bot.slack.job_actions import not_theirs
 from bot.slack.job_status import listed, status_message
 from bot.slack.limits import limit_sentence
+from bot.slack.limits_form import Group, limits_form
 from bot.slack.messages import redirected
 from bot.slack.question_message import question
 from bot.slack.replica_commands import listed_replicas
 from bot.slack.replies import FILE_COMMENT, file_name, reply
 from bot.slack.same_again import offer
 from bot.slack.share_message import share
-from bot.store import KnownReplica, Limit, LimitReached
+from bot.store import KnownReplica, Limit, LimitChange, LimitReached, Limits, LimitsInForce
 from sandbox.block_kit import objects
 from tests import test_card_texts as cards
 from tests.sentences import literals, sources
@@ -266,12 +268,24 @@ def view_entries() -> Iterator[Entry]:
     )
     jobs = [ASKED, cards.rendering(), cards.CARDS["erased"][0]]
     replicas = ["Anna · r-anna"]
-    full = HomeContent(jobs, page=1, more=True, replicas=replicas, questions=[ASKED], health=health)
+    settings = Limits(open_per_user=20, per_user_per_day=100, per_day=500, max_script=3000)
+    people = frozenset({ANA, BEN})
+    limits = replace(settings, per_user_per_month=30, training_users=people)
+    changes = {
+        "MAX_PER_USER_PER_MONTH": LimitChange("MAX_PER_USER_PER_MONTH", "30", ANA, NINE),
+        "TRAINING_USERS": LimitChange("TRAINING_USERS", f"{ANA},{BEN}", BEN, NINE),
+    }
+    in_force = LimitsInForce(limits, settings, changes)
+    admin = AdminContent(health, in_force)
+    full = HomeContent(jobs, page=1, more=True, replicas=replicas, questions=[ASKED], admin=admin)
     yield "Home, for an admin", view_lines(home_view(full, PRESENTERS, command))
+    groups = [Group(id="S0MARKETING", name="Marketing", handle="marketing")]
+    yield "Change limits, for an admin", view_lines(limits_form(in_force, groups))
     bad = replace(
         health, unsent=3, key_refused=True, no_credit=True, next_try=NINE, slowed_down=True
     )
-    empty = HomeContent([], page=0, more=False, replicas=[], health=bad)
+    unchanged = AdminContent(bad, LimitsInForce(settings, settings, {}))
+    empty = HomeContent([], page=0, more=False, replicas=[], admin=unchanged)
     yield "Home, still empty, with problems", view_lines(home_view(empty, PRESENTERS, command))
 
 

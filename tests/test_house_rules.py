@@ -211,7 +211,7 @@ async def test_every_form_and_field_that_asks_has_a_listener(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    async with world.running_bot(callbacks=False):
+    async with world.running_bot(callbacks=False, ADMIN_USERS=world.ana.user.id):
         forms = [
             await world.open_form(world.ben, command=command) for command in LISTENERS["command"]
         ]
@@ -224,6 +224,13 @@ async def test_every_form_and_field_that_asks_has_a_listener(
         made = await world.request_video(world.ana)
         await world.advance(minutes=5)
         await world.ana.click(world.now(made), "Share to…")
+        assert world.ana.modal is not None
+        forms.append(world.ana.modal)
+        await world.ana.modal.close()
+        await world.ana.open_home()
+        await world.settle()
+        assert world.ana.home is not None
+        await world.ana.home.click("Change limits")
         assert world.ana.modal is not None
         forms.append(world.ana.modal)
     views = [form.view.body for form in forms]

@@ -7,7 +7,17 @@ from functools import partial
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.authorization import AuthorizeResult
 
-from bot.slack import details, home, job_actions, question, share, short_help, shortcuts, uninstall
+from bot.slack import (
+    admin,
+    details,
+    home,
+    job_actions,
+    question,
+    share,
+    short_help,
+    shortcuts,
+    uninstall,
+)
 from bot.slack.context import Feature, HandlerContext
 from bot.slack.error_handler import PayloadCheck, handle_error
 from bot.slack.sender_check import SenderCheck
@@ -52,5 +62,6 @@ def register_listeners(app: AsyncApp, ctx: HandlerContext, features: Sequence[Fe
     share.register(app, ctx)
     shortcuts.register(app, ctx)
     home.register(app, ctx)
+    admin.register(app, ctx)
     short_help.register(app, ctx)
     uninstall.register(app, ctx)

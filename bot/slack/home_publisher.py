@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bot.errors import OutsideError, Refused, Unavailable
+from bot.slack.admin_view import AdminContent, Health
 from bot.slack.blocks import Json
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
-from bot.slack.home_view import MAX_QUESTIONS, MAX_REPLICAS, PAGE, Health, HomeContent, home_view
+from bot.slack.home_view import MAX_QUESTIONS, MAX_REPLICAS, PAGE, HomeContent, home_view
 from bot.slack.replica_picker import replica_label
-from bot.store import Home
+from bot.store import Home, Limits
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -80,15 +81,20 @@ class HomePublisher:
             replicas=[replica_label(each) for each in replicas],
             retried=await store.jobs.list_retried([job.id for job in found]),
             questions=questions,
-            health=await self._health() if is_admin else None,
+            admin=await self._admin_content() if is_admin else None,
         )
         return home_view(content, ctx.presenters, ctx.command)
 
-    async def _health(self) -> Health:
+    async def _admin_content(self) -> AdminContent:
+        store = self._ctx.store
+        in_force = await store.limits.fetch()
+        return AdminContent(health=await self._health(in_force.limits), in_force=in_force)
+
+    async def _health(self, limits: Limits) -> Health:
         ctx = self._ctx
         return Health(
             used=await ctx.store.jobs.count_used(ctx.clock.now()),
-            limit=ctx.store.jobs.limits.per_day,
+            limit=limits.per_day,
             unsent=await ctx.store.deliveries.count_unsent(),
             key_refused=ctx.service.known_key_refusal is not None,
             no_credit=ctx.service.is_out_of_credit,

@@ -5,10 +5,10 @@ A view has at most 100 blocks: https://docs.slack.dev/reference/views/home-tab-v
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 
 from bot.model import Job, State
+from bot.slack.admin_view import AdminContent, admin_sections
 from bot.slack.blocks import (
     Json,
     actions,
@@ -32,7 +32,6 @@ from bot.slack.buttons import (
     card_buttons,
     question_buttons,
 )
-from bot.slack.failures import KEY_REFUSED
 from bot.slack.presenters import Presenter, Presenters, state_word
 
 PAGE: Final = 10
@@ -40,24 +39,6 @@ PAGE: Final = 10
 MAX_REPLICAS: Final = 20
 MAX_QUESTIONS: Final = 10
 _MAX_LINE: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """What admins see of the whole bot."""
-
-    used: int
-    """Create calls that count for the last 24 hours."""
-    limit: int
-    unsent: int
-    """Messages that wait to be posted."""
-    key_refused: bool
-    no_credit: bool
-    """Whether the service has refused to create something for lack of credit."""
-    next_try: datetime | None
-    """When the next call finds out whether there is credit again."""
-    slowed_down: bool
-    """Whether the service has asked to wait before it creates more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +56,8 @@ class HomeContent:
     """The ids of those jobs that were retried."""
     questions: Sequence[Job] = ()
     """Jobs of others that wait for an answer, for admins."""
-    health: Health | None = None
+    admin: AdminContent | None = None
+    """What admins see besides."""
 
 
 def home_view(content: HomeContent, presenters: Presenters, command: Callable[[str], str]) -> Json:
@@ -114,8 +96,8 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
         blocks.append(_heading("Questions waiting for an answer"))
     for job in asked:
         blocks += _question(job, presenters[job.kind])
-    if content.health is not None:
-        blocks += _health(content.health)
+    if content.admin is not None:
+        blocks += [_heading("For admins"), *admin_sections(content.admin)]
     return {"type": "home", "blocks": blocks}
 
 
@@ -147,22 +129,3 @@ def _question(job: Job, presenter: Presenter) -> list[Json]:
         context(mrkdwn(f"{asked} {date(job.created_at)}")),
         actions(question_buttons(job, presenter)),
     ]
-
-
-def _health(health: Health) -> list[Json]:
-    service = (
-        f":x: {KEY_REFUSED}: it needs a working one."
-        if health.key_refused
-        else ":white_check_mark: The video service accepts this bot's key."
-    )
-    if health.no_credit:
-        service += "\n:x: The video service says that there is no credit left. Requests wait."
-        if health.next_try is not None:
-            service += f" Next try: {date(health.next_try)}, or at once with the next request."
-    if health.slowed_down:
-        service += "\n:hourglass: The video service asks to wait. Requests go on by themselves."
-    posted = ":white_check_mark: Every message is posted."
-    if health.unsent:
-        posted = f":hourglass: Messages waiting to be posted: {health.unsent:,}."
-    used = f"Requests in the last 24 hours: {health.used:,} of {health.limit:,}."
-    return [_heading("For admins"), section(f"{used}\n{service}\n{posted}")]

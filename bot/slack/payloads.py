@@ -374,6 +374,9 @@ def _value(element: dict[str, Any]) -> str:
     for field in ("value", "selected_conversation"):
         if isinstance(value := element.get(field), str):
             return value
+    for field in ("selected_users", "selected_conversations"):
+        if isinstance(ids := element.get(field), list):
+            return " ".join(each for each in ids if isinstance(each, str))
     if isinstance(options := element.get("selected_options"), list):
         values = [each.get("value") for each in options if isinstance(each, dict)]
         return " ".join(value for value in values if isinstance(value, str))

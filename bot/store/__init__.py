@@ -30,8 +30,10 @@ from bot.store.limit_changes import (
     CHANGEABLE,
     InvalidLimits,
     LimitChange,
+    LimitsChanged,
     LimitsInForce,
     LimitsTable,
+    fingerprint,
 )
 from bot.store.limits import Bound, Left, Limit, LimitReached, Limits, NotAllowed
 from bot.store.replicas import KnownReplica, Replicas
@@ -61,6 +63,7 @@ __all__ = [
     "LimitReached",
     "Limited",
     "Limits",
+    "LimitsChanged",
     "LimitsInForce",
     "NotAllowed",
     "Outgoing",
@@ -68,6 +71,7 @@ __all__ = [
     "Store",
     "Submitted",
     "Viewer",
+    "fingerprint",
 ]
 
 _NO_LIMITS: Final = Limits()

@@ -24,6 +24,11 @@ _CHANGED: Final = Query(
     WHERE user_id = (SELECT user_id FROM jobs WHERE id = :job_id) AND (claimed = 1 OR changed = 0)
     """  # noqa: S608 - our own text
 )
+_CHANGED_OF: Final = Query(
+    f"""
+    UPDATE homes SET {_DUE_AGAIN} WHERE user_id IN (EACH :users) AND (claimed = 1 OR changed = 0)
+    """  # noqa: S608 - our own text
+)
 _OPEN: Final = Query(
     f"""
     INSERT INTO homes (user_id, page, due_at, changed) VALUES (:user, :page, :now, 1)
@@ -159,4 +164,10 @@ class Homes:
 def change_home(tx: Transaction, job_id: str, now: int) -> None:
     """Make the Home tab of a job's user due, if they have opened it."""
     tx.all(_CHANGED, job_id=job_id, now=now)
+    tx.notify(Topic.HOMES)
+
+
+def change_homes(tx: Transaction, users: Collection[str], now: int) -> None:
+    """Make the Home tabs of these users due, of those who have opened theirs."""
+    tx.all(_CHANGED_OF, users=sorted(users), now=now)
     tx.notify(Topic.HOMES)

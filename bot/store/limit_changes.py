@@ -1,6 +1,7 @@
 """What admins have changed of the limits: their value is in force, or else that of the setting."""
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -8,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from bot import setting_values
 from bot.store.database import Database, Row, RowUnreadable, Transaction, from_ms, to_ms
+from bot.store.homes import change_homes
 from bot.store.limits import Left, Limits, lock_limits, requests_left
 from bot.store.sql import Query
 from bot.store.unreadable import UnreadableRows, read_each, reading, text
@@ -23,6 +25,7 @@ _SET: Final = Query(
                                      changed_at = excluded.changed_at
     """
 )
+_FINGERPRINT: Final = 12  # characters
 _REMOVE: Final = Query("DELETE FROM limit_changes WHERE name = :name")
 
 
@@ -88,6 +91,31 @@ class LimitsInForce:
     changes: Mapping[str, LimitChange]
     """By the name of the setting."""
 
+    def values(self) -> dict[str, str]:
+        """Return what is in force by the name of the setting, as it would stand there."""
+        return _values(self.limits)
+
+    def setting_values(self) -> dict[str, str]:
+        """Return what the settings say, likewise."""
+        return _values(self.settings)
+
+
+class LimitsChanged(Exception):
+    """Somebody has changed the limits since they were shown, and nothing was changed.
+
+    Attributes:
+        in_force: the limits now.
+    """
+
+    def __init__(self, in_force: LimitsInForce) -> None:
+        super().__init__("the limits were changed meanwhile")
+        self.in_force = in_force
+
+
+def fingerprint(value: str) -> str:
+    """Return what tells the value of a limit from others, and takes little room in a form."""
+    return hashlib.sha256(value.encode()).hexdigest()[:_FINGERPRINT]
+
 
 def change_from(row: Row) -> LimitChange:
     """Return the change of a row.
@@ -136,6 +164,10 @@ def written(value: int | frozenset[str] | None) -> str:
     return "" if value is None else str(value)
 
 
+def _values(limits: Limits) -> dict[str, str]:
+    return {name: written(getattr(limits, each.field)) for name, each in _CHANGEABLE.items()}
+
+
 class LimitsTable:
     """The limits that are in force.
 
@@ -154,7 +186,7 @@ class LimitsTable:
         """Return the limits, and who has changed what of them."""
         changes, errors = await self._database.run(fetch_changes, durable=False)
         self._unreadable.report(errors)
-        return LimitsInForce(changed(self._settings, changes), self._settings, changes)
+        return self._in_force(changes)
 
     async def fetch_left(self, user: str, now: datetime) -> tuple[Limits, list[Left]]:
         """Return the limits, and what those of a day or month leave to a user."""
@@ -165,26 +197,58 @@ class LimitsTable:
 
         return await self._database.run(work, durable=False)
 
-    async def change(self, changes: Mapping[str, str | None], user: str, now: datetime) -> None:
+    async def change(
+        self,
+        changes: Mapping[str, str | None],
+        user: str,
+        now: datetime,
+        *,
+        shown: Mapping[str, str] | None = None,
+        homes: Collection[str] = (),
+    ) -> None:
         """Have an admin's values in force, for all copies of the bot at once.
 
-        ``changes`` has values by the name of their setting, as they would stand there: "" is
-        everybody or everywhere, None is back to the setting.
+        The same again changes nothing.
+
+        Args:
+            changes: values by the name of their setting, as they would stand there: "" is everybody
+                or everywhere, None is back to the setting.
+            user: the admin.
+            now: the time.
+            shown: the fingerprints of the limits that the admin saw, by the name of the setting.
+            homes: the users whose Home tabs show the limits.
 
         Raises:
             InvalidLimits: a value is wrong, and nothing was changed.
+            LimitsChanged: other limits than those ``shown`` are in force, and nothing was changed.
         """
         values = _checked(changes)
 
         def work(tx: Transaction) -> None:
             lock_limits(tx)  # a request counts before the change or after it
-            for name, value in values.items():
-                if value is None:
+            in_force = self._in_force(fetch_changes(tx)[0])
+            before, settings = in_force.values(), in_force.setting_values()
+            after = {
+                name: settings[name] if value is None else value for name, value in values.items()
+            }
+            differing = sorted(name for name in after if after[name] != before[name])
+            if not differing:
+                return
+            if shown is not None and any(
+                fingerprint(value) != shown.get(name) for name, value in before.items()
+            ):
+                raise LimitsChanged(in_force)
+            for name in differing:
+                if (value := values[name]) is None:
                     tx.all(_REMOVE, name=name)
                 else:
                     tx.all(_SET, name=name, value=value, user=user, now=to_ms(now))
+            change_homes(tx, homes, to_ms(now))
 
         await self._database.run(work)
+
+    def _in_force(self, changes: Mapping[str, LimitChange]) -> LimitsInForce:
+        return LimitsInForce(changed(self._settings, changes), self._settings, changes)
 
 
 def _checked(changes: Mapping[str, str | None]) -> dict[str, str | None]:

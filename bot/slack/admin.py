@@ -1,0 +1,71 @@
+"""What admins do in the Home tab: they change limits. Everybody else is refused, at each step."""
+
+import logging
+from functools import partial
+from typing import Final
+
+from slack_bolt.async_app import AsyncApp
+from slack_bolt.context.ack.async_ack import AsyncAck
+
+from bot.slack.blocks import Json
+from bot.slack.buttons import CHANGE_LIMITS
+from bot.slack.context import HandlerContext, general_error
+from bot.slack.forms import ack_errors
+from bot.slack.limits_form import (
+    CALLBACK_ID,
+    block_id,
+    entered,
+    limits_form,
+    shown_in,
+)
+from bot.slack.payloads import BlockAction, ViewSubmission, read
+from bot.store import InvalidLimits, LimitsChanged
+
+_LOG: Final = logging.getLogger(__name__)
+_ADMINS_ONLY: Final = (
+    "Only admins can change limits. Please ask one of them, or the person who runs this bot."
+)
+
+
+def register(app: AsyncApp, ctx: HandlerContext) -> None:
+    """Register the listeners for the button and the form."""
+    app.action(CHANGE_LIMITS)(partial(open_limits, ctx))
+    app.view(CALLBACK_ID)(partial(change_limits, ctx))
+
+
+async def open_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the form with the limits that are in force."""
+    action = read(BlockAction, body)
+    error: str | None = _ADMINS_ONLY
+    if action.user in ctx.admins:
+        in_force = await ctx.store.limits.fetch()
+        view = limits_form(in_force)
+        error = await ctx.open_view(action.trigger_id, view)
+    if error is not None:
+        ctx.respond_ephemeral(action, error)
+    await ack()
+
+
+async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Have in force what an admin has changed in the form, or say why not."""
+    submission = read(ViewSubmission, body)
+    view, user = submission.view, submission.user
+    if user not in ctx.admins:
+        _LOG.warning("somebody who is no admin tried to change limits", extra={"user": user})
+        await ack(**general_error(view.blocks, "Not changed", _ADMINS_ONLY))
+        return
+    in_force = await ctx.store.limits.fetch()
+    filled, settings = entered(view, in_force), in_force.setting_values()
+    changes = {name: None if text == settings[name] else text for name, text in filled.items()}
+    try:
+        await ctx.store.limits.change(
+            changes, user, ctx.clock.now(), shown=shown_in(view), homes=ctx.admins
+        )
+    except InvalidLimits as error:
+        await ack_errors(ack, {block_id(name, view): said for name, said in error.mistakes.items()})
+        return
+    except LimitsChanged as error:
+        drawn = limits_form(error.in_force, filled=filled, before=view)
+        await ack(response_action="update", view=drawn)
+        return
+    await ack()

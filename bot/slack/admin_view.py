@@ -1,0 +1,77 @@
+"""What admins see in the Home tab: how the bot is, what was spent, and the limits in force."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from bot.slack.blocks import MAX_SECTION, Json, ago, button, date, joined, section
+from bot.slack.buttons import CHANGE_LIMITS
+from bot.slack.failures import KEY_REFUSED
+from bot.slack.limit_words import WORDS, value_words
+from bot.store import LimitsInForce
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How the whole bot is."""
+
+    used: int
+    """Create calls that count for the last 24 hours."""
+    limit: int
+    unsent: int
+    """Messages that wait to be posted."""
+    key_refused: bool
+    no_credit: bool
+    """Whether the service has refused to create something for lack of credit."""
+    next_try: datetime | None
+    """When the next call finds out whether there is credit again."""
+    slowed_down: bool
+    """Whether the service has asked to wait before it creates more."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminContent:
+    """What admins see."""
+
+    health: Health
+    in_force: LimitsInForce
+
+
+def admin_sections(content: AdminContent) -> list[Json]:
+    """Return the sections for admins: a few blocks, however much there is to say."""
+    change = button("Change limits", CHANGE_LIMITS)
+    return [
+        section(_health(content.health)),
+        {**section(_limits(content.in_force)), "accessory": change},
+    ]
+
+
+def _limits(in_force: LimitsInForce) -> str:
+    values, lines = in_force.values(), ["*Limits*"]
+    for name, words in WORDS.items():
+        line = f"{words.label}: *{value_words(name, values[name])}*"
+        if (change := in_force.changes.get(name)) is not None:
+            line += f", changed by <@{change.changed_by}> {ago(change.changed_at)}"
+        lines.append(line)
+    lines.append(
+        "Everything else is as in the settings." if in_force.changes else "As in the settings."
+    )
+    return joined(lines, MAX_SECTION)
+
+
+def _health(health: Health) -> str:
+    service = (
+        f":x: {KEY_REFUSED}: it needs a working one."
+        if health.key_refused
+        else ":white_check_mark: The video service accepts this bot's key."
+    )
+    if health.no_credit:
+        service += "\n:x: The video service says that there is no credit left. Requests wait."
+        if health.next_try is not None:
+            service += f" Next try: {date(health.next_try)}, or at once with the next request."
+    if health.slowed_down:
+        service += "\n:hourglass: The video service asks to wait. Requests go on by themselves."
+    posted = ":white_check_mark: Every message is posted."
+    if health.unsent:
+        posted = f":hourglass: Messages waiting to be posted: {health.unsent:,}."
+    used = f"Requests in the last 24 hours: {health.used:,} of {health.limit:,}."
+    return f"{used}\n{service}\n{posted}"
