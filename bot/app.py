@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from bot import __version__, video_service
+from bot.approval import ApprovalPolicy
 from bot.background import BackgroundTasks
 from bot.clock import Clock, SystemClock
 from bot.drift import DriftLog
@@ -122,7 +123,11 @@ async def running(
     presenters = {feature.kind.name: feature.presenter for feature in features}
     async with (
         Store.open(
-            settings.database_address, timings, _limits(settings, kinds.values()), metrics
+            settings.database_address,
+            timings,
+            _limits(settings, kinds.values()),
+            metrics,
+            _approvals(settings),
         ) as store,
         video_service.connect(settings.proxy_for(settings.video_api_url)) as clients,
         open_session(settings.proxy_for(settings.slack_api_url)) as session,
@@ -294,6 +299,15 @@ def _videos(settings: Settings, timings: Timings) -> VideoSource | None:
     """Return what fetches the videos that are shown in Slack; None if none are."""
     hosts = settings.media_hosts
     return VideoSource(hosts, settings.proxy_for, timings.max_video_bytes) if hosts else None
+
+
+def _approvals(settings: Settings) -> ApprovalPolicy:
+    return ApprovalPolicy(
+        approvers=settings.approvers,
+        admins=settings.admin_users,
+        above=settings.approval_above,
+        channel=settings.approval_channel,
+    )
 
 
 def _limits(settings: Settings, kinds: Iterable[Kind]) -> Limits:

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from bot.approval import Approval
+
 # Failed calls in a row after which a card says that the service is out of reach.
 _UNREACHABLE_AFTER: Final = 3
 
@@ -14,9 +16,12 @@ _UNREACHABLE_AFTER: Final = 3
 class State(StrEnum):
     """How far a job is. The names are ours; the service's own status is kept in the snapshot."""
 
+    WAITING_FOR_APPROVAL = "waiting_for_approval"
+    """Set when a job is stored that needs approval. Next: queued, by an approver; failed, by an
+    approver, by "Cancel request", or when its time is over."""
     QUEUED = "queued"
-    """Set when the job is stored, when a create call certainly made nothing, and by "Create again".
-    No create call is under way. Next: creating."""
+    """Set when another job is stored, when one is approved, when a create call certainly made
+    nothing, and by "Create again". No create call is under way. Next: creating."""
     CREATING = "creating"
     """Set before each create call: it may cost money from now on. Next: running,
     unconfirmed, failed or queued, as the answer says; unconfirmed if the process died meanwhile."""
@@ -67,6 +72,12 @@ class Failure(StrEnum):
     """The person who asked stopped following it: what the service makes of it is unknown."""
     STOPPED_BY_ADMIN = "stopped_by_admin"
     """The same, by an admin."""
+    DECLINED = "declined"
+    """An approver declined it; nothing was created, as with the next two."""
+    NOT_APPROVED = "not_approved"
+    """Nobody approved it in time."""
+    WITHDRAWN = "withdrawn"
+    """A person cancelled it while it waited for approval."""
 
 
 class Verdict(StrEnum):
@@ -166,7 +177,7 @@ class Job:
     snapshot: Snapshot | None = None
     failure: Failure | None = None
     reason: str = ""
-    """Why it failed, as the service put it."""
+    """Why it failed, as the service put it, or who declined it."""
     late: bool = False
     """It takes longer than its schedule expects."""
     typical_duration: timedelta | None = None
@@ -201,6 +212,8 @@ class Job:
     """The id of the failed job that it retries; None if that is none, or was deleted."""
     erased: bool = False
     """Its script and links were erased after the retention time."""
+    approval: Approval | None = None
+    """Of one that needs, or needed, approval."""
     copied: bool = False
     """It was in a backup that was restored: its messages may have been posted since."""
 
@@ -242,6 +255,7 @@ class Job:
             self.waits_for,
             self.held_by,
             self.held_until,
+            self.approval,
             shown,
         )
 
@@ -282,6 +296,9 @@ class Role(StrEnum):
     CLIP = "clip"
     """What was made, as an MP4 that plays in Slack: shared once, below the reply, which has its
     link."""
+    APPROVAL = "approval"
+    """Asks for approval: posted once in the approvers' channel, or to each of them; edited when it
+    is settled."""
     SHARE = "share"
     """Shows what was made in another channel, as a person chose: posted once for each choice."""
 
@@ -292,8 +309,12 @@ class Role(StrEnum):
 
 
 class Settlement(StrEnum):
-    """How a question was settled. The sentences for it are where it is shown."""
+    """How a question or an approval was settled. Its sentences are where it is shown."""
 
+    APPROVED = "approved"
+    """An approver approved the request."""
+    DECLINED = "declined"
+    """An approver declined the request."""
     FOUND = "found"
     """A person named what the create call made."""
     TURNED_UP = "turned_up"
@@ -326,7 +347,7 @@ class DeliveryState(StrEnum):
     """Set when Slack refuses it everywhere, as a direct message too; when a file cannot be shared.
     Final."""
     WITHDRAWN = "withdrawn"
-    """Set when a question is settled that is not in Slack. Final."""
+    """Set when a question or an approval is settled that is not in Slack. Final."""
 
     @property
     def settled(self) -> bool:
@@ -370,15 +391,18 @@ class Delivery:
     sent_at: datetime | None = None
     """When the last post was begun."""
     number: int = 0
-    """Of a question or a share, counted from 1 within its job; 0 of the others."""
+    """Of a question, a share or an approval that goes to a person, counted from 1 within its job; 0
+    of the others."""
     settled_as: Settlement | None = None
-    """How a question was settled; None while it is open."""
+    """How a question or an approval was settled; None while it is open."""
     settled_by: str | None = None
-    """The person who settled a question, if one did."""
+    """The person who settled it, if one did."""
     shared_by: str | None = None
     """The person who chose that a share is posted; they are told if it cannot be."""
     shared_to: str | None = None
     """The channel that they chose."""
+    addressee: str | None = None
+    """The person to whom it goes as a direct message, where that is not who asked or shared."""
     file_id: str | None = None
     """Slack's id of a file whose content is there; stored before the file is shared."""
 

@@ -302,6 +302,16 @@ def channels(text: str) -> frozenset[str]:
     return found
 
 
+def channel(text: str) -> str:
+    """Return the Slack id of a channel."""
+    if not _CHANNEL.fullmatch(text):
+        raise ValueError(
+            "is not the id of a Slack channel: it looks like C024BE91L (in Slack: the channel's "
+            "name, About, Channel ID)."
+        )
+    return text
+
+
 def _is_text(text: str) -> bool:
     try:
         text.encode()
@@ -328,12 +338,12 @@ def days(text: str) -> timedelta:
     return timedelta(days=int(text))
 
 
-def count(maximum: int) -> Callable[[str], int]:
-    """Return a validator for a whole number from 1 to ``maximum``."""
+def count(maximum: int, minimum: int = 1) -> Callable[[str], int]:
+    """Return a validator for a whole number from ``minimum`` to ``maximum``."""
 
     def count(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= maximum:
-            raise ValueError(f"is not a whole number from 1 to {maximum}.")
+        if not re.fullmatch("[0-9]{1,9}", text) or not minimum <= int(text) <= maximum:
+            raise ValueError(f"is not a whole number from {minimum} to {maximum}.")
         return int(text)
 
     return count
@@ -343,6 +353,8 @@ requests: Final = count(_MAX_REQUESTS)
 """A number of requests."""
 script_length: Final = count(_MAX_SCRIPT)
 """The longest script, in characters."""
+characters: Final = count(_MAX_SCRIPT, 0)
+"""The longest script of some; 0 for none."""
 
 
 def host(text: str) -> str:

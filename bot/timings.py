@@ -159,6 +159,8 @@ class StoreTimings(HomeTimings, CallbackTimings, DatabaseTimings):
     """After an outage, the jobs that wait are tried again within this time."""
     same_within: timedelta = timedelta(days=1)
     """How long after a request the same one is not stored again without a question."""
+    approve_within: timedelta = timedelta(days=7)
+    """How long a request waits for approval; then it expires."""
 
 
 @dataclass(frozen=True, kw_only=True)

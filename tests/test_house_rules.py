@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -211,7 +211,9 @@ async def test_every_form_and_field_that_asks_has_a_listener(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    async with world.running_bot(callbacks=False, ADMIN_USERS=world.ana.user.id):
+    approval: dict[str, Any] = {"APPROVERS": world.ben.user.id, "APPROVAL_ABOVE": "20000"}
+    admin = world.ana.user.id
+    async with world.running_bot(callbacks=False, ADMIN_USERS=admin, **approval):
         forms = [
             await world.open_form(world.ben, command=command) for command in LISTENERS["command"]
         ]
@@ -233,6 +235,12 @@ async def test_every_form_and_field_that_asks_has_a_listener(
         await world.ana.home.click("Change limits")
         assert world.ana.modal is not None
         forms.append(world.ana.modal)
+        await world.ana.modal.close()
+        await world.request_replica(world.ana)
+        [asked] = world.slack.messages(world.slack.dm("ben").id)
+        await world.ben.click(asked, "Decline")
+        assert world.ben.modal is not None
+        forms.append(world.ben.modal)
     views = [form.view.body for form in forms]
     assert {view["callback_id"] for view in views} == set(LISTENERS["view"])
     fields = [each for each in objects(views) if each.get("type") == "input"]

@@ -46,6 +46,7 @@ CHECKSUMS: Final[dict[str, str]] = {
     "0029_shares": ("ebec11a44449daf6e99cc9340be306824c6f1deeba015ed4338774ab071a3cca"),
     "0030_limit_changes": ("98f4d30b1e12cd2405e5659f4f23b7f941bfc0d7537d98568f7a8efccb9fd141"),
     "0031_audit": ("86efc30bd87f08d892527bb1d849c948209ed8e6f03dcbdd3e42b558c826ba46"),
+    "0032_approvals": ("9195fab195234db8df6bbc96f1d5928d05ac93d2c5c0e289b37d0469d631155a"),
 }
 """Of each migration. Databases out there have them: add a line for a new one, change none."""
 
@@ -81,6 +82,7 @@ POSTGRES_CHECKSUMS: Final[dict[str, str]] = {
     "0029_shares": ("ebec11a44449daf6e99cc9340be306824c6f1deeba015ed4338774ab071a3cca"),
     "0030_limit_changes": ("98f4d30b1e12cd2405e5659f4f23b7f941bfc0d7537d98568f7a8efccb9fd141"),
     "0031_audit": ("e70090ec76bd0bf17f3847a036b2dd0a9a583c062fa494ea0bf738da2af81881"),
+    "0032_approvals": ("9195fab195234db8df6bbc96f1d5928d05ac93d2c5c0e289b37d0469d631155a"),
 }
 """Likewise."""
 

@@ -1,7 +1,8 @@
 """The engine: takes jobs further one step at a time; the process may die in any step.
 
-A step is chosen by the job's state: ``create`` makes the create call, ``reconcile`` finds out what
-an unanswered one made, ``poll`` reads what was created. Their shared pieces are in ``runtime``.
+A step is chosen by the job's state: ``approval`` waits for that, ``create`` makes the create call,
+``reconcile`` finds out what an unanswered one made, ``poll`` reads what was created. Their shared
+pieces are in ``runtime``.
 """
 
 import logging
@@ -12,6 +13,7 @@ from typing import Final
 
 from bot.clock import Clock
 from bot.drift import DriftLog
+from bot.engine.approval import await_approval
 from bot.engine.create import create_job
 from bot.engine.poll import poll_job
 from bot.engine.reconcile import mark_interrupted, reconcile_ended, reconcile_job
@@ -77,6 +79,8 @@ class Engine:
             await self._postpone_unknown(job)
             return
         match job.state:
+            case State.WAITING_FOR_APPROVAL:
+                await await_approval(self._runtime, job)
             case State.QUEUED:
                 await create_job(self._runtime, job)
             case State.CREATING:

@@ -118,7 +118,7 @@ async def _retry_later(runtime: Runtime, job: Job, error: OutsideError, *, attem
     ``attempted`` says whether an attempt was begun, which is then closed.
     """
     now = runtime.clock.now()
-    if now - (job.asked_at or job.created_at) >= runtime.timings.create_within:
+    if now - _queued_at(job) >= runtime.timings.create_within:
         await runtime.finish(
             replace(job, state=State.FAILED, failure=Failure.UNREACHABLE, reason=error.reason)
         )
@@ -135,7 +135,7 @@ async def _wait_at_gate(runtime: Runtime, job: Job, held: Held, *, attempted: bo
     due when the next try is, and those of other people have their turn before those of this one.
     """
     now = runtime.clock.now()
-    if now - (job.asked_at or job.created_at) >= runtime.timings.create_within:
+    if now - _queued_at(job) >= runtime.timings.create_within:
         await runtime.finish(
             replace(job, state=State.FAILED, failure=held.failure, reason=held.reason)
         )
@@ -149,6 +149,12 @@ async def _wait_at_gate(runtime: Runtime, job: Job, held: Held, *, attempted: bo
     due_at = now + min(wait, runtime.timings.max_wait)
     turn_at = held.until if attempted else None
     await _queue_again(runtime, queued, due_at, attempted=attempted, turn_at=turn_at)
+
+
+def _queued_at(job: Job) -> datetime:
+    """Return when a job was queued: asked for, approved, or to be created again."""
+    approved_at = job.approval.decided_at if job.approval is not None else None
+    return job.asked_at or approved_at or job.created_at
 
 
 def _is_news(job: Job, held: Held, now: datetime) -> bool:

@@ -9,6 +9,7 @@ from slack_bolt.authorization import AuthorizeResult
 
 from bot.slack import (
     admin,
+    approvals,
     details,
     home,
     job_actions,
@@ -60,6 +61,7 @@ def register_listeners(app: AsyncApp, ctx: HandlerContext, features: Sequence[Fe
     details.register(app, ctx)
     question.register(app, ctx)
     share.register(app, ctx)
+    approvals.register(app, ctx)
     shortcuts.register(app, ctx)
     home.register(app, ctx)
     admin.register(app, ctx)

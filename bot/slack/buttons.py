@@ -16,6 +16,10 @@ DETAILS: Final = "job_details"
 HAVE_ID: Final = "job_have_id"
 CREATE_AGAIN: Final = "job_create_again"
 GIVE_UP: Final = "job_give_up"
+APPROVE: Final = "approval_approve"
+DECLINE: Final = "approval_decline"
+WITHDRAW: Final = "approval_withdraw"
+"""The values of these three are the job's id: a job waits for approval once."""
 RETRY: Final = "retry"
 """Each kind has its own form: ``<kind>_retry`` opens it."""
 ANOTHER: Final = "video_another"
@@ -51,6 +55,8 @@ def reply_buttons(job: Job, presenter: Presenter, *, is_retried: bool = False) -
 def _state_buttons(job: Job, presenter: Presenter, *, is_retried: bool) -> list[Json]:
     check_now = button("Check now", CHECK_NOW, value=job.id)
     match job.state:
+        case State.WAITING_FOR_APPROVAL:
+            return [_withdraw(job)]
         case State.RUNNING:
             return [_stop(job, presenter.noun)]
         case State.OVERDUE:
@@ -91,6 +97,25 @@ def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
         button("Create again (may be charged twice)", CREATE_AGAIN, value=pressed, confirm=again),
         button("Cancel request", GIVE_UP, value=pressed, style="danger", confirm=give_up),
     ]
+
+
+def approval_buttons(job: Job) -> list[Json]:
+    """Return the buttons that approve a job or decline it."""
+    return [
+        button("Approve", APPROVE, value=job.id, style="primary"),
+        button("Decline", DECLINE, value=job.id, style="danger"),
+        button("Details", DETAILS, value=job.id),
+    ]
+
+
+def _withdraw(job: Job) -> Json:
+    ask = confirm(
+        "Cancel this request?",
+        "Nothing has been created, and nothing will be charged.",
+        yes="Cancel request",
+        no="Keep waiting",
+    )
+    return button("Cancel request", WITHDRAW, value=job.id, confirm=ask)
 
 
 def _stop(job: Job, noun: str) -> Json:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bot.model import Failure, Job, State
+from bot.slack.approval_message import asked_for_approval
 from bot.slack.blocks import (
     Json,
     Message,
@@ -37,7 +38,14 @@ from bot.slack.failures import (
     explained_text,
     meaning_of,
 )
-from bot.slack.presenters import CANCELLED, CONTACT_OPERATOR, STOPPED, Presenter, state_word
+from bot.slack.presenters import (
+    CANCELLED,
+    CONTACT_OPERATOR,
+    NOT_APPROVED,
+    STOPPED,
+    Presenter,
+    state_word,
+)
 
 _BAR_WIDTH: Final = 12
 _MAX_NAME: Final = 60
@@ -134,6 +142,8 @@ def links_of(job: Job, presenter: Presenter) -> list[str]:
 def _status(job: Job, presenter: Presenter, replica: str, retry: str | None) -> _Status:
     waiting, running = ":hourglass:", ":hourglass_flowing_sand:"
     match job.state:
+        case State.WAITING_FOR_APPROVAL:
+            return _Status(":raised_hand:", line=_waiting_for_approval(job))
         case State.QUEUED | State.CREATING if job.held_by is not None:
             return _Status(waiting, line=_held(job))
         case State.QUEUED | State.CREATING if job.unreachable:
@@ -183,11 +193,23 @@ def _failed(job: Job, retry: str | None) -> _Status:
     elif job.failure in STOPPED:
         by_admin = job.failure is Failure.STOPPED_BY_ADMIN
         emoji, more = ":no_entry_sign:", " by an admin" if by_admin else " following"
+    elif job.failure in NOT_APPROVED:
+        emoji, more = ":no_entry_sign:", decided_by(job)
     elif job.failure in CANCELLED:
         emoji = ":no_entry_sign:"
     if retry is not None:
         more += f" · {anchor(retry, 'Retried here') if retry else 'Retried'}"
     return _Status(emoji, more)
+
+
+def _waiting_for_approval(job: Job) -> str:
+    """Return who was asked, and when it expires."""
+    if job.approval is None:
+        return ""
+    return (
+        f"{asked_for_approval(job.approval)} Nothing is created before. Without an answer, this "
+        f"request expires {date(job.approval.until)}."
+    )
 
 
 def _unconfirmed(job: Job, noun: str) -> str:
@@ -244,8 +266,16 @@ def _small_print(job: Job, presenter: Presenter, replica: str, *, posted: bool) 
     """Return the lines of small print, in mrkdwn."""
     who = f"Requested by <@{job.user}>" if posted else ""
     with_replica = f"Replica: {escaped(one_line(replica), _MAX_NAME)}" if replica else ""
-    lines = [_orphaned(job, presenter.noun), joined([who, with_replica], by=" · ")]
+    is_approved = posted and decided_by(job) and job.failure not in NOT_APPROVED
+    approved = f"Approved{decided_by(job)}" if is_approved else ""
+    lines = [_orphaned(job, presenter.noun), joined([who, approved, with_replica], by=" · ")]
     return [line for line in lines if line]
+
+
+def decided_by(job: Job) -> str:
+    """Return who decided about a request that needed approval, as the rest of a sentence."""
+    user = job.approval.decided_by if job.approval is not None else None
+    return f" by <@{user}>" if user is not None else ""
 
 
 def _orphaned(job: Job, noun: str) -> str:

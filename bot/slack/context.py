@@ -16,7 +16,7 @@ from bot.clock import Clock
 from bot.errors import OutsideError, Refused
 from bot.kinds import Kind
 from bot.log import reference
-from bot.model import Job
+from bot.model import Job, State
 from bot.outages import Outages
 from bot.slack.access import Access
 from bot.slack.blocks import Json, Message, plain, section
@@ -154,6 +154,11 @@ class HandlerContext:
     def may_decide(self, user: str, job: Job) -> bool:
         """Return whether a user may press a job's buttons: it is theirs, or they are an admin."""
         return user == job.user or user in self.admins
+
+    def may_approve(self, user: str, job: Job) -> bool:
+        """Return whether a user is asked to approve a job, and so may see all of it."""
+        waits = job.state is State.WAITING_FOR_APPROVAL
+        return waits and self.store.jobs.approvals.may_decide(user, job.user)
 
     def service_deadline(self) -> float:
         """Return until when an answer may wait for the service, by the event loop's clock."""

@@ -22,7 +22,7 @@ from bot.slack.context import HandlerContext
 from bot.slack.job_actions import find_job
 from bot.slack.job_status import Fact, facts_of, rows, usually
 from bot.slack.payloads import BlockAction, read
-from bot.slack.presenters import Presenter, script_of, state_word
+from bot.slack.presenters import NOT_APPROVED, Presenter, script_of, state_word
 
 _CALLBACK_ID: Final = "job_details"
 
@@ -35,24 +35,29 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 async def open_details(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Open the details of a job."""
     action = read(BlockAction, body)
-    job = await find_job(ctx, action, what="see the details")
+    job = await find_job(ctx, action, what="see the details", reads=True)
     if job is not None:
         presenter = ctx.presenters[job.kind]
         replica_id = presenter.replica_id(job)
         names = await ctx.store.replicas.names([replica_id] if replica_id else [])
-        view = details(job, presenter, reader=action.user, replica="".join(names.values()))
+        approves = ctx.may_approve(action.user, job)
+        view = details(
+            job, presenter, reader=action.user, replica="".join(names.values()), approves=approves
+        )
         if error := await ctx.open_view(action.trigger_id, view):
             ctx.respond_ephemeral(action, error)
     await ack()
 
 
-def details(job: Job, presenter: Presenter, *, reader: str, replica: str = "") -> Json:
+def details(
+    job: Job, presenter: Presenter, *, reader: str, replica: str = "", approves: bool = False
+) -> Json:
     """Return the view with all that is known of a job.
 
-    A script is shown to the person who wrote it. ``replica`` is the name of the replica that the
-    job uses, if that is known.
+    A script is shown to the person who wrote it, and to one who ``approves`` it. ``replica`` is the
+    name of the replica that the job uses, if that is known.
     """
-    own = reader == job.user
+    own = reader == job.user or approves
     facts: list[Fact] = [
         ("Status", state_word(job, presenter)),
         ("Replica", replica),
@@ -60,6 +65,7 @@ def details(job: Job, presenter: Presenter, *, reader: str, replica: str = "") -
         *facts_of(job.snapshot, presenter, job, own=True),
         ("Created by earlier attempts", ", ".join(job.orphaned_ids)),
         ("Requested", job.created_at),
+        *_approval_of(job),
         ("Usually takes", usually(job)),
         *([("Started", job.started_at)] if job.started_at is not None else []),
         *([("Ended", job.ended_at)] if job.ended_at is not None else []),
@@ -73,3 +79,12 @@ def details(job: Job, presenter: Presenter, *, reader: str, replica: str = "") -
         blocks += quotes(script)
     heading = f"{presenter.noun.capitalize()} details"
     return modal(_CALLBACK_ID, heading, close="Close", blocks=blocks)
+
+
+def _approval_of(job: Job) -> list[Fact]:
+    """Return when a job was approved, or when its approval expires."""
+    if job.approval is None or job.failure in NOT_APPROVED:
+        return []
+    if job.approval.decided_at is None:
+        return [("Approval expires", job.approval.until)]
+    return [("Approved", job.approval.decided_at)]

@@ -19,7 +19,11 @@ _FEW_WORDS: Final = 5
 
 def service_reason(job: Job) -> str:
     """Return what the service said about a failure, in its own words; "" if it said nothing new."""
-    if job.state is not State.FAILED or job.reason.startswith(_OURS):
+    if job.state is not State.FAILED:
+        return ""
+    if job.failure is Failure.DECLINED:  # it is the approver's reason
+        return cut(job.reason, _MAX_REASON)
+    if job.reason.startswith(_OURS):
         return ""
     said = cut(" ".join(only_hosts(job.reason).split()), _MAX_REASON)
     # "The video was deleted" is no more than the message itself says.
@@ -75,6 +79,8 @@ def meaning_of(job: Job, presenter: Presenter, *, this: str) -> str:
             if job.failure is Failure.UNANSWERED:
                 unknown = f"Nobody could say whether this {noun} was created, so I stopped waiting"
             return f"{unknown}. If it turns up, {this} will say so."
+        case Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED:
+            return "Nothing was created."
         case Failure.STOPPED | Failure.STOPPED_BY_ADMIN:
             return "It may still be created and charged."
 

@@ -19,7 +19,14 @@ from bot.slack.failures import KEY_REFUSED
 from bot.slack.limits import bound_errors, limit_sentence
 from bot.slack.payloads import BlockAction, View, ViewSubmission
 from bot.slack.presenters import CONTACT_OPERATOR
-from bot.store import AlreadyRequested, DatabaseError, LimitReached, NotAllowed, Viewer
+from bot.store import (
+    AlreadyRequested,
+    DatabaseError,
+    LimitReached,
+    NobodyToApprove,
+    NotAllowed,
+    Viewer,
+)
 
 Metadata = Mapping[str, Any]
 """A form's ``private_metadata``: ``channel`` and ``thread_ts``, where it was opened, and more."""
@@ -32,6 +39,12 @@ _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
 _KEY_REFUSED: Final = (
     f"{KEY_REFUSED} at the moment, so nothing can be created. {CONTACT_OPERATOR} "
     "What you entered stays here."
+)
+
+
+_NOBODY_TO_APPROVE: Final = (
+    "This needs approval, and nobody may approve their own request: you are the only approver. "
+    "Please ask the person who runs this bot to add another one. What you entered stays here."
 )
 
 
@@ -298,6 +311,8 @@ async def _stored(
         await ack(response_action="update", view=await request.offer(same.job))
     except NotAllowed as outside:
         await ack_bound(ack, view, outside, request.params.get("script", ""))
+    except NobodyToApprove:
+        await _ack_general_error(ack, view, _NOBODY_TO_APPROVE)
     except LimitReached as reached:
         await _ack_general_error(ack, view, limit_sentence(reached, now))
     return None

@@ -81,6 +81,7 @@ class HomePublisher:
             replicas=[replica_label(each) for each in replicas],
             retried=await store.jobs.list_retried([job.id for job in found]),
             questions=questions,
+            to_approve=await store.jobs.list_to_approve(home.user, MAX_QUESTIONS),
             admin=await self._admin_content() if is_admin else None,
         )
         return home_view(content, ctx.presenters, ctx.command)

@@ -29,6 +29,7 @@ from bot.slack.buttons import (
     OPEN_CREATE,
     OPEN_TRAIN,
     TURN_PAGE,
+    approval_buttons,
     card_buttons,
     question_buttons,
 )
@@ -56,6 +57,8 @@ class HomeContent:
     """The ids of those jobs that were retried."""
     questions: Sequence[Job] = ()
     """Jobs of others that wait for an answer, for admins."""
+    to_approve: Sequence[Job] = ()
+    """Jobs of others that this person may approve."""
     admin: AdminContent | None = None
     """What admins see besides."""
 
@@ -96,6 +99,11 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
         blocks.append(_heading("Questions waiting for an answer"))
     for job in asked:
         blocks += _question(job, presenters[job.kind])
+    waiting = [job for job in content.to_approve if job.kind in presenters]
+    if waiting:
+        blocks.append(_heading("Requests waiting for your approval"))
+    for job in waiting:
+        blocks += _to_approve(job, presenters[job.kind])
     if content.admin is not None:
         blocks += [_heading("For admins"), *admin_sections(content.admin)]
     return {"type": "home", "blocks": blocks}
@@ -128,4 +136,15 @@ def _question(job: Job, presenter: Presenter) -> list[Json]:
         rich(paragraph(words(name, bold=True))),
         context(mrkdwn(f"{asked} {date(job.created_at)}")),
         actions(question_buttons(job, presenter)),
+    ]
+
+
+def _to_approve(job: Job, presenter: Presenter) -> list[Json]:
+    """Return somebody else's job that waits for approval: all of it is in its details."""
+    name = title(presenter.name(job)) or f"A {presenter.noun} without a name"
+    asked = f"{presenter.noun.capitalize()} · requested by <@{job.user}> {date(job.created_at)}"
+    return [
+        rich(paragraph(words(name, bold=True))),
+        context(mrkdwn(asked)),
+        actions(approval_buttons(job)),
     ]

@@ -135,11 +135,17 @@ def not_theirs(owner: str, what: str = "do that") -> str:
 
 
 async def find_job(
-    ctx: HandlerContext, action: BlockAction, job_id: str | None = None, what: str = "do that"
+    ctx: HandlerContext,
+    action: BlockAction,
+    job_id: str | None = None,
+    what: str = "do that",
+    *,
+    reads: bool = False,
 ) -> Job | None:
     """Return the job of a button if this user may decide about it; if not, answer so.
 
-    ``job_id`` is the button's value, unless that holds more. ``what`` is what the button does. A
+    ``job_id`` is the button's value, unless that holds more. ``what`` is what the button does. With
+    ``reads`` it changes nothing, and those who are asked to approve the job may press it too. A
     message that was posted twice is replaced where it is no longer kept up to date.
     """
     job = await ctx.store.jobs.fetch(action.value if job_id is None else job_id)
@@ -149,7 +155,7 @@ async def find_job(
     await _replace_copy(ctx, action, job)
     if job.kind not in ctx.kinds:
         text = UNKNOWN_KIND
-    elif not ctx.may_decide(action.user, job):
+    elif not (ctx.may_decide(action.user, job) or (reads and ctx.may_approve(action.user, job))):
         text = not_theirs(f"<@{job.user}>", what)
     else:
         return job

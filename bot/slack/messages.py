@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from bot.model import Delivery, Job, Role
+from bot.slack.approval_message import approval_request
 from bot.slack.blocks import Message, context, mrkdwn
 from bot.slack.cards import card
 from bot.slack.presenters import Presenters
@@ -17,16 +18,20 @@ def compose(
     presenters: Presenters,
     admins: Collection[str] = (),
     *,
+    approvers: Collection[str] = (),
     replica: str = "",
     retry: str | None = None,
 ) -> Message:
     """Return what a delivery says now.
 
-    ``admins`` can answer a question; see ``card`` for ``replica`` and ``retry``.
+    ``admins`` can answer a question, ``approvers`` can approve. See ``card`` for ``replica`` and
+    ``retry``.
     """
     presenter = presenters[job.kind]
     if delivery.role is Role.QUESTION:
         return question(delivery, job, presenter, admins)
+    if delivery.role is Role.APPROVAL:
+        return approval_request(delivery, job, presenter, approvers, replica=replica)
     if delivery.role is Role.SHARE:
         return share(delivery, job, presenter)
     if delivery.role is Role.REPLY:

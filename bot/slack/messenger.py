@@ -269,9 +269,9 @@ class Messenger:
             await self._release(pending, self._clock.now())
             return
         self._measure(outgoing)
-        # Which version it shows is not known: a card is edited to be sure. The others are posted
-        # in their first version, and a reply has no other.
-        shown = 0 if delivery.role is Role.CARD else 1
+        # Which version it shows is not known: a card is edited to be sure, and an approval, which
+        # may be older than a backup. The others are posted in their first version.
+        shown = 0 if delivery.role in {Role.CARD, Role.APPROVAL} else 1
         await self._release_posted(
             outgoing, replace(delivery, ts=ts, shown_version=shown, failures=0)
         )
@@ -351,6 +351,9 @@ class Messenger:
         elif action is ErrorAction.REWRITE and can_be_rewritten(delivery):
             _LOG.error("Slack refuses the form of a message", extra=log_fields(pending, error))
             await self._release(rewritten(pending), now)
+        elif delivery.role is Role.APPROVAL and not delivery.direct:
+            _LOG.warning("the approvers' channel refuses", extra=log_fields(pending, error))
+            await self._store.jobs.ask_approvers_directly(delivery, now)
         elif not delivery.direct:
             _LOG.info("a channel does not accept a message", extra=log_fields(pending, error))
             await self._release(redirect(replace(pending, refusals=0), job), now)
@@ -402,4 +405,12 @@ class Messenger:
 
     async def _message(self, outgoing: Outgoing, delivery: Delivery) -> Message:
         outgoing = replace(outgoing, delivery=delivery)
-        return await composed(outgoing, self._presenters, self._admins, self._client, self._timings)
+        approvers = self._store.jobs.approvals.people(outgoing.job.user)
+        return await composed(
+            outgoing,
+            self._presenters,
+            self._admins,
+            self._client,
+            self._timings,
+            approvers=approvers,
+        )

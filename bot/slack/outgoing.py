@@ -37,16 +37,27 @@ async def composed(
     admins: Collection[str],
     client: AsyncWebClient,
     timings: CallTimings,
+    *,
+    approvers: Collection[str],
 ) -> Message:
-    """Return what a delivery says now; ``admins`` can answer a question."""
+    """Return what a delivery says now; ``admins`` can answer a question, ``approvers`` approve."""
     delivery, job, card = outgoing.delivery, outgoing.job, outgoing.retry
     retry = None
     if card is not None:
         # Others cannot open a direct message.
         is_open = card.ts is not None and not card.direct
         retry = await permalink(client, card, timings) if is_open else ""
-    message = compose(delivery, job, presenters, admins, replica=outgoing.replica, retry=retry)
-    if delivery.direct and delivery.role is not Role.SHARE:  # that says so itself
+    message = compose(
+        delivery,
+        job,
+        presenters,
+        admins,
+        approvers=approvers,
+        replica=outgoing.replica,
+        retry=retry,
+    )
+    # A share says so itself, and an approval is for somebody else.
+    if delivery.direct and delivery.role not in {Role.SHARE, Role.APPROVAL}:
         message = redirected(message, job)
     return as_sent(message, delivery)
 

@@ -20,9 +20,9 @@ _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+", re.ASCII)
 
 
 def placed(outgoing: Outgoing) -> Delivery:
-    """Return the delivery with its channel and thread: below the card, unless it is shared."""
+    """Return the delivery with its channel and thread: below the card, unless it has its own."""
     delivery, card = outgoing.delivery, outgoing.card
-    if delivery.role in {Role.CARD, Role.SHARE} or delivery.direct:
+    if delivery.role in {Role.CARD, Role.SHARE, Role.APPROVAL} or delivery.direct:
         return delivery
     if card.ts is None:
         return redirect(delivery, outgoing.job)
@@ -31,8 +31,8 @@ def placed(outgoing: Outgoing) -> Delivery:
 
 
 def addressee(delivery: Delivery, job: Job) -> str:
-    """Return the user to whom a delivery goes directly, if a channel refuses it."""
-    return delivery.shared_by or job.user
+    """Return the user to whom a delivery goes directly, always or if a channel refuses it."""
+    return delivery.addressee or delivery.shared_by or job.user
 
 
 def redirect(delivery: Delivery, job: Job) -> Delivery:

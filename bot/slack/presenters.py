@@ -10,6 +10,12 @@ CANCELLED: Final = frozenset({Failure.CANCELLED, Failure.UNANSWERED})
 """The failures that say that the request was ended, not that the service failed."""
 STOPPED: Final = frozenset({Failure.STOPPED, Failure.STOPPED_BY_ADMIN})
 """The failures that say that nobody follows it any more."""
+NOT_APPROVED: Final = {
+    Failure.DECLINED: "Declined",
+    Failure.NOT_APPROVED: "Not approved in time",
+    Failure.WITHDRAWN: "Cancelled",
+}
+"""The failures of a request that was not approved, in a word: nothing was created."""
 CONTACT_OPERATOR: Final = "Please tell the person who runs this bot."
 
 
@@ -76,6 +82,8 @@ Presenters = Mapping[str, Presenter]
 def state_word(job: Job, presenter: Presenter) -> str:
     """Return the state of a job in a few words, for its card, the list and the status alike."""
     match job.state:
+        case State.WAITING_FOR_APPROVAL:
+            return "Waiting for approval"
         case State.QUEUED | State.CREATING:
             return "Waiting" if job.unreachable or job.held_by else "Starting"
         case State.UNCONFIRMED:
@@ -93,6 +101,8 @@ def state_word(job: Job, presenter: Presenter) -> str:
                 return "Cancelled"
             if job.failure in STOPPED:
                 return "Stopped"
+            if job.failure in NOT_APPROVED:
+                return NOT_APPROVED[job.failure]
             return "Deleted" if job.deleted else "Failed"
 
 

@@ -94,5 +94,5 @@ def _settled(settlement: Settlement, user: str | None, noun: str) -> str:
             return f"Settled: {who} cancelled the request."
         case Settlement.UNANSWERED:
             return "Closed: there was no answer within a week."
-        case Settlement.ASKED_AGAIN:
+        case _:
             return "There was no answer, so I asked again."

@@ -25,7 +25,7 @@ from bot.slack.blocks import (
     title,
 )
 from bot.slack.buttons import reply_buttons
-from bot.slack.cards import explanation_text, links_of
+from bot.slack.cards import decided_by, explanation_text, links_of
 from bot.slack.failures import explained, meaning_of
 from bot.slack.presenters import CANCELLED, STOPPED, Presenter
 
@@ -100,6 +100,12 @@ def _ending(job: Job, presenter: Presenter) -> str:
     if job.state is State.SUCCEEDED:
         return f"is ready{presenter.ready(job)}."
     if job.failure in CANCELLED:
+        return "was cancelled."
+    if job.failure is Failure.DECLINED:
+        return f"wasn't approved: declined{decided_by(job)}."
+    if job.failure is Failure.NOT_APPROVED:
+        return "wasn't approved in time."
+    if job.failure is Failure.WITHDRAWN:
         return "was cancelled."
     if job.deleted:
         return "was deleted at the video service."

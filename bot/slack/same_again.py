@@ -21,6 +21,8 @@ def offer(job: Job, presenter: Presenter, viewer: str) -> str:
             status, did = f"This {noun} already exists.", "made it"
         case State.UNCONFIRMED:
             status, did = f"This {noun} has already been requested.", "asked for it"
+        case State.WAITING_FOR_APPROVAL:
+            status, did = f"This {noun} is already waiting for approval.", "asked for it"
         case _:
             status, did = f"This {noun} is already being made.", "asked for it"
     where = f" in <#{job.channel}>" if job.channel.startswith(("C", "G")) else ""

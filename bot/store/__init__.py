@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final
 
+from bot.approval import ApprovalPolicy
 from bot.metrics import Metrics
 from bot.store.answered import AnsweredMessages
 from bot.store.attempts import AddedCandidate
@@ -39,7 +40,7 @@ from bot.store.limits import Bound, Left, Limit, LimitReached, Limits, NotAllowe
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.same_again import AlreadyRequested, Viewer
 from bot.store.sqlite import SQLiteDatabase
-from bot.store.submissions import Submitted
+from bot.store.submissions import NobodyToApprove, Submitted
 from bot.store.unreadable import UnreadableRows
 from bot.timings import StoreTimings
 
@@ -65,6 +66,7 @@ __all__ = [
     "Limits",
     "LimitsChanged",
     "LimitsInForce",
+    "NobodyToApprove",
     "NotAllowed",
     "Outgoing",
     "RowUnreadable",
@@ -75,6 +77,7 @@ __all__ = [
 ]
 
 _NO_LIMITS: Final = Limits()
+_NO_APPROVALS: Final = ApprovalPolicy()
 
 
 class Store:
@@ -94,11 +97,15 @@ class Store:
     """
 
     def __init__(
-        self, database: Database, timings: StoreTimings, limits: Limits = _NO_LIMITS
+        self,
+        database: Database,
+        timings: StoreTimings,
+        limits: Limits = _NO_LIMITS,
+        approvals: ApprovalPolicy = _NO_APPROVALS,
     ) -> None:
         self.database = database
         unreadable = UnreadableRows()
-        self.jobs = Jobs(database, timings, limits, unreadable)
+        self.jobs = Jobs(database, timings, limits, unreadable, approvals)
         self.limits = LimitsTable(database, limits, unreadable)
         self.deliveries = Deliveries(database, timings, unreadable)
         self.replicas = Replicas(database, unreadable)
@@ -121,6 +128,7 @@ class Store:
         timings: StoreTimings,
         limits: Limits = _NO_LIMITS,
         metrics: Metrics | None = None,
+        approvals: ApprovalPolicy = _NO_APPROVALS,
     ) -> AsyncIterator["Store"]:
         """Open the database; if no other process can use it, end the leases of an earlier one.
 
@@ -130,7 +138,7 @@ class Store:
             DatabaseError: it cannot be opened or written, or another process has it.
         """
         async with _opened(address, timings, metrics or Metrics()) as database:
-            store = cls(database, timings, limits)
+            store = cls(database, timings, limits, approvals)
             if database.is_sole_process:
                 await store.jobs.void_leases()
                 await store.deliveries.void_leases()

@@ -45,7 +45,7 @@ class AuditAction(StrEnum):
     FOUND = "found"
     """What a person named turned out to be what a create call made: ``detail`` is its id."""
     CANCELLED = "cancelled"
-    """A person cancelled an unconfirmed job."""
+    """A person cancelled an unconfirmed job, or one that waited for approval."""
     STOPPED = "stopped"
     """A person stopped following a job."""
     SHARED = "shared"

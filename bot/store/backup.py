@@ -50,7 +50,7 @@ _COPIES: Final = """
     WHERE role IN ('transcript', 'clip') AND state = 'pending' AND file_id IS NULL;
     UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, 0)
     WHERE state = 'posted' AND set_aside = 0 AND settled_as IS NULL
-        AND role IN ('card', 'question')
+        AND role IN ('card', 'question', 'approval')
         AND job_id IN (SELECT id FROM jobs WHERE ended_at IS NULL);
 """
 

@@ -54,5 +54,6 @@ def _delivery_from(row: Row) -> Delivery:
         settled_by=optional_text(row["settled_by"]),
         shared_by=optional_text(row["shared_by"]),
         shared_to=optional_text(row["shared_to"]),
+        addressee=optional_text(row["addressee"]),
         file_id=optional_text(row["file_id"]),
     )

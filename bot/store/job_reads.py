@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
+from bot.approval import ApprovalPolicy
 from bot.model import Attempt, Durations, Job
 from bot.store.attempts import list_candidates
 from bot.store.database import Database, RowUnreadable, Transaction, Value
@@ -13,6 +14,8 @@ from bot.store.limits import Limits, used_by_all
 from bot.store.sql import Query
 from bot.store.unreadable import UnreadableRows, read_each
 from bot.timings import StoreTimings
+
+_NO_APPROVALS: Final = ApprovalPolicy()
 
 _BY_ID: Final = Query("SELECT * FROM jobs WHERE id = :id")
 BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
@@ -56,11 +59,13 @@ class JobReads:
         timings: StoreTimings,
         limits: Limits,
         unreadable: UnreadableRows,
+        approvals: ApprovalPolicy = _NO_APPROVALS,
     ) -> None:
         self._database = database
         self._timings = timings
         self._limits = limits
         self._unreadable = unreadable
+        self._approvals = approvals
 
     async def fetch(self, job_id: str) -> Job | None:
         """Return the job with this id."""
@@ -137,6 +142,11 @@ class JobReads:
             return recent_durations(tx, kind, script_band(script))
 
         return await self._database.run(work, durable=False)
+
+    @property
+    def approvals(self) -> ApprovalPolicy:
+        """Which jobs need approval, and whose."""
+        return self._approvals
 
     @property
     def limits(self) -> Limits:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
+from bot.approval import Approval
 from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.store.database import Row, Transaction, Value, from_ms, optional_moment, optional_ms
 from bot.store.sql import Query
@@ -72,6 +73,7 @@ def _job_from(row: Row) -> Job:
         ended_at=optional_moment(row["ended_at"]),
         retry_of=optional_text(row["retry_of"]),
         erased=bool(row["erased"]),
+        approval=_approval_from(row),
         copied=bool(row["copied"]),
     )
 
@@ -121,6 +123,17 @@ def _snapshot_from(stored: str) -> Snapshot:
         verdict=Verdict(values["verdict"]),
         reason=text(values["reason"]),
         facts=texts(values["facts"]),
+    )
+
+
+def _approval_from(row: Row) -> Approval | None:
+    if row["approval_until"] is None:
+        return None
+    return Approval(
+        asked=tuple(map(text, json.loads(row["approval_asked"]))),
+        until=from_ms(row["approval_until"]),
+        decided_by=optional_text(row["decided_by"]),
+        decided_at=optional_moment(row["decided_at"]),
     )
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from bot.model import Attempt, Failure, Job, Settlement, State
+from bot.store.approvals import Approvals
 from bot.store.attempts import (
     AddedCandidate,
     add_attempt,
@@ -32,7 +33,6 @@ from bot.store.deliveries import add_question, settle_question
 from bot.store.job_retention import JobRetention
 from bot.store.job_rows import job_from, lock_job, lock_jobs
 from bot.store.sql import Query
-from bot.store.submissions import Submissions
 from bot.store.transitions import POLLED, end, release_woken, save, wake
 
 # What came before may have taken long: the lease begins anew, and outlasts the call.
@@ -62,7 +62,7 @@ _POSTPONE_TURNS: Final = Query(
 _WAITING: Final = Query("SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL")
 
 
-class Jobs(Submissions, JobRetention):
+class Jobs(Approvals, JobRetention):
     """The jobs, from their submission to their deletion."""
 
     # ── Creating ──────────────────────────────────────────────────────────────────────────────

@@ -1,8 +1,9 @@
 """Limits on what people may ask for, checked in the transaction that queues a job.
 
 A create call counts for 24 hours, and for its calendar month, if it may have cost money: it made
-something, got no usable answer, or is under way. A queued job counts as the call that it will be,
-so that no more jobs wait than may be made. Months are those of UTC.
+something, got no usable answer, or is under way. A job that is queued, or waits for approval,
+counts as the call that it will be, so that no more jobs wait than may be made. Months are those of
+UTC.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from bot.model import Request
 from bot.store.database import Row, Transaction, from_ms, to_ms
 from bot.store.sql import Query
 
+# The states in which a job counts as the create call that it will be.
+_TO_BE_CREATED: Final = "('queued', 'waiting_for_approval')"
 DAY: Final = timedelta(hours=24)
 _NO_LIMIT: Final = 1_000_000_000
 
@@ -22,18 +25,20 @@ _LOCK: Final = Query("SELECT name FROM locks WHERE name = 'limits' FOR UPDATE")
 # One statement sees one moment: a job that turns into an attempt meanwhile is counted once. Each
 # count stops at its limit. An overdue job may stay open for weeks: it does not count as open.
 _USED: Final = Query(
-    """
+    f"""
     SELECT
         (SELECT count(*) FROM (
             SELECT 1 FROM jobs WHERE ended_at IS NULL AND user_id = :user
-                AND state IN ('queued', 'creating', 'unconfirmed', 'running') LIMIT :open_per_user
+                AND (state IN {_TO_BE_CREATED} OR state IN ('creating', 'unconfirmed', 'running'))
+            LIMIT :open_per_user
         ) AS found) AS open_of_user,
         (SELECT count(*) FROM (
             SELECT 1 FROM jobs WHERE ended_at IS NULL AND user_id = :user
-                AND state = 'queued' LIMIT :per_user_per_day
+                AND state IN {_TO_BE_CREATED} LIMIT :per_user_per_day
         ) AS found) AS queued_of_user,
         (SELECT count(*) FROM (
-            SELECT 1 FROM jobs WHERE ended_at IS NULL AND state = 'queued' LIMIT :per_day
+            SELECT 1 FROM jobs WHERE ended_at IS NULL AND state IN {_TO_BE_CREATED}
+            LIMIT :per_day
         ) AS found) AS queued,
         (SELECT count(*) FROM (
             SELECT 1 FROM attempts
@@ -45,7 +50,7 @@ _USED: Final = Query(
             WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
                 AND made_at > :since LIMIT :per_day
         ) AS found) AS charged
-    """
+    """  # noqa: S608 - our own text
 )
 _CHARGED_TO_USER_AT: Final = Query(
     """
@@ -81,17 +86,18 @@ _USED_IN_MONTH: Final = Query(
     """
 )
 _USED_BY_ALL: Final = Query(
-    """
+    f"""
     SELECT
         (SELECT count(*) FROM (
-            SELECT 1 FROM jobs WHERE ended_at IS NULL AND state = 'queued' LIMIT :most
+            SELECT 1 FROM jobs WHERE ended_at IS NULL AND state IN {_TO_BE_CREATED}
+            LIMIT :most
         ) AS found) AS queued,
         (SELECT count(*) FROM (
             SELECT 1 FROM attempts
             WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
                 AND made_at > :since LIMIT :most
         ) AS found) AS charged
-    """
+    """  # noqa: S608 - our own text
 )
 _MOST_COUNTED: Final = 100_000
 

@@ -1,4 +1,7 @@
-"""What queues a job: a submission, and "Create again"; both cost money, and have limits."""
+"""What queues a job: a submission, and "Create again"; both cost money, and have limits.
+
+A submission that needs approval waits for that first, however the form was opened.
+"""
 
 import json
 import secrets
@@ -7,10 +10,12 @@ from datetime import datetime, timedelta
 from typing import Final, TypeAlias, TypeVar
 
 from bot.model import Job, Request, Settlement, State
+from bot.store.approval_messages import add_approvals
 from bot.store.audit import AuditAction, record
-from bot.store.database import Topic, Transaction, span_ms, to_ms
+from bot.store.database import Topic, Transaction, span_ms, to_ms, wait_ms
 from bot.store.deliveries import add_card, edit_card, edit_messages, settle_question
 from bot.store.durations import recent_durations, script_band
+from bot.store.homes import change_homes
 from bot.store.job_claims import JobClaims
 from bot.store.job_reads import BY_REQUEST, BY_RETRIED
 from bot.store.job_rows import job_from, lock_job
@@ -27,7 +32,6 @@ from bot.store.same_again import AlreadyRequested, Viewer, find_same
 from bot.store.sql import Query
 
 _T = TypeVar("_T")
-_NotStored: TypeAlias = NotAllowed | AlreadyRequested | LimitReached
 # Without letters and digits that look alike, so that an id can be read out and typed.
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH: Final = 10
@@ -38,10 +42,10 @@ _ADD: Final = Query(
     """
     INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
                       created_at, state, due_at, turn_at, typical_ms, slow_ms, script_band,
-                      retry_of, fingerprint)
+                      retry_of, fingerprint, wait_ms, approval_asked, approval_until)
     VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
-            :now, 'queued', :now, :turn_at, :typical_ms, :slow_ms, :script_band,
-            :retry_of, :fingerprint)
+            :now, :state, :due_at, :turn_at, :typical_ms, :slow_ms, :script_band,
+            :retry_of, :fingerprint, :wait_ms, :approval_asked, :approval_until)
     RETURNING *
     """
 )
@@ -58,6 +62,13 @@ _CREATE_AGAIN: Final = Query(
     WHERE id = :id
     """
 )
+
+
+class NobodyToApprove(Exception):
+    """A request needs approval, nobody but its user could give it, and nothing was stored."""
+
+
+_NotStored: TypeAlias = NotAllowed | AlreadyRequested | LimitReached | NobodyToApprove
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +101,14 @@ class Submissions(JobClaims):
             NotAllowed: it is not within the limits.
             AlreadyRequested: the same was asked for recently.
             LimitReached: its user has to wait.
+            NobodyToApprove: it needs approval, and nobody else may give it.
         """
         new_id = "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH))
+
+        needs_approval = self._approvals.is_needed(request.params.get("script"))
+        asked = self._approvals.asked(request.user) if needs_approval else ()
+        until = now + self._timings.approve_within
+        due_at = min(until, now + self._timings.max_wait) if needs_approval else now
 
         def work(tx: Transaction) -> Submitted | _NotStored:
             retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
@@ -110,6 +127,8 @@ class Submissions(JobClaims):
                     return AlreadyRequested(same)
             if reached := reached_limit(tx, limits, request.user, now, opens=True):
                 return reached
+            if needs_approval and not asked:
+                return NobodyToApprove()
             band = script_band(request.params.get("script"))
             usual = recent_durations(tx, request.kind, band)
             [added] = tx.all(
@@ -122,15 +141,23 @@ class Submissions(JobClaims):
                 channel=request.channel,
                 thread_ts=request.thread_ts,
                 now=to_ms(now),
-                turn_at=_turn_at(tx, request.user, now),
+                state=(State.WAITING_FOR_APPROVAL if asked else State.QUEUED).value,
+                due_at=to_ms(due_at),
+                wait_ms=wait_ms(to_ms(now), due_at),
+                turn_at=turn_at(tx, request.user, now),
                 typical_ms=None if usual is None else span_ms(usual.typical),
                 slow_ms=None if usual is None or usual.slow is None else span_ms(usual.slow),
                 script_band=band,
                 retry_of=retried["id"] if retried is not None else None,
                 fingerprint=request.fingerprint,
+                approval_asked=json.dumps(asked) if asked else None,
+                approval_until=to_ms(until) if asked else None,
             )
             job = job_from(added)
             add_card(tx, job, to_ms(now))
+            if asked:
+                add_approvals(tx, job, asked, to_ms(now))
+                change_homes(tx, self._approvals.approvers | self._approvals.admins, to_ms(now))
             action, of = AuditAction.ASKED, ""
             if retried is not None:
                 edit_messages(tx, retried["id"], to_ms(now))
@@ -183,7 +210,7 @@ class Submissions(JobClaims):
         return _stored(await self._database.run(work))
 
 
-def _turn_at(tx: Transaction, user: str, now: datetime) -> int:
+def turn_at(tx: Transaction, user: str, now: datetime) -> int:
     """Return from when on a new job takes its turn: after the user's other jobs that wait."""
     last = tx.one(_LAST_TURN, user=user)
     if last is None or last["turn_at"] is None:

@@ -1,0 +1,122 @@
+"""The message that asks for approval: a pure function of its delivery and job."""
+
+from collections.abc import Collection
+from typing import Final
+
+from bot.approval import Approval
+from bot.model import Delivery, Job, Settlement
+from bot.slack.blocks import (
+    MAX_QUOTE,
+    MAX_QUOTES,
+    MAX_TEXT,
+    Message,
+    actions,
+    bullets,
+    context,
+    cut,
+    date,
+    escape,
+    escaped,
+    joined,
+    mrkdwn,
+    one_line,
+    paragraph,
+    quote,
+    quotes,
+    rich,
+    section,
+    size,
+    title,
+    words,
+)
+from bot.slack.buttons import approval_buttons
+from bot.slack.presenters import Presenter, script_of
+
+_MAX_FACT: Final = 300
+_BEGINNING: Final = "This is the beginning. The whole script is under *Details*."
+_COPIED: Final = (
+    "This request comes from a backup: it may have been approved and created since. Please check "
+    "that before you approve it."
+)
+
+
+def asked_for_approval(approval: Approval) -> str:
+    """Return who was asked for approval, as a sentence."""
+    if approval.channel is not None:
+        return f"I asked for approval in <#{approval.channel}>."
+    *others, last = (f"<@{user}>" for user in approval.asked)
+    named = f"{', '.join(others)} or {last}" if others else last
+    return f"I asked {named} to approve it."
+
+
+def approval_request(
+    delivery: Delivery,
+    job: Job,
+    presenter: Presenter,
+    approvers: Collection[str] = (),
+    *,
+    replica: str = "",
+) -> Message:
+    """Return the message that asks for approval, or says how that was settled.
+
+    An open one shows all that would be paid for, and in a channel mentions the ``approvers``.
+    """
+    noun, name = presenter.noun, title(presenter.name(job))
+    where = f" in <#{job.channel}>" if job.channel.startswith(("C", "G")) else ""
+    asked = f"Requested by <@{job.user}>{where}"
+    heading = rich(paragraph(words(name or noun.capitalize(), bold=True)))
+    called = f"{noun.capitalize()}: “{escape(name)}”" if name else noun.capitalize()
+    if delivery.settled_as is not None:
+        outcome = _outcome(delivery.settled_as, delivery.settled_by)
+        blocks = [heading, section(outcome)]
+        reason = job.reason if delivery.settled_as is Settlement.DECLINED else ""
+        if reason:
+            blocks.append(rich(quote(reason)))
+        blocks.append(context(mrkdwn(asked)))
+        return Message(joined([called, outcome, escaped(reason, MAX_TEXT // 2), asked]), blocks)
+    mentioned = "" if delivery.direct else " ".join(f"<@{each}>" for each in sorted(approvers))
+    head = joined([mentioned, f"*Please approve or decline this {noun}.*"], by=" ")
+    facts = {label: value for label, value in presenter.details(job).items() if value}
+    if replica:
+        facts = {"Replica": one_line(replica), **facts}
+    until = f"Expires {date(job.approval.until)}" if job.approval is not None else ""
+    small = [joined([asked, until], by=" · "), _COPIED if job.copied else ""]
+    script = script_of(job, None).strip()
+    is_whole = cut(script, MAX_QUOTES) == script
+    blocks = [
+        section(head),
+        heading,
+        rich(
+            bullets(
+                paragraph(words(f"{label}: ", bold=True), words(cut(value, _MAX_FACT)))
+                for label, value in facts.items()
+            )
+        ),
+        *(quotes(script) if is_whole else [rich(quote(cut(script, MAX_QUOTE)))]),
+        *(() if is_whole else (context(mrkdwn(_BEGINNING)),)),
+        *(context(mrkdwn(line)) for line in small if line),
+        actions(approval_buttons(job)),
+    ]
+    text = [
+        head,
+        called,
+        *(f"{label}: {escaped(value, _MAX_FACT)}" for label, value in facts.items()),
+        *small,
+    ]
+    if script:
+        text.append(f"Script: {escaped(script, MAX_TEXT - size(joined(text)) - 20)}")
+    return Message(joined(text), blocks)
+
+
+def _outcome(settlement: Settlement, user: str | None) -> str:
+    """Return how an approval was settled, and by whom."""
+    who = f"<@{user}>" if user is not None else "someone"
+    match settlement:
+        case Settlement.APPROVED:
+            return f":white_check_mark: Approved by {who}."
+        case Settlement.DECLINED:
+            return f":no_entry_sign: Declined by {who}."
+        case Settlement.CANCELLED:
+            return f":no_entry_sign: Cancelled by {who}."
+        case _:
+            return ":hourglass: Expired: nobody approved or declined it in time."
