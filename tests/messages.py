@@ -30,7 +30,15 @@ from bot.slack.replica_commands import listed_replicas
 from bot.slack.replies import FILE_COMMENT, file_name, reply
 from bot.slack.same_again import offer
 from bot.slack.share_message import share
-from bot.store import KnownReplica, Limit, LimitChange, LimitReached, Limits, LimitsInForce
+from bot.store import (
+    KnownReplica,
+    Limit,
+    LimitChange,
+    LimitReached,
+    Limits,
+    LimitsInForce,
+    PastChange,
+)
 from sandbox.block_kit import objects
 from tests import test_card_texts as cards
 from tests.sentences import literals, sources
@@ -276,7 +284,12 @@ def view_entries() -> Iterator[Entry]:
         "TRAINING_USERS": LimitChange("TRAINING_USERS", f"{ANA},{BEN}", BEN, NINE),
     }
     in_force = LimitsInForce(limits, settings, changes)
-    admin = AdminContent(health, in_force)
+    past = [
+        PastChange("MAX_PER_USER_PER_MONTH", "", "30", ANA, NINE),
+        PastChange("TRAINING_USERS", "", f"{ANA},{BEN}", BEN, NINE),
+        PastChange("MAX_SCRIPT", "1000", "3000", BEN, NINE),
+    ]
+    admin = AdminContent(health, in_force, past)
     full = HomeContent(jobs, page=1, more=True, replicas=replicas, questions=[ASKED], admin=admin)
     yield "Home, for an admin", view_lines(home_view(full, PRESENTERS, command))
     groups = [Group(id="S0MARKETING", name="Marketing", handle="marketing")]

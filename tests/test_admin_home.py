@@ -38,6 +38,7 @@ async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(
         for admin in (ana, cleo):
             shown = words(admin.home)
             assert f"Requests per person in 24 hours: *1*, changed by <@{ana.user.id}>" in shown
+            assert f"<@{ana.user.id}> lowered requests per person in 24 hours from 10 to 1" in shown
         request = await world.open_form(ben)
         await request.submit(ONE_VIDEO)
         assert "your limit of 1 request in 24 hours" in str(request.errors)
@@ -51,7 +52,8 @@ async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(
         await world.advance(seconds=10)
         shown = words(ana.home)
         assert "Requests per person in 24 hours: *10*\n" in shown
-        assert "Who can create videos: *everyone*\n" in shown
+        assert "Who can create videos: everyone\n" in shown
+        assert f"<@{cleo.user.id}> raised requests per person in 24 hours from 1 to 10" in shown
         await world.request_video(ben)
 
 
@@ -102,6 +104,7 @@ async def test_an_admin_is_told_what_another_has_changed_meanwhile(quiet_world: 
         shown = words(ana.home)
         assert f"in 24 hours: *7*, changed by <@{ana.user.id}>" in shown
         assert f"in 24 hours: *3*, changed by <@{ben.user.id}>" in shown
+        assert shown.count("lowered requests per workspace") == 1, "two clicks are one change"
 
 
 async def test_all_mistakes_in_the_limits_are_shown_at_once(quiet_world: World) -> None:

@@ -1,13 +1,18 @@
 """What admins see in the Home tab: how the bot is, what was spent, and the limits in force."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
-from bot.slack.blocks import MAX_SECTION, Json, ago, button, date, joined, section
+from bot.slack.blocks import MAX_SECTION, Json, ago, button, context, date, joined, mrkdwn, section
 from bot.slack.buttons import CHANGE_LIMITS
 from bot.slack.failures import KEY_REFUSED
-from bot.slack.limit_words import WORDS, value_words
-from bot.store import LimitsInForce
+from bot.slack.limit_words import WORDS, change_words, value_words
+from bot.store import LimitsInForce, PastChange
+
+MAX_PAST: Final = 5
+"""Changes of limits that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +39,28 @@ class AdminContent:
 
     health: Health
     in_force: LimitsInForce
+    past: Sequence[PastChange] = ()
+    """The last changes of limits, newest first."""
 
 
 def admin_sections(content: AdminContent) -> list[Json]:
     """Return the sections for admins: a few blocks, however much there is to say."""
     change = button("Change limits", CHANGE_LIMITS)
-    return [
+    blocks = [
         section(_health(content.health)),
         {**section(_limits(content.in_force)), "accessory": change},
     ]
+    if content.past:
+        said = joined(["Last changes:", *map(_change, content.past)], MAX_SECTION)
+        blocks.append(context(mrkdwn(said)))
+    return blocks
 
 
 def _limits(in_force: LimitsInForce) -> str:
     values, lines = in_force.values(), ["*Limits*"]
     for name, words in WORDS.items():
-        line = f"{words.label}: *{value_words(name, values[name])}*"
+        value = value_words(name, values[name])
+        line = f"{words.label}: {value if words.is_list else f'*{value}*'}"
         if (change := in_force.changes.get(name)) is not None:
             line += f", changed by <@{change.changed_by}> {ago(change.changed_at)}"
         lines.append(line)
@@ -56,6 +68,11 @@ def _limits(in_force: LimitsInForce) -> str:
         "Everything else is as in the settings." if in_force.changes else "As in the settings."
     )
     return joined(lines, MAX_SECTION)
+
+
+def _change(past: PastChange) -> str:
+    said = change_words(past.name, past.before, past.after)
+    return f"<@{past.changed_by}> {said}, {ago(past.changed_at)}"
 
 
 def _health(health: Health) -> str:

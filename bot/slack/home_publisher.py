@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bot.errors import OutsideError, Refused, Unavailable
-from bot.slack.admin_view import AdminContent, Health
+from bot.slack.admin_view import MAX_PAST, AdminContent, Health
 from bot.slack.blocks import Json
 from bot.slack.context import HandlerContext
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
@@ -89,7 +89,11 @@ class HomePublisher:
     async def _admin_content(self) -> AdminContent:
         store = self._ctx.store
         in_force = await store.limits.fetch()
-        return AdminContent(health=await self._health(in_force.limits), in_force=in_force)
+        return AdminContent(
+            health=await self._health(in_force.limits),
+            in_force=in_force,
+            past=await store.limits.fetch_past(MAX_PAST),
+        )
 
     async def _health(self, limits: Limits) -> Health:
         ctx = self._ctx

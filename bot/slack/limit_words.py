@@ -17,6 +17,7 @@ class LimitWords(NamedTuple):
     empty: str
     """What it says where there is no value."""
     unit: str = ""
+    is_list: bool = False
 
 
 WORDS: Final[Mapping[str, LimitWords]] = MappingProxyType(
@@ -37,11 +38,15 @@ WORDS: Final[Mapping[str, LimitWords]] = MappingProxyType(
             "Requests per workspace in a month", "requests per workspace in a month", "no limit"
         ),
         "MAX_SCRIPT": LimitWords("Longest script", "the longest script", "no limit", " characters"),
-        "VIDEO_USERS": LimitWords("Who can create videos", "who can create videos", "everyone"),
-        "TRAINING_USERS": LimitWords(
-            "Who can train replicas", "who can train replicas", "everyone"
+        "VIDEO_USERS": LimitWords(
+            "Who can create videos", "who can create videos", "everyone", is_list=True
         ),
-        "ALLOWED_CHANNELS": LimitWords("Channels to post in", "the channels to post in", "all"),
+        "TRAINING_USERS": LimitWords(
+            "Who can train replicas", "who can train replicas", "everyone", is_list=True
+        ),
+        "ALLOWED_CHANNELS": LimitWords(
+            "Channels to post in", "the channels to post in", "all channels", is_list=True
+        ),
     }
 )
 """By the name of the setting, in the order in which they are shown."""

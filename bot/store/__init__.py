@@ -34,6 +34,7 @@ from bot.store.limit_changes import (
     LimitsChanged,
     LimitsInForce,
     LimitsTable,
+    PastChange,
     fingerprint,
 )
 from bot.store.limits import Bound, Left, Limit, LimitReached, Limits, NotAllowed
@@ -69,6 +70,7 @@ __all__ = [
     "NobodyToApprove",
     "NotAllowed",
     "Outgoing",
+    "PastChange",
     "RowUnreadable",
     "Store",
     "Submitted",

@@ -1,9 +1,10 @@
 """The audit table: who did what, stored in the transaction that does it."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from bot.store.database import Transaction
+from bot.store.database import Row, Transaction
 from bot.store.sql import Query
 
 _MAX_ROWS: Final = 500
@@ -14,6 +15,12 @@ _ADD: Final = Query(
     INSERT INTO audit (at, action, user_id, job_id, kind, detail)
     VALUES (:at, :action, :user, :job_id,
             (SELECT kind FROM jobs WHERE id = CAST(:job_id AS TEXT)), :detail)
+    """
+)
+_LAST: Final = Query(
+    """
+    SELECT id, at, user_id, detail FROM audit WHERE detail <> '' AND action = :action
+    ORDER BY at DESC, id DESC LIMIT :limit
     """
 )
 _ERASE: Final = Query(
@@ -80,6 +87,11 @@ def record(
         detail: what the action says; no script, no secret. It is erased as scripts are.
     """
     tx.all(_ADD, at=at, action=action.value, user=user, job_id=job_id, detail=detail)
+
+
+def list_last(tx: Transaction, action: AuditAction, limit: int) -> Sequence[Row]:
+    """Return the last rows of an action whose details are kept, newest first."""
+    return tx.all(_LAST, action=action.value, limit=limit)
 
 
 def erase_details(tx: Transaction, before: int) -> int:

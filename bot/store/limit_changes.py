@@ -1,13 +1,14 @@
 """What admins have changed of the limits: their value is in force, or else that of the setting."""
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from bot import setting_values
+from bot.store.audit import AuditAction, list_last, record
 from bot.store.database import Database, Row, RowUnreadable, Transaction, from_ms, to_ms
 from bot.store.homes import change_homes
 from bot.store.limits import Left, Limits, lock_limits, requests_left
@@ -26,6 +27,8 @@ _SET: Final = Query(
     """
 )
 _FINGERPRINT: Final = 12  # characters
+_TO: Final = " -> "
+"""Between the value before and the one after it, in the audit."""
 _REMOVE: Final = Query("DELETE FROM limit_changes WHERE name = :name")
 
 
@@ -117,6 +120,19 @@ def fingerprint(value: str) -> str:
     return hashlib.sha256(value.encode()).hexdigest()[:_FINGERPRINT]
 
 
+@dataclass(frozen=True, slots=True)
+class PastChange:
+    """What an admin did to a limit."""
+
+    name: str
+    """Of the setting."""
+    before: str
+    """What was in force, as it would stand in the setting."""
+    after: str
+    changed_by: str
+    changed_at: datetime
+
+
 def change_from(row: Row) -> LimitChange:
     """Return the change of a row.
 
@@ -164,6 +180,13 @@ def written(value: int | frozenset[str] | None) -> str:
     return "" if value is None else str(value)
 
 
+def _past_from(row: Row) -> PastChange:
+    with reading("audit", row):
+        name, _, values = text(row["detail"]).partition(": ")
+        before, _, after = values.partition(_TO)
+        return PastChange(name, before, after, text(row["user_id"]), from_ms(row["at"]))
+
+
 def _values(limits: Limits) -> dict[str, str]:
     return {name: written(getattr(limits, each.field)) for name, each in _CHANGEABLE.items()}
 
@@ -187,6 +210,16 @@ class LimitsTable:
         changes, errors = await self._database.run(fetch_changes, durable=False)
         self._unreadable.report(errors)
         return self._in_force(changes)
+
+    async def fetch_past(self, limit: int) -> Sequence[PastChange]:
+        """Return the last changes, newest first, as far as they are kept."""
+
+        def work(tx: Transaction) -> list[PastChange]:
+            past, errors = read_each(_past_from, list_last(tx, AuditAction.LIMIT_CHANGED, limit))
+            self._unreadable.report(errors)
+            return [each for each in past if each.name in _CHANGEABLE]
+
+        return await self._database.run(work, durable=False)
 
     async def fetch_left(self, user: str, now: datetime) -> tuple[Limits, list[Left]]:
         """Return the limits, and what those of a day or month leave to a user."""
@@ -239,6 +272,8 @@ class LimitsTable:
             ):
                 raise LimitsChanged(in_force)
             for name in differing:
+                detail = f"{name}: {before[name]}{_TO}{after[name]}"
+                record(tx, AuditAction.LIMIT_CHANGED, user=user, at=to_ms(now), detail=detail)
                 if (value := values[name]) is None:
                     tx.all(_REMOVE, name=name)
                 else:

@@ -188,6 +188,7 @@ function multiSelect(element, frame) {
       }),
     );
     list.hidden = !current.length;
+    input.placeholder = current.length ? "" : sort.menu.placeholder;
   }
 
   draw();
