@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from bot import __version__, video_service
+from bot import __version__, service_clients
 from bot.approval import ApprovalPolicy
 from bot.background import BackgroundTasks
 from bot.clock import Clock, SystemClock
@@ -129,7 +129,7 @@ async def running(
             metrics,
             _approvals(settings),
         ) as store,
-        video_service.connect(settings.proxy_for(settings.video_api_url)) as clients,
+        service_clients.connect(settings.proxy_for(settings.video_api_url)) as clients,
         open_session(settings.proxy_for(settings.slack_api_url)) as session,
     ):
         service = VideoService(

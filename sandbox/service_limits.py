@@ -1,7 +1,7 @@
 """Whom the sandbox's video service turns away, apart from its switches for everybody."""
 
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from aiohttp import hdrs, web
@@ -9,6 +9,14 @@ from aiohttp import hdrs, web
 from bot.clock import Clock
 
 _SECOND: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True)
+class RateLimit:
+    """Refuse everything until a moment; ``retry_after`` is in the responses if set."""
+
+    until: datetime
+    retry_after: timedelta | None = None
 
 
 class CallRate:

@@ -4,7 +4,7 @@ import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from typing import Final, Literal
@@ -22,7 +22,7 @@ from sandbox.key_quotes import KeyQuote, quoting
 from sandbox.scenarios import AS_SEEN, CallbackPlan, Ending, Pace, Scenario
 from sandbox.scheduler import Scheduler
 from sandbox.service_jobs import Replica, Video
-from sandbox.service_limits import Limits
+from sandbox.service_limits import Limits, RateLimit
 from sandbox.wire import Wire
 
 Operation = Literal["create_video", "read_video", "create_replica", "read_replica"]
@@ -53,14 +53,6 @@ class Request:
     at: datetime
     status: int | None = None
     done: bool = False
-
-
-@dataclass(frozen=True)
-class RateLimit:
-    """Refuse everything until a moment; ``retry_after`` is in the responses if set."""
-
-    until: datetime
-    retry_after: timedelta | None = None
 
 
 class SandboxVideoService:

@@ -21,8 +21,8 @@ from sandbox.clock import ManualClock
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse, Reset
 from sandbox.scenarios import Scenario
+from sandbox.service_limits import RateLimit
 from sandbox.slack_objects import Message
-from sandbox.video_service import RateLimit
 from tests.world import REPLICA, World, is_question
 
 DAY, NONE = timedelta(days=1), timedelta(0)

@@ -9,8 +9,8 @@ import pytest
 from bot.timings import Timings
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
+from sandbox.service_limits import RateLimit
 from sandbox.slack_objects import Message
-from sandbox.video_service import RateLimit
 from tests.world import World
 
 HOUR = timedelta(hours=1)

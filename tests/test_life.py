@@ -23,9 +23,9 @@ from sandbox.driver import ClientRefusal, Modal, Person
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
 from sandbox.form import elements
 from sandbox.scenarios import CallbackPlan, Scenario
+from sandbox.service_limits import RateLimit
 from sandbox.slack import FILE_CONTENT
 from sandbox.slack_objects import Event, Message
-from sandbox.video_service import RateLimit
 from tests.crash import CrashingWorld
 from tests.invariants import InvariantChecker, UserActions
 from tests.world import FOOTAGE, MEMORY, REPLICA

@@ -15,7 +15,7 @@ from sandbox.delivery import deliver
 from sandbox.faults import CannedResponse, Hang, Reset
 from sandbox.http import free_port
 from sandbox.scenarios import Scenario
-from sandbox.video_service import RateLimit
+from sandbox.service_limits import RateLimit
 from tests.world import World
 
 

@@ -18,7 +18,8 @@ from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset,
 from sandbox.http import Server
 from sandbox.scenarios import MISSING, CallbackPlan, Pace, Scenario, TrainingFailure
 from sandbox.scheduler import Scheduler
-from sandbox.video_service import Operation, RateLimit, SandboxVideoService
+from sandbox.service_limits import RateLimit
+from sandbox.video_service import Operation, SandboxVideoService
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

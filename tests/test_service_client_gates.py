@@ -10,13 +10,14 @@ import pytest
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
 from bot.model import Failure
+from bot.service_clients import connect
 from bot.service_gate import AccountRefused, Held
 from bot.timings import ServiceTimings
-from bot.video_service import VideoService, connect
+from bot.video_service import VideoService
 from sandbox.clock import ManualClock
 from sandbox.faults import CannedResponse, Hang, Reset
-from sandbox.service_limits import CallRate
-from sandbox.video_service import RateLimit, SandboxVideoService
+from sandbox.service_limits import CallRate, RateLimit
+from sandbox.video_service import SandboxVideoService
 
 VIDEOS, REPLICAS = "/v2/videos", "/v2/replicas"
 BODY = {"replica_id": "r-anna", "script": "Hello."}

@@ -9,9 +9,8 @@ import pytest
 
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse
-from sandbox.service_limits import CallRate
+from sandbox.service_limits import CallRate, RateLimit
 from sandbox.slack_objects import Message
-from sandbox.video_service import RateLimit
 from tests.world import REPLICA, World
 
 NOT_OURS = "r-of-others"

@@ -13,7 +13,7 @@ import pytest
 from bot.timings import Timings
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import MISSING, CallbackPlan, Scenario
-from sandbox.video_service import RateLimit
+from sandbox.service_limits import RateLimit
 from tests.modes import in_both_modes, on_both_engines
 from tests.world import REPLICA, World
 

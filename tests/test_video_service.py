@@ -22,10 +22,11 @@ from httpx_aiohttp import AiohttpTransport
 
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
+from bot.service_clients import Clients, connect
 from bot.service_errors import OUTCOMES, translated
 from bot.service_gate import Held
 from bot.timings import ServiceTimings
-from bot.video_service import Clients, VideoService, connect
+from bot.video_service import VideoService
 from sandbox.clock import ManualClock
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
 from sandbox.http import Server

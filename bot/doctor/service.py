@@ -10,7 +10,7 @@ from typing import Final
 
 import httpx
 
-from bot import video_service
+from bot import service_clients
 from bot.clock import Clock
 from bot.doctor.finding import Finding, error, ok, warning
 from bot.doctor.network import explain
@@ -58,7 +58,7 @@ async def read_unknown(
 ) -> tuple[Finding, int | None]:
     """Return what a harmless read shows, and the status of the answer; None without one."""
     try:
-        async with video_service.connect(proxy) as clients:
+        async with service_clients.connect(proxy) as clients:
             with translated():
                 async with asyncio.timeout(timings.call_timeout.total_seconds()):
                     response, body = await _read(clients.reading, url, key)

@@ -12,8 +12,9 @@ from sandbox.faults import CannedResponse, Fault, Hang, Reset
 from sandbox.key_quotes import KeyQuote
 from sandbox.page.actions import PageRequest, failed
 from sandbox.scenarios import Scenario
+from sandbox.service_limits import RateLimit
 from sandbox.slack import RESPONSE_URL, SandboxSlack
-from sandbox.video_service import RateLimit, SandboxVideoService
+from sandbox.video_service import SandboxVideoService
 
 Side = Literal["service", "slack"]
 

@@ -17,9 +17,10 @@ from bot.clock import SystemClock
 from sandbox.block_kit import Json
 from sandbox.http import CALLER_PORT, Server
 from sandbox.scenarios import Pace
+from sandbox.service_limits import RateLimit
 from sandbox.slack import DEFAULT_SCOPES, FILE_CONTENT, SandboxSlack
 from sandbox.slack_objects import Event, Message
-from sandbox.video_service import Operation, RateLimit, SandboxVideoService
+from sandbox.video_service import Operation, SandboxVideoService
 from tests.chaos.copies import Copies, Copy
 from tests.chaos.databases import RunDatabase
 from tests.chaos.plan import Kill, Plan, PlannedFaults
