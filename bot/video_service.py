@@ -1,4 +1,4 @@
-"""The video service's client: create and read, by path, with three failures out.
+"""The video service's client: create, read and list, by path, with three failures out.
 
 The service's interface: POST creates and GET reads, ``x-api-key`` on both, JSON, 200 on success.
 ``service_errors`` says what everything else means.
@@ -123,6 +123,23 @@ class VideoService:
                     if await self._confirmed():
                         self._close(self._key, error, self._timings.recheck_key)
             raise
+
+    async def list_page(self, path: str, *, page: int, limit: int) -> Any:  # noqa: ANN401 - any JSON
+        """GET a page of what is at ``path``, counted from 1, and return the JSON of the answer.
+
+        It is in no contract: only where the operator says that the service can do it. The names of
+        the parameters are those of such services
+        (https://docs.tavus.io/api-reference/video-request/get-videos).
+
+        Raises:
+            Refused: the service does not list, or refuses our key.
+            Unavailable: ask again later.
+        """
+        async with self._reads.admit_read(path, for_person=False):
+            try:
+                return await self._call("GET", path, query={"limit": limit, "page": page})
+            except Uncertain as error:
+                raise Unavailable(error.reason, cause=error.cause) from error
 
     async def check(self) -> None:
         """Read something that does not exist, to see whether the service accepts our key.
@@ -279,6 +296,7 @@ class VideoService:
         path: str,
         body: dict[str, str] | None = None,
         *,
+        query: Mapping[str, int] | None = None,
         for_person: bool = False,
     ) -> Any:  # noqa: ANN401
         """Make one call, and note what it shows about the rate limit and about outages."""
@@ -286,9 +304,9 @@ class VideoService:
         call = f"{method} {path}"
         try:
             # Of a read, the last part of the path is an id.
-            route = path if body is not None else f"{path.rpartition('/')[0]}/{{id}}"
+            route = path if body or query else f"{path.rpartition('/')[0]}/{{id}}"
             with self._metrics.call("video_service", f"{method} {route}"):
-                answer = await self._send(method, path, body)
+                answer = await self._send(method, path, body, query)
         except Refused:
             self._note_answer(gate, path, call)
             raise
@@ -296,7 +314,8 @@ class VideoService:
             _LOG.debug("a call failed", extra={"method": method, "cause": error.cause})
             if isinstance(error, Unavailable) and error.cause == TOO_MANY_CALLS:
                 raise self._limit(gate, error, path, for_person=for_person) from error
-            self.outages.failed(error.cause, call)
+            if query is None:  # a list that does not work says nothing about the rest
+                self.outages.failed(error.cause, call)
             raise
         self._note_answer(gate, path, call)
         return answer
@@ -316,7 +335,13 @@ class VideoService:
             return gate.refuse(error, path, for_person=for_person)
         return gate.close(error, error.retry_after)
 
-    async def _send(self, method: str, path: str, body: dict[str, str] | None) -> Any:  # noqa: ANN401
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: dict[str, str] | None,
+        query: Mapping[str, int] | None,
+    ) -> Any:  # noqa: ANN401
         client = self._clients.reading if body is None else self._clients.creating
         with translated():
             async with (
@@ -325,6 +350,7 @@ class VideoService:
                     method,
                     self._base_url + path,
                     headers={"x-api-key": self._api_key},
+                    params=query,
                     json=body,
                     timeout=self._timeout,
                 ) as response,

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from email.utils import format_datetime
-from typing import Final
+from typing import Final, Literal
 
 from aiohttp import web
 
@@ -46,6 +46,11 @@ def check(
     return members
 
 
+def bad_request(error: str) -> web.Response:
+    """Return the answer to a request that is wrong."""
+    return web.json_response({"error": error}, status=400)
+
+
 def video_created(video: Video, base_url: str) -> Json:
     """Return the answer to a create-video call."""
     body = {
@@ -53,7 +58,7 @@ def video_created(video: Video, base_url: str) -> Json:
         "video_name": video.name,
         "status": "queued",
         "hosted_url": _hosted_url(video, base_url),
-        "created_at": f"{video.created_at:%Y-%m-%d %H:%M:%S.%f}",
+        "created_at": written(video.created_at, "no zone"),
     }
     return _overridden(body, video.scenario.overrides)
 
@@ -155,6 +160,17 @@ def _hosted_url(video: Video, base_url: str) -> str:
 def _overridden(body: Json, overrides: Mapping[str, object]) -> Json:
     merged = {**body, **overrides}
     return {name: value for name, value in merged.items() if value is not MISSING}
+
+
+def written(moment: datetime, form: Literal["http", "no zone", "iso"]) -> str:
+    """Return a time in one of the forms that have been seen."""
+    match form:
+        case "http":
+            return _http_date(moment)
+        case "no zone":
+            return f"{moment:%Y-%m-%d %H:%M:%S.%f}"
+        case "iso":
+            return _iso(moment)
 
 
 def _http_date(moment: datetime) -> str:

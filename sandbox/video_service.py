@@ -1,4 +1,4 @@
-"""The sandbox's video service: the interface's four operations, as such services behave."""
+"""The sandbox's video service: the interface's four operations and lists, as seen elsewhere."""
 
 import secrets
 from collections import deque
@@ -23,9 +23,12 @@ from sandbox.scenarios import AS_SEEN, CallbackPlan, Ending, Pace, Scenario
 from sandbox.scheduler import Scheduler
 from sandbox.service_jobs import Replica, Video
 from sandbox.service_limits import Limits, RateLimit
+from sandbox.service_lists import Lists
 from sandbox.wire import Wire
 
-Operation = Literal["create_video", "read_video", "create_replica", "read_replica"]
+Operation = Literal[
+    "create_video", "read_video", "list_videos", "create_replica", "read_replica", "list_replicas"
+]
 Hook = Callable[[Literal["before", "after"], Operation, str], Awaitable[None]]
 
 _DOWN: Final = "<html><body><h1>503 Service Temporarily Unavailable</h1></body></html>"
@@ -36,7 +39,7 @@ class Request:
     """One request that arrived.
 
     Attributes:
-        operation: which of the four.
+        operation: which one.
         method: the HTTP method.
         path: the path, without a query.
         body: the JSON value that came with it; None if none did.
@@ -77,6 +80,7 @@ class SandboxVideoService:
         quotes_key: how it writes the key into its answers; None for not at all.
         limits: whom it turns away otherwise: for one id, one replica, or too many calls a second.
         unknown_id_status: the answer to a read of an unknown id; 400 has been seen, not 404.
+        lists: how it lists what it has.
         wire: the log of requests and callbacks.
     """
 
@@ -112,6 +116,7 @@ class SandboxVideoService:
         self.rate_limited: RateLimit | None = None
         self.quotes_key: KeyQuote | None = None
         self.limits = Limits()
+        self.lists = Lists()
         self.unknown_id_status = 400
         self.wire = Wire(clock)
         self.wire.secrets.add(api_key)
@@ -277,6 +282,8 @@ class SandboxVideoService:
         app = web.Application(middlewares=[self._record, self.downloads.serve])
         get, post = app.router.add_get, app.router.add_post
         post("/v2/videos", partial(self._serve, "create_video", self._create_video))
+        get("/v2/videos", partial(self._serve, "list_videos", self._list))
+        get("/v2/replicas", partial(self._serve, "list_replicas", self._list))
         get("/v2/videos/{id}", partial(self._serve, "read_video", self._read_video))
         post("/v2/replicas", partial(self._serve, "create_replica", self._create_replica))
         get("/v2/replicas/{id}", partial(self._serve, "read_replica", self._read_replica))
@@ -350,10 +357,10 @@ class SandboxVideoService:
             request, body, required=("script", "replica_id"), optional=optional
         )
         if isinstance(members, str):
-            return _bad_request(members)
+            return service_bodies.bad_request(members)
         replica = self.replicas.get(members["replica_id"])
         if replica is None and self._know_replicas:
-            return _bad_request("Invalid replica_id")
+            return service_bodies.bad_request("Invalid replica_id")
         scenario = self._video_scenarios.popleft() if self._video_scenarios else Scenario()
         video_id = f"v{secrets.token_hex(5)}"
         video = Video(
@@ -379,13 +386,17 @@ class SandboxVideoService:
             return web.json_response({"error": "Invalid video_id"}, status=self.unknown_id_status)
         return web.json_response(service_bodies.video_read(video, self._clock.now(), self.url))
 
+    async def _list(self, request: web.Request, _body: object) -> web.Response:
+        jobs = self.videos if request.path.endswith("/videos") else self.replicas
+        return self.lists.page(request, [*jobs.values()], self._clock.now(), self.url)
+
     async def _create_replica(self, request: web.Request, body: object) -> web.Response:
         optional = ("consent_video_url", "replica_name", "callback_url")
         members = service_bodies.check(
             request, body, required=("train_video_url",), optional=optional
         )
         if isinstance(members, str):
-            return _bad_request(members)
+            return service_bodies.bad_request(members)
         scenario = self._replica_scenarios.popleft() if self._replica_scenarios else Scenario()
         replica_id = f"r{secrets.token_hex(5)}"
         replica = Replica(
@@ -406,7 +417,3 @@ class SandboxVideoService:
         if replica is None:
             return web.json_response({"error": "Invalid replica_id"}, status=self.unknown_id_status)
         return web.json_response(service_bodies.replica_read(replica, self._clock.now(), self.url))
-
-
-def _bad_request(error: str) -> web.Response:
-    return web.json_response({"error": error}, status=400)

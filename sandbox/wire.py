@@ -208,7 +208,9 @@ def _about(exchange: Exchange, request: object) -> str:
         case ("bot", "slack"):
             return "response_url" if parts[0] == "respond" else parts[-1]
         case ("bot", "service"):
-            name = parts[1] if len(parts) > 1 else ""
+            name = parts[1].partition("?")[0] if len(parts) > 1 else ""
+            if exchange.method == "GET" and parts[2:] == []:
+                return f"list_{name}"
             return _OPERATIONS.get((exchange.method, name), exchange.path)
         case ("service", _):
             return "callback"

@@ -20,7 +20,10 @@ Side = Literal["service", "slack"]
 
 #: The operations of each side.
 OPERATIONS: Final[dict[Side, tuple[str, ...]]] = {
-    "service": ("create_video", "read_video", "create_replica", "read_replica"),
+    "service": (
+        *("create_video", "read_video", "list_videos"),
+        *("create_replica", "read_replica", "list_replicas"),
+    ),
     "slack": (
         "chat.postMessage",
         "chat.update",
