@@ -18,6 +18,7 @@ from bot.clock import Clock, SystemClock
 from bot.drift import DriftLog
 from bot.engine import Engine
 from bot.kinds import Kind
+from bot.listing import Listing
 from bot.masking import Mask
 from bot.metrics import Metrics
 from bot.model import Job
@@ -214,6 +215,7 @@ async def running(
             rng=rng,
             public_url=settings.public_url,
             drift=drift,
+            listing=Listing(service, drift, clock, timings) if settings.video_api_lists else None,
         )
         priority = RequestPriority(timings)
         workers = (

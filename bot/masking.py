@@ -33,7 +33,7 @@ _CUT: Final = re.compile(
     r"(?:%[0-9a-f]?|&#?\w{0,7}|\\(?:u[0-9a-f]{0,3})?)?(?:…|\.{3}|\s*\Z)", re.IGNORECASE
 )
 # The token of a callback has 43 characters: secrets.token_urlsafe(32).
-_CALLBACK: Final = re.compile(r"(callbacks(?:\\?/|%2F|&#x2F;))[\w-]{43}(?![\w-])", re.IGNORECASE)
+_CALLBACK: Final = re.compile(r"(callbacks(?:\\?/|%2F|&#x2F;))([\w-]{43})(?![\w-])", re.IGNORECASE)
 
 _Span = tuple[int, int]
 
@@ -76,6 +76,24 @@ class Mask:
                 return [self.json(each) for each in value]
             case dict():
                 return {self(name): self.json(each) for name, each in value.items()}
+        return value
+
+    @staticmethod
+    def hash_tokens(value: Any, hashed: Callable[[str], str]) -> Any:  # noqa: ANN401 - any JSON
+        """Return a JSON value with the tokens of callback addresses replaced by their hashes.
+
+        A hash is no secret, and says whose address it is.
+
+        Raises:
+            RecursionError: it is nested too deeply.
+        """
+        match value:
+            case str():
+                return _CALLBACK.sub(lambda found: found[1] + hashed(found[2]), value)
+            case list():
+                return [Mask.hash_tokens(each, hashed) for each in value]
+            case dict():
+                return {name: Mask.hash_tokens(each, hashed) for name, each in value.items()}
         return value
 
     def _spans(self, text: str, layers: int) -> Iterator[_Span]:

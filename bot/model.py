@@ -110,6 +110,15 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Offer:
+    """What the service lists that an unanswered create call may have made; only a person knows."""
+
+    remote_id: str
+    created_at: datetime | None
+    """None if the list did not say."""
+
+
+@dataclass(frozen=True, slots=True)
 class Installation:
     """Where the Slack app is installed."""
 
@@ -196,6 +205,8 @@ class Job:
     """When the person was last asked whether it was created, or chose "Create again"."""
     asked: int = 0
     """How often the person was asked, without an answer."""
+    offer: Offer | None = None
+    """What the person is asked about, where the service lists what may be this job's."""
     orphaned_ids: tuple[str, ...] = ()
     """Ids of what its earlier attempts turned out to have made."""
     held_by: Failure | None = None
@@ -278,6 +289,8 @@ class Attempt:
     """The person who named ``candidate_id``, if one did."""
     named_at: datetime | None = None
     """When ``candidate_id`` was named first."""
+    token_hash: str = ""
+    """Of the token in its callback address."""
 
 
 class Role(StrEnum):

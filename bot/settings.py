@@ -228,6 +228,7 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     approvers: Annotated[frozenset[str], BeforeValidator(values.users)] = frozenset()
     approval_above: Annotated[int, BeforeValidator(values.characters)] = 0
     approval_channel: Annotated[str | None, BeforeValidator(values.channel)] = None
+    video_api_lists: bool = False
     media_hosts: Annotated[frozenset[str], BeforeValidator(values.hosts)] = frozenset()
     consent_statement: Annotated[str, BeforeValidator(values.statement)] = ""
     allow_temporary_disk: bool = Field(False, validate_default=True)

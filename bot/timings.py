@@ -178,6 +178,18 @@ class EngineTimings(WorkTimings, CallbackTimings):
     its service answers 404 too."""
     reconcile_within: timedelta = timedelta(minutes=15)
     """How long a callback may take to name what an unanswered create call made."""
+    first_look: timedelta = timedelta(seconds=10)
+    """From a create call without an answer to the first look at the service's list, if it lists."""
+    look_within: timedelta = timedelta(minutes=2)
+    """How long the list may take to show what was made, where no callback can name it."""
+    look_for: timedelta = timedelta(hours=6)
+    """From a create call without an answer to the last look, but for one when people are asked
+    again."""
+    created_before: timedelta = timedelta(minutes=10)
+    """How much earlier than our create call the service may say that something was created: its
+    clock may be behind ours."""
+    created_within: timedelta = timedelta(hours=1)
+    """How much later: it may have been slow, or its clock be ahead."""
     ask_again_after: timedelta = timedelta(days=1)
     close_after: timedelta = timedelta(days=6)
     """From asking again to the end of a job whose question was not answered."""

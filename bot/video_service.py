@@ -19,7 +19,7 @@ from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
 from bot.metrics import Metrics
-from bot.model import Failure
+from bot.model import Failure, token_hash
 from bot.outages import Outages
 from bot.service_body import content_of
 from bot.service_clients import Clients
@@ -129,7 +129,8 @@ class VideoService:
 
         It is in no contract: only where the operator says that the service can do it. The names of
         the parameters are those of such services
-        (https://docs.tavus.io/api-reference/video-request/get-videos).
+        (https://docs.tavus.io/api-reference/video-request/get-videos). In place of the token of a
+        callback address, the answer has its hash.
 
         Raises:
             Refused: the service does not list, or refuses our key.
@@ -356,8 +357,11 @@ class VideoService:
                 ) as response,
             ):
                 if response.is_success:
+                    answer = json.loads(await content_of(response))
+                    if query is not None:
+                        answer = self._mask.hash_tokens(answer, token_hash)
                     # Some services quote the key in what they answer.
-                    return self._mask.json(json.loads(await content_of(response)))
+                    return self._mask.json(answer)
                 content = b""
                 with suppress(Uncertain), translated():  # the status says enough
                     content = await content_of(response)

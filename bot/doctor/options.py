@@ -47,6 +47,14 @@ def check_options(settings: Settings) -> Iterator[Finding]:
         )
     else:
         yield ok("long scripts", f"up to {settings.max_script:,} characters, in a text file")
+    if settings.video_api_lists:
+        yield ok("listing", "lost requests are looked for among the service's videos and replicas")
+    else:
+        yield off(
+            "listing",
+            "the bot does not ask the service which videos and replicas it has",
+            "Set VIDEO_API_LISTS=yes if your service can list videos.",
+        )
     if settings.join_public_channels:
         yield ok("joining channels", "the bot joins a public channel to look for a lost message")
     else:

@@ -13,6 +13,7 @@ from bot.clock import Clock
 from bot.drift import DriftLog
 from bot.errors import Unavailable
 from bot.kinds import Kind
+from bot.listing import Listing
 from bot.model import Job, Snapshot, Verdict
 from bot.service_gate import Held
 from bot.store import Store
@@ -39,6 +40,8 @@ class Runtime:
     rng: random.Random
     public_url: str | None
     drift: DriftLog
+    listing: Listing | None
+    """None where the service does not list what it has."""
 
     async def read(self, kind: Kind, remote_id: str) -> Snapshot:
         """Read something from the service, whether a job of ours made it or not.

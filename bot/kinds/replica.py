@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 from bot.file_links import check_file_link
 from bot.kinds import Comparison, Invalid, Unreadable
-from bot.kinds.wire import Answer, Id, Text, reason_of, same_words
+from bot.kinds.wire import Answer, Id, Text, reason_of, same_words, text_of
 from bot.links import BadLink, without_keys
 from bot.model import Snapshot, Verdict
 
@@ -118,6 +118,14 @@ class Replica:
         """Compare the names: a read has nothing else that was asked for."""
         named = same_words(params.get("replica_name", ""), snapshot.facts.get("replica_name", ""))
         return Comparison.SAME if named else Comparison.UNKNOWN
+
+    def resembles(self, params: Mapping[str, str], item: Mapping[str, Any]) -> bool:
+        """Return whether the footage is the same, or the name, where no footage is shown."""
+        if text_of(item.get("replica_type")) == "system":
+            return False  # the service's own, for everybody
+        if footage := text_of(item.get("train_video_url")):
+            return footage == params.get("train_video_url")
+        return same_words(params.get("replica_name", ""), text_of(item.get("replica_name")))
 
     def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:  # noqa: ARG002
         """Return None: a training needs nothing that the service made."""

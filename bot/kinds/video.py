@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 
 from bot.file_links import check_file_link
 from bot.kinds import Comparison, Invalid, Unreadable
-from bot.kinds.wire import Answer, Id, Text, letters, reason_of, same_words, text_of
+from bot.kinds.wire import Answer, Id, Text, id_of, letters, reason_of, same_words, text_of
 from bot.links import BadLink, check_link, without_keys
 from bot.model import Snapshot, Verdict
 
@@ -203,6 +203,17 @@ class Video:
         # A few words of it, or more than was sent: it may be the one.
         related = asked.startswith(found) or found.startswith(asked)
         return Comparison.UNKNOWN if related else Comparison.DIFFERENT
+
+    def resembles(self, params: Mapping[str, str], item: Mapping[str, Any]) -> bool:
+        """Return whether the script is the same, and what is shown of replica and background."""
+        video = _Video.of(item)
+        shown = {at: text_of(item.get(at)) for at in BACKGROUNDS}
+        if any(shown[at] not in {"", params.get(at)} for at in BACKGROUNDS):
+            return False
+        replica_id = id_of(item.get("replica_id")) or id_of(item.get("face_id"))
+        if replica_id and replica_id.casefold() != params.get("replica_id", "").casefold():
+            return False
+        return same_words(text_of(params.get("script")), video.script)
 
     def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:
         """Return the replica that speaks."""

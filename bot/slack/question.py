@@ -1,4 +1,4 @@
-"""The form in which a user names what an unanswered create call made."""
+"""How a user says what an unanswered create call made: in a form, or by using what is offered."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from bot.links import only_hosts
 from bot.model import Job, State
 from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import Json, cut, element, field, modal, section
-from bot.slack.buttons import HAVE_ID, attempt_of
+from bot.slack.buttons import HAVE_ID, USE_OFFERED, attempt_of, offer_of
 from bot.slack.context import UNKNOWN_KIND, HandlerContext
 from bot.slack.job_actions import SETTLED, find_job, not_theirs
 from bot.slack.payloads import BlockAction, ViewSubmission, read
@@ -42,6 +42,7 @@ class _Metadata(BaseModel):
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
     """Register the listeners for the button and the form."""
     app.action(HAVE_ID)(partial(open_form, ctx))
+    app.action(USE_OFFERED)(partial(use_offered, ctx))
     app.view(_CALLBACK_ID)(partial(submit, ctx))
 
 
@@ -53,6 +54,23 @@ async def open_form(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         if (job.state, job.attempts) != (State.UNCONFIRMED, attempts):
             ctx.respond_ephemeral(action, SETTLED)
         elif error := await ctx.open_view(action.trigger_id, _form(ctx, job)):
+            ctx.respond_ephemeral(action, error)
+    await ack()
+
+
+async def use_offered(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Have what the question offers checked, as if its id had been typed."""
+    action = read(BlockAction, body)
+    job_id, attempts, remote_id = offer_of(action.value)
+    if (job := await find_job(ctx, action, job_id)) is not None:
+        offered = job.offer.remote_id if job.offer is not None else None
+        if (job.state, job.attempts, offered) != (State.UNCONFIRMED, attempts, remote_id):
+            error: str | None = SETTLED
+        else:
+            # What cannot be compared now is read again before it is adopted.
+            _, error = await _compare(ctx, job, remote_id)
+            error = error or await _add_candidate(ctx, job, remote_id, action.user)
+        if error:
             ctx.respond_ephemeral(action, error)
     await ack()
 

@@ -9,6 +9,7 @@ from bot.slack.blocks import (
     Message,
     actions,
     context,
+    date,
     escape,
     joined,
     mrkdwn,
@@ -35,7 +36,7 @@ def question(
     noun, name = presenter.noun, title(presenter.name(job))
     if delivery.settled_as is None:
         head = f"<@{job.user}> *We don't know whether this {noun} was created.*"
-        body = _what_to_do(delivery, job, noun, admins)
+        body = _what_to_do(delivery, job, presenter, admins)
         small = (
             "Without an answer, I'll close this request in a few days."
             if job.asked > 1
@@ -57,13 +58,23 @@ def question(
     return Message(joined([head, called, body, small]), blocks)
 
 
-def _what_to_do(delivery: Delivery, job: Job, noun: str, admins: Collection[str]) -> str:
+def _what_to_do(delivery: Delivery, job: Job, presenter: Presenter, admins: Collection[str]) -> str:
     """Return why there is a question, and what to do about it."""
+    noun = presenter.noun
     what = (
         "The video service gave no clear answer. Please check your account there: if the "
         f"{noun} is there, choose *I found it*. If not, create it again (you may be charged twice) "
         "or cancel the request."
     )
+    if job.offer is not None:
+        created_at = job.offer.created_at
+        when = f", created {date(created_at)}" if created_at is not None else ""
+        what = (
+            f"The video service gave no clear answer, but it has a {noun} with "
+            f"{presenter.likeness}{when}. Is it yours? Then choose *Use this {noun}*. If not, "
+            "please check your account there: if you see yours, choose *I found it*. Otherwise "
+            "create it again (you may be charged twice) or cancel the request."
+        )
     others = [f"<@{admin}>" for admin in sorted(set(admins) - {job.user})]
     again = _ASKED_BEFORE if job.asked > 1 else ""
     return joined([again, what, _who_else(delivery, others)], MAX_SECTION, by=" ")

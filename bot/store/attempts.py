@@ -44,6 +44,13 @@ _CANDIDATES: Final = Query(
     WHERE job_id = :job_id AND remote_id IS NULL AND candidate_id IS NOT NULL ORDER BY id
     """
 )
+_UNANSWERED: Final = Query(
+    """
+    SELECT * FROM attempts
+    WHERE job_id = :job_id AND remote_id IS NULL AND (outcome IS NULL OR outcome = 'uncertain')
+    ORDER BY id
+    """
+)
 _SET_CANDIDATE: Final = Query(
     "UPDATE attempts SET candidate_id = :remote_id, named_at = :now WHERE id = :id"
 )
@@ -112,6 +119,12 @@ def is_free(tx: Transaction, kind: str, remote_id: str, attempt_id: int) -> bool
     return tx.one(_OTHER_WITH_REMOTE_ID, kind=kind, remote_id=remote_id, id=attempt_id) is None
 
 
+def is_unclaimed(tx: Transaction, kind: str, remote_id: str, attempt_id: int) -> bool:
+    """Return whether no attempt but this one has made ``remote_id``, or was named for it."""
+    named = tx.one(_OTHER_NAMED_BY_CALLBACK, kind=kind, remote_id=remote_id, id=attempt_id)
+    return named is None and is_free(tx, kind, remote_id, attempt_id)
+
+
 def can_adopt(tx: Transaction, kind: str, attempt: Attempt) -> bool:
     """Return whether an attempt may be bound to its candidate id, which was read meanwhile.
 
@@ -140,6 +153,11 @@ def close_attempts(tx: Transaction, job_id: str, outcome: str) -> None:
 def list_candidates(tx: Transaction, job_id: str) -> tuple[list[Attempt], list[RowUnreadable]]:
     """Return the job's attempts that have a candidate id, and those that cannot be read."""
     return read_each(attempt_from, tx.all(_CANDIDATES, job_id=job_id))
+
+
+def list_unanswered(tx: Transaction, job_id: str) -> tuple[list[Attempt], list[RowUnreadable]]:
+    """Return the job's attempts of which nobody knows what they made."""
+    return read_each(attempt_from, tx.all(_UNANSWERED, job_id=job_id))
 
 
 def set_candidate(tx: Transaction, attempt_id: int, remote_id: str, now: int) -> None:
@@ -193,4 +211,5 @@ def attempt_from(row: Row) -> Attempt:
             user_supplied=bool(row["user_supplied"]),
             named_by=optional_text(row["named_by"]),
             named_at=optional_moment(row["named_at"]),
+            token_hash=text(row["token_hash"]),
         )

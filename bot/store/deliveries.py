@@ -105,6 +105,14 @@ _SETTLE_QUESTION: Final = Query(
         AND state IN ('sending', 'uncertain', 'posted')
     """
 )
+# One that is still to be posted shows it anyway.
+_EDIT_QUESTION: Final = Query(
+    """
+    UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, :now)
+    WHERE job_id = :job_id AND role = 'question' AND settled_as IS NULL
+        AND state IN ('sending', 'uncertain', 'posted')
+    """
+)
 # A worker that has claimed it can no longer mark it as being sent.
 _WITHDRAW_QUESTION: Final = Query(
     """
@@ -319,6 +327,13 @@ def add_question(tx: Transaction, job: Job, now: int) -> None:
     )
     tx.all(_ADD_QUESTION, job_id=job.id, channel=job.channel, thread_ts=job.thread_ts, now=now)
     tx.notify(Topic.DELIVERIES)
+
+
+def edit_question(tx: Transaction, job_id: str, now: int) -> None:
+    """Owe an edit of the open question of a job, whose row is locked."""
+    tx.all(_EDIT_QUESTION, job_id=job_id, now=now)
+    tx.notify(Topic.DELIVERIES)
+    change_home(tx, job_id, now)
 
 
 def settle_question(

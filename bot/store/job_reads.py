@@ -1,12 +1,12 @@
 """Reads of jobs, by id and by user."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
 from bot.approval import ApprovalPolicy
 from bot.model import Attempt, Durations, Job
-from bot.store.attempts import list_candidates
+from bot.store.attempts import is_unclaimed, list_candidates, list_unanswered
 from bot.store.database import Database, RowUnreadable, Transaction, Value
 from bot.store.durations import recent_durations, script_band
 from bot.store.job_rows import job_from
@@ -162,6 +162,24 @@ class JobReads:
         attempts, unreadable = await self._database.run(work, durable=False)
         self._unreadable.report(unreadable)
         return attempts
+
+    async def unanswered(self, job: Job) -> list[Attempt]:
+        """Return the job's attempts of which nobody knows what they made, oldest first."""
+
+        def work(tx: Transaction) -> tuple[list[Attempt], list[RowUnreadable]]:
+            return list_unanswered(tx, job.id)
+
+        attempts, errors = await self._database.run(work, durable=False)
+        self._unreadable.report(errors)
+        return attempts
+
+    async def free_ids(self, kind: str, remote_ids: Iterable[str], attempt: Attempt) -> list[str]:
+        """Return those ids that no other attempt has made, or was named for by a callback."""
+
+        def work(tx: Transaction) -> list[str]:
+            return [each for each in remote_ids if is_unclaimed(tx, kind, each, attempt.id)]
+
+        return await self._database.run(work, durable=False)
 
     async def _find(self, query: Query, **values: Value) -> Job | None:
         def work(tx: Transaction) -> Job | None:

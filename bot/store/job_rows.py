@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from bot.approval import Approval
-from bot.model import Failure, Job, Snapshot, State, Verdict
+from bot.model import Failure, Job, Offer, Snapshot, State, Verdict
 from bot.store.database import Row, Transaction, Value, from_ms, optional_moment, optional_ms
 from bot.store.sql import Query
 from bot.store.unreadable import number, optional_text, reading, text, texts
@@ -65,6 +65,7 @@ def _job_from(row: Row) -> Job:
         woken_at=optional_moment(row["woken_at"]),
         asked_at=optional_moment(row["asked_at"]),
         asked=number(row["asked"]),
+        offer=_offer_from(row["offered_id"], row["offered_at"]),
         orphaned_ids=tuple(map(text, json.loads(row["orphaned_ids"]))),
         held_by=Failure(row["held_by"]) if row["held_by"] else None,
         held_until=optional_moment(row["held_until"]),
@@ -91,6 +92,8 @@ def changing_columns(job: Job) -> dict[str, Value]:
         "read_at": optional_ms(job.read_at),
         "asked_at": optional_ms(job.asked_at),
         "asked": job.asked,
+        "offered_id": job.offer.remote_id if job.offer else None,
+        "offered_at": optional_ms(job.offer.created_at) if job.offer else None,
         "orphaned_ids": json.dumps(job.orphaned_ids),
         # Only a queued job is held back.
         "held_by": job.held_by.value if job.held_by and job.state is State.QUEUED else None,
@@ -135,6 +138,10 @@ def _approval_from(row: Row) -> Approval | None:
         decided_by=optional_text(row["decided_by"]),
         decided_at=optional_moment(row["decided_at"]),
     )
+
+
+def _offer_from(remote_id: str | None, created_at: int | None) -> Offer | None:
+    return None if remote_id is None else Offer(text(remote_id), optional_moment(created_at))
 
 
 def _duration_from(ms: int | None) -> timedelta | None:

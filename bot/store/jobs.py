@@ -29,7 +29,7 @@ from bot.store.attempts import (
 from bot.store.audit import AuditAction, record
 from bot.store.callback_probe import count_probe
 from bot.store.database import Topic, Transaction, Value, run_until_stored, to_ms
-from bot.store.deliveries import add_question, settle_question
+from bot.store.deliveries import add_question, edit_question, settle_question
 from bot.store.job_retention import JobRetention
 from bot.store.job_rows import job_from, lock_job, lock_jobs
 from bot.store.sql import Query
@@ -215,6 +215,32 @@ class Jobs(Approvals, JobRetention):
             return True
 
         return await self._database.run(work)
+
+    async def offer(self, job: Job, now: datetime, due_at: datetime) -> bool:
+        """Show in the open question of a claimed job what it now has to offer.
+
+        Returns:
+            Whether it is shown: False if the job was claimed again meanwhile.
+        """
+
+        def work(tx: Transaction) -> bool:
+            before = lock_job(tx, job.id)
+            if not save(tx, before, job, due_at, to_ms(now)):
+                return False
+            edit_question(tx, job.id, to_ms(now))
+            return True
+
+        return await self._database.run(work)
+
+    async def name_candidate(self, attempt: Attempt, remote_id: str, now: datetime) -> None:
+        """Store an id that the service lists with the token of ``attempt``."""
+
+        def work(tx: Transaction) -> None:
+            lock_job(tx, attempt.job_id)
+            if get_attempt(tx, attempt.id)["remote_id"] is None:
+                set_candidate_of_callback(tx, attempt.id, remote_id, to_ms(now))
+
+        await self._database.run(work)
 
     async def add_candidate(
         self, job_id: str, attempts: int, remote_id: str, user: str, now: datetime

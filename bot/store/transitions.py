@@ -22,6 +22,7 @@ _SAVE: Final = Query(
     UPDATE jobs SET state = :state, failures = :failures, remote_id = :remote_id,
         snapshot = :snapshot, late = :late, slow = :slow,
         started_at = :started_at, read_at = :read_at, asked_at = :asked_at, asked = :asked,
+        offered_id = :offered_id, offered_at = :offered_at,
         orphaned_ids = :orphaned_ids, held_by = :held_by, held_until = :held_until,
         waits_for = :waits_for, missing_since = :missing_since,
         claimed = 0, wake_at = NULL, wait_ms = :wait_ms,
