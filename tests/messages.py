@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from bot.model import Failure, Role, Settlement, State
+from bot.model import Failure, Offer, Role, Settlement, State
 from bot.slack.admin_view import AdminContent, Health
 from bot.slack.blocks import Json, Message
 from bot.slack.cards import card
@@ -201,6 +201,11 @@ def reply_entries() -> Iterator[Entry]:
 def question_entries() -> Iterator[Entry]:
     """Yield the question, asked and settled."""
     yield "Asked", shown(question(OWED, ASKED, PRESENTER, [BEN]))
+    offered = replace(ASKED, offer=Offer("v-1", NINE))
+    yield (
+        "Asked, where the service lists what may be it",
+        shown(question(OWED, offered, PRESENTER, [BEN])),
+    )
     again = replace(ASKED, asked=2)
     direct = replace(OWED, direct=True)
     yield "Asked again, in a direct message", shown(question(direct, again, PRESENTER, [BEN]))

@@ -71,7 +71,7 @@ def _what_to_do(delivery: Delivery, job: Job, presenter: Presenter, admins: Coll
         when = f", created {date(created_at)}" if created_at is not None else ""
         what = (
             f"The video service gave no clear answer, but it has a {noun} with "
-            f"{presenter.likeness}{when}. Is it yours? Then choose *Use this {noun}*. If not, "
+            f"{presenter.likeness}{when}. Is it yours? If so, choose *Use this {noun}*. If not, "
             "please check your account there: if you see yours, choose *I found it*. Otherwise "
             "create it again (you may be charged twice) or cancel the request."
         )
