@@ -13,7 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from bot.model import Failure, Offer, Role, Settlement, State
+from bot.attempt import Offer
+from bot.model import Failure, Role, Settlement, State
 from bot.slack.admin_view import AdminContent, Health
 from bot.slack.blocks import Json, Message
 from bot.slack.cards import card

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from bot.attempt import Attempt, Offer
 from bot.engine.runtime import Runtime, log_fields
 from bot.errors import OutsideError
 from bot.kinds import Kind, Unreadable
 from bot.kinds.listed import Listed
-from bot.model import Attempt, Job, Offer
+from bot.model import Job
 
 _LOG: Final = logging.getLogger(__name__)
 _TOKEN_HASH: Final = re.compile(r"callbacks/([0-9a-f]{64})\b")

@@ -3,7 +3,8 @@
 from enum import Enum
 from typing import Final
 
-from bot.model import Attempt, Job
+from bot.attempt import Attempt
+from bot.model import Job
 from bot.store.database import Row, RowUnreadable, Transaction, from_ms, optional_moment
 from bot.store.sql import Query
 from bot.store.unreadable import number, optional_text, read_each, reading, text

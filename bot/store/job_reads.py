@@ -5,7 +5,8 @@ from datetime import datetime
 from typing import Final
 
 from bot.approval import ApprovalPolicy
-from bot.model import Attempt, Durations, Job
+from bot.attempt import Attempt
+from bot.model import Durations, Job
 from bot.store.attempts import is_unclaimed, list_candidates, list_unanswered
 from bot.store.database import Database, RowUnreadable, Transaction, Value
 from bot.store.durations import recent_durations, script_band

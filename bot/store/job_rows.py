@@ -6,7 +6,8 @@ from datetime import timedelta
 from typing import Final
 
 from bot.approval import Approval
-from bot.model import Failure, Job, Offer, Snapshot, State, Verdict
+from bot.attempt import Offer
+from bot.model import Failure, Job, Snapshot, State, Verdict
 from bot.store.database import Row, Transaction, Value, from_ms, optional_moment, optional_ms
 from bot.store.sql import Query
 from bot.store.unreadable import number, optional_text, reading, text, texts

@@ -9,7 +9,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from bot.model import Attempt, Failure, Job, Settlement, State
+from bot.attempt import Attempt
+from bot.model import Failure, Job, Settlement, State
 from bot.store.approvals import Approvals
 from bot.store.attempts import (
     AddedCandidate,
