@@ -48,6 +48,7 @@ CHECKSUMS: Final[dict[str, str]] = {
     "0031_audit": ("86efc30bd87f08d892527bb1d849c948209ed8e6f03dcbdd3e42b558c826ba46"),
     "0032_approvals": ("9195fab195234db8df6bbc96f1d5928d05ac93d2c5c0e289b37d0469d631155a"),
     "0033_offers": ("0d1237bd9894bf51b3f01401eacc39d2b01b0cd9fe0dda3b2a8400eef647c486"),
+    "0034_spending": ("8d4de0a8dbefaa7f92329ae303596a8e33034cec6674e515083c50b7fc36d0f9"),
 }
 """Of each migration. Databases out there have them: add a line for a new one, change none."""
 
@@ -85,6 +86,7 @@ POSTGRES_CHECKSUMS: Final[dict[str, str]] = {
     "0031_audit": ("e70090ec76bd0bf17f3847a036b2dd0a9a583c062fa494ea0bf738da2af81881"),
     "0032_approvals": ("9195fab195234db8df6bbc96f1d5928d05ac93d2c5c0e289b37d0469d631155a"),
     "0033_offers": ("e8df44eb743c73565ae5c8a612ad047e0e5356af655ef3b7536128115b8ebe40"),
+    "0034_spending": ("8d4de0a8dbefaa7f92329ae303596a8e33034cec6674e515083c50b7fc36d0f9"),
 }
 """Likewise."""
 

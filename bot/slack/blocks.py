@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from bot.links import plain_link
+from bot.speech import spoken_time
 
 Json: TypeAlias = dict[str, Any]
 """A block, a part of one, or a form, as Slack accepts it.
@@ -38,7 +39,6 @@ _HALF_MARKUP: Final = re.compile(r"<[^>]*\Z|&[a-z]*\Z")
 _ELLIPSIS: Final = len("…".encode())  # bytes
 _MAX_TITLE: Final = 60
 _DATE: Final = "{date_short_pretty} at {time}"
-_WORDS_A_MINUTE: Final = 150
 # A unit, its seconds, and up to how many seconds it is used.
 _UNITS: Final = (
     ("second", 1, 90),
@@ -390,5 +390,5 @@ def brief(duration: timedelta) -> str:
 
 
 def spoken(script: str) -> str:
-    """Return how long a script takes to speak, at 150 words a minute."""
-    return span(timedelta(minutes=len(script.split()) / _WORDS_A_MINUTE))
+    """Return about how long a script takes to speak."""
+    return span(spoken_time(script))

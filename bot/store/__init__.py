@@ -40,6 +40,7 @@ from bot.store.limit_changes import (
 from bot.store.limits import Bound, Left, Limit, LimitReached, Limits, NotAllowed
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.same_again import AlreadyRequested, Viewer
+from bot.store.spending import MonthSpending, PersonSpending, Spending
 from bot.store.sqlite import SQLiteDatabase
 from bot.store.submissions import NobodyToApprove, Submitted
 from bot.store.unreadable import UnreadableRows
@@ -67,10 +68,12 @@ __all__ = [
     "Limits",
     "LimitsChanged",
     "LimitsInForce",
+    "MonthSpending",
     "NobodyToApprove",
     "NotAllowed",
     "Outgoing",
     "PastChange",
+    "PersonSpending",
     "RowUnreadable",
     "Store",
     "Submitted",
@@ -95,6 +98,7 @@ class Store:
         installation: the workspace that all of this belongs to.
         backlog: what waits.
         drift: how the service's answers differed from its interface.
+        spending: what people had created, by month.
         database: the database that holds them, to check and to watch.
     """
 
@@ -116,6 +120,7 @@ class Store:
         self.installation = Installations(database)
         self.backlog = Backlog(database)
         self.drift = DriftTable(database)
+        self.spending = Spending(database)
 
     def wake_senders(self) -> None:
         """Have the workers look again that send to Slack."""

@@ -5,14 +5,22 @@ from typing import Final
 
 from bot.attempt import Attempt
 from bot.model import Job
-from bot.store.database import Row, RowUnreadable, Transaction, from_ms, optional_moment
+from bot.speech import spoken_time
+from bot.store.database import (
+    Row,
+    RowUnreadable,
+    Transaction,
+    from_ms,
+    optional_moment,
+    span_ms,
+)
 from bot.store.sql import Query
 from bot.store.unreadable import number, optional_text, read_each, reading, text
 
 _ADD: Final = Query(
     """
-    INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at)
-    VALUES (:job_id, :user, :kind, :token_hash, :now) RETURNING id
+    INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at, spoken_ms)
+    VALUES (:job_id, :user, :kind, :token_hash, :now, :spoken_ms) RETURNING id
     """
 )
 _GET: Final = Query("SELECT * FROM attempts WHERE id = :id")
@@ -98,7 +106,16 @@ class AddedCandidate(Enum):
 
 def add_attempt(tx: Transaction, job: Job, token_hash: str, now: int) -> int:
     """Add an attempt whose create call has no answer yet; return its id."""
-    row = tx.one(_ADD, job_id=job.id, user=job.user, kind=job.kind, token_hash=token_hash, now=now)
+    script = job.params.get("script")
+    row = tx.one(
+        _ADD,
+        job_id=job.id,
+        user=job.user,
+        kind=job.kind,
+        token_hash=token_hash,
+        now=now,
+        spoken_ms=None if script is None else span_ms(spoken_time(script)),
+    )
     assert row is not None  # noqa: S101 - it returns what it inserts
     return int(row["id"])
 

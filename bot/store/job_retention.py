@@ -10,6 +10,7 @@ from bot.store.audit import delete_audit, erase_details
 from bot.store.database import Transaction, to_ms
 from bot.store.job_reads import JobReads
 from bot.store.job_rows import job_from, snapshot_text
+from bot.store.spending import keep_spending
 from bot.store.sql import Query
 from bot.store.unreadable import read_each
 
@@ -98,6 +99,7 @@ class JobRetention(JobReads):
             ids = [row["id"] for row in tx.all(_TO_DELETE, before=to_ms(before), limit=_MAX_JOBS)]
             if ids:
                 tx.all(_MARK_TO_COMPACT)
+                keep_spending(tx, ids)
                 for query in _DELETE:
                     tx.all(query, ids=ids)
             return len(ids)
