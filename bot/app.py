@@ -175,7 +175,6 @@ async def running(
             clock=clock,
             timings=timings,
             admins=settings.admin_users,
-            max_script=settings.max_script,
             consent_statement=settings.consent_statement,
             command_prefix=settings.command_prefix,
             installation=installation,

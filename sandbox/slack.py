@@ -46,6 +46,7 @@ DEFAULT_SCOPES: Final = frozenset(
         "im:read",
         "im:write",
         "links.embed:write",
+        "usergroups:read",
         "users:read",
     }
 )

@@ -102,6 +102,14 @@ class User:
 
 
 @dataclass
+class UserGroup:
+    """A user group; ``members`` are user ids. A disabled one keeps them."""
+
+    members: set[str]
+    is_disabled: bool = False
+
+
+@dataclass
 class Channel:
     """A conversation; ``members`` are user ids, the bot's too if it was invited.
 

@@ -190,6 +190,19 @@ def _user(workspace: Workspace, arguments: Json) -> Json:
     return {"user": user_json(workspace, user)}
 
 
+def _group_members(workspace: Workspace, arguments: Json) -> Json:
+    """Return who is in a user group: https://docs.slack.dev/reference/methods/usergroups.users.list.
+
+    All of them, without pages. A disabled one is only there for ``include_disabled``.
+    """
+    if workspace.user_groups is None:
+        raise SlackError("plan_upgrade_required")
+    group = workspace.user_groups.get(str(arguments.get("usergroup")))
+    if group is None or (group.is_disabled and not read_flag(arguments, "include_disabled")):
+        raise SlackError("no_such_subteam")
+    return {"users": sorted(group.members)}
+
+
 def _file(workspace: Workspace, arguments: Json) -> Json:
     file = workspace.files.get(str(arguments.get("file")))
     if file is None:
@@ -297,6 +310,7 @@ _METHODS: Final[dict[str, tuple[str | None, Callable[[Workspace, Json], Json]]]]
     "files.completeUploadExternal": ("files:write", _complete_upload),
     "files.getUploadURLExternal": ("files:write", _upload_url),
     "files.info": ("files:read", _file),
+    "usergroups.users.list": ("usergroups:read", _group_members),
     "users.info": ("users:read", _user),
     "views.open": (None, _open_view),
     "views.push": (None, _push_view),

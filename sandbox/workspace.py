@@ -20,6 +20,7 @@ from sandbox.slack_objects import (
     Message,
     SlackError,
     User,
+    UserGroup,
     View,
     shows,
 )
@@ -61,6 +62,7 @@ class Workspace:
         self.away: set[str] = set()
         self.threads_error: str | None = None
         self.users: dict[str, User] = {}
+        self.user_groups: dict[str, UserGroup] | None = {}  # None in a plan without them
         self.channels: dict[str, Channel] = {}
         self.modals: defaultdict[str, list[View]] = defaultdict(list)
         self.homes: dict[str, View] = {}

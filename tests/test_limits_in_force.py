@@ -42,12 +42,13 @@ async def test_what_an_admin_changes_is_in_force_with_the_next_request(
         await make(world, world.ana)
         await refused(world, world.ana)
         changes = {"MAX_PER_DAY": " 3 ", "MAX_SCRIPT": "20", "VIDEO_USERS": world.ana.user.id}
-        await limits.change(changes, "U0ADMIN", now)
-        await make(world, world.ana)
         form = await world.open_form(world.ana)
+        await limits.change(changes, "U0ADMIN", now)
         await form.submit({**VALUES, "script": "x" * 21})
         assert form.errors == {"script": "The script has 21 characters. The limit is 20."}
-        await form.close()
+        await form.submit({"script": "x" * 20})
+        assert not form.is_open
+        await world.advance(minutes=5)
         found = await limits.fetch()
         assert {name: each.value for name, each in found.changes.items()} == {
             "MAX_PER_DAY": "3",

@@ -56,7 +56,7 @@ def test_scopes_to_find_lost_posts_and_to_know_people_and_channels_are_optional(
     scopes = manifest["oauth_config"]["scopes"]
     optional = set(scopes["bot_optional"])
     history = {"channels:history", "groups:history", "im:history", "mpim:history"}
-    telling = {"users:read", "channels:read", "groups:read"}
+    telling = {"users:read", "channels:read", "groups:read", "usergroups:read"}
     asked = {"app_mentions:read", "files:read", "files:write", "channels:join", "im:write"}
     assert optional == {*history, *telling, *asked}
     assert set(scopes["bot"]) - optional == {"commands", "chat:write", "chat:write.public"}

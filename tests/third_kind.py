@@ -159,9 +159,9 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
         case ["status", wanted]:
             await show_status(ctx, ack, command, Trailer.name, wanted)
         case _:
-            view = _form(ctx, {}, {"channel": command.channel})
-            user, channel = command.user, command.channel
-            if error := await ctx.open_form(user, channel, command.trigger_id, view):
+            drawing = _draw_form(ctx, {}, {"channel": command.channel})
+            user, channel, trigger_id = command.user, command.channel, command.trigger_id
+            if error := await ctx.open_form(Trailer.name, user, channel, trigger_id, drawing):
                 await ack_ephemeral(ack, error)
             else:
                 await ack()
@@ -170,8 +170,9 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
 async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     action = read(BlockAction, body)
     if (job := await find_job(ctx, action)) is not None:
-        view = _form(ctx, job.params, {"channel": job.channel})
-        if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
+        drawing = _draw_form(ctx, job.params, {"channel": job.channel})
+        user, trigger_id = action.user, action.trigger_id
+        if error := await ctx.open_form(Trailer.name, user, job.channel, trigger_id, drawing):
             ctx.respond_ephemeral(action, error)
     await ack()
 
@@ -184,14 +185,15 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         return
 
     async def redraw(note: str) -> Json:
-        return _form(ctx, fields, metadata, note)
+        return await _draw_form(ctx, fields, metadata, note)
 
     params = {"video_name": fields["video_name"]}
-    request = JobRequest(Trailer.name, params, ctx.service_deadline())
+    limits = (await ctx.store.limits.fetch()).limits
+    request = JobRequest(Trailer.name, params, ctx.service_deadline(), limits)
     await submit_job(ctx, ack, submission, request, redraw)
 
 
-def _form(
+async def _draw_form(
     ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, note: str = ""
 ) -> Json:
     name = fields.get("video_name")

@@ -13,10 +13,21 @@ from bot.model import Installation
 from bot.slack.blocks import Json
 from bot.slack.errors import translated
 from bot.slack.installation import InstallationSource
-from bot.slack.limits import NOT_LISTED
+from bot.slack.limits import (
+    NOT_CHECKED,
+    OPERATOR,
+    Membership,
+    channel_sentence,
+    groups_asked,
+    listed,
+    person_sentence,
+)
 from bot.slack.lookups import Background, Lookups
+from bot.slack.names import Names
 from bot.slack.payloads import Sender
 from bot.slack.rate_limits import MethodLimits
+from bot.slack.user_groups import UserGroups
+from bot.store import Limits
 from bot.timings import FormTimings
 
 STARTING: Final = "I'm still starting. Please try again in a moment."
@@ -36,6 +47,8 @@ _CONVERSATIONS: Final = "conversations.info"
 _NO_SCOPE: Final = "missing_scope"
 # As in manifest.yml, until Slack said the real one.
 _DEFAULT_BOT_NAME: Final = "replica-videos"
+_MAX_NAMED: Final = 3
+_AN_ADMIN: Final = "an admin of this app"
 # https://docs.slack.dev/reference/methods/users.info#errors
 _NOT_OURS: Final = frozenset({"user_not_found", "user_not_visible", "user_not_in_team"})
 # Slack does not let a bot see a private channel that it is not in. It cannot post there either.
@@ -122,12 +135,15 @@ class Access:
         self._installation = installation
         self._timings = timings
         self._is_limited = bool(allowed)
+        self._admins = sorted(admins)[:_MAX_NAMED]
         self._named = allowed | admins
         self._allow_shared_channels = allow_shared_channels
         max_age = timings.person_max_age
         self._limits = MethodLimits(clock, max_age)
         self._people = Lookups(self._look_up_person, background, clock, max_age)
         self._places = Lookups(self._look_up_channel, background, clock, max_age)
+        self._groups = UserGroups(client, background, clock, timings)
+        self._names = Names(client, background, clock, timings)
 
     # ── Where a request comes from ────────────────────────────────────────────────────────────
 
@@ -191,11 +207,11 @@ class Access:
             return self._limited_refusal(user)
         standing = await self._people.get(user, deadline)
         if standing is None:
-            return "I couldn't check with Slack whether you can do that. Please try again."
+            return NOT_CHECKED
         return self._refusal(standing)
 
     def _limited_refusal(self, user: str) -> str | None:
-        return None if user in self._named else NOT_LISTED
+        return None if user in self._named else person_sentence(Membership(), OPERATOR)
 
     @staticmethod
     def _refusal(standing: _Standing) -> str | None:
@@ -220,6 +236,48 @@ class Access:
             self._limits.note(_USERS, error)
             return None
         return _standing(found, await self._installation.get())
+
+    # ── What limits say ───────────────────────────────────────────────────────────────────────
+
+    async def membership(self, limits: Limits, kind: str, user: str, deadline: float) -> Membership:
+        """Return the user groups of a person, of those that say who may ask for a kind."""
+        groups = groups_asked(limits, kind, user)
+        return await self._groups.of(user, groups, deadline) if groups else Membership()
+
+    async def early_limits_refusal(
+        self, limits: Limits, kind: str, user: str, channel: str, deadline: float
+    ) -> str | None:
+        """Return why limits let a person not ask for a kind at all, or not in this channel.
+
+        What is not known by the deadline is refused when the form is submitted.
+        """
+        if not limits.allows_channel(channel):
+            allowed = [f"<#{each}>" for each in sorted(limits.channels)[:_MAX_NAMED]]
+            return channel_sentence(allowed, self.admin_mentions)
+        membership = await self.membership(limits, kind, user, deadline)
+        refusal = person_sentence(membership, self.admin_mentions)
+        is_allowed = limits.allows_person(kind, user, membership.groups)
+        return None if is_allowed or refusal == NOT_CHECKED else refusal
+
+    async def channel_refusal(self, limits: Limits, channel: str, deadline: float) -> str | None:
+        """Return why limits let nobody post in a channel, in plain text."""
+        if limits.allows_channel(channel):
+            return None
+        allowed = sorted(limits.channels)[:_MAX_NAMED]
+        names = await self._names.get(allowed, deadline)
+        return channel_sentence([f"#{name}" for name in names], await self.admin_names(deadline))
+
+    @property
+    def admin_mentions(self) -> str:
+        """Who can change a limit, for a message."""
+        return listed([f"<@{each}>" for each in self._admins], "or") if self._admins else OPERATOR
+
+    async def admin_names(self, deadline: float) -> str:
+        """Return who can change a limit, in plain text: names that Slack tells by the deadline."""
+        if not self._admins:
+            return OPERATOR
+        names = await self._names.get(self._admins, deadline)
+        return listed(names, "or") if names else _AN_ADMIN
 
     # ── Channels ──────────────────────────────────────────────────────────────────────────────
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -19,10 +19,11 @@ from bot.log import reference
 from bot.model import Job, State
 from bot.outages import Outages
 from bot.slack.access import Access
-from bot.slack.blocks import Json, Message, plain, section
+from bot.slack.blocks import Json, Message, context, mrkdwn, plain, section
 from bot.slack.client import webhook_client
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
+from bot.slack.limits import left_sentences
 from bot.slack.lookups import Background
 from bot.slack.presenters import CONTACT_OPERATOR, Presenter, Presenters
 from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
@@ -33,6 +34,7 @@ _LOG: Final = logging.getLogger(__name__)
 UNKNOWN_JOB: Final = "I can't find this any more."
 UNKNOWN_KIND: Final = "I no longer support this kind of request."
 _MAX_TITLE: Final = 24
+_LEFT: Final = "left"
 
 
 class Answerable(Protocol):
@@ -116,6 +118,20 @@ def general_error(
     }
 
 
+def with_left(view: Json, sentences: Sequence[str]) -> Json:
+    """Return a form that says at its end what is left of the person's requests."""
+    if not sentences:
+        return view
+    small_print = {**context(mrkdwn("\n".join(sentences))), "block_id": _LEFT}
+    return {**view, "blocks": [*view["blocks"], small_print]}
+
+
+def kept_left(view: Json, before: Sequence[Json]) -> Json:
+    """Return a form that is drawn again, with what the blocks ``before`` say is left."""
+    kept = [block for block in before if block.get("block_id") == _LEFT]
+    return {**view, "blocks": [*view["blocks"], *kept]}
+
+
 async def ack_missing_id(ack: AsyncAck, command: str, subcommand: str, noun: str) -> None:
     """Acknowledge a subcommand that lacks its id with a sentence about where to find one."""
     text = f"`{command} {subcommand}` needs a {noun} ID: *Details* on its message shows it."
@@ -136,8 +152,6 @@ class HandlerContext:
     clock: Clock
     timings: Timings
     admins: frozenset[str]
-    max_script: int
-    """The highest number of characters of a script."""
     access: Access
     installation: InstallationSource
     outages: Outages
@@ -165,14 +179,32 @@ class HandlerContext:
         loop = asyncio.get_running_loop()
         return loop.time() + self.timings.service_deadline.total_seconds()
 
-    async def open_form(self, user: str, channel: str, trigger_id: str, view: Json) -> str | None:
+    async def open_form(
+        self, kind: str, user: str, channel: str, trigger_id: str, drawing: Awaitable[Json]
+    ) -> str | None:
         """Open a form that asks for something, as ``open_view`` does.
 
-        It is not opened for those of whom Slack says in time that they may not ask.
+        It is not opened for those of whom it is known in time that they may not ask, nor in a
+        channel that is not posted in. It says what is left where that is little.
+
+        Args:
+            kind: what it asks for.
+            user: who asks.
+            channel: where it was asked; "" for nowhere.
+            trigger_id: of the command, the button or the shortcut.
+            drawing: returns the form. It reads the database together with this.
         """
         deadline = asyncio.get_running_loop().time() + self.timings.person_timeout.total_seconds()
-        refusal = await self.access.early_refusal(user, channel, deadline)
-        return refusal or await self.open_view(trigger_id, view)
+        refusal, (limits, left), view = await asyncio.gather(
+            self.access.early_refusal(user, channel, deadline),
+            self.store.limits.fetch_left(user, self.clock.now()),
+            drawing,
+        )
+        if refusal is None:
+            refusal = await self.access.early_limits_refusal(limits, kind, user, channel, deadline)
+        if refusal is None:
+            return await self.open_view(trigger_id, with_left(view, left_sentences(left)))
+        return refusal
 
     async def open_view(self, trigger_id: str, view: Json) -> str | None:
         """Open a modal; return None, or a sentence for the user if Slack did not open it."""

@@ -1,5 +1,6 @@
 """The create form as it is drawn: its fields, with what is filled in."""
 
+import asyncio
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -7,7 +8,7 @@ from typing import Final
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video, fingerprint
 from bot.model import Job, Verdict
 from bot.slack.blocks import Json, brief, element, field, option, spoken
-from bot.slack.context import HandlerContext
+from bot.slack.context import HandlerContext, kept_left
 from bot.slack.forms import (
     Metadata,
     drawn_fields,
@@ -23,7 +24,7 @@ from bot.slack.payloads import View
 from bot.slack.replica_picker import replica_label
 from bot.slack.same_again import MAKE_ANOTHER, offer
 from bot.slack.script_file import MAX_BOX, takes_files
-from bot.store import KnownReplica
+from bot.store import KnownReplica, Limits
 
 CALLBACK_ID: Final = "create_video"
 REPLICA: Final = "video_replica"
@@ -66,7 +67,8 @@ async def redrawn(
         if fits_in_metadata(more):
             metadata = more
     note = note_of(view) if note is None else note
-    return await draw_form(ctx, {**links, **fields}, metadata, note=note)
+    drawn = await draw_form(ctx, {**links, **fields}, metadata, note=note)
+    return kept_left(drawn, view.blocks)
 
 
 async def second_form(
@@ -102,15 +104,25 @@ def _for_another(view: View, params: Mapping[str, str]) -> Metadata:
 
 
 async def draw_form(
-    ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, *, note: str = ""
+    ctx: HandlerContext,
+    fields: Mapping[str, str],
+    metadata: Metadata,
+    *,
+    note: str = "",
+    limits: Limits | None = None,
 ) -> Json:
-    """Return the create form with ``fields`` filled in."""
+    """Return the create form with ``fields`` filled in; ``limits`` if they have been read."""
+    limits = limits or (await ctx.store.limits.fetch()).limits
     background = fields.get("background", "")
     if background not in _CHOICES:
         background = next((name for name in BACKGROUNDS if name in fields), "none")
+    replica, scripts = await asyncio.gather(
+        _replica_field(ctx, fields.get("replica_id"), metadata["channel"]),
+        _script_fields(ctx, fields.get("script"), metadata, limits.max_script),
+    )
     blocks: list[Json] = [
-        await _replica_field(ctx, fields.get("replica_id"), metadata["channel"]),
-        *await _script_fields(ctx, fields.get("script"), metadata),
+        replica,
+        *scripts,
         text_field(
             "video_name",
             "Name",
@@ -163,12 +175,14 @@ async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) 
     return field("replica_id", "Replica", picker, hint=hint)
 
 
-async def _script_fields(ctx: HandlerContext, script: str | None, metadata: Metadata) -> list[Json]:
+async def _script_fields(
+    ctx: HandlerContext, script: str | None, metadata: Metadata, max_script: int
+) -> list[Json]:
     """Return the fields for a script: a box, and a file where one may be longer."""
-    with_file, attached = takes_files(ctx), metadata.get("script_file") is not None
+    with_file, attached = takes_files(ctx, max_script), metadata.get("script_file") is not None
     is_kept = attached or metadata.get("script_of") is not None
-    max_script = min(ctx.max_script, MAX_BOX)
-    hint = f"150 words take about a minute. Up to {max_script:,} characters."
+    box_holds = min(max_script, MAX_BOX)
+    hint = f"150 words take about a minute. Up to {box_holds:,} characters."
     if is_kept and len(script or "") not in range(1, MAX_BOX + 1):
         script, hint = (
             None,
@@ -189,16 +203,14 @@ async def _script_fields(ctx: HandlerContext, script: str | None, metadata: Meta
         multiline=True,
         initial_value=script,
         # A script from before the limit was lowered stays as it was typed, to be shortened.
-        max_length=max(max_script, len(script or "")),
+        max_length=max(box_holds, len(script or "")),
         placeholder="What the replica says",
     )
     fields = [field("script", "Script", box, hint=hint, optional=with_file or is_kept)]
     if with_file:
         # Its kinds are not limited: what counts is what is in it.
         file = element("file_input", "script_file", max_files=1)
-        longer = (
-            f"For longer scripts: a plain text file (UTF-8), up to {ctx.max_script:,} characters."
-        )
+        longer = f"For longer scripts: a plain text file (UTF-8), up to {max_script:,} characters."
         fields.append(field("script_file", "Script file", file, hint=longer, optional=True))
     return fields
 

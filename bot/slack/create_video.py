@@ -144,17 +144,18 @@ async def open_create_form(
         file: the id of a file that is the script, if none is filled in.
         note: what is on top of the form.
     """
-    if len(script) > (limit := min(ctx.max_script, MAX_BOX)):
+    limits = (await ctx.store.limits.fetch()).limits
+    if len(script) > (limit := min(limits.max_script, MAX_BOX)):
         remedy = "Please shorten it, or split it into two videos."
-        if takes_files(ctx):
+        if takes_files(ctx, limits.max_script):
             remedy = f"Please type `{ctx.command(_KIND)}` and add it to the form as a text file."
         return f"That script has {len(script):,} characters; the form takes {limit:,}. {remedy}"
     fields = {"script": script} if script else {}
     metadata = {"channel": channel, "thread_ts": thread_ts}
     if file is not None:
         metadata["script_file"] = file
-    view = await draw_form(ctx, fields, metadata, note=note)
-    return await ctx.open_form(user, channel, trigger_id, view)
+    drawing = draw_form(ctx, fields, metadata, note=note, limits=limits)
+    return await ctx.open_form(_KIND, user, channel, trigger_id, drawing)
 
 
 # ── Buttons that open the form ────────────────────────────────────────────────────────────────
@@ -166,8 +167,10 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if (job := await find_failed(ctx, action)) is not None:
         filled = {**_fields_for(action.user, job), **place_to_retry(job, action)}
         metadata = {**await retry_metadata(ctx, job), **_kept_script(filled, job)}
-        view = await draw_form(ctx, filled, metadata, note=retention_note(job))
-        if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
+        drawing = draw_form(ctx, filled, metadata, note=retention_note(job))
+        if error := await ctx.open_form(
+            _KIND, action.user, job.channel, action.trigger_id, drawing
+        ):
             ctx.respond_ephemeral(action, error)
     await ack()
 
@@ -179,8 +182,8 @@ async def make_another(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if job is not None and job.kind == _KIND:
         filled = {**_fields_for(action.user, job), **place_to_retry(job, action)}
         metadata = {"channel": action.channel, **_kept_script(filled, job)}
-        view = await draw_form(ctx, filled, metadata, note=retention_note(job))
-        error = await ctx.open_form(action.user, job.channel, action.trigger_id, view)
+        drawing = draw_form(ctx, filled, metadata, note=retention_note(job))
+        error = await ctx.open_form(_KIND, action.user, job.channel, action.trigger_id, drawing)
     else:
         error = UNKNOWN_JOB
     if error:
@@ -204,8 +207,8 @@ async def make_video(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     action = read(BlockAction, body)
     if is_replica_id(action.value):
         metadata = {"channel": action.channel, "thread_ts": None}
-        view = await draw_form(ctx, {"replica_id": action.value}, metadata)
-        error = await ctx.open_form(action.user, action.channel, action.trigger_id, view)
+        drawing = draw_form(ctx, {"replica_id": action.value}, metadata)
+        error = await ctx.open_form(_KIND, action.user, action.channel, action.trigger_id, drawing)
     else:
         error = UNKNOWN_JOB
     if error:
@@ -259,7 +262,11 @@ async def switch_background(ctx: HandlerContext, ack: AsyncAck, body: Json) -> N
 
 
 async def _with_script(
-    ctx: HandlerContext, submission: ViewSubmission, fields: Mapping[str, str], deadline: float
+    ctx: HandlerContext,
+    submission: ViewSubmission,
+    fields: Mapping[str, str],
+    max_script: int,
+    deadline: float,
 ) -> dict[str, str]:
     """Return the fields with the whole script, which may be in a file or in an earlier request.
 
@@ -270,11 +277,11 @@ async def _with_script(
     if (file := fields.get("script_file")) is not None:
         if used.get("script", "").strip():
             raise UnreadableFile("Use either the box or a file for the script, not both.")
-        return {**used, "script": await read_script(ctx, file, deadline)}
+        return {**used, "script": await read_script(ctx, file, max_script, deadline)}
     metadata = metadata_of(submission.view)
     attached, earlier = metadata.get("script_file"), metadata.get("script_of")
     if attached is not None and "script" not in used:
-        used["script"] = await read_script(ctx, attached, deadline)
+        used["script"] = await read_script(ctx, attached, max_script, deadline)
     elif earlier is not None and "script" not in used:
         job = await ctx.store.jobs.fetch(earlier)
         if job is not None and job.user == submission.user and "script" in job.params:
@@ -306,9 +313,10 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     }
     params, errors = {name: used[name].strip() for name in ("replica_id",) if name in used}, {}
     deadline = ctx.service_deadline()
+    limits = (await ctx.store.limits.fetch()).limits
     try:
-        used = await _with_script(ctx, submission, used, deadline)
-        params = parse(used, ctx.max_script)
+        used = await _with_script(ctx, submission, used, limits.max_script, deadline)
+        params = parse(used, limits.max_script)
     except Invalid as error:
         errors = dict(error.errors)
     except UnreadableFile as error:
@@ -319,12 +327,13 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if check.error is not None:
         errors["replica_id"] = check.error
     if errors:
-        request = JobRequest(_KIND, params, deadline, errors=errors)
+        request = JobRequest(_KIND, params, deadline, limits, errors=errors)
     else:
         request = JobRequest(
             _KIND,
             params,
             deadline,
+            limits,
             used=check.found,
             fingerprint=fingerprint(params),
             offer=partial(offering_form, ctx, view, params, viewer=submission.user),

@@ -16,13 +16,15 @@ from bot.slack.blocks import Json, element, modal, section
 from bot.slack.blocks import field as form_field
 from bot.slack.context import HandlerContext, general_error
 from bot.slack.failures import KEY_REFUSED
-from bot.slack.limits import bound_errors, limit_sentence
+from bot.slack.limits import bound_error, limit_sentence
 from bot.slack.payloads import BlockAction, View, ViewSubmission
 from bot.slack.presenters import CONTACT_OPERATOR
 from bot.store import (
     AlreadyRequested,
+    Bound,
     DatabaseError,
     LimitReached,
+    Limits,
     NobodyToApprove,
     NotAllowed,
     Viewer,
@@ -56,6 +58,8 @@ class JobRequest:
     params: Mapping[str, str]
     deadline: float
     """When to stop waiting for the service, by the event loop's clock."""
+    limits: Limits
+    """What was in force shortly before; it is checked again when the job is stored."""
     used: Snapshot | None = None
     """What the service said about the replica that the job uses: offered from now on."""
     errors: Mapping[str, str] = field(default_factory=dict)
@@ -195,11 +199,12 @@ def _place(submission: ViewSubmission) -> str:
 
 
 async def _place_refusal(
-    ctx: HandlerContext, submission: ViewSubmission, channel: str, deadline: float
+    ctx: HandlerContext, submission: ViewSubmission, channel: str, request: JobRequest
 ) -> str | None:
     if channel != submission.user and not _CONVERSATION.fullmatch(channel):
         return "I can't post there. Please choose another channel."
-    return await ctx.access.posting_refusal(channel, deadline)
+    not_allowed = await ctx.access.channel_refusal(request.limits, channel, request.deadline)
+    return not_allowed or await ctx.access.posting_refusal(channel, request.deadline)
 
 
 async def ack_errors(ack: AsyncAck, errors: Mapping[str, str]) -> None:
@@ -212,15 +217,6 @@ async def _ack_general_error(
 ) -> None:
     """Keep the modal open, with a sentence that is about no field in particular, and the errors."""
     await ack(**general_error(view.blocks, "Not created", text, errors))
-
-
-async def ack_bound(ack: AsyncAck, view: View, outside: NotAllowed, script: str) -> None:
-    """Keep the modal open, with a sentence about the bound that the request is not within."""
-    errors = bound_errors(outside, script)
-    if text := errors.pop("", ""):
-        await _ack_general_error(ack, view, text)
-    else:
-        await ack_errors(ack, errors)
 
 
 async def submit_job(
@@ -238,7 +234,7 @@ async def submit_job(
     """
     view, metadata = submission.view, metadata_of(submission.view)
     channel, errors = _place(submission), dict(request.errors)
-    if not_there := await _place_refusal(ctx, submission, channel, request.deadline):
+    if not_there := await _place_refusal(ctx, submission, channel, request):
         errors["where"] = not_there
     not_allowed = await ctx.access.asking_refusal(submission.user, request.deadline)
     if request.errors or (
@@ -304,18 +300,36 @@ async def _stored(
     if request.offer is not None and metadata.get("anew") != request.fingerprint:
         sees_all = submission.user in ctx.admins
         viewer = Viewer(submission.user, channel=metadata["channel"], sees_all=sees_all)
+    limits, deadline = request.limits, request.deadline
+    membership = await ctx.access.membership(limits, request.kind, asked.user, deadline)
     try:
-        return (await ctx.store.jobs.submit(asked, now, viewer)).job
+        return (await ctx.store.jobs.submit(asked, now, viewer, membership.groups)).job
     except AlreadyRequested as same:
         assert request.offer is not None  # noqa: S101 - else nothing is looked for
         await ack(response_action="update", view=await request.offer(same.job))
     except NotAllowed as outside:
-        await ack_bound(ack, view, outside, request.params.get("script", ""))
+        who = await ctx.access.admin_names(deadline)
+        script = request.params.get("script", "")
+        await _ack_not_allowed(
+            ack, view, outside.bound, bound_error(outside, script, membership, who)
+        )
     except NobodyToApprove:
         await _ack_general_error(ack, view, _NOBODY_TO_APPROVE)
     except LimitReached as reached:
-        await _ack_general_error(ack, view, limit_sentence(reached, now))
+        who = await ctx.access.admin_names(deadline)
+        await _ack_general_error(ack, view, limit_sentence(reached, now, who=who))
     return None
+
+
+async def _ack_not_allowed(ack: AsyncAck, view: View, bound: Bound, text: str) -> None:
+    """Keep the modal open, with a sentence about the bound that the request is not within."""
+    match bound:
+        case Bound.PERSON:
+            await _ack_general_error(ack, view, f"{text} What you entered stays here.")
+        case Bound.CHANNEL:
+            await ack_errors(ack, {"where": text})
+        case Bound.SCRIPT:
+            await ack_errors(ack, {"script": text})
 
 
 async def _is_key_refused(ctx: HandlerContext, deadline: float) -> bool:

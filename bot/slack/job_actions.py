@@ -14,7 +14,7 @@ from bot.slack.blocks import Json, Message, anchor, section
 from bot.slack.buttons import CHECK_NOW, CREATE_AGAIN, GIVE_UP, OPEN_LINK, STOP, attempt_of
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
 from bot.slack.job_status import current_status
-from bot.slack.limits import NOT_LISTED, limit_sentence
+from bot.slack.limits import limit_sentence, person_sentence
 from bot.slack.payloads import BlockAction, read
 from bot.slack.permalinks import permalink
 from bot.store import LimitReached, NotAllowed
@@ -88,16 +88,21 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         ctx.respond_ephemeral(action, refusal)
         await ack()
         return
-    now = ctx.clock.now()
+    now, deadline = ctx.clock.now(), ctx.service_deadline()
+    limits = (await ctx.store.limits.fetch()).limits
+    membership = await ctx.access.membership(limits, job.kind, action.user, deadline)
     try:
-        if not await ctx.store.jobs.create_again(job.id, attempts, action.user, now):
+        if not await ctx.store.jobs.create_again(
+            job.id, attempts, action.user, now, membership.groups
+        ):
             ctx.respond_ephemeral(action, SETTLED)
         await _refresh_home(ctx, action)
     except NotAllowed:
-        ctx.respond_ephemeral(action, NOT_LISTED)
+        ctx.respond_ephemeral(action, person_sentence(membership, ctx.access.admin_mentions))
     except LimitReached as reached:
         person = "You" if action.user == job.user else f"<@{job.user}>"
-        text = f"I didn't create it again. {limit_sentence(reached, now, person)}"
+        told = limit_sentence(reached, now, person, ctx.access.admin_mentions)
+        text = f"I didn't create it again. {told}"
         ctx.respond_ephemeral(action, text)
     await ack()
 

@@ -1,22 +1,48 @@
-"""What people are told when a limit on requests is reached."""
+"""What people are told about limits: what is left of them, and what they refuse."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Final
 
 from bot.slack.blocks import span
-from bot.store import Bound, Limit, LimitReached, NotAllowed
+from bot.store import Bound, Left, Limit, LimitReached, Limits, NotAllowed
 
-_REMEDY: Final = "If you need more, ask the person who runs this bot."
-
-NOT_LISTED: Final = "Only some people here can do that. Please ask the person who runs this bot."
-OTHER_CHANNEL: Final = "I don't post in this channel. Please choose another one."
+OPERATOR: Final = "the person who runs this bot"
+"""Who is asked where there are no admins."""
+NOT_CHECKED: Final = (
+    "I couldn't check with Slack whether you can do that. Please try again in a moment."
+)
 _MONTHLY: Final = (Limit.PER_USER_PER_MONTH, Limit.PER_MONTH)
+_OF_ALL: Final = (Limit.PER_DAY, Limit.PER_MONTH)
+_FEW: Final = 2
+_SMALL_SHARE: Final = 5  # a fifth
 
 
-def limit_sentence(reached: LimitReached, now: datetime, person: str = "You") -> str:
+class GroupProblem(Enum):
+    """Why it is not known who is in a user group."""
+
+    HIDDEN = "hidden"
+    """Slack does not let the bot see it."""
+    NO_ANSWER = "no answer"
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The user groups that a person is in, of those that limits name."""
+
+    groups: frozenset[str] = frozenset()
+    problem: GroupProblem | None = None
+    """What hindered to find out about all of them."""
+
+
+def limit_sentence(
+    reached: LimitReached, now: datetime, person: str = "You", who: str = OPERATOR
+) -> str:
     """Return which limit is reached, when there is room again, and what else to do.
 
-    ``person`` begins a sentence about the person whose limit it is.
+    ``person`` begins a sentence about the person whose limit it is; ``who`` can raise it.
     """
     one = reached.maximum == 1
     number = f"{reached.maximum:,} request" + ("" if one else "s")
@@ -39,23 +65,80 @@ def limit_sentence(reached: LimitReached, now: datetime, person: str = "You") ->
         # Errors in a form are plain text, without Slack's dates:
         # https://docs.slack.dev/surfaces/modals#displaying_errors
         again = f"in about {span(reached.free_at - now)}"
-    return f"{text} Try again {again}. {_REMEDY}"
+    return f"{text} Try again {again}. If you need more, ask {who}."
 
 
-def bound_errors(outside: NotAllowed, script: str) -> dict[str, str]:
-    """Return what is wrong with a form that is not within a bound, by the id of its field.
+def left_sentences(found: Sequence[Left]) -> list[str]:
+    """Return what is left of each limit of which little is left."""
+    return [
+        _left_sentence(each)
+        for each in found
+        if each.number <= max(_FEW, each.maximum // _SMALL_SHARE)
+    ]
 
-    "" stands for no field in particular.
-    """
+
+def _left_sentence(left: Left) -> str:
+    whose = "your workspace's" if left.limit in _OF_ALL else "your"
+    when = "this month" if left.limit in _MONTHLY else "today"
+    requests = "request" if left.maximum == 1 else f"{left.maximum:,} requests"
+    verb = "is" if left.number == 1 else "are"
+    if left.maximum == 1:
+        return f"{whose.capitalize()} {requests} {when} is {'left' if left.number else 'used up'}."
+    return (
+        f"{f'{left.number:,}' if left.number else 'None'} of {whose} {requests} {when} {verb} left."
+    )
+
+
+# ── Who, where and how long ───────────────────────────────────────────────────────────────────
+
+
+def bound_error(outside: NotAllowed, script: str, membership: Membership, who: str) -> str:
+    """Return why a request is not within a bound. ``who`` can change that."""
     match outside.bound:
         case Bound.PERSON:
-            return {"": NOT_LISTED}
+            return person_sentence(membership, who)
         case Bound.CHANNEL:
-            return {"where": OTHER_CHANNEL}
+            return channel_sentence([], who)
         case Bound.SCRIPT:
-            return {"script": too_long(script, outside.limits.max_script)}
+            return too_long(script, outside.limits.max_script)
+
+
+def person_sentence(membership: Membership, who: str) -> str:
+    """Return why a person may not ask for something that only some may ask for."""
+    match membership.problem:
+        case GroupProblem.NO_ANSWER:
+            return NOT_CHECKED
+        case GroupProblem.HIDDEN:
+            return (
+                "Slack doesn't let me see who is in the user group that can do that. Please tell "
+                f"{who}: the app needs the scope usergroups:read."
+            )
+    return f"Only some people here can do that. Please ask {who}."
+
+
+def channel_sentence(allowed: Sequence[str], who: str) -> str:
+    """Return that a channel is not posted in. ``allowed`` are names or mentions of others."""
+    where = (
+        f"Use {listed(allowed, 'or')}, or a direct message with me."
+        if allowed
+        else ("Choose another one, or leave the field empty for a direct message.")
+    )
+    return f"I don't post in this channel. {where} To use it here, ask {who}."
+
+
+def groups_asked(limits: Limits, kind: str, user: str) -> frozenset[str]:
+    """Return the user groups of which it matters whether a person is in them."""
+    if limits.allows_person(kind, user, frozenset()):
+        return frozenset()
+    return frozenset(each for each in limits.users(kind) if each.startswith("S"))
 
 
 def too_long(script: str, max_script: int) -> str:
     """Return that a script has too many characters."""
     return f"The script has {len(script):,} characters. The limit is {max_script:,}."
+
+
+def listed(names: Sequence[str], conjunction: str) -> str:
+    """Return names as in a sentence: "Ana, Ben or Cleo"."""
+    *first, last = names
+    return f"{', '.join(first)} {conjunction} {last}" if first else last

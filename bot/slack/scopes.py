@@ -53,6 +53,10 @@ OPTIONAL_SCOPES: Final[Mapping[str, OptionalScope]] = {
     "groups:read": OptionalScope(
         "no posts in such private channels", f"private channels {_SHARED}"
     ),
+    "usergroups:read": OptionalScope(
+        "user groups in VIDEO_USERS and TRAINING_USERS",
+        "user groups in VIDEO_USERS and TRAINING_USERS let nobody in",
+    ),
     "files:read": OptionalScope(
         "scripts of more than 3,000 characters, as text files",
         "scripts have at most 3,000 characters, whatever MAX_SCRIPT says",

@@ -42,13 +42,15 @@ class _File(BaseModel):
     url: str = Field(validation_alias=AliasPath("file", "url_private_download"))
 
 
-def takes_files(ctx: HandlerContext) -> bool:
+def takes_files(ctx: HandlerContext, max_script: int) -> bool:
     """Return whether a script may come in a file: where one may be longer than a field holds."""
-    return ctx.max_script > MAX_BOX and ctx.access.has_scope(SCOPE)
+    return max_script > MAX_BOX and ctx.access.has_scope(SCOPE)
 
 
-async def read_script(ctx: HandlerContext, file: str, deadline: float) -> str:
+async def read_script(ctx: HandlerContext, file: str, max_script: int, deadline: float) -> str:
     """Return the text of the file with this id, by ``deadline`` of the event loop's clock.
+
+    It is not read if it certainly has more than ``max_script`` characters.
 
     Raises:
         UnreadableFile: it is no plain text in UTF-8, or too large.
@@ -58,16 +60,16 @@ async def read_script(ctx: HandlerContext, file: str, deadline: float) -> str:
         async with asyncio.timeout_at(deadline):
             async with translated(ctx.timings.call_timeout):
                 about = _File.model_validate((await ctx.client.files_info(file=file)).data)
-            return await _download(ctx, about)
+            return await _download(ctx, about, max_script)
     # A link that is none is a ValueError, and so is an answer that cannot be read.
     except (OutsideError, TimeoutError, ValueError, aiohttp.ClientError):
         raise FileUnavailable(_NOT_READ) from None
 
 
-async def _download(ctx: HandlerContext, file: _File) -> str:
-    max_bytes = ctx.max_script * _MAX_BYTES_PER_CHARACTER + _MAX_MARK
+async def _download(ctx: HandlerContext, file: _File, max_script: int) -> str:
+    max_bytes = max_script * _MAX_BYTES_PER_CHARACTER + _MAX_MARK
     too_large = UnreadableFile(
-        f"That file is too large. A script can have up to {ctx.max_script:,} characters."
+        f"That file is too large. A script can have up to {max_script:,} characters."
     )
     if not is_plain_text(file.mimetype):
         raise UnreadableFile(_NOT_TEXT)

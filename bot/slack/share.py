@@ -65,6 +65,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         error = "I can't post there. Please choose another channel."
     elif refusal := (
         await ctx.access.asking_refusal(user, deadline)
+        or await _channel_refusal(ctx, channel, deadline)
         or await ctx.access.posting_refusal(channel, deadline)
     ):
         error = refusal
@@ -79,6 +80,11 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         await ack(response_action="errors", errors={_CHANNEL: error})
     else:
         await ack()
+
+
+async def _channel_refusal(ctx: HandlerContext, channel: str, deadline: float) -> str | None:
+    limits = (await ctx.store.limits.fetch()).limits
+    return await ctx.access.channel_refusal(limits, channel, deadline)
 
 
 def _form(ctx: HandlerContext, job: Job) -> Json:

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
-from bot.errors import OutsideError
 from bot.slack.blocks import Json, spoken
 from bot.slack.context import HandlerContext
 from bot.slack.create_video import open_create_form
-from bot.slack.errors import translated
 from bot.slack.message_text import spoken_text, unnamed_ids
+from bot.slack.names import fetch_name
 from bot.slack.payloads import ShortcutPayload, read
 from bot.slack.script_file import (
     MAX_BOX,
@@ -39,21 +37,6 @@ class _Attached:
     script: str = ""
     file: str | None = None
     note: str = ""
-
-
-class _Named(BaseModel):
-    """The answer of users.info or conversations.info.
-
-    https://docs.slack.dev/reference/objects/user-object
-    """
-
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-    channel: str = Field(default="", validation_alias=AliasPath("channel", "name"))
-    real_name: str = Field(default="", validation_alias=AliasPath("user", "real_name"))
-    display_name: str = Field(
-        default="", validation_alias=AliasPath("user", "profile", "display_name")
-    )
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -99,11 +82,12 @@ async def _attached_script(ctx: HandlerContext, shortcut: ShortcutPayload) -> _A
     """Return the script in the text file of a message, as far as Slack gives it soon."""
     if (file := shortcut.text_file) is None:
         return _Attached()
-    if not takes_files(ctx):
+    max_script = (await ctx.store.limits.fetch()).limits.max_script
+    if not takes_files(ctx, max_script):
         return _Attached(note=_FILES_NOT_READ)
     deadline = asyncio.get_running_loop().time() + ctx.timings.message_timeout.total_seconds()
     try:
-        script = (await read_script(ctx, file, deadline)).strip()
+        script = (await read_script(ctx, file, max_script, deadline)).strip()
     except FileUnavailable:
         return _Attached(file=file, note=_IS_ATTACHED)
     except UnreadableFile as error:
@@ -116,17 +100,6 @@ async def _attached_script(ctx: HandlerContext, shortcut: ShortcutPayload) -> _A
 async def _names(ctx: HandlerContext, ids: set[str]) -> dict[str, str]:
     """Return the names of people and channels that Slack tells soon: the form has to open."""
     asked = sorted(ids)[:_MAX_NAMES]
-    names = await asyncio.gather(*(_name(ctx, each) for each in asked))
+    within = ctx.timings.message_timeout
+    names = await asyncio.gather(*(fetch_name(ctx.client, each, within) for each in asked))
     return {id_: name for id_, name in zip(asked, names, strict=True) if name}
-
-
-async def _name(ctx: HandlerContext, mentioned: str) -> str:
-    try:
-        async with translated(ctx.timings.message_timeout):
-            if mentioned.startswith(("C", "G")):
-                channel = await ctx.client.conversations_info(channel=mentioned)
-                return _Named.model_validate(channel.data).channel
-            person = _Named.model_validate((await ctx.client.users_info(user=mentioned)).data)
-            return person.display_name or person.real_name
-    except OutsideError:
-        return ""

@@ -23,7 +23,13 @@ from bot.slack.blocks import (
     section,
 )
 from bot.slack.buttons import OPEN_TRAIN, RETRY
-from bot.slack.context import Feature, HandlerContext, ack_ephemeral, ack_missing_id
+from bot.slack.context import (
+    Feature,
+    HandlerContext,
+    ack_ephemeral,
+    ack_missing_id,
+    kept_left,
+)
 from bot.slack.forms import (
     JobRequest,
     Metadata,
@@ -107,8 +113,10 @@ def _named_default(command: SlashCommand) -> str | None:
 
 
 async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:
-    view = _form(ctx, {}, {"channel": command.channel, "name": _new_name()})
-    if error := await ctx.open_form(command.user, command.channel, command.trigger_id, view):
+    drawing = _draw_form(ctx, {}, {"channel": command.channel, "name": _new_name()})
+    if error := await ctx.open_form(
+        _KIND, command.user, command.channel, command.trigger_id, drawing
+    ):
         await ack_ephemeral(ack, error)
     else:
         await ack()
@@ -117,8 +125,8 @@ async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) 
 async def open_from_home(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Open the form from a place without a conversation: where to post is asked."""
     action = read(BlockAction, body)
-    view = _form(ctx, {}, {"channel": "", "name": _new_name()})
-    if error := await ctx.open_form(action.user, "", action.trigger_id, view):
+    drawing = _draw_form(ctx, {}, {"channel": "", "name": _new_name()})
+    if error := await ctx.open_form(_KIND, action.user, "", action.trigger_id, drawing):
         ctx.respond_ephemeral(action, error)
     await ack()
 
@@ -133,8 +141,10 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
             fields = {name: fields[name] for name in ("replica_name",) if name in fields}
         metadata = {**await retry_metadata(ctx, job), "name": _new_name()}
         filled = {**fields, **place_to_retry(job, action)}
-        view = _form(ctx, filled, metadata, retention_note(job))
-        if error := await ctx.open_form(action.user, job.channel, action.trigger_id, view):
+        drawing = _draw_form(ctx, filled, metadata, retention_note(job))
+        if error := await ctx.open_form(
+            _KIND, action.user, job.channel, action.trigger_id, drawing
+        ):
             ctx.respond_ephemeral(action, error)
     await ack()
 
@@ -147,6 +157,11 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     submission = read(ViewSubmission, body)
     fields, now = submission.view.fields(), ctx.clock.now()
     metadata = {"name": _new_name(), **metadata_of(submission.view)}
+
+    async def redraw(note: str, changed: Metadata) -> Json:
+        drawn = await _draw_form(ctx, drawn_fields(submission.view), changed, note)
+        return kept_left(drawn, submission.view.blocks)
+
     params, errors = dict(fields), {}
     try:
         params = parse(fields)
@@ -157,18 +172,18 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     errors = {**dict.fromkeys(over, text), **errors}
     if not errors and soon and sorted(soon.values()) != metadata.get("warned"):
         warned = {**metadata, "warned": sorted(soon.values())}
-        redrawn = _form(ctx, drawn_fields(submission.view), warned, _warning(soon))
-        await ack(response_action="update", view=redrawn)
+        await ack(response_action="update", view=await redraw(_warning(soon), warned))
         return
     # If the answer to the create call is lost, the replica can be recognized by its name.
     params.setdefault("replica_name", metadata["name"])
 
-    async def redraw(note: str) -> Json:
+    async def second(note: str) -> Json:
         # It is a request of its own from now on.
-        return _form(ctx, drawn_fields(submission.view), {**metadata, "retry_of": None}, note)
+        return await redraw(note, {**metadata, "retry_of": None})
 
-    request = JobRequest(_KIND, params, ctx.service_deadline(), errors=errors)
-    await submit_job(ctx, ack, submission, request, redraw)
+    limits = (await ctx.store.limits.fetch()).limits
+    request = JobRequest(_KIND, params, ctx.service_deadline(), limits, errors=errors)
+    await submit_job(ctx, ack, submission, request, second)
 
 
 def _expiring(params: Mapping[str, str], now: datetime) -> tuple[list[str], dict[str, str]]:
@@ -199,7 +214,7 @@ def _new_name() -> str:
     return f"Replica {''.join(secrets.choice(_LETTERS) for _ in range(_NAME_LENGTH))}"
 
 
-def _form(
+async def _draw_form(
     ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, note: str = ""
 ) -> Json:
     """Return the training form with ``fields`` filled in."""

@@ -149,11 +149,6 @@ class JobReads:
         """Which jobs need approval, and whose."""
         return self._approvals
 
-    @property
-    def limits(self) -> Limits:
-        """The limits on what people may ask for."""
-        return self._limits
-
     async def candidates(self, job: Job) -> list[Attempt]:
         """Return the job's attempts that have a candidate id."""
 
