@@ -79,7 +79,7 @@ async def test_a_claim_passes_over_what_another_copy_has_locked(
     with psycopg.connect(postgres_url) as other:
         query = sql.SQL("SELECT 1 FROM {} ORDER BY 1 LIMIT 1 FOR UPDATE")
         other.execute(query.format(sql.Identifier(table)))
-        async with asyncio.timeout(4):
+        async with asyncio.timeout(8):
             assert (await _claimed(store))[table] == 1
     assert (await _claimed(store))[table] == 1, "what was passed over is not lost"
 

@@ -142,11 +142,11 @@ async def test_all_checks_together_take_no_longer_than_one_time_out(quiet_world:
             "PUBLIC_URL": f"{silent}/bot",
         }
         begun = loop.time()
-        found = await report_of(environ, call_timeout=1)
+        found = await report_of(environ, call_timeout=2)
         taken = loop.time() - begun
     for name in ("Slack", "video service", "callbacks", "Slack requests"):
-        assert "no answer within 1 s" in found[name].message
-    assert taken < 3.5  # one after the other they would take 4 s
+        assert "no answer within 2 s" in found[name].message
+    assert taken < 7  # one after the other they would take 8 s
 
 
 async def test_what_was_found_before_a_time_out_is_reported(quiet_world: World) -> None:

