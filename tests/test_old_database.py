@@ -88,7 +88,7 @@ async def test_every_field_of_every_job_is_kept(store: Store) -> None:
     jobs = await every_job(store)
     assert len(jobs) == len(OLD["jobs"]) > 20
     for old in OLD["jobs"]:
-        new = dict.fromkeys(("held_by", "held_until", "missing_since", "retry_of"))
+        new = dict.fromkeys(("held_by", "held_until", "missing_since", "retry_of", "offer"))
         new |= {"copied": False, "slow": False, "slow_after": None}
         expected = renamed(old, JOB_NAMES) | new
         expected["failure"] = FAILURES.get(expected["failure"], expected["failure"])

@@ -67,11 +67,13 @@ def _what_to_do(delivery: Delivery, job: Job, presenter: Presenter, admins: Coll
         "or cancel the request."
     )
     if job.offer is not None:
-        created_at = job.offer.created_at
-        when = f", created {date(created_at)}" if created_at is not None else ""
+        created_at, use = job.offer.created_at, f"Use this {noun}"
+        likeness = presenter.likeness
+        if created_at is not None:
+            likeness = f"{likeness}, created {date(created_at)}"
         what = (
             f"The video service gave no clear answer, but it has a {noun} with "
-            f"{presenter.likeness}{when}. Is it yours? If so, choose *Use this {noun}*. If not, "
+            f"{likeness}. Is it yours? If so, choose *{use}*. If not, "
             "please check your account there: if you see yours, choose *I found it*. Otherwise "
             "create it again (you may be charged twice) or cancel the request."
         )
