@@ -6,7 +6,7 @@ Everything here goes through the port. An engine is added to ``ENGINES``, and mu
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
@@ -619,13 +619,15 @@ class _Watched:
         self._database = database
         self.works: list[list[str]] = []
 
-    async def run(self, work: Callable[[Transaction], _T], *, durable: bool = True) -> _T:
+    async def run(
+        self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
+    ) -> _T:
         def watched(tx: Transaction) -> _T:
             statements: list[str] = []
             self.works.append(statements)
             return work(_WatchedTransaction(tx, statements))
 
-        return await self._database.run(watched, durable=durable)
+        return await self._database.run(watched, durable=durable, serial=serial)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._database, name)
@@ -639,6 +641,9 @@ class _WatchedTransaction:
     def all(self, query: Query, **values: Value) -> Sequence[Row]:
         self._statements.append(query.text)
         return self._tx.all(query, **values)
+
+    def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
+        return self._tx.once(key, find)
 
     def notify(self, topic: Topic) -> None:
         self._tx.notify(topic)
@@ -736,9 +741,11 @@ async def test_every_write_locks_the_rows_of_its_jobs_first(database: Database) 
         if not changes or _NEW_JOB.search(changes[0]):
             continue
         writing += 1
-        locks = next(at for at, each in enumerate(statements) if "FOR UPDATE" in each)
-        assert locks <= statements.index(changes[0]), statements
-        lock = statements[locks]
+        own = [each for each in statements if "FROM locks" not in each]
+        assert statements[-len(own) :] == own, "the lock of the limits comes before any other"
+        locks = next(at for at, each in enumerate(own) if "FOR UPDATE" in each)
+        assert locks <= own.index(changes[0]), statements
+        lock = own[locks]
         assert "FROM jobs" in lock or "OF jobs" in lock, lock
         assert "ORDER BY id FOR UPDATE" in lock or "SKIP LOCKED" in lock or "= :id" in lock, lock
     assert writing > 35

@@ -5,7 +5,7 @@ lock rows with ``FOR UPDATE`` (see ``bot.store.sql``).
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -86,6 +86,12 @@ class Transaction(Protocol):
     def one(self, query: Query, **values: Value) -> Row | None:
         """Run a statement and return its first row; None if there is none."""
 
+    def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
+        """Return what ``find`` returns, or returned for ``key`` earlier in this transaction.
+
+        Works that are committed together share it. What they change is not looked at again.
+        """
+
     def notify(self, topic: Topic) -> None:
         """Wake the workers of every process once this is committed."""
 
@@ -103,7 +109,9 @@ class Database(Protocol):
     def event(self, topic: Topic) -> asyncio.Event:
         """Return the event that is set when ``topic`` is notified by any process."""
 
-    async def run(self, work: Callable[[Transaction], _T], *, durable: bool = True) -> _T:
+    async def run(
+        self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
+    ) -> _T:
         """Run ``work`` in a transaction and return its result once that is committed.
 
         ``work`` runs in another thread, together with others in one transaction where many wait.
@@ -112,6 +120,9 @@ class Database(Protocol):
         the transaction. A caller that is cancelled gives up the result, not the work. With
         ``durable=False`` a power cut may undo it: for reads, and for what is repeated at the next
         start. It outlives the process all the same.
+
+        ``serial`` is for works that each take the same lock before any other: those of a process
+        run one after the other, so that no more than one transaction of it waits for the lock.
 
         Raises:
             DatabaseUnavailable: nothing was stored; a later try may succeed.

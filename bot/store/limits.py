@@ -211,9 +211,10 @@ class LimitReached(Exception):
 def lock_limits(tx: Transaction) -> None:
     """Let no other process queue a job until the transaction ends.
 
-    Two that count at once would both find room for the last one.
+    Two that count at once would both find room for the last one. It is the first lock of a work,
+    which runs with ``serial``.
     """
-    tx.one(_LOCK)
+    tx.once(_LOCK, lambda: tx.one(_LOCK))
 
 
 def reached_limit(

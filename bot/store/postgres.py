@@ -34,7 +34,8 @@ _T = TypeVar("_T")
 
 _CONNECTIONS: Final = 4
 # A group that waits longer for rows of another one gives way, and each of its works runs alone: two
-# groups may wait for each other. A work alone takes its locks in order.
+# groups may wait for each other. A work alone takes its locks in order, and serial ones take the
+# same lock first.
 _GROUP_LOCK_TIMEOUT_MS: Final = 50
 _LOCK_TIMEOUT_MS: Final = 2_000
 # Of a work that conflicts with those of other processes, or loses its connection.
@@ -53,6 +54,7 @@ class PostgresDatabase:
     """A database on a server, which several processes may use at the same time.
 
     Works wait in one queue. Each connection takes a group of them, and runs it in one transaction.
+    Serial works are taken by one connection at a time: more would wait for its lock.
     If one of a group fails, each runs once more in a transaction of its own. What was certainly not
     committed is repeated: after a conflict with another process, and after a lost connection. While
     the server is away, works wait for ``max_database_wait``, then they fail at once.
@@ -134,13 +136,15 @@ class PostgresDatabase:
         """Return the event that is set when ``topic`` is notified by any process."""
         return self._events[topic]
 
-    async def run(self, work: Callable[[Transaction], _T], *, durable: bool = True) -> _T:
+    async def run(
+        self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
+    ) -> _T:
         """Run ``work`` in a transaction; see ``Database.run``."""
         if self._is_closing.is_set():
             raise DatabaseError("the database is closed")
         if error := self._broken or self._away:
             raise type(error)(str(error))
-        call = Call(work, durable, asyncio.get_running_loop().create_future())
+        call = Call(work, durable, asyncio.get_running_loop().create_future(), serial)
         self._waiting.add(call)
         result: _T = await call.answer
         return result
@@ -225,11 +229,18 @@ class PostgresDatabase:
         group = self._running[link] = self._waiting.take_group()
         if not group:
             return
+        try:
+            await self._run_works(link, group)
+        finally:
+            self._waiting.end_group(group)
+
+    async def _run_works(self, link: Link, group: Sequence[Call]) -> None:
         alone = len(group) == 1
         durable = any(call.durable for call in group)
+        in_order = alone or group[0].serial
         try:
             committed = await self._in_thread(
-                link, [call.work for call in group], durable=durable, alone=alone
+                link, [call.work for call in group], durable=durable, in_order=in_order
             )
         except ServerLost as error:
             self._on_lost(group, error)
@@ -249,10 +260,10 @@ class PostgresDatabase:
         works: Sequence[Callable[[Transaction], Any]],
         *,
         durable: bool,
-        alone: bool = True,
+        in_order: bool = True,
     ) -> Committed:
         def run() -> Committed:
-            timeout = _LOCK_TIMEOUT_MS if alone else _GROUP_LOCK_TIMEOUT_MS
+            timeout = _LOCK_TIMEOUT_MS if in_order else _GROUP_LOCK_TIMEOUT_MS
             return link.run(works, durable=durable, lock_timeout_ms=timeout)
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, run)

@@ -4,9 +4,9 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -17,6 +17,7 @@ from bot.store.postgres_errors import Meaning, connect_problem, describe, meanin
 from bot.store.sql import Query
 
 Connection: TypeAlias = psycopg.Connection[DictRow]
+_T = TypeVar("_T")
 
 # Of parameters that the URL may set itself:
 # https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-PARAMKEYWORDS
@@ -196,6 +197,7 @@ class _Transaction:
 
     def __init__(self, link: Link) -> None:
         self._execute = link.execute
+        self._known: dict[Hashable, Any] = {}
         self.topics: set[Topic] = set()
 
     def all(self, query: Query, **values: Value) -> Sequence[Row]:
@@ -211,6 +213,11 @@ class _Transaction:
     def one(self, query: Query, **values: Value) -> Row | None:
         rows = self.all(query, **values)
         return rows[0] if rows else None
+
+    def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
+        if key not in self._known:
+            self._known[key] = find()
+        return cast(_T, self._known[key])
 
     def notify(self, topic: Topic) -> None:
         self.topics.add(topic)

@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -155,8 +155,11 @@ class SQLiteDatabase:
         """Return the event that is set when ``topic`` is notified."""
         return self._events[topic]
 
-    async def run(self, work: Callable[[Transaction], _T], *, durable: bool = True) -> _T:
-        """Run ``work`` in a transaction; see ``Database.run``."""
+    async def run(
+        self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
+    ) -> _T:
+        """Run ``work`` in a transaction; see ``Database.run``. All works are serial here."""
+        del serial
         if self._closing:
             raise DatabaseError("the database is closed")
         if self._unusable.is_set() and self._problem is not None:
@@ -375,6 +378,7 @@ class _Transaction:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+        self._known: dict[Hashable, Any] = {}
         self.topics: set[Topic] = set()
 
     def all(self, query: Query, **values: Value) -> list[Row]:
@@ -385,6 +389,11 @@ class _Transaction:
     def one(self, query: Query, **values: Value) -> Row | None:
         rows = self.all(query, **values)
         return rows[0] if rows else None
+
+    def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
+        if key not in self._known:
+            self._known[key] = find()
+        return cast(_T, self._known[key])
 
     def notify(self, topic: Topic) -> None:
         self.topics.add(topic)

@@ -111,8 +111,8 @@ class Submissions(JobClaims):
         due_at = min(until, now + self._timings.max_wait) if needs_approval else now
 
         def work(tx: Transaction) -> Submitted | _NotStored:
-            retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
             lock_limits(tx)
+            retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
             found = tx.one(BY_REQUEST, key=request.key)
             if found is None and retried is not None:
                 found = tx.one(BY_RETRIED, id=retried["id"])
@@ -166,7 +166,7 @@ class Submissions(JobClaims):
             tx.notify(Topic.JOBS)
             return Submitted(job, new=True)
 
-        return _stored(await self._database.run(work))
+        return _stored(await self._database.run(work, serial=True))
 
     async def create_again(
         self,
@@ -191,10 +191,10 @@ class Submissions(JobClaims):
         """
 
         def work(tx: Transaction) -> bool | _NotStored:
+            lock_limits(tx)
             row = lock_job(tx, job_id)
             if row is None or (row["state"], row["attempts"]) != (State.UNCONFIRMED, attempts):
                 return False
-            lock_limits(tx)
             limits = limits_in_force(tx, self._limits)
             if not limits.allows_person(row["kind"], user, groups):
                 return NotAllowed(Bound.PERSON, limits)
@@ -207,7 +207,7 @@ class Submissions(JobClaims):
             tx.notify(Topic.JOBS)
             return True
 
-        return _stored(await self._database.run(work))
+        return _stored(await self._database.run(work, serial=True))
 
 
 def turn_at(tx: Transaction, user: str, now: datetime) -> int:

@@ -1,0 +1,84 @@
+"""Two copies of the bot, and more forms at once than one transaction takes."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from bot.app import Bot
+from sandbox.delivery import deliver, encoded, interaction
+from tests.world import REPLICA, World
+
+FORMS = 24
+
+
+@pytest.fixture
+def world(world_of_copies: World) -> World:
+    return world_of_copies
+
+
+async def forms(world: World, number: int) -> list[bytes]:
+    """Return the requests of forms of Ana's, each with a script of its own."""
+    form = await world.open_form(world.ana)
+    await form._fill_in(form._field("replica_id"), REPLICA)
+    await form._fill_in(form._field("script"), "SCRIPT")
+    payload = interaction(world.slack, world.ana.user, "view_submission", None)
+    text = json.dumps({**payload, "view": form.view.payload()})
+    view_id = form.view.payload()["id"]
+    await form.close()
+    return [
+        encoded(json.loads(text.replace("SCRIPT", f"Hello {n}.").replace(view_id, f"{view_id}{n}")))
+        for n in range(number)
+    ]
+
+
+def sent(world: World, copies: Sequence[Bot], requests: Sequence[bytes]) -> list[Any]:
+    """Return what sends requests to copies in turn."""
+    return [
+        world.at(copies[number % len(copies)], deliver(world.slack, request))
+        for number, request in enumerate(requests)
+    ]
+
+
+async def waiting_for_locks(url: str) -> int:
+    """Return how many transactions wait for a lock."""
+    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        found = await (await connection.execute(query)).fetchone()
+    return int(found[0]) if found else 0
+
+
+async def test_of_many_forms_that_reach_both_copies_at_once_as_many_are_accepted_as_the_limit_says(
+    world: World,
+) -> None:
+    async with world.running_copies(MAX_PER_DAY="7", MAX_OPEN_PER_USER="20") as copies:
+        requests = await forms(world, FORMS)
+        await asyncio.gather(*sent(world, copies, requests))
+        await world.settle()
+        assert world.created_count() == 7
+        assert len(world.slack.messages("studio")) == 7
+
+
+async def test_forms_that_wait_for_the_other_copy_leave_the_rest_of_their_own_free(
+    world: World,
+) -> None:
+    url = world.postgres_url
+    assert url is not None
+    async with world.running_copies() as copies:
+        requests = await forms(world, FORMS)
+        with psycopg.connect(url) as other:
+            other.execute("SELECT * FROM locks WHERE name = 'limits' FOR UPDATE")
+            answers = asyncio.gather(*sent(world, copies[:1], requests))
+            async with asyncio.timeout(30):
+                while not await waiting_for_locks(url):
+                    pass
+            for _ in range(5):
+                assert (await world.at(copies[0], world.ben.command("/video", "list"))).ok
+                assert await waiting_for_locks(url) <= 1, "one connection of four"
+        await answers
+        await world.settle()
+        assert world.created_count() == FORMS
+        assert len(world.slack.messages("studio")) == FORMS
