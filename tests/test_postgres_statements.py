@@ -163,14 +163,15 @@ class _WithPlans:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the database has
         return getattr(self._database, name)
 
-    async def run(self, work: Any, *, durable: bool = True) -> Any:  # noqa: ANN401 - likewise
-        return await self._database.run(lambda tx: work(_Explained(tx)), durable=durable)
+    async def run(self, work: Any, **options: bool) -> Any:  # noqa: ANN401 - likewise
+        return await self._database.run(lambda tx: work(_Explained(tx)), **options)
 
 
 class _Explained:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
         self.notify = tx.notify
+        self.once = tx.once
 
     def all(self, query: Query, **values: Any) -> Any:  # noqa: ANN401 - likewise
         rows = self._tx.all(Query(f"EXPLAIN (FORMAT JSON) {query.text}"), **values)

@@ -37,19 +37,10 @@ _USED: Final = Query(
                 AND state IN {_TO_BE_CREATED} LIMIT :per_user_per_day
         ) AS found) AS queued_of_user,
         (SELECT count(*) FROM (
-            SELECT 1 FROM jobs WHERE ended_at IS NULL AND state IN {_TO_BE_CREATED}
-            LIMIT :per_day
-        ) AS found) AS queued,
-        (SELECT count(*) FROM (
             SELECT 1 FROM attempts
             WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
                 AND user_id = :user AND made_at > :since LIMIT :per_user_per_day
-        ) AS found) AS charged_to_user,
-        (SELECT count(*) FROM (
-            SELECT 1 FROM attempts
-            WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
-                AND made_at > :since LIMIT :per_day
-        ) AS found) AS charged
+        ) AS found) AS charged_to_user
     """  # noqa: S608 - our own text
 )
 _CHARGED_TO_USER_AT: Final = Query(
@@ -77,12 +68,16 @@ _USED_IN_MONTH: Final = Query(
             SELECT 1 FROM attempts
             WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
                 AND user_id = :user AND made_at >= :since LIMIT :per_user
-        ) AS found) AS charged_to_user,
-        (SELECT count(*) FROM (
-            SELECT 1 FROM attempts
-            WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
-                AND made_at >= :since LIMIT :everybody
-        ) AS found) AS charged
+        ) AS found) AS charged_to_user
+    """
+)
+_USED_BY_ALL_IN_MONTH: Final = Query(
+    """
+    SELECT count(*) AS charged FROM (
+        SELECT 1 FROM attempts
+        WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
+            AND made_at >= :since LIMIT :most
+    ) AS found
     """
 )
 _USED_BY_ALL: Final = Query(
@@ -222,8 +217,8 @@ def reached_limit(
 ) -> LimitReached | None:
     """Return the limit that leaves no room for one more create call of a user, if one does.
 
-    To be called in the transaction that queues the job, after ``lock_limits``. ``opens`` says
-    whether that makes one more open job.
+    To be called in the transaction that queues the job, after ``lock_limits``. Where it returns
+    None, the job counts as queued. ``opens`` says whether that makes one more open job.
     """
     since = to_ms(now - DAY)
     used = tx.one(
@@ -232,7 +227,6 @@ def reached_limit(
         since=since,
         open_per_user=limits.open_per_user,
         per_user_per_day=limits.per_user_per_day,
-        per_day=limits.per_day,
     )
     assert used is not None  # noqa: S101 - it has no condition
     if opens and used["open_of_user"] >= limits.open_per_user:
@@ -241,17 +235,22 @@ def reached_limit(
     if used["charged_to_user"] >= free:
         charged = free > 0 and tx.one(_CHARGED_TO_USER_AT, user=user, since=since, later=free - 1)
         return LimitReached(Limit.PER_USER_PER_DAY, limits.per_user_per_day, _free_at(charged, now))
-    free = limits.per_day - used["queued"]
-    if used["charged"] >= free:
+    # Counted once for all forms that are stored together. Measured on PostgreSQL: else each costs
+    # 0.35 ms for each 1,000 that wait.
+    key = (_USED_BY_ALL, limits.per_day, limits.per_month)
+    by_all = tx.once(key, lambda: _count_all(tx, limits, now))
+    free = limits.per_day - by_all.queued
+    if by_all.charged >= free:
         charged = free > 0 and tx.one(_CHARGED_AT, since=since, later=free - 1)
         return LimitReached(Limit.PER_DAY, limits.per_day, _free_at(charged, now))
     # Fewer wait than a day allows, so those that wait were counted to the last one.
-    of_user, of_all = _used_in_month(tx, limits, user, now)
+    of_user = _used_in_month(tx, limits, user, now)
     per_user = limits.per_user_per_month
     if per_user is not None and of_user + used["queued_of_user"] >= per_user:
         return LimitReached(Limit.PER_USER_PER_MONTH, per_user, _next_month(now))
-    if limits.per_month is not None and of_all + used["queued"] >= limits.per_month:
+    if limits.per_month is not None and by_all.charged_in_month + by_all.queued >= limits.per_month:
         return LimitReached(Limit.PER_MONTH, limits.per_month, _next_month(now))
+    by_all.queued += 1
     return None
 
 
@@ -272,16 +271,15 @@ def requests_left(tx: Transaction, limits: Limits, user: str, now: datetime) -> 
         since=to_ms(now - DAY),
         open_per_user=0,
         per_user_per_day=limits.per_user_per_day,
-        per_day=limits.per_day,
     )
     assert used is not None  # noqa: S101 - it has no condition
-    of_user, of_all = _used_in_month(tx, limits, user, now)
-    waiting_of_user, waiting = used["queued_of_user"], used["queued"]
+    of_user, by_all = _used_in_month(tx, limits, user, now), _count_all(tx, limits, now)
+    waiting_of_user, waiting = used["queued_of_user"], by_all.queued
     found = (
         (Limit.PER_USER_PER_DAY, limits.per_user_per_day, used["charged_to_user"], waiting_of_user),
-        (Limit.PER_DAY, limits.per_day, used["charged"], waiting),
+        (Limit.PER_DAY, limits.per_day, by_all.charged, waiting),
         (Limit.PER_USER_PER_MONTH, limits.per_user_per_month, of_user, waiting_of_user),
-        (Limit.PER_MONTH, limits.per_month, of_all, waiting),
+        (Limit.PER_MONTH, limits.per_month, by_all.charged_in_month, waiting),
     )
     return [
         Left(limit, max(0, maximum - charged - queued), maximum)
@@ -290,19 +288,34 @@ def requests_left(tx: Transaction, limits: Limits, user: str, now: datetime) -> 
     ]
 
 
-def _used_in_month(tx: Transaction, limits: Limits, user: str, now: datetime) -> tuple[int, int]:
-    """Return how many create calls count for this month: a user's, and everybody's."""
-    if limits.per_user_per_month is None and limits.per_month is None:
-        return 0, 0
-    used = tx.one(
-        _USED_IN_MONTH,
-        user=user,
-        since=to_ms(month_of(now)),
-        per_user=limits.per_user_per_month or 0,
-        everybody=limits.per_month or 0,
-    )
+@dataclass(slots=True)
+class _UsedByAll:
+    """What counts for everybody together; each number stops at its limit."""
+
+    queued: int
+    charged: int
+    charged_in_month: int
+
+
+def _count_all(tx: Transaction, limits: Limits, now: datetime) -> _UsedByAll:
+    """Return what counts for everybody."""
+    used = tx.one(_USED_BY_ALL, since=to_ms(now - DAY), most=limits.per_day)
     assert used is not None  # noqa: S101 - it has no condition
-    return int(used["charged_to_user"]), int(used["charged"])
+    in_month = limits.per_month is not None and tx.one(
+        _USED_BY_ALL_IN_MONTH, since=to_ms(month_of(now)), most=limits.per_month
+    )
+    charged_in_month = in_month["charged"] if in_month else 0
+    return _UsedByAll(used["queued"], used["charged"], charged_in_month)
+
+
+def _used_in_month(tx: Transaction, limits: Limits, user: str, now: datetime) -> int:
+    """Return how many create calls of a user count for this month; 0 without a limit."""
+    per_user = limits.per_user_per_month
+    if per_user is None:
+        return 0
+    used = tx.one(_USED_IN_MONTH, user=user, since=to_ms(month_of(now)), per_user=per_user)
+    assert used is not None  # noqa: S101 - it has no condition
+    return int(used["charged_to_user"])
 
 
 def month_of(moment: datetime) -> datetime:
