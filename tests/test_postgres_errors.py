@@ -10,8 +10,9 @@ from psycopg import errors
 
 from bot.store import DatabaseError, DatabaseUnavailable
 from bot.store.database import Transaction
-from bot.store.postgres import PostgresDatabase, migrate
+from bot.store.postgres import PostgresDatabase
 from bot.store.postgres_errors import MEANINGS, Meaning, meaning_of
+from bot.store.postgres_migrations import migrate
 from bot.store.sql import Query
 
 SECRET = "the launch is on Friday"

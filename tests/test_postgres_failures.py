@@ -17,8 +17,9 @@ import pytest
 
 from bot.store import DatabaseError, DatabaseUnavailable, DatabaseUncertain
 from bot.store.database import Topic, Transaction, run_until_stored
-from bot.store.postgres import PostgresDatabase, migrate
+from bot.store.postgres import PostgresDatabase
 from bot.store.postgres_listener import Listener
+from bot.store.postgres_migrations import migrate
 from bot.store.sql import Query
 from bot.timings import DatabaseTimings
 from tests.postgres_proxy import Fault, PostgresProxy

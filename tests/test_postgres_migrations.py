@@ -15,8 +15,7 @@ import pytest
 
 from bot.store import DatabaseError, DatabaseUnavailable, postgres_migrations
 from bot.store.engines import pending_migrations
-from bot.store.postgres import migrate
-from bot.store.postgres_migrations import POSTGRES_MIGRATIONS
+from bot.store.postgres_migrations import POSTGRES_MIGRATIONS, migrate
 from bot.store.sqlite import migrate as migrate_sqlite
 from tests.postgres import empty_database_url
 from tests.test_command_line import bot

@@ -38,9 +38,9 @@ async def migrate(address: Path | str) -> list[str]:
     if isinstance(address, Path):
         return await sqlite.migrate(address)
     require_psycopg()
-    from bot.store import postgres  # noqa: PLC0415 - an extra
+    from bot.store.postgres_migrations import migrate  # noqa: PLC0415 - an extra
 
-    return await asyncio.to_thread(postgres.migrate, address)
+    return await asyncio.to_thread(migrate, address)
 
 
 def pending_migrations(address: Path | str) -> list[str]:

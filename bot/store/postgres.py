@@ -21,10 +21,10 @@ from bot.store.database import (
     Transaction,
     to_its_end,
 )
-from bot.store.postgres_errors import Meaning, connect_problem, describe, meaning_of
-from bot.store.postgres_link import Committed, Link, ServerLost, connect
+from bot.store.postgres_errors import Meaning, describe, meaning_of
+from bot.store.postgres_link import Committed, Link, ServerLost
 from bot.store.postgres_listener import Listener
-from bot.store.postgres_migrations import migrate_postgres
+from bot.store.postgres_migrations import migrate
 from bot.store.postgres_queue import Call, Queue
 from bot.store.sql import Query
 from bot.timings import DatabaseTimings
@@ -402,25 +402,3 @@ class PostgresDatabase:
         while True:
             await self._listener.changed()
             await self.notified()
-
-
-def migrate(url: str) -> list[str]:
-    """Bring the tables up to date; return the names of what was applied.
-
-    Raises:
-        DatabaseUnavailable: the server cannot be reached at the moment.
-        DatabaseError: the server cannot be used, or its tables are another version's.
-    """
-    try:
-        connection = connect(url)
-    except psycopg.Error as error:
-        problem = connect_problem(error)
-        kind = DatabaseUnavailable if problem.temporary else DatabaseError
-        raise kind(problem.words) from None
-    try:
-        with connection:
-            return migrate_postgres(connection)
-    except psycopg.Error as error:
-        # Each migration is a transaction: what was not committed is applied by the next try.
-        kind = DatabaseUnavailable if meaning_of(error) is Meaning.LOST else DatabaseError
-        raise kind(f"the database cannot be used: {describe(error)}") from None

@@ -11,6 +11,8 @@ from psycopg.rows import DictRow
 
 from bot.store.database import DatabaseError, DatabaseUnavailable
 from bot.store.migrate import checksum, newer_migrations, tables, warn_of_newer
+from bot.store.postgres_errors import Meaning, connect_problem, describe, meaning_of
+from bot.store.postgres_link import connect
 from bot.store.sql import Query
 
 POSTGRES_MIGRATIONS: Final = Path(__file__).parent / "migrations" / "postgres"
@@ -32,6 +34,28 @@ _TABLES: Final = Query(
 )
 
 _Connection = psycopg.Connection[DictRow]
+
+
+def migrate(url: str) -> list[str]:
+    """Bring the tables up to date; return the names of what was applied.
+
+    Raises:
+        DatabaseUnavailable: the server cannot be reached at the moment.
+        DatabaseError: the server cannot be used, or its tables are another version's.
+    """
+    try:
+        connection = connect(url)
+    except psycopg.Error as error:
+        problem = connect_problem(error)
+        kind = DatabaseUnavailable if problem.temporary else DatabaseError
+        raise kind(problem.words) from None
+    try:
+        with connection:
+            return migrate_postgres(connection)
+    except psycopg.Error as error:
+        # Each migration is a transaction: what was not committed is applied by the next try.
+        kind = DatabaseUnavailable if meaning_of(error) is Meaning.LOST else DatabaseError
+        raise kind(f"the database cannot be used: {describe(error)}") from None
 
 
 def migrate_postgres(connection: _Connection) -> list[str]:
