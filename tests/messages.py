@@ -31,6 +31,7 @@ from bot.slack.replica_commands import listed_replicas
 from bot.slack.replies import FILE_COMMENT, file_name, reply
 from bot.slack.same_again import offer
 from bot.slack.share_message import share
+from bot.slack.spending_view import spending_modal
 from bot.store import (
     KnownReplica,
     Limit,
@@ -38,7 +39,9 @@ from bot.store import (
     LimitReached,
     Limits,
     LimitsInForce,
+    MonthSpending,
     PastChange,
+    PersonSpending,
 )
 from sandbox.block_kit import objects
 from tests import test_card_texts as cards
@@ -295,7 +298,13 @@ def view_entries() -> Iterator[Entry]:
         PastChange("TRAINING_USERS", "", f"{ANA},{BEN}", BEN, NINE),
         PastChange("MAX_SCRIPT", "1000", "3000", BEN, NINE),
     ]
-    admin = AdminContent(health, in_force, past)
+    spenders = [
+        PersonSpending(ANA, {"video": 3, "replica": 1}, timedelta(minutes=4)),
+        PersonSpending(BEN, {"video": 1}, timedelta(seconds=40)),
+    ]
+    spending = MonthSpending(NINE, spenders)
+    yield "Spending, for an admin", view_lines(spending_modal(spending, PRESENTERS, NINE))
+    admin = AdminContent(health, spending, in_force, past)
     full = HomeContent(jobs, page=1, more=True, replicas=replicas, questions=[ASKED], admin=admin)
     yield "Home, for an admin", view_lines(home_view(full, PRESENTERS, command))
     groups = [Group(id="S0MARKETING", name="Marketing", handle="marketing")]
@@ -303,7 +312,7 @@ def view_entries() -> Iterator[Entry]:
     bad = replace(
         health, unsent=3, key_refused=True, no_credit=True, next_try=NINE, slowed_down=True
     )
-    unchanged = AdminContent(bad, LimitsInForce(settings, settings, {}))
+    unchanged = AdminContent(bad, MonthSpending(NINE), LimitsInForce(settings, settings, {}))
     empty = HomeContent([], page=0, more=False, replicas=[], admin=unchanged)
     yield "Home, still empty, with problems", view_lines(home_view(empty, PRESENTERS, command))
 

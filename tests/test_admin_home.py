@@ -1,5 +1,8 @@
 """What admins see and change in the Home tab: spending and limits, and nobody else."""
 
+from datetime import timedelta
+
+from bot.store import month_start
 from sandbox.driver import Modal, Person
 from tests.modes import on_both_engines
 from tests.test_home import opened, words
@@ -122,3 +125,33 @@ async def test_all_mistakes_in_the_limits_are_shown_at_once(quiet_world: World) 
         assert form.values["MAX_SCRIPT.0"] == "100"
         await form.submit({PER_DAY: "5", PER_USER: "5"})
         assert not form.is_open
+
+
+async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet_world: World) -> None:
+    world = quiet_world
+    ana, ben = world.ana, world.ben
+    async with world.running_bot(ADMIN_USERS=ana.user.id):
+        home = await opened(world, ana)
+        assert "*Spending this month*\nNothing was created." in words(home)
+        for _ in range(2):
+            await world.request_video(ben, {"script": "word " * 300})
+        await world.request_replica(ana)
+        await world.advance(seconds=10)
+        shown = words(ana.home)
+        total = "2 videos, about 4 min spoken, 1 training"
+        assert f"*Spending this month*\n{total}.\n<@{ben.user.id}>: 2 videos, about 4 min" in shown
+        assert f"\n<@{ana.user.id}>: 1 training" in shown
+
+    await world.advance(days=31)  # no bot has work meanwhile, so this takes no time
+    async with world.running_bot(ADMIN_USERS=ana.user.id):
+        await opened(world, ana)
+        await world.advance(seconds=10)
+        assert ana.home is not None
+        assert "Nothing was created." in words(ana.home)
+        await ana.home.click("All months")
+        assert ana.modal is not None
+        assert "*Nothing was created*" in words(ana.modal)
+        before = month_start(world.clock.now()) - timedelta(days=1)
+        await ana.modal.choose("month", before.strftime("%B %Y"))
+        assert f"*{total}*" in words(ana.modal)
+        assert f"<@{ben.user.id}>: 2 videos, about 4 min spoken" in words(ana.modal)

@@ -103,6 +103,7 @@ class TrailerPresenter:
     """How trailers look in Slack."""
 
     noun: Final = "trailer"
+    counted: Final = "trailer"
     likeness: Final = "the same name"
     slow: Final = False
     running_word: Final = "Being cut"

@@ -1,4 +1,7 @@
-"""What admins do in the Home tab: they change limits. Everybody else is refused, at each step."""
+"""What admins do in the Home tab: they change limits, and look at what was spent.
+
+Everybody else is refused, at each step.
+"""
 
 import logging
 from functools import partial
@@ -7,9 +10,11 @@ from typing import Final
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
+from bot.errors import OutsideError
 from bot.slack.blocks import Json
-from bot.slack.buttons import CHANGE_LIMITS
+from bot.slack.buttons import CHANGE_LIMITS, CHOOSE_MONTH, OPEN_SPENDING
 from bot.slack.context import HandlerContext, general_error
+from bot.slack.errors import translated
 from bot.slack.forms import ack_errors
 from bot.slack.limits_form import (
     CALLBACK_ID,
@@ -19,18 +24,22 @@ from bot.slack.limits_form import (
     shown_in,
 )
 from bot.slack.payloads import BlockAction, ViewSubmission, read
+from bot.slack.spending_view import MONTH, month_named, spending_modal
 from bot.store import InvalidLimits, LimitsChanged
 
 _LOG: Final = logging.getLogger(__name__)
 _ADMINS_ONLY: Final = (
     "Only admins can change limits. Please ask one of them, or the person who runs this bot."
 )
+_NOT_SHOWN: Final = "Only admins can see this. Please ask one of them."
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
-    """Register the listeners for the button and the form."""
+    """Register the listeners for the buttons, the form and the menu."""
     app.action(CHANGE_LIMITS)(partial(open_limits, ctx))
     app.view(CALLBACK_ID)(partial(change_limits, ctx))
+    app.action(OPEN_SPENDING)(partial(open_spending, ctx))
+    app.action(CHOOSE_MONTH)(partial(choose_month, ctx))
 
 
 async def open_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
@@ -68,4 +77,33 @@ async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         drawn = limits_form(error.in_force, filled=filled, before=view)
         await ack(response_action="update", view=drawn)
         return
+    await ack()
+
+
+async def open_spending(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Show what everybody had created this month, with a menu of months."""
+    action = read(BlockAction, body)
+    error: str | None = _NOT_SHOWN
+    if action.user in ctx.admins:
+        now = ctx.clock.now()
+        view = spending_modal(await ctx.store.spending.of_month(now), ctx.presenters, now)
+        error = await ctx.open_view(action.trigger_id, view)
+    if error is not None:
+        ctx.respond_ephemeral(action, error)
+    await ack()
+
+
+async def choose_month(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Show another month."""
+    action = read(BlockAction, body)
+    if (view := action.view) is not None and action.user in ctx.admins:
+        now = ctx.clock.now()
+        month = month_named(view.fields().get(MONTH, ""), now)
+        shown = spending_modal(await ctx.store.spending.of_month(month), ctx.presenters, now)
+        try:
+            async with translated(ctx.timings.view_timeout):
+                await ctx.client.views_update(view_id=view.id, hash=view.hash, view=shown)
+        except OutsideError as error:
+            # Closed, or another month was chosen meanwhile.
+            _LOG.info("the spending could not be shown", extra={"reason": error.reason})
     await ack()

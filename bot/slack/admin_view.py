@@ -6,10 +6,12 @@ from datetime import datetime
 from typing import Final
 
 from bot.slack.blocks import MAX_SECTION, Json, ago, button, context, date, joined, mrkdwn, section
-from bot.slack.buttons import CHANGE_LIMITS
+from bot.slack.buttons import CHANGE_LIMITS, OPEN_SPENDING
 from bot.slack.failures import KEY_REFUSED
 from bot.slack.limit_words import WORDS, change_words, value_words
-from bot.store import LimitsInForce, PastChange
+from bot.slack.presenters import Presenters
+from bot.slack.spending_view import spending_text
+from bot.store import LimitsInForce, MonthSpending, PastChange
 
 MAX_PAST: Final = 5
 """Changes of limits that are shown."""
@@ -38,16 +40,19 @@ class AdminContent:
     """What admins see."""
 
     health: Health
+    spending: MonthSpending
+    """Of this month."""
     in_force: LimitsInForce
     past: Sequence[PastChange] = ()
     """The last changes of limits, newest first."""
 
 
-def admin_sections(content: AdminContent) -> list[Json]:
+def admin_sections(content: AdminContent, presenters: Presenters) -> list[Json]:
     """Return the sections for admins: a few blocks, however much there is to say."""
-    change = button("Change limits", CHANGE_LIMITS)
+    change, more = button("Change limits", CHANGE_LIMITS), button("All months", OPEN_SPENDING)
     blocks = [
         section(_health(content.health)),
+        {**section(spending_text(content.spending, presenters)), "accessory": more},
         {**section(_limits(content.in_force)), "accessory": change},
     ]
     if content.past:

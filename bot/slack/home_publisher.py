@@ -91,6 +91,7 @@ class HomePublisher:
         in_force = await store.limits.fetch()
         return AdminContent(
             health=await self._health(in_force.limits),
+            spending=await store.spending.of_month(self._ctx.clock.now()),
             in_force=in_force,
             past=await store.limits.fetch_past(MAX_PAST),
         )

@@ -38,7 +38,8 @@ from bot.slack.presenters import Presenter, Presenters, state_word
 PAGE: Final = 10
 """Jobs on a page: each has up to three blocks, and a line between it and the next."""
 MAX_REPLICAS: Final = 20
-MAX_QUESTIONS: Final = 10
+MAX_QUESTIONS: Final = 7
+"""Of each sort: three blocks each. With everything else, a view has room for these."""
 _MAX_LINE: Final = 200
 
 
@@ -105,7 +106,7 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
     for job in waiting:
         blocks += _to_approve(job, presenters[job.kind])
     if content.admin is not None:
-        blocks += [_heading("For admins"), *admin_sections(content.admin)]
+        blocks += [_heading("For admins"), *admin_sections(content.admin, presenters)]
     return {"type": "home", "blocks": blocks}
 
 

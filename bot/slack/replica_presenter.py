@@ -55,6 +55,7 @@ class ReplicaPresenter:
     """How replica jobs look in Slack."""
 
     noun: Final = "replica"
+    counted: Final = "training"
     likeness: Final = "the same name or training video"
     slow: Final = True
     running_word: Final = "Training"

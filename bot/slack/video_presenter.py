@@ -16,6 +16,7 @@ class VideoPresenter:
     """How video jobs look in Slack."""
 
     noun: Final = "video"
+    counted: Final = "video"
     likeness: Final = "the same script"
     slow: Final = False
     running_word: Final = "Rendering"

@@ -40,7 +40,7 @@ from bot.store.limit_changes import (
 from bot.store.limits import Bound, Left, Limit, LimitReached, Limits, NotAllowed
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.same_again import AlreadyRequested, Viewer
-from bot.store.spending import MonthSpending, PersonSpending, Spending
+from bot.store.spending import MonthSpending, PersonSpending, Spending, month_start
 from bot.store.sqlite import SQLiteDatabase
 from bot.store.submissions import NobodyToApprove, Submitted
 from bot.store.unreadable import UnreadableRows
@@ -79,6 +79,7 @@ __all__ = [
     "Submitted",
     "Viewer",
     "fingerprint",
+    "month_start",
 ]
 
 _NO_LIMITS: Final = Limits()
