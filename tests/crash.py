@@ -111,6 +111,7 @@ class CrashingWorld(World):
         downtime: from a crash to the restart.
         lost_answers: the number of submissions whose answers will be lost.
         crash_count: the crashes until now.
+        settings: more settings of the bot.
         foreign_ids: the ids of resources at the service that the bot did not create.
         is_crashed: whether the bot is down.
         on_moment: called with each moment's name and, for a post, its delivery key.
@@ -128,6 +129,7 @@ class CrashingWorld(World):
         self.crash_count = 0
         self.on_moment: Callable[[str, str], None] = lambda _moment, _about: None
         self.callbacks = True
+        self.settings: dict[str, str] = {}
         self.foreign_ids = frozenset[str]()
         self.is_crashed = False
         self._crashed = asyncio.Event()
@@ -202,6 +204,7 @@ class CrashingWorld(World):
             "ADMIN_USERS": self.cleo.user.id,
             "RETENTION_DAYS": "2",
             "MAX_SCRIPT": "20000",
+            **self.settings,
         }
         if callbacks:
             values["PUBLIC_URL"] = self._relay_server.url

@@ -21,9 +21,15 @@ from sandbox.slack import Call
 from sandbox.slack_objects import Event, Message
 from tests.crash import CrashingWorld, delivery_key, role_of
 from tests.disk import Rows
+from tests.endings import ending_of
 from tests.error_recorder import ErrorRecorder
 from tests.file_invariants import UPLOADS, SharedFiles
-from tests.question_invariants import check_final_questions, check_questions
+from tests.question_invariants import (
+    check_approvals,
+    check_final_approvals,
+    check_final_questions,
+    check_questions,
+)
 from tests.world import number_of
 
 _CREATES: Final = {"create_video": "video", "create_replica": "replica"}
@@ -38,14 +44,6 @@ _READS: Final = frozenset(
 _NOT_POSTS: Final = _SEARCHES | _READS | UPLOADS | {"chat.update", "views.open", "response_url"}
 _UNDER_WAY: Final = frozenset({"running", "overdue"})
 _ENDED: Final = frozenset({"succeeded", "failed"})
-_FAILED: Final = ("Failed", "couldn't be created")  # on the card and in the reply
-_ENDINGS: Final = {
-    "succeeded": ("Ready", "is ready"),
-    **dict.fromkeys(("cancelled", "unanswered"), ("Cancelled", "was cancelled")),
-    **dict.fromkeys(("stopped", "stopped_by_admin"), ("Stopped", "stopped following")),
-    **dict.fromkeys(("timed_out", "not_found"), ("Failed", "didn't finish")),
-}
-_DELETED: Final = ("Deleted", "was deleted")
 _SETTLED: Final = frozenset({"posted", "undeliverable", "withdrawn"})
 _MAY_BE_THERE: Final = frozenset({"sending", "uncertain", "posted"})
 
@@ -60,6 +58,8 @@ class UserActions:
     """The values of the forms that the bot accepted, by view id."""
     create_again: Counter[str] = field(default_factory=Counter)
     """How often a permitted user pressed *Create again*, by job."""
+    approved: set[str] = field(default_factory=set)
+    """The jobs of which somebody who may approve them pressed *Approve*."""
 
 
 class InvariantChecker:
@@ -102,6 +102,7 @@ class InvariantChecker:
         self._check_waits(now)
         self._check_posts(now)
         check_questions(now)
+        check_approvals(now)
         self._check_lock()
         self._before = now
 
@@ -197,10 +198,11 @@ class InvariantChecker:
                 assert made.ended(self._world.clock.now()) in {"success", "deleted"}, "not ready"
 
     def _check_payment(self, now: Rows) -> None:
-        """Nothing is created twice unless a user said so; what is refused is not created."""
+        """Nothing is created twice unless a user said so, or before it is approved."""
         allowed: Counter[tuple[str, str]] = Counter()
         for id_, job in now.jobs.items():
-            allowed[job["kind"], self._text(now, id_)] += 1 + self._actions.create_again[id_]
+            may = job["approval_until"] is None or id_ in self._actions.approved
+            allowed[job["kind"], self._text(now, id_)] += may + self._actions.create_again[id_]
         service, foreign = self._world.service, self._world.foreign_ids
         made = Counter(
             ("video", video.script) for id_, video in service.videos.items() if id_ not in foreign
@@ -251,7 +253,7 @@ class InvariantChecker:
         """Return whether it goes into the thread of a card that has yet to be posted."""
         job = key.partition("/")[0]
         card = now.deliveries[f"{job}/card"]
-        return role_of(key) != "card" and card["state"] not in _SETTLED
+        return role_of(key) not in {"card", "approval"} and card["state"] not in _SETTLED
 
     def _check_lock(self) -> None:
         """No other bot can use a file meanwhile."""
@@ -283,6 +285,8 @@ class InvariantChecker:
                     shown = slack.find(message.channel, message.ts) or message
                     assert not shown.blocks or number_of(shown) == job, shown.text
                     continue
+                if role_of(key) == "approval":
+                    continue
                 cards = [m.ts for _, m in copies[f"{job}/card"]]
                 outside = message.thread_ts not in cards and not now.deliveries[key]["direct"]
                 assert not outside, f"outside its thread: {message.text}"
@@ -296,7 +300,7 @@ class InvariantChecker:
     def _check_reply(self, now: Rows, job: str, reply: Message) -> None:
         row = now.jobs[job]
         assert row["ended_at"] is not None, "a reply before the end"
-        _, words = _ending(row)
+        _, words = ending_of(row)
         assert words in reply.text, f"{row['state']}: {reply.text}"
         assert (row["user_id"] in reply.pings) is (row["failure"] != "stopped")
 
@@ -349,12 +353,14 @@ class InvariantChecker:
                     assert found, f"{key} was posted and withdrawn"
                 elif now.deliveries[key]["state"] == "undeliverable":
                     refused = [call for call in self._posts_of(key) if not call.ok]
-                    assert len(refused) > 1, f"{key} was not tried in both places"
+                    places = 0 if role_of(key) == "approval" else 1
+                    assert len(refused) > places, f"{key} was not tried in both places"
                 else:
                     assert posts[key], f"{key} was not posted"
             assert {f"{id_}/card", f"{id_}/reply"} <= now.deliveries.keys()
             self._check_final_card(now, id_)
         check_final_questions(now, self._world.slack)
+        check_final_approvals(now, self._world.slack)
         assert not self._world.disk.complaints()
 
     def _check_final_card(self, now: Rows, job: str) -> None:
@@ -368,7 +374,7 @@ class InvariantChecker:
         if card["state"] == "posted" and all(call.ok and not call.fault for call in edits[-1:]):
             shown = slack.find(card["channel"], card["ts"])
             row = now.jobs[job]
-            word, _ = _ending(row)
+            word, _ = ending_of(row)
             assert shown is not None
             assert word in shown.text, shown.text
 
@@ -385,14 +391,6 @@ class InvariantChecker:
 def _search_failed(call: Call) -> bool:
     """Return whether a search for a post was refused or failed."""
     return call.method in _SEARCHES and not (call.ok and call.fault is None)
-
-
-def _ending(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what the card and the reply of an ended job say."""
-    snapshot = json.loads(row["snapshot"] or "{}")
-    if row["failure"] == "service_failed" and snapshot.get("status") == "deleted":
-        return _DELETED
-    return _ENDINGS.get(row["failure"] or row["state"], _FAILED)
 
 
 def _params(job: Mapping[str, Any]) -> dict[str, str]:

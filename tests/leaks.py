@@ -56,6 +56,8 @@ class _Job:
     id: str
     user: str
     params: Mapping[str, str]
+    asked: Sequence[str] = ()
+    """The ids of who was asked to approve it: a channel, or people."""
 
 
 @dataclass
@@ -125,7 +127,7 @@ class LeakDetector:
         """Raise ``AssertionError`` if a mark is where it must not be."""
         rows = list(all_rows(self.world.address))
         jobs = [
-            _Job(row["id"], row["user_id"], _params_of(row["params"]))
+            _Job(row["id"], row["user_id"], _params_of(row["params"]), _asked_of(row))
             for table, row in rows
             if table == "jobs"
         ]
@@ -142,7 +144,7 @@ class LeakDetector:
                     "a call to the service", _requests(self.world), _hidden_from_service(secrets)
                 ),
                 *_in_slack(self.world.slack, jobs, secrets, typed),
-                *_in_forms(self._shown, jobs, secrets),
+                *_in_forms(self.world.slack, self._shown, jobs, secrets),
             ]
         )
 
@@ -270,19 +272,33 @@ def _job_of(slack: SandboxSlack, arguments: Mapping[str, Any]) -> str | None:
 
 
 def _in_forms(
-    shown: Iterable[_ShownForm], jobs: Sequence[_Job], secrets: set[Mark]
+    slack: SandboxSlack, shown: Iterable[_ShownForm], jobs: Sequence[_Job], secrets: set[Mark]
 ) -> Iterator[str]:
     """Search forms: what a user typed may be filled in for that user alone.
 
     An updated form holds what was typed into it. A newly opened one is filled in from a job or from
-    the text after the command.
+    the text after the command. Those who are asked to approve a job may read all of it.
     """
     for form in shown:
         yield from find_marks("a form", [form.text], secrets)
         if form.opened:
-            theirs = [job for job in jobs if job.user == form.user]
+            theirs = [
+                job for job in jobs if job.user == form.user or _is_asked(slack, job, form.user)
+            ]
             private = _scripts_but(theirs, jobs, MarkType.SCRIPT, MarkType.QUERY)
             yield from find_marks("a form of another user", [form.text], private)
+
+
+def _is_asked(slack: SandboxSlack, job: _Job, user: str) -> bool:
+    """Return whether a user was asked to approve a job, alone or in a channel."""
+    channels = [slack.channels[each] for each in job.asked if each in slack.channels]
+    return user in job.asked or any(user in channel.members for channel in channels)
+
+
+def _asked_of(row: Mapping[str, Any]) -> Sequence[str]:
+    """Return who was asked to approve a job; in an old table, nobody."""
+    asked = dict(row).get("approval_asked")
+    return json.loads(asked) if asked else ()
 
 
 def _scripts_but(theirs: Iterable[_Job], jobs: Iterable[_Job], *types: MarkType) -> set[Mark]:

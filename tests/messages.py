@@ -45,6 +45,7 @@ from bot.store import (
 )
 from sandbox.block_kit import objects
 from tests import test_card_texts as cards
+from tests.approval_messages import approval_messages
 from tests.sentences import literals, sources
 from tests.test_cards import ANA, BEN, NINE, PRESENTER, PRESENTERS, REPLICA_PRESENTER
 from tests.test_question_message import ASKED, OWED
@@ -214,6 +215,8 @@ def question_entries() -> Iterator[Entry]:
     direct = replace(OWED, direct=True)
     yield "Asked again, in a direct message", shown(question(direct, again, PRESENTER, [BEN]))
     for settlement in Settlement:
+        if settlement in {Settlement.APPROVED, Settlement.DECLINED}:
+            continue
         settled = replace(OWED, settled_as=settlement, settled_by=BEN)
         yield (
             settlement.value.replace("_", " ").capitalize(),
@@ -221,6 +224,8 @@ def question_entries() -> Iterator[Entry]:
         )
     yield from confirmations(question(OWED, ASKED, PRESENTER).blocks)
     yield from confirmations(card(cards.rendering(), PRESENTER).blocks)
+    waiting = cards.job(State.WAITING_FOR_APPROVAL)
+    yield from confirmations(card(waiting, PRESENTER).blocks)
 
 
 def command_entries() -> Iterator[Entry]:
@@ -262,6 +267,7 @@ def refusal_entries() -> Iterator[Entry]:
         ("is there", cards.WELL),
         ("is being made", cards.rendering()),
         ("is not known to be made", cards.job(State.UNCONFIRMED)),
+        ("waits for approval", cards.job(State.WAITING_FOR_APPROVAL)),
     ):
         yield f"The same was asked for, and {about}", [plain(offer(job, PRESENTER, BEN))]
 
@@ -395,6 +401,7 @@ async def page() -> str:
         chapter("Cards", [*card_entries()]),
         chapter("Closing replies", [*reply_entries()]),
         chapter("The question, and what Slack asks first", [*question_entries()]),
+        chapter("Approval", [(name, shown(each)) for name, each in approval_messages()]),
         chapter("Forms", await form_entries()),
         chapter("Commands", [*command_entries()]),
         chapter("Home and details", [*view_entries()]),

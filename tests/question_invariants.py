@@ -1,10 +1,11 @@
-"""The invariants of questions, checked on the disk and on what Slack shows."""
+"""The invariants of questions and approvals, checked on the disk and on what Slack shows."""
 
 from collections import Counter
 
 from sandbox.slack import SandboxSlack
 from tests.disk import Rows
 
+_SETTLED = ("Approved by", "Declined by", "Cancelled by", "Expired:")
 _NOWHERE = frozenset({"undeliverable", "withdrawn"})
 
 
@@ -22,6 +23,39 @@ def check_questions(rows: Rows) -> None:
     for id_ in asked:
         assert id_ in owed, f"{id_} waits for an answer, and nobody is asked"
         assert owed[id_] <= 1, f"{id_} is asked about twice"
+
+
+def check_approvals(rows: Rows) -> None:
+    """Check that approvers are asked about a job while it waits for them, and only then."""
+    asked = set()
+    for key, delivery in rows.deliveries.items():
+        if delivery["role"] == "approval":
+            asked.add(delivery["job_id"])
+            waits = rows.jobs[delivery["job_id"]]["state"] == "waiting_for_approval"
+            is_open = delivery["settled_as"] is None and delivery["state"] not in _NOWHERE
+            assert not is_open or waits, f"{key} is still open"
+    for id_, job in rows.jobs.items():
+        assert job["approval_until"] is None or id_ in asked, f"nobody is asked to approve {id_}"
+        if job["approval_until"] is not None and job["attempts"]:
+            assert job["decided_by"] not in {None, job["user_id"]}, f"{id_} was not approved"
+
+
+def check_final_approvals(rows: Rows, slack: SandboxSlack) -> None:
+    """Check that each approval says how it was settled, if Slack allowed the edit."""
+    for key, delivery in rows.deliveries.items():
+        if delivery["role"] != "approval" or delivery["state"] != "posted":
+            continue
+        edits = [
+            call
+            for call in slack.calls
+            if call.method == "chat.update" and call.arguments.get("ts") == delivery["ts"]
+        ]
+        assert edits, f"{key} was never edited"
+        if edits[-1].ok and not edits[-1].fault:
+            shown = slack.find(delivery["channel"], delivery["ts"])
+            assert shown is not None
+            assert "Please approve or decline" not in shown.text, shown.text
+            assert any(word in shown.text for word in _SETTLED), shown.text
 
 
 def check_final_questions(rows: Rows, slack: SandboxSlack) -> None:

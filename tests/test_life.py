@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from bot.slack import errors
-from bot.slack.buttons import CREATE_AGAIN, GIVE_UP, HAVE_ID
+from bot.slack.buttons import APPROVE, CREATE_AGAIN, DECLINE, GIVE_UP, HAVE_ID, WITHDRAW
 from sandbox.block_kit import Json
 from sandbox.driver import ClientRefusal, Modal, Person
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
@@ -158,6 +158,7 @@ _WORDS: Final = st.sampled_from(["Words A.", "Words B."])
 _LONG_SCRIPT: Final = "Words C.\n-\n-\n" + "Words of a long script. " * 400
 _PLACE: Final = st.sampled_from(["studio", "studio", "studio", "lobby", "vault"])
 _ANSWER: Final = st.sampled_from([CREATE_AGAIN, CREATE_AGAIN, HAVE_ID, HAVE_ID, GIVE_UP])
+_DECISION: Final = st.sampled_from([APPROVE, APPROVE, DECLINE, WITHDRAW])
 _CALLBACK: Final = "a callback"
 # An index from the newest, modulo the number of things.
 _INDEX: Final = st.integers(0, 5)
@@ -165,7 +166,7 @@ _MOMENTS: Final = st.sampled_from(
     [
         f"{phase} {what}"
         for what in (
-            *("create", "card", "question", "reply", "submission"),
+            *("create", "card", "question", "approval", "reply", "submission"),
             *("read", "edit", "search", "callback"),
             *_STEPS,
         )
@@ -180,7 +181,12 @@ class Form:
 
     modal: Modal
     what: str
-    """``video``, ``replica``, or ``job`` for the form that asks for an id."""
+    """``video``, ``replica``, ``job`` for the form that asks for an id, or ``decline``."""
+
+    @property
+    def asks_for_work(self) -> bool:
+        """Whether it asks for a job."""
+        return self.what not in {"job", "decline"}
 
     @property
     def is_on_top(self) -> bool:
@@ -193,6 +199,7 @@ class JobLife(RuleBasedStateMachine):
     """Actions of users, the passing of time, and crashes."""
 
     on_postgres = False
+    needs_approval = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,6 +216,11 @@ class JobLife(RuleBasedStateMachine):
         self.world = CrashingWorld(Path(self.folder.name))
         self.world.on_postgres = self.on_postgres or self.world.on_postgres
         self.people = {"ana": self.world.ana, "ben": self.world.ben, "cleo": self.world.cleo}
+        if self.needs_approval:
+            self.world.settings = {
+                "APPROVERS": f"{self.world.ben.user.id},{self.world.cleo.user.id}",
+                "APPROVAL_CHANNEL": self.world.slack.channel("lobby").id,
+            }
         # Otherwise forms are refused instead of answered in direct messages.
         self.world.slack.scopes.discard("groups:read")
         self.checker = InvariantChecker(self.world, self.actions)
@@ -277,6 +289,8 @@ class JobLife(RuleBasedStateMachine):
             self._run(self._resubmit(_one(self.forms, which)))
         elif (form := _one(there, which)).what == "job":
             self._give_id(form, remote)
+        elif form.what == "decline":
+            self._run(self._submit(form, {"decline_reason": "No."}))
         else:
             field = "script" if form.what == "video" else "replica_name"
             self._run(self._submit(form, {} if words is None else {field: words}))
@@ -393,14 +407,14 @@ class JobLife(RuleBasedStateMachine):
 
     async def _submit(self, form: Form, values: Mapping[str, Any], *, clicks: int = 1) -> None:
         key = form.modal.view.id
-        if form.what != "job":
+        if form.asks_for_work:
             self.actions.submitted.add(key)
         try:
             answer = await form.modal.submit(values, clicks=clicks)
         except ClientRefusal:
             return  # something is missing in it, or it is gone
         closes = not answer.body.strip() or (answer.json or {}).get("response_action") == "clear"
-        if answer.ok and closes and form.what != "job" and not self.world.is_crashed:
+        if answer.ok and closes and form.asks_for_work and not self.world.is_crashed:
             kept = ("replica_id", "script", "train_video_url", "replica_name", "where")
             typed = form.modal.values
             self.actions.accepted[key] = {name: typed[name] for name in kept if typed.get(name)}
@@ -408,8 +422,10 @@ class JobLife(RuleBasedStateMachine):
 
     def _press(self, person: Person, message: Message, button: Json, *, sure: bool) -> None:
         job = self.checker.rows.jobs.get(_job_id(button))
-        may = job is not None and person.user.id in {job["user_id"], self.world.cleo.user.id}
         action = button["action_id"]
+        may = job is not None and self._may_press(person.user.id, action, job)
+        if may and job and (action, job["state"]) == (APPROVE, "waiting_for_approval"):
+            self.actions.approved.add(job["id"])
         if may and job and sure and (action, job["state"]) == (CREATE_AGAIN, "unconfirmed"):
             self.actions.create_again[job["id"]] += 1
 
@@ -424,8 +440,14 @@ class JobLife(RuleBasedStateMachine):
             for name in ("state", "attempts", "asked", "ended_at"):
                 assert now[name] == job[name], "a user without permission decided"
 
+    def _may_press(self, user: str, action: str, job: Mapping[str, Any]) -> bool:
+        cleo, ben = self.world.cleo.user.id, self.world.ben.user.id
+        if action in {APPROVE, DECLINE}:
+            return user in {ben, cleo} - {job["user_id"]}
+        return user in {job["user_id"], cleo}
+
     def _answer(self, person: Person, job: str, action: str) -> None:
-        """Press a button of a job's question, if one was shown."""
+        """Press a button of a job's question or approval, if one was shown."""
         for message in reversed(self.shown):
             for button in _buttons(message):
                 if (_job_id(button), button["action_id"]) == (job, action):
@@ -464,6 +486,11 @@ class JobLife(RuleBasedStateMachine):
         for _ in range(_MAX_ROUNDS):
             self._run(world.settle())
             self._check()
+            for id_, row in list(self.checker.rows.jobs.items()):
+                # Those that nobody approves expire.
+                if row["state"] == "waiting_for_approval" and int(id_, 36) % 2:
+                    self._answer(self.people["cleo"], id_, APPROVE)
+                    self._check()
             for job in self.checker.open_questions():
                 self._answer(self.people["cleo"], job, GIVE_UP)
                 self._check()
@@ -600,6 +627,34 @@ class AllFaults(ServiceFaults, SlackFaults):
     """With faults of both."""
 
 
+class Approvals(AllFaults):
+    """The same, where every request needs approval."""
+
+    needs_approval = True
+
+    @rule(
+        who=_ANY_USER,
+        which=_INDEX,
+        answers=st.lists(_DECISION, min_size=1, max_size=2),
+        sends=st.booleans(),
+    )
+    def decide(self, *, who: str, which: int, answers: list[str], sends: bool) -> None:
+        """Press the buttons of a request that waits for approval, or of one that did."""
+        jobs = self.checker.rows.jobs
+        waiting = [id_ for id_, job in jobs.items() if job["state"] == "waiting_for_approval"]
+        if not (there := waiting or list(jobs)):
+            return
+        for answer in answers:
+            self._answer(self.people[who], _one(there, which), answer)
+            if sends and (form := self.forms[-1]).what == "decline" and form.is_on_top:
+                self._run(self._submit(form, {"decline_reason": "No."}))
+            self._check()
+
+    @rule(days=st.sampled_from([3, 8]))
+    def let_days_pass(self, days: int) -> None:
+        self._run(self.world.advance(days=days))
+
+
 class AllFaultsOnPostgres(AllFaults):
     """The same on PostgreSQL, where the leases of a killed bot run out."""
 
@@ -650,4 +705,6 @@ TestServiceFaults = _tests(ServiceFaults, 20, 25)
 #: Every message arrives once.
 TestSlackFaults = _tests(SlackFaults, 20, 25)
 TestAllFaults = _tests(AllFaults, 20, 25)
+#: Nothing is created before it is approved.
+TestApprovals = _tests(Approvals, 8, 20)
 TestAllFaultsOnPostgres = _tests(AllFaultsOnPostgres, 10, 25)

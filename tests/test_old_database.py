@@ -89,7 +89,7 @@ async def test_every_field_of_every_job_is_kept(store: Store) -> None:
     assert len(jobs) == len(OLD["jobs"]) > 20
     for old in OLD["jobs"]:
         new = dict.fromkeys(("held_by", "held_until", "missing_since", "retry_of", "offer"))
-        new |= {"copied": False, "slow": False, "slow_after": None}
+        new |= {"copied": False, "slow": False, "slow_after": None, "approval": None}
         expected = renamed(old, JOB_NAMES) | new
         expected["failure"] = FAILURES.get(expected["failure"], expected["failure"])
         if expected.pop("claimed"):  # its process is gone: it is due at once
@@ -153,6 +153,7 @@ async def test_every_field_of_every_delivery_is_kept(store: Store) -> None:
         expected["state"] = STATES.get(expected["state"], expected["state"])
         del expected["claimed"]
         expected |= {"number": 0, "settled_as": None, "settled_by": None, "file_id": None}
+        expected |= {"addressee": None}
         expected |= {"shared_by": None, "shared_to": None}
         expected["version"] += id_ in edited
         if id_ in due:
@@ -180,7 +181,7 @@ async def test_every_open_job_is_claimed_when_it_is_due(store: Store) -> None:
     jobs = await every_job(store)
     open_jobs = {id_: job for id_, job in jobs.items() if not job.state.ended}
     assert {job.state for job in open_jobs.values()} == {
-        state for state in State if not state.ended
+        state for state in State if not state.ended and state is not State.WAITING_FOR_APPROVAL
     }
     # Those that were at work are due at once; all others, when their wait is over.
     at_work = {old["id"] for old in OLD["jobs"] if old["claimed"]}

@@ -14,8 +14,10 @@ from bot.doctor.network import explain
 from bot.errors import OutsideError, Refused
 from bot.model import Installation
 from bot.settings import Settings
+from bot.slack.blocks import Json
 from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
+from bot.slack.find_posted import CANNOT_LOOK
 from bot.slack.installation import fetch_installation
 from bot.slack.scopes import FILE_SCOPES, OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
 from bot.slack.script_file import MAX_BOX
@@ -50,6 +52,7 @@ async def check_slack(settings: Settings, timings: Timings, clock: Clock) -> Asy
             for finding in check_scopes(granted, settings):
                 yield finding
         yield check_videos(granted, settings)
+        yield await _check_approval(client, settings, timings)
         async for finding in _check_installation(client, settings, timings):
             yield finding
 
@@ -121,6 +124,51 @@ def check_videos(granted: frozenset[str] | None, settings: Settings) -> Finding:
             f"{_GRANT} Or remove MEDIA_HOSTS.",
         )
     return ok(name, f"posted in the thread where the bot is a member, if they are on {hosts}")
+
+
+async def _check_approval(client: AsyncWebClient, settings: Settings, timings: Timings) -> Finding:
+    """Return whether requests need approval, and whether the bot can ask for it."""
+    name, channel = "approval", settings.approval_channel
+    if not settings.approvers:
+        return off(
+            name,
+            "nothing needs approval before it is created",
+            "To have requests approved first, set APPROVERS to the member IDs of who approves.",
+        )
+    if len(settings.approvers | settings.admin_users) == 1:
+        return warning(
+            name,
+            "only one person may approve, so nobody can approve what that person asks for",
+            "Add another one to APPROVERS.",
+        )
+    asked = f"{len(settings.approvers)} may approve videos above {settings.approval_above:,} "
+    asked += "characters, and all trainings; "
+    if channel is None:
+        return ok(name, f"{asked}each is asked in a direct message")
+    try:
+        async with translated(timings.call_timeout):
+            answer = await client.conversations_info(channel=channel)
+    except Refused as failure:
+        if failure.code in CANNOT_LOOK:
+            return ok(name, f"{asked}Slack doesn't let me look at {channel}, where they are asked")
+        return _no_channel(name, f"Slack doesn't show me APPROVAL_CHANNEL ({failure.code})")
+    except OutsideError as failure:
+        return _failed(failure, settings, timings)
+    found: Json = answer.get("channel", {})
+    if found.get("is_archived"):
+        return _no_channel(name, "APPROVAL_CHANNEL is archived")
+    # Slack lets an app post to public channels that it is not in: chat:write.public.
+    if found.get("is_private") and not found.get("is_member"):
+        return _no_channel(name, "the bot is not in APPROVAL_CHANNEL")
+    return ok(name, f"{asked}they are asked in #{found.get('name', channel)}")
+
+
+def _no_channel(name: str, message: str) -> Finding:
+    return error(
+        name,
+        f"{message}: each approver is asked in a direct message instead",
+        "Invite the bot there (/invite), or set APPROVAL_CHANNEL to the ID of another channel.",
+    )
 
 
 def _contradiction(scope: str, settings: Settings) -> str:

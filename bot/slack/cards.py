@@ -207,8 +207,8 @@ def _waiting_for_approval(job: Job) -> str:
     if job.approval is None:
         return ""
     return (
-        f"{asked_for_approval(job.approval)} Nothing is created before. Without an answer, this "
-        f"request expires {date(job.approval.until)}."
+        f"{asked_for_approval(job.approval)} Nothing is created until somebody approves it. "
+        f"Without an answer, this request expires {date(job.approval.until)}."
     )
 
 

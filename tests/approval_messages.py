@@ -1,0 +1,45 @@
+"""The messages about a request that needs approval, for the page of all texts."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bot.approval import Approval
+from bot.model import Failure, Role, Settlement, State
+from bot.slack.approval_message import approval_request
+from bot.slack.blocks import Message
+from bot.slack.cards import card
+from bot.slack.replies import reply
+from tests import test_card_texts as cards
+from tests.test_cards import BEN, NINE, PRESENTER
+from tests.test_question_message import OWED
+
+
+def approval_messages() -> Iterator[tuple[str, Message]]:
+    """Yield a request that waits for approval: its card, what approvers see, and how it ends."""
+    asked = Approval(asked=("C1",), until=NINE)
+    waiting = cards.job(State.WAITING_FOR_APPROVAL, approval=asked)
+    yield "The card, asked in a channel", card(waiting, PRESENTER)
+    directly = replace(waiting, approval=replace(asked, asked=(BEN,)))
+    yield "The card, asked in a direct message", card(directly, PRESENTER)
+    owed = replace(OWED, role=Role.APPROVAL, number=0)
+    request = approval_request(owed, waiting, PRESENTER, [BEN], replica="Anna")
+    yield "What approvers see", request
+    copied = approval_request(owed, replace(waiting, copied=True), PRESENTER, [BEN])
+    yield "Likewise, after a backup was restored", copied
+    decided = replace(asked, decided_by=BEN, decided_at=NINE)
+    for settlement, failure in (
+        (Settlement.APPROVED, None),
+        (Settlement.DECLINED, Failure.DECLINED),
+        (Settlement.CANCELLED, Failure.WITHDRAWN),
+        (Settlement.UNANSWERED, Failure.NOT_APPROVED),
+    ):
+        reason = "Please shorten it." if failure is Failure.DECLINED else ""
+        settled = replace(owed, settled_as=settlement, settled_by=BEN)
+        ended = replace(waiting, approval=decided, reason=reason)
+        name = settlement.value.capitalize()
+        yield f"{name}, for approvers", approval_request(settled, ended, PRESENTER)
+        if failure is not None:
+            ended = replace(ended, state=State.FAILED, failure=failure)
+            yield f"{name}, on the card", card(ended, PRESENTER)
+            yield f"{name}, in the closing reply", reply(ended, PRESENTER)
+    yield "Approved, on the card", card(replace(cards.WELL, approval=decided), PRESENTER)
