@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import bot.store
 from bot.model import DeliveryState
-from bot.store import Limited, Store
+from bot.store import Limited, Limits, Store
 from bot.store.database import Database, Transaction
 from bot.store.postgres import PostgresDatabase
 from bot.store.sql import Query
@@ -132,7 +132,8 @@ async def test_claims_read_what_is_due_and_not_what_has_ended(
         if analyzed:
             connection.execute("ANALYZE")
         async with PostgresDatabase.open(postgres_url) as database:
-            store = Store(_WithPlans(database), TIMINGS)
+            limits = Limits(per_user_per_month=20, per_month=20)
+            store = Store(_WithPlans(database), TIMINGS, limits)
             for _ in range(12):  # a plan for any values would come with the sixth
                 await store.jobs.claim(NOW, 1)
                 await store.deliveries.claim(NOW, 1)
@@ -146,6 +147,7 @@ async def test_claims_read_what_is_due_and_not_what_has_ended(
                 await store.jobs.fetch_by_remote_id("video", "j7")
                 await store.backlog.figures(NOW)
                 await store.jobs.count_used(NOW)
+                await store.limits.fetch_left("U1", NOW)
 
 
 _READ_WHOLLY: Final = Query(

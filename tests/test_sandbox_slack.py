@@ -24,7 +24,7 @@ from sandbox.faults import CannedResponse, LateCommit, Reset
 from sandbox.http import Server
 from sandbox.mrkdwn import as_plain
 from sandbox.slack import SandboxSlack
-from sandbox.slack_objects import Event, Message
+from sandbox.slack_objects import Event, Message, UserGroup
 from sandbox.transcript import Narrator, render, render_view
 
 Json = dict[str, Any]
@@ -414,6 +414,23 @@ async def test_slack_says_who_is_a_guest_and_who_is_of_another_organisation(
     assert (stranger["is_stranger"], stranger["team_id"]) == (True, "T0ELSEWHERE")
     slack.scopes.discard("users:read")
     assert await refusal(client.users_info(user=gus.id)) == "missing_scope"
+
+
+async def test_who_is_in_a_user_group_comes_whole_and_needs_a_scope_a_plan_and_the_group(
+    slack: SandboxSlack, client: AsyncWebClient
+) -> None:
+    assert slack.user_groups is not None
+    slack.user_groups["S1"] = group = UserGroup({slack.user("ben").id, slack.user("ana").id})
+    list_users = client.usergroups_users_list
+    assert (await list_users(usergroup="S1"))["users"] == sorted(group.members)
+    group.is_disabled = True
+    assert await refusal(list_users(usergroup="S1")) == "no_such_subteam"
+    assert (await list_users(usergroup="S1", include_disabled=True))["users"]
+    assert await refusal(list_users(usergroup="S404")) == "no_such_subteam"
+    slack.user_groups = None
+    assert await refusal(list_users(usergroup="S1")) == "plan_upgrade_required"
+    slack.scopes.discard("usergroups:read")
+    assert await refusal(list_users(usergroup="S1")) == "missing_scope"
 
 
 async def test_the_id_of_the_app_comes_with_its_bot_and_needs_a_scope(

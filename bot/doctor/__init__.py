@@ -14,6 +14,7 @@ from bot.clock import Clock, SystemClock
 from bot.doctor.callbacks import check_incoming
 from bot.doctor.database import check_database
 from bot.doctor.finding import CheckState, Finding, error, split, summary
+from bot.doctor.limits import check_limits
 from bot.doctor.options import check_options
 from bot.doctor.readiness import check_readiness
 from bot.doctor.service import check_drift, check_service
@@ -93,6 +94,7 @@ async def examine(
         _within(limit, "video service", check_service(settings, timings, clock)),
         _in_thread("service answers", lambda: check_drift(settings.database_address)),
         _within(limit, "callbacks", check_incoming(settings, timings, clock)),
+        _within(limit, "limits", check_limits(settings, timings)),
         _collected("options", check_options(settings)),
     ]
     async with contextlib.AsyncExitStack() as stack:

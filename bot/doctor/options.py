@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 from bot.doctor.finding import Finding, off, ok
 from bot.manifest import manifest
 from bot.settings import Settings
-from bot.slack.script_file import MAX_BOX
 
 _COMMAND: Final = re.compile(r"(?<=command: )/\S+")
 
@@ -33,20 +32,6 @@ def check_options(settings: Settings) -> Iterator[Finding]:
             "nobody can press the buttons of other people's requests",
             "Set ADMIN_USERS to the member IDs of one or two people.",
         )
-    yield ok(
-        "limits",
-        f"{settings.max_open_per_user:,} requests in progress and "
-        f"{settings.max_per_user_per_day:,} a day for each person, {settings.max_per_day:,} a day "
-        "in all",
-    )
-    if settings.max_script <= MAX_BOX:
-        yield off(
-            "long scripts",
-            f"a script has at most {settings.max_script:,} characters",
-            f"Set MAX_SCRIPT to more than {MAX_BOX}, and the form takes a text file too.",
-        )
-    else:
-        yield ok("long scripts", f"up to {settings.max_script:,} characters, in a text file")
     if settings.video_api_lists:
         yield ok("listing", "lost requests are looked for among the service's videos and replicas")
     else:

@@ -180,10 +180,6 @@ def _contradiction(scope: str, settings: Settings) -> str:
             return f"{_GRANT} Or accept it with ALLOW_SHARED_CHANNELS=yes."
         case "files:read" if settings.max_script > MAX_BOX:
             return f"{_GRANT} Or set MAX_SCRIPT to {MAX_BOX}."
-        case "usergroups:read" if any(
-            each.startswith("S") for each in settings.video_users | settings.training_users
-        ):
-            return f"{_GRANT} Or name people instead of user groups."
         case "channels:join" if settings.join_public_channels:
             return f"{_GRANT} Or remove JOIN_PUBLIC_CHANNELS."
     return ""

@@ -16,7 +16,7 @@ from bot.store.delivery_rows import delivery_from
 from bot.store.engines import connected_bots, open_snapshot
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
-from bot.store.limit_changes import change_from
+from bot.store.limit_changes import CHANGEABLE, LimitChange, change_from
 from bot.store.migrate import migration_names
 from bot.store.replicas import replica_from, revision_from
 from bot.store.snapshot import Snapshot
@@ -169,6 +169,17 @@ def _first(address: Path | str, query: Query) -> Row | None:
         for row in snapshot.all(query):
             return row
     return None
+
+
+def stored_limit_changes(address: Path | str) -> dict[str, LimitChange]:
+    """Return what admins have changed of the limits, by the name of the setting; it is only read.
+
+    There is nothing in a database that is not there, cannot be read, or is older than this.
+    """
+    with contextlib.suppress(DatabaseError), open_snapshot(address) as snapshot:
+        changes, _ = read_each(change_from, snapshot.rows("limit_changes"))
+        return {each.name: each for each in changes if each.name in CHANGEABLE}
+    return {}
 
 
 def seen_drift(address: Path | str) -> list[SeenDrift]:
