@@ -38,7 +38,10 @@ async def waiting(world: World, number: int) -> None:
             pass
 
 
-@pytest.mark.parametrize("setting", ["MAX_OPEN_PER_USER", "MAX_PER_USER_PER_DAY", "MAX_PER_DAY"])
+@pytest.mark.parametrize(
+    "setting",
+    ["MAX_OPEN_PER_USER", "MAX_PER_USER_PER_DAY", "MAX_PER_DAY", "MAX_PER_USER_PER_MONTH"],
+)
 async def test_of_requests_that_reach_both_copies_at_once_exactly_the_limit_is_accepted(
     setting: str, world: World
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from bot.store.attempts import _OTHER_NAMED_BY_CALLBACK, _OTHER_WITH_REMOTE_ID
 from bot.store.database import Value
 from bot.store.delivery_claims import _CLAIM
-from bot.store.limits import _USED_IN_MONTH
+from bot.store.limits import _USED_BY_ALL_IN_MONTH, _USED_IN_MONTH
 from bot.store.sql import Query
 from bot.store.sqlite import migrate
 
@@ -72,15 +72,17 @@ def cost(db: sqlite3.Connection, query: Query, values: Mapping[str, Value]) -> i
         (_OTHER_WITH_REMOTE_ID, {"kind": "video", "remote_id": "job-7", "id": 1}),
         (_OTHER_NAMED_BY_CALLBACK, {"kind": "video", "remote_id": "job-7", "id": 1}),
         (_CLAIM, _CLAIM_VALUES),
-        (_USED_IN_MONTH, {"user": "U1", "since": 2, "per_user": 9, "everybody": 9}),
-        (_USED_IN_MONTH, {"user": "U1", "since": 1, "per_user": 9, "everybody": 9}),
+        (_USED_IN_MONTH, {"user": "U1", "since": 1, "per_user": 9}),
+        (_USED_IN_MONTH, {"user": "U1", "since": 2, "per_user": 9}),
+        (_USED_BY_ALL_IN_MONTH, {"since": 1, "most": 9}),
     ],
     ids=[
         "finding what made an id",
         "finding what named an id",
         "claiming messages",
-        "counting a month with nothing in it",
-        "counting a month up to its limit",
+        "counting a person's month up to its limit",
+        "counting a month without what was before",
+        "counting everybody's month up to its limit",
     ],
 )
 async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_it(

@@ -280,7 +280,7 @@ class LimitsTable:
                     tx.all(_SET, name=name, value=value, user=user, now=to_ms(now))
             change_homes(tx, homes, to_ms(now))
 
-        await self._database.run(work)
+        await self._database.run(work, serial=True)
 
     def _in_force(self, changes: Mapping[str, LimitChange]) -> LimitsInForce:
         return LimitsInForce(changed(self._settings, changes), self._settings, changes)

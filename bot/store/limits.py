@@ -6,7 +6,7 @@ counts as the call that it will be, so that no more jobs wait than may be made. 
 UTC.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Final, Literal
@@ -95,6 +95,7 @@ _USED_BY_ALL: Final = Query(
     """  # noqa: S608 - our own text
 )
 _MOST_COUNTED: Final = 100_000
+_MOST_SHOWN: Final = 5_000
 
 
 class Limit(Enum):
@@ -264,7 +265,17 @@ class Left:
 
 
 def requests_left(tx: Transaction, limits: Limits, user: str, now: datetime) -> list[Left]:
-    """Return what each limit of a day or month leaves to a user."""
+    """Return what each limit of a day or month leaves to a user.
+
+    A form waits for it: limits of more than 5,000 are left out, for which too much is counted.
+    """
+    limits = replace(
+        limits,
+        per_user_per_day=min(limits.per_user_per_day, _MOST_SHOWN),
+        per_day=min(limits.per_day, _MOST_SHOWN),
+        per_user_per_month=_shown(limits.per_user_per_month),
+        per_month=_shown(limits.per_month),
+    )
     used = tx.one(
         _USED,
         user=user,
@@ -284,8 +295,12 @@ def requests_left(tx: Transaction, limits: Limits, user: str, now: datetime) -> 
     return [
         Left(limit, max(0, maximum - charged - queued), maximum)
         for limit, maximum, charged, queued in found
-        if maximum is not None
+        if maximum is not None and maximum < _MOST_SHOWN
     ]
+
+
+def _shown(maximum: int | None) -> int | None:
+    return maximum if maximum is not None and maximum < _MOST_SHOWN else None
 
 
 @dataclass(slots=True)
