@@ -25,6 +25,7 @@ _TIER_OF: Final = {
     "files.completeUploadExternal": 4,
     "files.getUploadURLExternal": 4,
     "files.info": 4,
+    "usergroups.list": 2,
     "usergroups.users.list": 2,
     "users.info": 4,
     "views.open": 4,

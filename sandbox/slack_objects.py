@@ -107,6 +107,8 @@ class UserGroup:
 
     members: set[str]
     is_disabled: bool = False
+    name: str = "Marketing"
+    handle: str = "marketing"
 
 
 @dataclass

@@ -190,6 +190,21 @@ def _user(workspace: Workspace, arguments: Json) -> Json:
     return {"user": user_json(workspace, user)}
 
 
+def _groups(workspace: Workspace, arguments: Json) -> Json:
+    """Return the user groups: https://docs.slack.dev/reference/methods/usergroups.list.
+
+    All of them, without pages; the disabled ones only for ``include_disabled``.
+    """
+    if workspace.user_groups is None:
+        raise SlackError("plan_upgrade_required")
+    shown = [
+        {"id": id_, "team_id": TEAM, "name": group.name, "handle": group.handle}
+        for id_, group in workspace.user_groups.items()
+        if not group.is_disabled or read_flag(arguments, "include_disabled")
+    ]
+    return {"usergroups": shown}
+
+
 def _group_members(workspace: Workspace, arguments: Json) -> Json:
     """Return who is in a user group: https://docs.slack.dev/reference/methods/usergroups.users.list.
 
@@ -310,6 +325,7 @@ _METHODS: Final[dict[str, tuple[str | None, Callable[[Workspace, Json], Json]]]]
     "files.completeUploadExternal": ("files:write", _complete_upload),
     "files.getUploadURLExternal": ("files:write", _upload_url),
     "files.info": ("files:read", _file),
+    "usergroups.list": ("usergroups:read", _groups),
     "usergroups.users.list": ("usergroups:read", _group_members),
     "users.info": ("users:read", _user),
     "views.open": (None, _open_view),

@@ -4,6 +4,8 @@ from datetime import timedelta
 
 from bot.store import month_start
 from sandbox.driver import Modal, Person
+from sandbox.faults import CannedResponse
+from sandbox.slack_objects import UserGroup
 from tests.modes import on_both_engines
 from tests.test_home import opened, words
 from tests.world import REPLICA, World
@@ -58,6 +60,32 @@ async def test_a_limit_that_an_admin_changes_holds_from_the_next_request_on(
         assert "Who can create videos: everyone\n" in shown
         assert f"<@{cleo.user.id}> raised requests per person in 24 hours from 1 to 10" in shown
         await world.request_video(ben)
+
+
+async def test_a_user_group_is_chosen_by_its_name(quiet_world: World) -> None:
+    world = quiet_world
+    ana, ben, group = world.ana, world.ben, "S0MARKETING"
+    assert world.slack.user_groups is not None
+    world.slack.user_groups[group] = UserGroup({ben.user.id})
+    async with world.running_bot(ADMIN_USERS=ana.user.id):
+        form = await limits_form(world, ana)
+        await form.submit(
+            {"VIDEO_USERS": ["cleo"], "VIDEO_USERS_GROUPS": ["Marketing (@marketing)"]}
+        )
+        assert not form.is_open, form.errors
+        cleo = world.slack.user("cleo").id
+        shown = f"Who can create videos: <!subteam^{group}> and <@{cleo}>"
+        await world.advance(seconds=10)
+        assert shown in words(ana.home)
+        await world.request_video(ben)
+
+        # Where Slack does not say them, the groups on the lists stay there.
+        world.slack.faults.next("usergroups.list", CannedResponse(503))
+        form = await limits_form(world, ana)
+        assert "VIDEO_USERS_GROUPS.0" not in form.values
+        await form.submit({"VIDEO_USERS": None, PER_DAY: "50"})
+        await world.advance(seconds=10)
+        assert f"Who can create videos: <!subteam^{group}>," in words(ana.home)
 
 
 @on_both_engines

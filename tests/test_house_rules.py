@@ -66,6 +66,7 @@ SCOPES: dict[str, set[str]] = {
     "files_completeUploadExternal": {"files:write"},
     "files_getUploadURLExternal": {"files:write"},
     "files_info": {"files:read"},
+    "usergroups_list": {"usergroups:read"},
     "usergroups_users_list": {"usergroups:read"},
     "users_info": {"users:read"},
     "views_open": set(),

@@ -4,9 +4,11 @@ Everybody else is refused, at each step.
 """
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from pydantic import BaseModel, ConfigDict
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
@@ -18,6 +20,7 @@ from bot.slack.errors import translated
 from bot.slack.forms import ack_errors
 from bot.slack.limits_form import (
     CALLBACK_ID,
+    Group,
     block_id,
     entered,
     limits_form,
@@ -31,7 +34,19 @@ _LOG: Final = logging.getLogger(__name__)
 _ADMINS_ONLY: Final = (
     "Only admins can change limits. Please ask one of them, or the person who runs this bot."
 )
+_GROUPS_SCOPE: Final = "usergroups:read"
 _NOT_SHOWN: Final = "Only admins can see this. Please ask one of them."
+
+
+class _Groups(BaseModel):
+    """The answer of usergroups.list, which comes whole: there are no pages.
+
+    https://docs.slack.dev/reference/methods/usergroups.list
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    usergroups: Sequence[Group]
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -48,7 +63,7 @@ async def open_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     error: str | None = _ADMINS_ONLY
     if action.user in ctx.admins:
         in_force = await ctx.store.limits.fetch()
-        view = limits_form(in_force)
+        view = limits_form(in_force, await _groups(ctx))
         error = await ctx.open_view(action.trigger_id, view)
     if error is not None:
         ctx.respond_ephemeral(action, error)
@@ -74,10 +89,26 @@ async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         await ack_errors(ack, {block_id(name, view): said for name, said in error.mistakes.items()})
         return
     except LimitsChanged as error:
-        drawn = limits_form(error.in_force, filled=filled, before=view)
+        drawn = limits_form(error.in_force, await _groups(ctx), filled, before=view)
         await ack(response_action="update", view=drawn)
         return
     await ack()
+
+
+async def _groups(ctx: HandlerContext) -> Sequence[Group]:
+    """Return the user groups to choose from; none if Slack does not say them in time.
+
+    There are none without the scope, or in a plan without user groups.
+    """
+    if not ctx.access.has_scope(_GROUPS_SCOPE):
+        return ()
+    try:
+        async with translated(ctx.timings.message_timeout):
+            answer = await ctx.client.usergroups_list()
+            return _Groups.model_validate(answer.data).usergroups
+    except OutsideError as error:
+        _LOG.info("the user groups are not known", extra={"reason": error.reason})
+        return ()
 
 
 async def open_spending(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
