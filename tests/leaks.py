@@ -8,8 +8,10 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -131,7 +133,7 @@ class LeakDetector:
             for table, row in rows
             if table == "jobs"
         ]
-        secrets, typed = set(_secrets(self.world)), _typed(self.world, jobs)
+        secrets, typed = frozenset(_secrets(self.world)), _typed(self.world, jobs)
         _RECORDS.secrets |= secrets
         logged = [*_RECORDS.taken(), *(_content(path) for path in self.logs)]
         _raise_on(
@@ -194,9 +196,9 @@ def _params_of(stored: str) -> Mapping[str, str]:
     return {}
 
 
-def _hidden_from_service(secrets: Iterable[Mark]) -> set[Mark]:
+def _hidden_from_service(secrets: Iterable[Mark]) -> frozenset[Mark]:
     """Return the secrets that the service must not see: all but callback tokens."""
-    return {mark for mark in secrets if mark.description != _CALLBACK}
+    return frozenset(mark for mark in secrets if mark.description != _CALLBACK)
 
 
 def _typed(world: Inspected, jobs: Iterable[_Job]) -> set[Mark]:
@@ -227,38 +229,52 @@ def _marks_of(params: Mapping[str, Any]) -> Iterator[Mark]:
 
 
 def _in_columns(
-    rows: Iterable[tuple[str, Mapping[str, Any]]], marks: Iterable[Mark]
+    rows: Iterable[tuple[str, Mapping[str, Any]]], marks: Collection[Mark]
 ) -> Iterator[str]:
+    texts = defaultdict[tuple[str, str], set[str]](set)
     for table, row in rows:
         for column, value in row.items():
             if isinstance(value, str):
-                allowed = COLUMNS.get((table, column), frozenset())
-                text = value
-                with contextlib.suppress(ValueError):
-                    text = _json(json.loads(value))  # decoded, as JSON escapes some characters
-                banned = [mark for mark in marks if mark.type not in allowed]
-                yield from find_marks(f"the column {table}.{column}", [text], banned)
+                texts[table, column].add(value)
+    for place, values in texts.items():
+        allowed = COLUMNS.get(place, frozenset())
+        banned = frozenset(mark for mark in marks if mark.type not in allowed)
+        yield from find_marks(f"the column {'.'.join(place)}", map(_decoded, values), banned)
+
+
+def _decoded(value: str) -> str:
+    """Return a text that is stored, without the escapes of JSON."""
+    if value.startswith(("{", "[", '"')):
+        with contextlib.suppress(ValueError):
+            return _json(json.loads(value))
+    return value
 
 
 def _in_slack(
-    slack: SandboxSlack, jobs: Sequence[_Job], secrets: set[Mark], typed: set[Mark]
+    slack: SandboxSlack, jobs: Sequence[_Job], secrets: frozenset[Mark], typed: set[Mark]
 ) -> Iterator[str]:
-    queries = {mark for mark in typed if mark.type is MarkType.QUERY}
+    typed_too = secrets | {mark for mark in typed if mark.type is MarkType.QUERY}
+
+    @cache
+    def of_other_jobs(than: str | None) -> frozenset[Mark]:
+        return _scripts_but([job for job in jobs if job.id == than], jobs)
+
+    @cache
+    def of_other_users(than: str | None) -> frozenset[Mark]:
+        return _scripts_but([job for job in jobs if job.user == than], jobs)
+
     for call in slack.calls:
         text = _json(call.arguments)
-        banned = secrets if call.method in _VIEWS else secrets | queries
+        banned = secrets if call.method in _VIEWS else typed_too
         yield from find_marks(f"a call of {call.method}", [text], banned)
         if call.method.startswith("chat."):
-            about = _job_of(slack, call.arguments)
-            theirs = [job for job in jobs if job.id == about]
-            yield from find_marks("a message about another job", [text], _scripts_but(theirs, jobs))
+            others = of_other_jobs(_job_of(slack, call.arguments))
+            yield from find_marks("a message about another job", [text], others)
     for ephemeral in slack._ephemerals.values():
         text = ephemeral.text + _json(ephemeral.blocks)
-        theirs = [job for job in jobs if job.user == ephemeral.visible_to]
-        yield from find_marks("an ephemeral message", [text], secrets | queries)
-        yield from find_marks(
-            "an ephemeral message to another user", [text], _scripts_but(theirs, jobs)
-        )
+        others = of_other_users(ephemeral.visible_to)
+        yield from find_marks("an ephemeral message", [text], typed_too)
+        yield from find_marks("an ephemeral message to another user", [text], others)
 
 
 def _job_of(slack: SandboxSlack, arguments: Mapping[str, Any]) -> str | None:
@@ -272,7 +288,7 @@ def _job_of(slack: SandboxSlack, arguments: Mapping[str, Any]) -> str | None:
 
 
 def _in_forms(
-    slack: SandboxSlack, shown: Iterable[_ShownForm], jobs: Sequence[_Job], secrets: set[Mark]
+    slack: SandboxSlack, shown: Iterable[_ShownForm], jobs: Sequence[_Job], secrets: frozenset[Mark]
 ) -> Iterator[str]:
     """Search forms: what a user typed may be filled in for that user alone.
 
@@ -301,17 +317,17 @@ def _asked_of(row: Mapping[str, Any]) -> Sequence[str]:
     return json.loads(asked) if asked else ()
 
 
-def _scripts_but(theirs: Iterable[_Job], jobs: Iterable[_Job], *types: MarkType) -> set[Mark]:
+def _scripts_but(theirs: Iterable[_Job], jobs: Iterable[_Job], *types: MarkType) -> frozenset[Mark]:
     """Return the marks of jobs other than ``theirs``: scripts, or those of these types."""
     typed = {mark for job in jobs for mark in _marks_of(job.params)}
     own = {mark for job in theirs for mark in _marks_of(job.params)}
     # A text that is part of their own is theirs too.
-    return {
+    return frozenset(
         mark
         for mark in typed - own
         if mark.type in (types or (MarkType.SCRIPT,))
         and not any(mark.text in each.text for each in own)
-    }
+    )
 
 
 def _requests(world: Inspected) -> Iterator[str]:

@@ -62,14 +62,15 @@ class Mark:
 
 def find_marks(where: str, texts: Iterable[str], marks: Collection[Mark]) -> Iterator[str]:
     """Yield a sentence for each mark in each of the texts, which are in ``where``."""
-    prefixes = _by_prefix(marks) if len(marks) > _FEW else {}
+    prefixes = _by_prefix(frozenset(marks)) if len(marks) > _FEW else {}
     for text in texts:
         for mark in _possible(prefixes, text) if prefixes else marks:
             if mark.is_in(text):
                 yield f"{mark.description} is in {where}: {mark.around(text)}"
 
 
-def _by_prefix(marks: Iterable[Mark]) -> dict[str, set[Mark]]:
+@lru_cache(maxsize=4)
+def _by_prefix(marks: frozenset[Mark]) -> Mapping[str, set[Mark]]:
     """Return marks by the first characters of the texts that ``is_in`` looks for."""
     found = defaultdict(set)
     for mark in marks:
