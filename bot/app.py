@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from bot import __version__, service_clients
 from bot.approval import ApprovalPolicy
@@ -26,6 +26,7 @@ from bot.outages import Outages
 from bot.parts import run_until, start_part
 from bot.priority import RequestPriority
 from bot.readiness import Readiness
+from bot.replica_list import ReplicaList
 from bot.service_check import ServiceCheck
 from bot.settings import Settings
 from bot.slack import create_video, train_replica
@@ -70,6 +71,7 @@ class Bot:
     _homes: Worker[Home]
     _background: BackgroundTasks
     _sweep: Sweep
+    _replica_list: ReplicaList
     _readiness: Readiness
     _parts: Sequence[asyncio.Task[None]]
     """They run until the bot is stopped: one that ends earlier has failed."""
@@ -92,7 +94,10 @@ class Bot:
 
     async def settled(self) -> bool:
         """Wait until nothing is due or under way; return whether anything was."""
-        parts = (self._engine, self._messenger, self._homes, self._background, self._sweep)
+        parts = (
+            *(self._engine, self._messenger, self._homes),
+            *(self._background, self._sweep, self._replica_list),
+        )
         return any([await part.settled() for part in parts])
 
 
@@ -205,6 +210,8 @@ async def running(
             videos=_videos(settings, timings),
         )
         drift = DriftLog(store, metrics, clock)
+        listing = Listing(service, drift, clock, timings) if settings.video_api_lists else None
+        replica_list = ReplicaList(store, listing, kinds.values(), clock, timings)
         engine = Engine(
             store,
             service,
@@ -214,7 +221,7 @@ async def running(
             rng=rng,
             public_url=settings.public_url,
             drift=drift,
-            listing=Listing(service, drift, clock, timings) if settings.video_api_lists else None,
+            listing=listing,
         )
         priority = RequestPriority(timings)
         workers = (
@@ -266,6 +273,7 @@ async def running(
         service_check.check()
         endless = [
             start_part(sweep.run, "sweep"),
+            start_part(replica_list.run, "list of replicas"),
             start_part(installation.run, "check of the installation"),
             start_part(service_check.run, "check of the video service"),
             start_part(metrics.watch_event_loop, "watch on the event loop"),
@@ -281,19 +289,33 @@ async def running(
             *endless,
         ]
         try:
-            yield Bot(settings.host, port, store, *workers, background, sweep, readiness, parts)
+            yield Bot(
+                settings.host,
+                port,
+                store,
+                *workers,
+                background,
+                sweep,
+                replica_list,
+                readiness,
+                parts,
+            )
         finally:
             readiness.is_stopping = True
-            for worker in workers:
-                worker.stop()
-            for part in endless:
-                part.cancel()
-            closing = [server.stop()]
-            if socket_mode is not None:
-                closing.append(socket_mode.stop(_SHUTDOWN_TIMEOUT))
-            await asyncio.gather(*closing)
+            _end(workers, endless)
+            sockets = [socket_mode] if socket_mode is not None else []
+            closing = (each.stop(_SHUTDOWN_TIMEOUT) for each in sockets)
+            await asyncio.gather(server.stop(), *closing)
             await background.stop(timings.stop_timeout - _SHUTDOWN_TIMEOUT)
             await asyncio.gather(*parts, return_exceptions=True)  # each has logged its failure
+
+
+def _end(workers: Iterable[Worker[Any]], endless: Iterable[asyncio.Task[None]]) -> None:
+    """Have the workers claim no more, and end the parts that wait for something."""
+    for worker in workers:
+        worker.stop()
+    for part in endless:
+        part.cancel()
 
 
 def _videos(settings: Settings, timings: Timings) -> VideoSource | None:

@@ -307,6 +307,13 @@ class SweepTimings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ListTimings:
+    """For the service's list of replicas."""
+
+    list_interval: timedelta = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Timings(
     StoreTimings,
     EngineTimings,
@@ -316,5 +323,6 @@ class Timings(
     WebTimings,
     SocketTimings,
     SweepTimings,
+    ListTimings,
 ):
     """All of them."""

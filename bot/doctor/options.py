@@ -33,7 +33,7 @@ def check_options(settings: Settings) -> Iterator[Finding]:
             "Set ADMIN_USERS to the member IDs of one or two people.",
         )
     if settings.video_api_lists:
-        yield ok("listing", "lost requests are looked for among the service's videos and replicas")
+        yield ok("listing", "lost requests and replicas are looked for in the service's lists")
     else:
         yield off(
             "listing",

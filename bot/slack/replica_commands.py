@@ -52,12 +52,16 @@ def listed_replicas(known: Sequence[KnownReplica]) -> Message:
     lines = [
         (
             replica_label(each) + (" · this channel's default" if each.default else ""),
-            datetime.fromtimestamp(each.used_at / 1000, UTC),
+            datetime.fromtimestamp(each.used_at / 1000, UTC) if each.used_at else None,
         )
         for each in known
     ]
-    items = [paragraph(words(f"{line} · "), moment_of(at)) for line, at in lines]
-    text = joined([heading, *(f"• {escape(line)} · {date(at)}" for line, at in lines)])
+    items = [
+        paragraph(words(f"{line} · "), moment_of(at)) if at else paragraph(words(line))
+        for line, at in lines
+    ]
+    said = (f"{escape(line)} · {date(at)}" if at else escape(line) for line, at in lines)
+    text = joined([heading, *(f"• {each}" for each in said)])
     return Message(text, [section(heading), rich(bullets(items))])
 
 

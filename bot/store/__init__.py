@@ -38,6 +38,7 @@ from bot.store.limit_changes import (
     fingerprint,
 )
 from bot.store.limits import Bound, Left, Limit, LimitReached, Limits, NotAllowed
+from bot.store.listed_replicas import ListedReplicas
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.same_again import AlreadyRequested, Viewer
 from bot.store.spending import MonthSpending, PersonSpending, Spending, month_start
@@ -94,6 +95,7 @@ class Store:
         deliveries: the Slack messages that we owe.
         limits: what people may ask for.
         replicas: those that people may choose.
+        listed_replicas: the same, as the service lists them.
         homes: the Home tabs that people have opened.
         answered: the messages of people that were answered with help.
         installation: the workspace that all of this belongs to.
@@ -116,6 +118,7 @@ class Store:
         self.limits = LimitsTable(database, limits, unreadable)
         self.deliveries = Deliveries(database, timings, unreadable)
         self.replicas = Replicas(database, unreadable)
+        self.listed_replicas = ListedReplicas(database)
         self.homes = Homes(database, timings)
         self.answered = AnsweredMessages(database)
         self.installation = Installations(database)

@@ -38,17 +38,18 @@ _LEARN: Final = Query(
         search_name = CASE WHEN excluded.name = '' THEN replicas.search_name
                       ELSE excluded.search_name END,
         status = excluded.status, verdict = excluded.verdict, reason = excluded.reason,
-        read_at = excluded.read_at, revision = excluded.revision
+        read_at = excluded.read_at, listed_at = NULL, revision = excluded.revision
     """
 )
 _USE: Final = Query(
     """
     INSERT INTO replicas (id, used_at, revision) VALUES (:id, :now, :revision)
-    ON CONFLICT (id) DO UPDATE SET used_at = excluded.used_at, revision = excluded.revision
+    ON CONFLICT (id) DO UPDATE SET used_at = excluded.used_at, listed_at = NULL,
+        revision = excluded.revision
     """
 )
-_FORGET_DEFAULTS: Final = Query("DELETE FROM channel_defaults WHERE replica_id = :id")
-_FORGET: Final = Query("DELETE FROM replicas WHERE id = :id")
+FORGET_DEFAULTS: Final = Query("DELETE FROM channel_defaults WHERE replica_id = :id")
+FORGET: Final = Query("DELETE FROM replicas WHERE id = :id")
 _SET_DEFAULT: Final = Query(
     """
     INSERT INTO channel_defaults (channel, replica_id)
@@ -74,7 +75,8 @@ class KnownReplica:
     search_name: str = ""
     """The name as it is searched: without capitals."""
     used_at: int = 0
-    """When it was used last, or became known, in milliseconds since 1970."""
+    """When it was used last, or became known, in milliseconds since 1970; 0 for one that is only
+    listed by the service."""
     default: bool = False
     """Whether it is the default of the channel that was asked about."""
 
@@ -145,7 +147,7 @@ class Replicas:
         def work(tx: Transaction) -> None:
             tx.all(
                 _LEARN,
-                revision=_next_revision(tx),
+                revision=next_revision(tx),
                 id=snapshot.remote_id,
                 name=name,
                 # Folded here: databases do not agree on the capitals of all alphabets.
@@ -162,7 +164,7 @@ class Replicas:
         """Offer a replica first from now on: a create call was accepted with it."""
 
         def work(tx: Transaction) -> None:
-            tx.all(_USE, revision=_next_revision(tx), id=replica_id, now=to_ms(now))
+            tx.all(_USE, revision=next_revision(tx), id=replica_id, now=to_ms(now))
 
         await self._database.run(work)
 
@@ -170,9 +172,9 @@ class Replicas:
         """Stop offering a replica: the service no longer knows it."""
 
         def work(tx: Transaction) -> None:
-            _next_revision(tx)
-            tx.all(_FORGET_DEFAULTS, id=replica_id)
-            tx.all(_FORGET, id=replica_id)
+            next_revision(tx)
+            tx.all(FORGET_DEFAULTS, id=replica_id)
+            tx.all(FORGET, id=replica_id)
 
         await self._database.run(work)
 
@@ -180,7 +182,7 @@ class Replicas:
         """Make a known replica the default of a channel's create form."""
 
         def work(tx: Transaction) -> None:
-            _next_revision(tx)
+            next_revision(tx)
             tx.all(_SET_DEFAULT, channel=channel, id=replica_id)
 
         await self._database.run(work)
@@ -289,14 +291,22 @@ class _Cache:
     def _arrange(self) -> str:
         """Put those that are offered in order, and return the text of all of them."""
         offered = [replica for replica in self.known.values() if not replica.deleted]
-        offered.sort(key=lambda each: (each.verdict is Verdict.FAILED, -each.used_at, each.id))
+        offered.sort(
+            key=lambda each: (
+                each.verdict is Verdict.FAILED,
+                -each.used_at,
+                each.search_name,
+                each.id,
+            )
+        )
         texts = [_text_of(replica) for replica in offered]
         self._offered = offered
         self._starts = [0, *accumulate(map(len, texts))]
         return "".join(texts)
 
 
-def _next_revision(tx: Transaction) -> int:
+def next_revision(tx: Transaction) -> int:
+    """Return the number of a change of the tables, which is about to be made."""
     row = tx.one(_NEXT_REVISION)
     assert row is not None  # noqa: S101 - the table is made with it
     return int(row["revision"])
