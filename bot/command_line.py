@@ -13,6 +13,7 @@ import click
 
 from bot import __version__
 from bot.errors import OperatorError
+from bot.job_commands import jobs
 
 # What a command returns once it has imported what it needs, which takes longer than most of them.
 _Run: TypeAlias = Callable[[], int]
@@ -345,6 +346,9 @@ def move_database(source: str, target: str) -> _Run:
         return 0
 
     return run
+
+
+cli.add_command(jobs)
 
 
 @cli.command("help")

@@ -40,6 +40,12 @@ class PostgresSnapshot:
         """Run a query and return its rows."""
         return self.connection.execute(query.postgres, values).fetchall()
 
+    def each(self, query: Query, **values: Value) -> Iterator[Row]:
+        """Run a query and return its rows, read as they are needed."""
+        with self.connection.cursor("rows", row_factory=dict_row) as cursor:
+            cursor.itersize = _FETCHED
+            yield from cursor.execute(query.postgres, values)
+
     def rows(self, table: str) -> Iterator[Row]:
         """Return all rows of a table."""
         query = sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))

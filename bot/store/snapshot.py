@@ -28,6 +28,9 @@ class Snapshot(Protocol):
     def all(self, query: Query, **values: Value) -> Sequence[Row]:
         """Run a query and return its rows."""
 
+    def each(self, query: Query, **values: Value) -> Iterator[Row]:
+        """Run a query and return its rows, read as they are needed."""
+
     def rows(self, table: str) -> Iterator[Row]:
         """Return all rows of a table, read as they are needed."""
 
@@ -50,6 +53,10 @@ class SQLiteSnapshot:
     def all(self, query: Query, **values: Value) -> Sequence[Row]:
         """Run a query and return its rows."""
         return self._db.execute(query.sqlite, values).fetchall()
+
+    def each(self, query: Query, **values: Value) -> Iterator[Row]:
+        """Run a query and return its rows, read as they are needed."""
+        return self._db.execute(query.sqlite, values)
 
     def rows(self, table: str) -> Iterator[Row]:
         """Return all rows of a table."""

@@ -115,6 +115,8 @@ def translated(path: Path, doing: str = "") -> Iterator[None]:
     """
     try:
         yield
+    except BrokenPipeError:  # it is about what is written of what was read
+        raise
     except (sqlite3.Error, OSError) as error:
         kind = DatabaseError
         if is_corrupt(error):
