@@ -34,8 +34,8 @@ settings.register_profile(
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Run two workers for each core, as tests in real time and those of processes leave it idle."""
-    return 2 * (os.cpu_count() or 1)
+    """Run three workers for each core, as tests in real time and of processes leave it idle."""
+    return 3 * (os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -32,9 +32,9 @@ _NEEDED: Final = (
     "README.md",
     ".env.example",
 )
-# Two for each core, as tests wait in real time for what a bug prevents, for more than half of their
-# time.
-_PARALLEL: Final = 4
+# Three for each core, as tests wait in real time for what a bug prevents: a run takes 0.5 s of a
+# processor on average, and more than three seconds.
+_PARALLEL: Final = 6
 # Each run of pytest is a fork of a process that has imported these, which takes longer than most
 # tests. The tree is imported after the fork.
 _LIBRARIES: Final = (
