@@ -15,7 +15,6 @@ from typing import Final, TypeAlias
 
 from bot.attempt import Offer
 from bot.model import Failure, Role, Settlement, State
-from bot.slack.admin_view import AdminContent, Health
 from bot.slack.blocks import Json, Message
 from bot.slack.cards import card
 from bot.slack.details import details
@@ -24,7 +23,7 @@ from bot.slack.home_view import HomeContent, home_view
 from bot.slack.job_actions import not_theirs
 from bot.slack.job_status import listed, status_message
 from bot.slack.limits import limit_sentence
-from bot.slack.limits_form import Group, limits_form
+from bot.slack.limits_form import limits_form
 from bot.slack.messages import redirected
 from bot.slack.question_message import question
 from bot.slack.replica_commands import listed_replicas
@@ -35,16 +34,11 @@ from bot.slack.spending_view import spending_modal
 from bot.store import (
     KnownReplica,
     Limit,
-    LimitChange,
     LimitReached,
-    Limits,
-    LimitsInForce,
-    MonthSpending,
-    PastChange,
-    PersonSpending,
 )
 from sandbox.block_kit import objects
 from tests import test_card_texts as cards
+from tests.admin_content import ADMIN, GROUPS, IN_TROUBLE
 from tests.approval_messages import approval_messages
 from tests.sentences import literals, sources
 from tests.test_cards import ANA, BEN, NINE, PRESENTER, PRESENTERS, REPLICA_PRESENTER
@@ -280,46 +274,14 @@ def view_entries() -> Iterator[Entry]:
     def command(kind: str) -> str:
         return f"/{kind}"
 
-    health = Health(
-        used=12,
-        limit=200,
-        unsent=0,
-        key_refused=False,
-        no_credit=False,
-        next_try=None,
-        slowed_down=False,
-    )
     jobs = [ASKED, cards.rendering(), cards.CARDS["erased"][0]]
     replicas = ["Anna · r-anna"]
-    settings = Limits(open_per_user=20, per_user_per_day=100, per_day=500, max_script=3000)
-    people = frozenset({ANA, BEN})
-    limits = replace(settings, per_user_per_month=30, training_users=people)
-    changes = {
-        "MAX_PER_USER_PER_MONTH": LimitChange("MAX_PER_USER_PER_MONTH", "30", ANA, NINE),
-        "TRAINING_USERS": LimitChange("TRAINING_USERS", f"{ANA},{BEN}", BEN, NINE),
-    }
-    in_force = LimitsInForce(limits, settings, changes)
-    past = [
-        PastChange("MAX_PER_USER_PER_MONTH", "", "30", ANA, NINE),
-        PastChange("TRAINING_USERS", "", f"{ANA},{BEN}", BEN, NINE),
-        PastChange("MAX_SCRIPT", "1000", "3000", BEN, NINE),
-    ]
-    spenders = [
-        PersonSpending(ANA, {"video": 3, "replica": 1}, timedelta(minutes=4)),
-        PersonSpending(BEN, {"video": 1}, timedelta(seconds=40)),
-    ]
-    spending = MonthSpending(NINE, spenders)
-    yield "Spending, for an admin", view_lines(spending_modal(spending, PRESENTERS, NINE))
-    admin = AdminContent(health, spending, in_force, past)
-    full = HomeContent(jobs, page=1, more=True, replicas=replicas, questions=[ASKED], admin=admin)
+    full = HomeContent(jobs, page=1, more=True, replicas=replicas, questions=[ASKED], admin=ADMIN)
     yield "Home, for an admin", view_lines(home_view(full, PRESENTERS, command))
-    groups = [Group(id="S0MARKETING", name="Marketing", handle="marketing")]
-    yield "Change limits, for an admin", view_lines(limits_form(in_force, groups))
-    bad = replace(
-        health, unsent=3, key_refused=True, no_credit=True, next_try=NINE, slowed_down=True
-    )
-    unchanged = AdminContent(bad, MonthSpending(NINE), LimitsInForce(settings, settings, {}))
-    empty = HomeContent([], page=0, more=False, replicas=[], admin=unchanged)
+    spending = spending_modal(ADMIN.spending, PRESENTERS, NINE)
+    yield "Spending, for an admin", view_lines(spending)
+    yield "Change limits, for an admin", view_lines(limits_form(ADMIN.in_force, GROUPS))
+    empty = HomeContent([], page=0, more=False, replicas=[], admin=IN_TROUBLE)
     yield "Home, still empty, with problems", view_lines(home_view(empty, PRESENTERS, command))
 
 

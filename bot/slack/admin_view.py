@@ -33,6 +33,8 @@ class Health:
     """When the next call finds out whether there is credit again."""
     slowed_down: bool
     """Whether the service has asked to wait before it creates more."""
+    to_approve: int = 0
+    """Requests that wait for approval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,5 +97,7 @@ def _health(health: Health) -> str:
     posted = ":white_check_mark: Every message is posted."
     if health.unsent:
         posted = f":hourglass: Messages waiting to be posted: {health.unsent:,}."
+    if health.to_approve:
+        posted += f"\n:hourglass: Requests waiting for approval: {health.to_approve:,}."
     used = f"Requests in the last 24 hours: {health.used:,} of {health.limit:,}."
     return f"{used}\n{service}\n{posted}"

@@ -106,6 +106,7 @@ class HomePublisher:
             no_credit=ctx.service.is_out_of_credit,
             next_try=ctx.service.next_credit_try,
             slowed_down=ctx.service.is_slowed_down,
+            to_approve=await ctx.store.jobs.count_to_approve(),
         )
 
     def _hold(self, wait: timedelta) -> datetime:

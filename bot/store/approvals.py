@@ -48,10 +48,25 @@ _ACTIONS: Final = {
     Settlement.CANCELLED: AuditAction.CANCELLED,
     Settlement.UNANSWERED: AuditAction.EXPIRED,
 }
+_COUNT: Final = Query(
+    """
+    SELECT count(*) AS waiting FROM jobs
+    WHERE ended_at IS NULL AND state = 'waiting_for_approval'
+    """
+)
 
 
 class Approvals(Submissions):
     """The part of ``Jobs`` for jobs that wait for approval."""
+
+    async def count_to_approve(self) -> int:
+        """Return how many jobs wait for approval."""
+
+        def work(tx: Transaction) -> int:
+            row = tx.one(_COUNT)
+            return 0 if row is None else int(row["waiting"])
+
+        return await self._database.run(work, durable=False)
 
     async def approve(self, job_id: str, user: str, now: datetime) -> bool:
         """Queue a job that waits for approval, as ``user`` chose.

@@ -1,0 +1,64 @@
+"""What admins could see in the Home tab, for the page of all texts."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from bot.slack.admin_view import AdminContent, Health
+from bot.slack.limits_form import Group
+from bot.store import (
+    LimitChange,
+    Limits,
+    LimitsInForce,
+    MonthSpending,
+    PastChange,
+    PersonSpending,
+)
+from tests.test_cards import ANA, BEN, NINE
+
+_HEALTH: Final = Health(
+    used=12,
+    limit=500,
+    unsent=0,
+    key_refused=False,
+    no_credit=False,
+    next_try=None,
+    slowed_down=False,
+)
+_SETTINGS: Final = Limits(open_per_user=20, per_user_per_day=100, per_day=500, max_script=3000)
+_CHANGES: Final = {
+    "MAX_PER_USER_PER_MONTH": LimitChange("MAX_PER_USER_PER_MONTH", "30", ANA, NINE),
+    "TRAINING_USERS": LimitChange("TRAINING_USERS", f"{ANA},{BEN}", BEN, NINE),
+}
+_PEOPLE: Final = (
+    PersonSpending(ANA, {"video": 3, "replica": 1}, timedelta(minutes=4)),
+    PersonSpending(BEN, {"video": 1}, timedelta(seconds=40)),
+)
+GROUPS: Final = (Group(id="S0MARKETING", name="Marketing", handle="marketing"),)
+ADMIN: Final = AdminContent(
+    health=_HEALTH,
+    spending=MonthSpending(NINE, _PEOPLE),
+    in_force=LimitsInForce(
+        replace(_SETTINGS, per_user_per_month=30, training_users=frozenset({ANA, BEN})),
+        _SETTINGS,
+        _CHANGES,
+    ),
+    past=(
+        PastChange("MAX_PER_USER_PER_MONTH", "", "30", ANA, NINE),
+        PastChange("TRAINING_USERS", "", f"{ANA},{BEN}", BEN, NINE),
+        PastChange("MAX_SCRIPT", "1000", "3000", BEN, NINE),
+    ),
+)
+IN_TROUBLE: Final = AdminContent(
+    health=replace(
+        _HEALTH,
+        unsent=3,
+        key_refused=True,
+        no_credit=True,
+        next_try=NINE,
+        slowed_down=True,
+        to_approve=2,
+    ),
+    spending=MonthSpending(NINE),
+    in_force=LimitsInForce(_SETTINGS, _SETTINGS, {}),
+)
