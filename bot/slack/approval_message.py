@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Final
 
 from bot.approval import Approval
-from bot.model import Delivery, Job, Settlement
+from bot.model import Delivery, Job, Settlement, State
 from bot.slack.blocks import (
     MAX_QUOTE,
     MAX_QUOTES,
@@ -40,13 +40,21 @@ _COPIED: Final = (
 )
 
 
-def asked_for_approval(approval: Approval) -> str:
-    """Return who was asked for approval, as a sentence."""
+def asked_for_approval(approval: Approval, *, posted: bool = True) -> str:
+    """Return who was asked for approval; a card names people once it is ``posted``: no ping."""
     if approval.channel is not None:
         return f"I asked for approval in <#{approval.channel}>."
+    if not posted:
+        return "I asked the approvers in a direct message."
     *others, last = (f"<@{user}>" for user in approval.asked)
     named = f"{', '.join(others)} or {last}" if others else last
     return f"I asked {named} to approve it."
+
+
+def names_approvers(job: Job) -> bool:
+    """Return whether the card of a job names people who were asked to approve it."""
+    waits = job.state is State.WAITING_FOR_APPROVAL
+    return waits and job.approval is not None and job.approval.channel is None
 
 
 def approval_request(

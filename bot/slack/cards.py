@@ -87,7 +87,7 @@ def card(
         retry: if the job was retried, the link to that card, or "" if there is none.
     """
     noun, name = presenter.noun.capitalize(), title(presenter.name(job))
-    status = _status(job, presenter, replica, retry)
+    status = _status(job, presenter, replica, retry, posted=posted)
     word = status.word or state_word(job, presenter)
     bar, figures = _progress(job, presenter)
     blocks = [
@@ -139,11 +139,13 @@ def links_of(job: Job, presenter: Presenter) -> list[str]:
 # ── Its state ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _status(job: Job, presenter: Presenter, replica: str, retry: str | None) -> _Status:
+def _status(
+    job: Job, presenter: Presenter, replica: str, retry: str | None, *, posted: bool
+) -> _Status:
     waiting, running = ":hourglass:", ":hourglass_flowing_sand:"
     match job.state:
         case State.WAITING_FOR_APPROVAL:
-            return _Status(":raised_hand:", line=_waiting_for_approval(job))
+            return _Status(":raised_hand:", line=_waiting_for_approval(job, posted=posted))
         case State.QUEUED | State.CREATING if job.held_by is not None:
             return _Status(waiting, line=_held(job))
         case State.QUEUED | State.CREATING if job.unreachable:
@@ -202,13 +204,14 @@ def _failed(job: Job, retry: str | None) -> _Status:
     return _Status(emoji, more)
 
 
-def _waiting_for_approval(job: Job) -> str:
+def _waiting_for_approval(job: Job, *, posted: bool) -> str:
     """Return who was asked, and when it expires."""
     if job.approval is None:
         return ""
+    asked = asked_for_approval(job.approval, posted=posted)
     return (
-        f"{asked_for_approval(job.approval)} Nothing is created until somebody approves it. "
-        f"Without an answer, this request expires {date(job.approval.until)}."
+        f"{asked} Nothing is created until somebody approves it. Without an answer, this request "
+        f"expires {date(job.approval.until)}."
     )
 
 

@@ -19,6 +19,7 @@ from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role
 from bot.outages import Outages
+from bot.slack.approval_message import names_approvers
 from bot.slack.blocks import Message
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import CANNOT_LOOK, PostSearch, metadata_for
@@ -279,6 +280,8 @@ class Messenger:
     async def _release_posted(self, outgoing: Outgoing, delivery: Delivery) -> None:
         """Store that a message is in Slack, and owe the files that follow it."""
         posted = replace(delivery, state=DeliveryState.POSTED)
+        if delivery.role is Role.CARD and names_approvers(outgoing.job):
+            posted = replace(posted, shown_version=0)  # an edit names them, and pings nobody
         # Below a reply that a backup did not know yet, the files may be too.
         is_found = outgoing.job.copied and outgoing.delivery.state is DeliveryState.UNCERTAIN
         following = () if is_found else self._uploads.following(outgoing, posted)

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.chaos.approvals import Approvals
 from tests.chaos.databases import PostgresServer, RunDatabase, SQLiteFile
 from tests.chaos.environment import Environment
 from tests.chaos.plan import draw_plan
-from tests.chaos.results import Result, all_done, results_of
+from tests.chaos.results import all_done, results_of
+from tests.chaos.rows import Result
 from tests.chaos.shares import Shares
 from tests.chaos.users import Users
 
@@ -108,8 +110,10 @@ async def _run(
 ) -> Sequence[Result]:
     users = Users(env, rng, jobs=jobs)
     shares = Shares(env, users, rng)
+    approvals = Approvals(env, users, rng)
     async with env.running(), asyncio.TaskGroup() as group:
         answering = group.create_task(users.answer_questions())
+        approving = group.create_task(approvals.answer_all())
         opening = group.create_task(users.open_homes())
         turning_away = group.create_task(env.turn_away())
         disturbing = group.create_task(env.disturb_sockets(rng))
@@ -124,14 +128,15 @@ async def _run(
         deadline = time.monotonic() + _FINISH_TIMEOUT_S
         opening.cancel()
         while time.monotonic() < deadline and not all_done(
-            env, users, shares, can_search=can_search
+            env, users, shares, approvals, can_search=can_search
         ):
             await asyncio.sleep(1)
         await asyncio.sleep(_EXTRA_WAIT_S)
         answering.cancel()
+        approving.cancel()
         await env.stop()
         damaged = await env.run_database.close()
-        return results_of(env, users, shares, damaged, can_search=can_search)
+        return results_of(env, users, shares, approvals, damaged=damaged, can_search=can_search)
 
 
 def _print(result: Result) -> None:

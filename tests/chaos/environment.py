@@ -86,6 +86,8 @@ class Environment:
         scopes = DEFAULT_SCOPES - {"groups:read"} - (set() if can_search else _HISTORY)
         self.slack = SandboxSlack(clock, scopes=scopes)
         self.admin = self.slack.user("cleo")
+        self.approvers = [self.slack.add_user(f"approver-{n}").name for n in (1, 2)]
+        self.slack.add_channel("approvals")
         self.service = SandboxVideoService(clock, pace=_PACE)
         self.service.add_replica(REPLICA, "Anna")
         self.service.next_video(*plan.scenarios)
@@ -325,6 +327,9 @@ class Environment:
             "HOST": "127.0.0.1",
             "PORT": "0",
             "MAX_SCRIPT": "20000",
+            "APPROVERS": ",".join(self.slack.user(name).id for name in self.approvers),
+            "APPROVAL_ABOVE": "1000",
+            "APPROVAL_CHANNEL": self.slack.channel("approvals").id,
             "MEDIA_HOSTS": "127.0.0.1",
             **NO_LIMITS,
         }

@@ -146,6 +146,7 @@ MOMENTS: Final = tuple(
         "question",
         "edit",
         "reply",
+        "approval",
         "share",
         "search",
         "upload url",

@@ -7,15 +7,17 @@ from typing import Final
 
 from sandbox.block_kit import Json
 from sandbox.slack_objects import Message
+from tests.chaos.approvals import Approvals
 from tests.chaos.environment import Environment
+from tests.chaos.rows import Result, copies_rows, socket_rows
 from tests.chaos.shares import Shares
-from tests.chaos.timings import TIMINGS
 from tests.chaos.users import UserRequest, Users, is_open, tag_in
 from tests.crash import role_of
 from tests.leaks import secrets_found
 from tests.world import delivery_of
 
 _GOING_ON: Final = {
+    "Waiting for approval",
     "Waiting",
     "Starting",
     "Checking",
@@ -25,26 +27,16 @@ _GOING_ON: Final = {
     "Training",
     "Overdue",
 }
-_LEASE_MS: Final = round(TIMINGS.lease.total_seconds() * 1000)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One row of the table; ``examples`` names the cases of a row that must be 0."""
-
-    name: str
-    count: int
-    must_be_zero: bool = False
-    examples: Sequence[str] = ()
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether it must be 0 and is not."""
-        return self.must_be_zero and self.count > 0
 
 
 def results_of(
-    env: Environment, users: Users, shares: Shares, damaged: Sequence[str], *, can_search: bool
+    env: Environment,
+    users: Users,
+    shares: Shares,
+    approvals: Approvals,
+    *,
+    damaged: Sequence[str],
+    can_search: bool,
 ) -> list[Result]:
     """Return the rows of the table for a finished run."""
     requests = users.requests
@@ -90,7 +82,7 @@ def results_of(
         Result("  of these at a named moment", kills - at_random),
         Result("faults hit, video service", _fault_count(env, service=True)),
         Result("faults hit, Slack", _fault_count(env, service=False)),
-        *_socket_rows(env),
+        *socket_rows(env),
         Result("callbacks sent", len(env.service.callbacks)),
         Result("create calls carried out", creates.total()),
         Result("presses of Create again", sum(each.create_again_presses for each in requests)),
@@ -100,6 +92,7 @@ def results_of(
         Result("transcript files shared", sum(map(len, files.values()))),
         Result("video files shared", sum(clips.shared.values())),
         Result("shares accepted", len(shares.accepted)),
+        *approvals.rows(creates),
         Result("Home tabs opened", len(users.homes_opened)),
         promise(
             "accepted forms without a job",
@@ -118,7 +111,7 @@ def results_of(
             "doubled messages where the bot cannot search",
             sum(
                 len(doubled(each, searchable=False))
-                for each in (cards, asked, replies, shares.posted)
+                for each in (cards, asked, replies, shares.posted, approvals.posted)
             ),
         ),
         promise("doubled questions", doubled(asked, searchable=True)),
@@ -128,6 +121,10 @@ def results_of(
         promise("doubled video files", clips.doubled),
         promise("missing video files", clips.missing),
         promise("doubled shares", doubled(shares.posted, searchable=True)),
+        promise("doubled approvals", doubled(approvals.posted, searchable=True)),
+        promise(
+            "approvals that were left open", approvals.left_open(replies) if can_search else []
+        ),
         promise("missing or wrong shares", [*shares.missing(), *shares.wrong()]),
         promise("Home tabs that were not published", _missing_homes(env, users)),
         promise("Home tabs with an old state", list(_outdated_homes(env, replies))),
@@ -141,7 +138,12 @@ def results_of(
         ),
         promise(
             "wrong closing replies",
-            [r.text for m, those in replies.items() for r in those if _is_wrong(env, known[m], r)],
+            [
+                reply.text
+                for tag, those in replies.items()
+                for reply in those
+                if _is_wrong(env, approvals, known[tag], reply)
+            ],
         ),
         promise(
             "messages to the wrong user or place",
@@ -166,7 +168,7 @@ def results_of(
             [m for m, those in replies.items() if m not in refused and _says_refused(those)],
         ),
         promise("unexpected posts", unexpected),
-        *_copies_rows(env),
+        *copies_rows(env),
         promise("database integrity errors", damaged),
         promise("secrets that got out", secrets_found(env, env.log_files)),
         promise("tracebacks in the log", list(_tracebacks(env))),
@@ -178,7 +180,9 @@ def results_of(
     ]
 
 
-def all_done(env: Environment, users: Users, shares: Shares, *, can_search: bool) -> bool:
+def all_done(
+    env: Environment, users: Users, shares: Shares, approvals: Approvals, *, can_search: bool
+) -> bool:
     """Return whether every accepted request has its reply, and other messages say how it ended."""
     requests = users.requests
     known = {request.tag: request for request in requests}
@@ -190,6 +194,7 @@ def all_done(env: Environment, users: Users, shares: Shares, *, can_search: bool
         and not _missing_files(env, known, replies)
         and not _clips(env, replies).missing
         and not shares.missing()
+        and not (can_search and approvals.left_open(replies))
         and not _missing_homes(env, users)
         and not any(_outdated_homes(env, replies))
     )
@@ -203,7 +208,7 @@ def _by_role(
 ) -> tuple[Posts, Posts, Posts, list[str]]:
     cards, questions, replies, unexpected = Posts(list), Posts(list), Posts(list), []
     for message in posted:
-        if message.files or role_of(delivery_of(message)) == "share":
+        if message.files or role_of(delivery_of(message)) in {"share", "approval"}:
             continue
         tag, role = tag_in(message.text), _role(message)
         if tag not in known or role is None:
@@ -323,7 +328,7 @@ def _left_open(env: Environment, asked: Posts) -> Iterator[str]:
             yield key
 
 
-def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
+def _is_wrong(env: Environment, approvals: Approvals, request: UserRequest, reply: Message) -> bool:
     """Return whether a reply does not say how the request ended."""
     service, now = env.service, env.slack.clock.now()
     ends = {
@@ -339,6 +344,8 @@ def _is_wrong(env: Environment, request: UserRequest, reply: Message) -> bool:
     if "is ready" in reply.text:
         # A replica's reply has no link, and so no id in it.
         return not good or (request.kind == "video" and not any(job in reply.text for job in good))
+    if "wasn't approved" in reply.text:
+        return approvals.is_wrong(request, reply, was_created=bool(ends))
     if "nothing was created" in reply.text:
         return bool(ends)
     if "this attempt created nothing" in reply.text:
@@ -370,45 +377,24 @@ def _is_misplaced(env: Environment, request: UserRequest, message: Message) -> b
         "question": {user, env.admin.id},
         "reply": {user},
     }[_role(message) or "card"]
-    return message.channel not in places or message.pings != mentioned
+    # Who declined a request is named in its closing reply.
+    pings = message.pings - {env.slack.user(name).id for name in env.approvers}
+    return message.channel not in places or pings != mentioned
 
 
 def _shows_outcome(env: Environment, cards: Sequence[Message], replies: Sequence[Message]) -> bool:
     """Return whether a card shows the outcome of its closing reply."""
     shown = [found for card in cards if (found := env.slack.find(card.channel, card.ts))]
-    words = ("Ready",) if "is ready" in replies[0].text else ("Failed", "Cancelled")
+    words = (
+        ("Ready",)
+        if "is ready" in replies[0].text
+        else ("Failed", "Cancelled", "Declined", "Not approved")
+    )
     return any(word in card.text for card in shown for word in words)
-
-
-def _socket_rows(env: Environment) -> Iterator[Result]:
-    socket = env.slack.socket_mode
-    if socket.enabled:
-        yield Result("connections of Socket Mode", socket.opened)
-        for what, count in sorted(env.disturbances.items()):
-            yield Result(f"  disturbed: {what}", count)
-        refused = list(map(str, socket.refused))
-        yield Result("answers that Slack does not accept", len(refused), True, refused)
 
 
 def _fault_count(env: Environment, *, service: bool) -> int:
     return sum(n for operation, n in env.faults_hit.items() if ("." not in operation) is service)
-
-
-def _copies_rows(env: Environment) -> Iterator[Result]:
-    copies = env.copies
-    for how, count in sorted(env.run_database.restarts.items()):
-        yield Result(f"restarts of the server, {how}", count)
-    if env.takeover is None:
-        return
-    yield Result("deploys, in which all copies are replaced", env.deploys)
-    yield Result(
-        f"ms until the work of a copy was done that never came back (lease: {_LEASE_MS})",
-        round(env.takeover.total_seconds() * 1000),
-    )
-    left = env.not_taken_over
-    yield Result("work of that copy which nobody did", len(left), True, left)
-    name = "requests that failed at a copy which had not said that it was not ready"
-    yield Result(name, len(copies.failed), True, copies.failed)
 
 
 def _tracebacks(env: Environment) -> Iterator[str]:

@@ -26,6 +26,7 @@ TIMINGS: Final = Timings(
     reconcile_within=timedelta(seconds=2),
     ask_again_after=timedelta(seconds=3),
     close_after=timedelta(seconds=3),
+    approve_within=timedelta(seconds=20),
     callback_spacing=timedelta(milliseconds=100),
     recheck_key=timedelta(milliseconds=200),
     recheck_credit=timedelta(milliseconds=500),
