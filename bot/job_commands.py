@@ -47,7 +47,7 @@ _FORMATS: Final = ("csv", "json")
 
 @click.group()
 def jobs() -> None:
-    """List, show and export what people asked for, and what was spent.
+    """Show what people asked for, and what it cost.
 
     The commands only read, and may run beside the bot. They need no other setting than
     DATABASE_URL. Times are UTC, and people and channels have their Slack IDs.
