@@ -54,7 +54,6 @@ _OWN: Final = frozenset(
         "SLACK_BOT_TOKEN",
         "SLACK_SIGNING_SECRET",
         "VIDEO_API_KEY",
-        "VIDEO_API_LISTS",
         "VIDEO_API_URL",
         "PUBLIC_URL",
         "DATABASE_URL",

@@ -100,6 +100,15 @@ async def test_the_doctor_says_whether_videos_are_shown_in_slack_and_why(
     assert "install the app again" in finding.remedy
 
 
+async def test_the_doctor_says_whether_the_service_is_asked_for_lists(quiet_world: World) -> None:
+    finding = (await report(quiet_world))["listing"]
+    assert finding.state == "off"
+    assert finding.remedy == "Set VIDEO_API_LISTS=yes if your service can list videos."
+    finding = (await report(quiet_world, VIDEO_API_LISTS="yes"))["listing"]
+    assert finding.state == "ok"
+    assert "lost requests" in finding.message
+
+
 # ── The video service ─────────────────────────────────────────────────────────────────────────
 
 
