@@ -34,7 +34,7 @@ async def make() -> None:
 
 
 async def _play(folder: Path, browser: Browser) -> None:
-    async with PageWorld(folder, browser).runs() as world:
+    async with PageWorld(folder, browser).runs(MEDIA_HOSTS="127.0.0.1") as world:
         await _is_asked_for(world)
         ana = await world.window("ana", _SIZE, at=world.clock.now())
         await ana.tab.get_by_role("button", name="Close the first steps").click()
@@ -42,7 +42,7 @@ async def _play(folder: Path, browser: Browser) -> None:
         await _take(ana, "channel")
 
         await ana.opens_thread(ana.card(_NAME))
-        await expect(ana.replies()).to_have_count(2)
+        await expect(ana.replies()).to_have_count(3)
         await _take(ana, "thread")
         await ana.thread.get_by_role("button", name="Close the thread").click()
 
