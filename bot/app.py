@@ -223,7 +223,7 @@ async def running(
             drift=drift,
             listing=listing,
         )
-        priority = RequestPriority(timings)
+        priority = RequestPriority(timings, store.database.storing_for)
         workers = (
             Worker(engine, clock, timings, priority, slots=_MAX_STEPS),
             Worker(messenger, clock, timings, priority, slots=_MAX_STEPS),

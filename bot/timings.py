@@ -92,6 +92,10 @@ class WorkTimings:
     """A request delays background work no longer: after that it waits for something else."""
     max_request_delay: timedelta = timedelta(milliseconds=100)
     """All requests together delay background work no longer."""
+    slow_store: timedelta = timedelta(milliseconds=100)
+    """A form that waits longer to be stored shows that the database or its machine is busy."""
+    max_overload_delay: timedelta = timedelta(seconds=1)
+    """Then all requests together delay background work no longer."""
     stop_timeout: timedelta = timedelta(seconds=5)
     """For steps under way, when the process is asked to end."""
 

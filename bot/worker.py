@@ -14,8 +14,6 @@ from bot.timings import WorkTimings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
-# While requests are answered, a fourth of the slots is filled: each step under way delays them.
-_BESIDE_REQUESTS: Final = 4
 
 
 class Work(Protocol[_T]):
@@ -103,9 +101,7 @@ class Worker(Generic[_T]):
 
     async def _start_due(self, steps: asyncio.TaskGroup) -> datetime | None:
         """Start a step of each due row; return when to look again, None for after a change."""
-        slots = self._slots
-        if self._priority.requests_in_progress:
-            slots //= _BESIDE_REQUESTS
+        slots = self._priority.slots(self._slots)
         free = slots - len(self._steps)
         if free <= 0:
             return None

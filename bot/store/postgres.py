@@ -144,7 +144,8 @@ class PostgresDatabase:
             raise DatabaseError("the database is closed")
         if error := self._broken or self._away:
             raise type(error)(str(error))
-        call = Call(work, durable, asyncio.get_running_loop().create_future(), serial)
+        loop = asyncio.get_running_loop()
+        call = Call(work, durable, loop.create_future(), loop.time(), serial)
         self._waiting.add(call)
         result: _T = await call.answer
         return result
@@ -157,6 +158,11 @@ class PostgresDatabase:
                 with contextlib.suppress(DatabaseError):  # their slow poll finds it
                     await self.run(work, durable=False)
         return self._notifications
+
+    def storing_for(self) -> float:
+        """Return for how many seconds the first serial work has been waiting; 0 if none is."""
+        since = self._waiting.serial_since
+        return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     async def check(self) -> None:
         """Return if a change reaches the disk."""

@@ -21,6 +21,8 @@ class Call:
     work: Callable[[Transaction], Any]
     durable: bool
     answer: asyncio.Future[Any]
+    since: float
+    """When it came, on the clock of the event loop."""
     serial: bool = False
     """Whether it waits for a lock that is held by all works like it."""
     alone: bool = False
@@ -59,6 +61,12 @@ class Queue:
     def __bool__(self) -> bool:
         """Whether a group can be taken."""
         return bool(self._calls or self._waiting_serial)
+
+    @property
+    def serial_since(self) -> float | None:
+        """When the first serial work came that waits or is under way; None if there is none."""
+        first = next(iter(self._serial_group or self._serial), None)
+        return None if first is None else first.since
 
     def add(self, call: Call) -> None:
         """Add a work after all others."""
