@@ -3,16 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bot import doctor
+from bot.store.backup import back_up
 from sandbox.driver import Modal, Person
 from sandbox.faults import Reset
 from sandbox.slack_objects import Message
 from tests.databases import query
-from tests.modes import in_both_modes, on_both_engines
+from tests.modes import in_both_modes, on_both_engines, on_sqlite_alone
+from tests.test_backup import restore
 from tests.world import World, buttons_of, delivery_of
 
 SCRIPT = "Welcome <@U1> to the team!\nWe are glad that you are here."
@@ -369,3 +372,47 @@ async def test_doctor_says_whether_approvers_can_be_asked(approving: World) -> N
     assert "instead" in await said(**private)
     world.slack.change_channel("approvals", is_archived=True)
     assert (await said(**two)).startswith("ERROR APPROVAL_CHANNEL is archived")
+
+
+@on_sqlite_alone
+async def test_what_waited_at_a_backup_asks_again_once_that_is_restored(
+    approving: World, tmp_path: Path
+) -> None:
+    world, backup = approving, tmp_path / "backup.db"
+    async with world.running_bot(**settings(world)):
+        card, asked = await ask(world)
+        back_up(world.database, backup, world.clock.now(), replace=True)
+        await world.ben.click(asked, "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 1
+        assert not labels(world.now(asked))
+    restore(backup, world.database)
+    async with world.running_bot(**settings(world)):
+        await world.advance(minutes=5)
+        assert world.created_count() == 1
+        assert [each.ts for each in requests(world)] == [asked.ts]
+        assert "This request comes from a backup" in world.now(asked).text
+        await world.ben.click(world.now(asked), "Details")
+        assert world.ben.modal is not None
+        await world.ben.modal.close()
+        form = await decline(world, asked, world.ben, "It is there.")
+        assert not form.is_open
+        assert "Declined" in world.now(card).text
+        # The script was for the decision.
+        await world.ben.click(asked, "Details")
+        assert not world.slack.modals[world.ben.user.id]
+        assert world.created_count() == 1
+
+
+async def test_a_request_that_waits_counts_towards_the_limits(approving: World) -> None:
+    world = approving
+    limits: dict[str, Any] = {**settings(world), "MAX_PER_USER_PER_DAY": "1"}
+    async with world.running_bot(**limits):
+        card, _ = await ask(world)
+        form = await world.open_form(world.ana)
+        await form.submit({"replica_id": "r-anna-42", "script": "Another one."})
+        assert "limit of 1 request in 24 hours" in str(form.errors)
+        await world.ana.click(card, "Cancel request")
+        await world.settle()
+        await form.submit()
+        assert not form.is_open

@@ -1,5 +1,6 @@
-"""Messages of a role that only a newer version knows, while copies of both versions run."""
+"""Messages and jobs that only a newer version knows, while copies of both versions run."""
 
+from bot.approval import ApprovalPolicy
 from bot.model import DeliveryState
 from bot.store import Limited, Store
 from bot.store.database import to_ms
@@ -34,3 +35,21 @@ async def test_messages_of_a_role_that_a_newer_version_added_are_left_to_its_cop
                 assert await store.deliveries.claim_limited(NOW, limited, held) == []
                 assert await store.deliveries.next_due_limited(limited, held) is None
         assert query(address, _NEWER) == before
+
+
+async def test_an_older_copy_creates_nothing_that_waits_and_an_approval_takes_it_on(
+    address: Address,
+) -> None:
+    policy = ApprovalPolicy(frozenset({"U2"}))
+    async with Store.open(address, TIMINGS, approvals=policy) as store:
+        job = (await submit(store)).job
+        # To an older copy, the state is a word that it cannot read, when the row is due.
+        query(address, "UPDATE jobs SET state = 'unknown here', due_at = 0")
+        assert await store.jobs.claim(NOW, MANY) == []
+        [row] = query(address, "SELECT set_aside, due_at FROM jobs")
+        assert (row["set_aside"], row["due_at"]) == (1, None)
+        query(address, "UPDATE jobs SET state = 'waiting_for_approval'")
+        assert not await store.jobs.approve(job.id, "U1", NOW)
+        assert await store.jobs.approve(job.id, "U2", NOW)
+        assert not await store.jobs.approve(job.id, "U2", NOW)
+        assert [each.id for each in await store.jobs.claim(NOW, MANY)] == [job.id]
