@@ -9,7 +9,7 @@ _ENDINGS: Final = {
     "succeeded": ("Ready", "is ready"),
     **dict.fromkeys(("cancelled", "unanswered"), ("Cancelled", "was cancelled")),
     **dict.fromkeys(("stopped", "stopped_by_admin"), ("Stopped", "stopped following")),
-    "declined": ("Declined", "wasn't approved: declined"),
+    "declined": ("Declined", "was declined"),
     "not_approved": ("Not approved in time", "wasn't approved in time"),
     "withdrawn": ("Cancelled", "was cancelled"),
     **dict.fromkeys(("timed_out", "not_found"), ("Failed", "didn't finish")),

@@ -119,7 +119,7 @@ async def test_a_declined_request_is_closed_with_who_and_why(world: World) -> No
     [reply] = world.replies(card)
     name, ana, ben = "Welcome &lt;@U1&gt; to the team!", world.ana.user.id, world.ben.user.id
     assert reply.text == (
-        f"<@{ana}> your video “{name}” wasn't approved: declined by <@{ben}>.\n"
+        f"<@{ana}> your video “{name}” was declined by <@{ben}>.\n"
         "“Too long, ask &lt;@U1&gt; &amp; &lt;!channel&gt; first” Nothing was created."
     )
     assert labels(reply) == ["Edit and retry"]

@@ -58,7 +58,7 @@ def admin_sections(content: AdminContent, presenters: Presenters) -> list[Json]:
         {**section(_limits(content.in_force)), "accessory": change},
     ]
     if content.past:
-        said = joined(["Last changes:", *map(_change, content.past)], MAX_SECTION)
+        said = joined(["Recent changes:", *map(_change, content.past)], MAX_SECTION)
         blocks.append(context(mrkdwn(said)))
     return blocks
 
@@ -72,7 +72,9 @@ def _limits(in_force: LimitsInForce) -> str:
             line += f", changed by <@{change.changed_by}> {ago(change.changed_at)}"
         lines.append(line)
     lines.append(
-        "Everything else is as in the settings." if in_force.changes else "As in the settings."
+        "All others come from the settings."
+        if in_force.changes
+        else "All of them come from the settings."
     )
     return joined(lines, MAX_SECTION)
 

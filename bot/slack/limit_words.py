@@ -65,10 +65,14 @@ def value_words(name: str, value: str) -> str:
 def change_words(name: str, before: str, after: str) -> str:
     """Return what was done to a limit, as a sentence without its subject."""
     named, old, new = WORDS[name].named, value_words(name, before), value_words(name, after)
-    if not (before.isdecimal() or after.isdecimal()):
+    if WORDS[name].is_list:
         return f"changed {named} from {old} to {new}"
-    verb = "raised" if _number(after) > _number(before) else "lowered"
-    return f"{verb} {named} from {old} to {new}"
+    if not before:
+        return f"limited {named} to {new}"
+    if not after:
+        return f"removed the limit on {named}, which was {old}"
+    verb = "raised" if int(after) > int(before) else "lowered"
+    return f"{verb} {named} from {int(before):,} to {new}"
 
 
 def mention(identifier: str) -> str:
@@ -87,7 +91,3 @@ def listed(items: Sequence[str]) -> str:
     if len(shown) > _MAX_LISTED:
         shown = [*shown[: _MAX_LISTED - 1], f"{len(shown) - _MAX_LISTED + 1} more"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def _number(value: str) -> float:
-    return float(value) if value.isdecimal() else float("inf")

@@ -22,8 +22,8 @@ _PEOPLE: Final = MappingProxyType(
 _CHANNELS: Final = "ALLOWED_CHANNELS"
 _GROUPS: Final = "_GROUPS"
 _ABOUT: Final = (
-    "A change holds from the next request on, for everyone. Clear a number to go back to the one "
-    "in the settings."
+    "Changes apply to new requests, at once and for everyone. Clear a number to use the one from "
+    "the settings."
 )
 _NONE: Final = MappingProxyType[str, str]({})
 
@@ -142,7 +142,7 @@ def _number(name: str, value: str, setting: str, drawn: int) -> Json:
         min_value="1",
         max_value=str(_MOST.get(name, _MOST_REQUESTS)),
         initial_value=value,
-        placeholder=f"{value_words(name, setting).capitalize()}, as in the settings",
+        placeholder=f"{value_words(name, setting).capitalize()}, from the settings",
     )
     number["is_decimal_allowed"] = False  # Slack wants it said
     label = f"{words.label}, in{words.unit}" if words.unit else words.label
@@ -157,7 +157,8 @@ def _people(name: str, ids: Sequence[str], groups: Sequence[Group], drawn: int) 
         placeholder="Everyone",
     )
     who = _PEOPLE[name]
-    hint = "Empty: everyone. Admins always can."
+    which = "both fields" if groups else "it"
+    hint = f"Leave {which} empty for everyone. Admins always can."
     blocks = [field(_block_id(name, drawn), WORDS[name].label, people, hint=hint, optional=True)]
     chosen = {each: Group(id=each, name=each) for each in ids if _is_group(each)}
     offered = {**chosen, **{each.id: each for each in groups}}
@@ -189,7 +190,7 @@ def _channels(ids: Sequence[str], drawn: int) -> Json:
         filter={"include": ["public", "private"], "exclude_bot_users": True},
         placeholder="All channels",
     )
-    hint = "Empty: all channels. Direct messages are always allowed."
+    hint = "Leave it empty for all channels. Direct messages are always allowed."
     label = WORDS[_CHANNELS].label
     return field(_block_id(_CHANNELS, drawn), label, menu, hint=hint, optional=True)
 

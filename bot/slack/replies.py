@@ -102,7 +102,7 @@ def _ending(job: Job, presenter: Presenter) -> str:
     if job.failure in CANCELLED:
         return "was cancelled."
     if job.failure is Failure.DECLINED:
-        return f"wasn't approved: declined{decided_by(job)}."
+        return f"was declined{decided_by(job)}."
     if job.failure is Failure.NOT_APPROVED:
         return "wasn't approved in time."
     if job.failure is Failure.WITHDRAWN:

@@ -184,6 +184,9 @@ def _past_from(row: Row) -> PastChange:
     with reading("audit", row):
         name, _, values = text(row["detail"]).partition(": ")
         before, _, after = values.partition(_TO)
+        for value in filter(None, (before, after)):
+            if name in _CHANGEABLE:
+                _CHANGEABLE[name].read(value)
         return PastChange(name, before, after, text(row["user_id"]), from_ms(row["at"]))
 
 

@@ -344,7 +344,7 @@ def _is_wrong(env: Environment, approvals: Approvals, request: UserRequest, repl
     if "is ready" in reply.text:
         # A replica's reply has no link, and so no id in it.
         return not good or (request.kind == "video" and not any(job in reply.text for job in good))
-    if "wasn't approved" in reply.text:
+    if "wasn't approved" in reply.text or "was declined" in reply.text:
         return approvals.is_wrong(request, reply, was_created=bool(ends))
     if "nothing was created" in reply.text:
         return bool(ends)
