@@ -75,13 +75,23 @@ async def test_without_the_scope_nobody_of_a_user_group_may_ask_and_is_told_what
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    world.slack.scopes.discard("usergroups:read")
-    async with world.running_bot(VIDEO_USERS=f"{GROUP},{world.ben.user.id}"):
+    cleo = world.slack.user("cleo").id
+    world.slack.scopes -= {"usergroups:read", "users:read"}
+    settings = {"ADMIN_USERS": cleo, "MAX_PER_USER_PER_DAY": "1"}
+    async with world.running_bot(VIDEO_USERS=f"{GROUP},{world.ben.user.id}", **settings):  # type: ignore[arg-type]
         assert await told(world, world.ana) == (
-            "Slack doesn't let me see who is in the user group that can do that. Please tell the "
-            "person who runs this bot: the app needs the scope usergroups:read."
+            "Slack doesn't let me see who is in the user group that can do that. Please tell "
+            f"<@{cleo}>: the app needs the scope usergroups:read."
         )
+        form = await world.open_form(world.ben)
+        assert "You can make 1 request today." in str(form.view.body)
+        await form.close()
         await make(world, world.ben)
+        form = await world.open_form(world.ben)
+        assert "You've made your 1 request today." in str(form.view.body)
+        await form.submit(VALUES)
+        # Slack doesn't tell the name of the admin either.
+        assert form.errors["replica_id"].endswith("If you need more, ask an admin of this app.")
 
 
 async def test_while_slack_does_not_answer_who_is_in_a_user_group_nothing_is_spent(

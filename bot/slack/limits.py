@@ -78,15 +78,17 @@ def left_sentences(found: Sequence[Left]) -> list[str]:
 
 
 def _left_sentence(left: Left) -> str:
-    whose = "your workspace's" if left.limit in _OF_ALL else "your"
-    when = "this month" if left.limit in _MONTHLY else "today"
-    requests = "request" if left.maximum == 1 else f"{left.maximum:,} requests"
-    verb = "is" if left.number == 1 else "are"
+    is_of_all, when = left.limit in _OF_ALL, "this month" if left.limit in _MONTHLY else "today"
     if left.maximum == 1:
-        return f"{whose.capitalize()} {requests} {when} is {'left' if left.number else 'used up'}."
-    return (
-        f"{f'{left.number:,}' if left.number else 'None'} of {whose} {requests} {when} {verb} left."
+        made = "Your workspace has made its" if is_of_all else "You've made your"
+        can = "Your workspace" if is_of_all else "You"
+        return f"{can} can make 1 request {when}." if left.number else f"{made} 1 request {when}."
+    whose = "your workspace's" if is_of_all else "your"
+    number, verb = (
+        f"{left.number:,}" if left.number else "None",
+        "is" if left.number == 1 else "are",
     )
+    return f"{number} of {whose} {left.maximum:,} requests {when} {verb} left."
 
 
 # ── Who, where and how long ───────────────────────────────────────────────────────────────────
