@@ -35,7 +35,8 @@ def approval_messages() -> Iterator[tuple[str, Message]]:
     ):
         reason = "Please shorten it." if failure is Failure.DECLINED else ""
         settled = replace(owed, settled_as=settlement, settled_by=BEN)
-        ended = replace(waiting, approval=decided, reason=reason)
+        by_nobody = settlement is Settlement.UNANSWERED
+        ended = replace(waiting, approval=asked if by_nobody else decided, reason=reason)
         name = settlement.value.capitalize()
         yield f"{name}, for approvers", approval_request(settled, ended, PRESENTER)
         if failure is not None:
