@@ -111,6 +111,7 @@ async def test_every_field_of_every_attempt_is_kept(store: Store) -> None:
             job["user"] for job in OLD["jobs"] if job["id"] == row["job_id"]
         )
         assert row.pop("named_by") is None
+        assert row.pop("spoken_ms") is None
         assert row == expected
     jobs = await every_job(store)
     candidates = [

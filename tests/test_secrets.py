@@ -275,7 +275,7 @@ def _columns(database: Path) -> list[tuple[str, str]]:
 @on_sqlite_alone
 async def test_the_leak_detector_searches_each_column_of_the_database(quiet_world: World) -> None:
     world = quiet_world
-    async with world.running_bot():
+    async with world.running_bot(VIDEO_API_LISTS="yes"):
         await asks_with_a_signed_link(world)
         await world.request_replica(world.ana, {"replica_name": "A quite private name"})
         await world.bot.store.drift.add({("video", "new_field", "mood"): 1}, world.clock.now())
