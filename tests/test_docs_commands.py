@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import aiohttp
+import click
 import pytest
 
 from bot.command_line import cli
@@ -210,7 +211,12 @@ def test_what_is_not_run_is_in_the_docs_and_names_files_that_exist() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_of_the_bot_in_the_text_exist(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    for name, options in re.findall(r"-m bot ([a-z-]+)([^`\n]*)", text):
+    for name, rest in re.findall(r"-m bot ([a-z-]+)([^`\n]*)", text):
         assert name in cli.commands, f"{page} names python -m bot {name}"
-        known = {each for parameter in cli.commands[name].params for each in parameter.opts}
+        command, options = cli.commands[name], rest
+        if isinstance(command, click.Group) and rest:
+            part, _, options = rest.strip().partition(" ")
+            assert part in command.commands, f"{page} names python -m bot {name} {part}"
+            command = command.commands[part]
+        known = {each for parameter in command.params for each in parameter.opts}
         assert set(re.findall(r"--[a-z-]+", options)) <= {*known, "--help"}, page
