@@ -73,10 +73,14 @@ SETTINGS: Final = tuple(
 )
 # Under these, the sample requests would be refused, or would use up what may be asked for.
 _LIMITING: Final = frozenset(
-    {"ALLOWED_USERS", "MAX_PER_USER_PER_DAY", "MAX_PER_DAY", "MAX_SCRIPT"}
-    | {"APPROVERS", "APPROVAL_ABOVE"}
+    {"ALLOWED_USERS", "VIDEO_USERS", "TRAINING_USERS", "ALLOWED_CHANNELS", "APPROVERS"}
+    | {"MAX_OPEN_PER_USER", "MAX_PER_USER_PER_DAY", "MAX_PER_DAY", "MAX_SCRIPT"}
+    | {"MAX_PER_USER_PER_MONTH", "MAX_PER_MONTH"}
 )
-_USERS: Final = frozenset({"ADMIN_USERS", "ALLOWED_USERS", "APPROVERS"})
+_NAMED: Final = frozenset(
+    {"ADMIN_USERS", "ALLOWED_USERS", "VIDEO_USERS", "TRAINING_USERS", "APPROVERS"}
+    | {"ALLOWED_CHANNELS", "APPROVAL_CHANNEL"}
+)
 _ADMIN: Final = "cleo"
 
 
@@ -97,16 +101,18 @@ def add_people(slack: SandboxSlack) -> None:
 
 
 def _given(slack: SandboxSlack) -> dict[str, str]:
-    """Return the settings in the environment; people may be named in place of their ids.
+    """Return the settings in the environment; people and channels may be named, not by id alone.
 
     What is in ``.env`` is for a real workspace.
     """
     environ = environment(with_file=False)
     given = {name: environ[name] for name in SETTINGS if environ.get(name, "").strip()}
     given.setdefault("ADMIN_USERS", _ADMIN)
-    ids = {user.name: user.id for user in slack.users.values()}
-    for name in _USERS & given.keys():
-        given[name] = ",".join(ids.get(each, each) for each in re.split(r"[,\s]+", given[name]))
+    ids = {each.name: each.id for each in slack.users.values()}
+    ids |= {each.name: each.id for each in slack.channels.values()}
+    for name in _NAMED & given.keys():
+        words = re.split(r"[,\s]+", given[name].strip())
+        given[name] = ",".join(ids.get(each.lstrip("@#"), each) for each in words)
     return given
 
 

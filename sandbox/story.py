@@ -58,6 +58,8 @@ async def play(out: TextIO, *, socket_mode: bool = False) -> int:
                 await _play(sandbox)
         except TimeoutError:
             print("The story did not finish in time: something is wrong.", file=out)
+            if sandbox.limited:
+                print("The settings limit what its people may ask for: unset them.", file=out)
             return 1
         narrator.stop()
     return 0

@@ -59,3 +59,27 @@ async def test_people_are_named_in_settings_and_commands_have_the_prefix(
         assert ana.modal is not None
         await cleo.command("/acme-video", "Hello team")
         assert cleo.modal is None
+
+
+async def test_people_and_channels_are_named_in_limits_and_in_approval(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = {
+        "APPROVERS": "ben, cleo",
+        "APPROVAL_CHANNEL": "#lobby",
+        "VIDEO_USERS": "ana,S0614TZR7",
+        "TRAINING_USERS": "ben",
+        "ALLOWED_CHANNELS": "studio,lobby",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    async with _sandbox() as sandbox:
+        assert sandbox.limited
+        ana, ben = Person(sandbox.slack, "ana"), Person(sandbox.slack, "ben")
+        await ben.command("/video", "Hello team")
+        assert ben.modal is None
+        await ana.command("/video", "Hello team")
+        assert ana.modal is not None
+        await ana.modal.submit({"replica_id": "r-anna"})
+        await sandbox.bot.settled()
+        assert "approve or decline" in sandbox.slack.messages("lobby")[0].text
