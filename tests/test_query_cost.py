@@ -1,18 +1,26 @@
 """What a statement reads does not grow with what it does not need."""
 
+import asyncio
 import contextlib
 import sqlite3
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bot.model import Request
+from bot.store import Store
 from bot.store.attempts import _OTHER_NAMED_BY_CALLBACK, _OTHER_WITH_REMOTE_ID
-from bot.store.database import Value
+from bot.store.database import Database, Transaction, Value
 from bot.store.delivery_claims import _CLAIM
+from bot.store.durations import _RECENT, _RECENT_OF_LENGTH
+from bot.store.limit_changes import _EACH
 from bot.store.limits import _USED_BY_ALL_IN_MONTH, _USED_IN_MONTH
 from bot.store.sql import Query
-from bot.store.sqlite import migrate
+from bot.store.sqlite import SQLiteDatabase, migrate
+from tests.test_store import NOW, TIMINGS
 
 _CLAIM_VALUES = {
     "now": 1_000_000,
@@ -95,3 +103,48 @@ async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_i
         few = cost(db, query, values)
         add_jobs(db, 1900)
         assert cost(db, query, values) <= few * 1.2 + 1
+
+
+class _Counted:
+    """A transaction that counts how often each statement runs."""
+
+    def __init__(self, tx: Transaction, counts: Counter[Query]) -> None:
+        self._tx = tx
+        self._counts = counts
+        self.notify = tx.notify
+        self.once = tx.once
+
+    def all(self, query: Query, **values: Any) -> Any:  # noqa: ANN401 - whatever the table has
+        self._counts[query] += 1
+        return self._tx.all(query, **values)
+
+    def one(self, query: Query, **values: Any) -> Any:  # noqa: ANN401 - likewise
+        rows = self.all(query, **values)
+        return rows[0] if rows else None
+
+
+class _Counting:
+    """A database that counts how often each statement runs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.counts = Counter[Query]()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the database has
+        return getattr(self._database, name)
+
+    async def run(self, work: Any, **options: bool) -> Any:  # noqa: ANN401 - likewise
+        return await self._database.run(lambda tx: work(_Counted(tx, self.counts)), **options)
+
+
+async def test_forms_that_are_stored_together_read_what_they_share_once(tmp_path: Path) -> None:
+    async with SQLiteDatabase.open(
+        tmp_path / "bot.db", lock_timeout=TIMINGS.lock_timeout
+    ) as database:
+        counting = _Counting(database)
+        store = Store(counting, TIMINGS)
+        requests = (Request(f"V{n}", "video", {"script": "Hi"}, "U1", "C1") for n in range(20))
+        await asyncio.gather(*(store.jobs.submit(each, NOW) for each in requests))
+    # The first one may be stored before the others have come.
+    shared = (_EACH, _RECENT, _RECENT_OF_LENGTH)
+    assert all(1 <= counting.counts[query] <= 2 for query in shared)

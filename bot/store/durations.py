@@ -43,8 +43,12 @@ def script_band(script: str | None) -> int | None:
 def recent_durations(tx: Transaction, kind: str, band: int | None) -> Durations | None:
     """Return how long the recent jobs of a kind took with scripts of this band, or else all.
 
-    None if there are none.
+    None if there are none. Works that are committed together share the answer.
     """
+    return tx.once((_RECENT, kind, band), lambda: _recent_durations(tx, kind, band))
+
+
+def _recent_durations(tx: Transaction, kind: str, band: int | None) -> Durations | None:
     rows: Sequence[Row] = ()
     if band is not None:
         rows = tx.all(_RECENT_OF_LENGTH, kind=kind, band=band, limit=_MAX_JOBS)

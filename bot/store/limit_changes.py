@@ -156,9 +156,9 @@ def limits_in_force(tx: Transaction, settings: Limits) -> Limits:
     """Return the limits that hold now.
 
     In the transaction that queues a job, after ``lock_limits``: so a change holds at once for every
-    copy of the bot.
+    copy of the bot. Works that are committed together share what was read.
     """
-    return changed(settings, fetch_changes(tx)[0])
+    return changed(settings, tx.once(_EACH, lambda: fetch_changes(tx)[0]))
 
 
 def changed(settings: Limits, changes: Mapping[str, LimitChange]) -> Limits:
