@@ -15,8 +15,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from bot.approval import ApprovalPolicy
 from bot.model import Delivery, DeliveryState, Job, Request, Role, State, token_hash
-from bot.store import AddedCandidate, DatabaseError, DatabaseUnavailable, Store, Submitted
+from bot.store import (
+    AddedCandidate,
+    DatabaseError,
+    DatabaseUnavailable,
+    Limits,
+    NobodyToApprove,
+    Store,
+    Submitted,
+)
 from bot.store.database import Transaction
 from bot.store.sqlite import SQLiteDatabase
 from bot.timings import Timings
@@ -755,3 +764,19 @@ async def test_the_cache_of_replicas_matches_the_table(address: Address) -> None
         changing.cancel()
         await asyncio.gather(committing, reading, changing, return_exceptions=True)
         assert [each.id for each in await store.replicas.find("", "C1", 9)] == ["r-2"]
+
+
+async def test_a_request_that_nobody_may_approve_takes_no_room_from_others(
+    address: Address,
+) -> None:
+    approvals = ApprovalPolicy(approvers=frozenset({"U1"}))
+    async with Store.open(address, TIMINGS, Limits(per_day=1), approvals=approvals) as store:
+
+        async def ask(user: str) -> Submitted:
+            request = Request(user, "video", {"script": "Hello"}, user[:2], "C1")
+            return await store.jobs.submit(request, NOW)
+
+        users = [*(f"U1 {number}" for number in range(5)), "U2"]
+        *own, other = await asyncio.gather(*map(ask, users), return_exceptions=True)
+        assert all(isinstance(each, NobodyToApprove) for each in own)
+        assert isinstance(other, Submitted)

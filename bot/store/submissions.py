@@ -125,10 +125,11 @@ class Submissions(JobClaims):
                 since = now - self._timings.same_within
                 if (same := find_same(tx, request.fingerprint, viewer, since)) is not None:
                     return AlreadyRequested(same)
-            if reached := reached_limit(tx, limits, request.user, now, opens=True):
-                return reached
             if needs_approval and not asked:
                 return NobodyToApprove()
+            # Nothing is refused after this: where it finds room, the job counts.
+            if reached := reached_limit(tx, limits, request.user, now, opens=True):
+                return reached
             band = script_band(request.params.get("script"))
             usual = recent_durations(tx, request.kind, band)
             [added] = tx.all(
