@@ -121,6 +121,18 @@ def test_the_manifest_has_the_shortcuts_and_events_that_the_bot_answers() -> Non
     )
 
 
+def test_every_emoji_of_the_bot_is_drawn_on_the_page_of_the_sandbox() -> None:
+    drawn = (ROOT / "sandbox/page/static/js/emoji.js").read_text(encoding="utf-8")
+    used = {
+        each
+        for name in NAMES
+        if name.startswith("bot/slack/")
+        for each in re.findall(r'"(?:\\n)?:([a-z_]+):["\s]', (ROOT / name).read_text("utf-8"))
+    }
+    assert "hourglass" in used
+    assert [each for each in sorted(used) if f"  {each}: " not in drawn] == []
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("bot/slack/")])
 def test_no_text_of_the_bot_names_a_command_without_the_prefix_of_the_settings(name: str) -> None:
     tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))

@@ -20,6 +20,7 @@ const EMOJI = {
   movie_camera: "🎥",
   no_entry_sign: "🚫",
   question: "❓",
+  raised_hand: "✋",
   rocket: "🚀",
   rotating_light: "🚨",
   smile: "😄",
