@@ -160,6 +160,8 @@ async def _check_approval(client: AsyncWebClient, settings: Settings, timings: T
     # Slack lets an app post to public channels that it is not in: chat:write.public.
     if found.get("is_private") and not found.get("is_member"):
         return _no_channel(name, "the bot is not in APPROVAL_CHANNEL")
+    if found.get("is_ext_shared") and not settings.allow_shared_channels:
+        return _no_channel(name, "another organization reads APPROVAL_CHANNEL")
     return ok(name, f"{asked}they are asked in #{found.get('name', channel)}")
 
 

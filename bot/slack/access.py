@@ -314,6 +314,15 @@ class Access:
             return "I couldn't check with Slack who reads this channel. Please try again."
         return SHARED_CHANNEL if place is _Place.SHARED else None
 
+    async def is_read_outside(self, channel: str, deadline: float) -> bool:
+        """Return whether others than our organisation may read a channel, where they should not.
+
+        They may where Slack does not answer by the deadline; without the scope nobody can tell.
+        """
+        if self._allow_shared_channels:
+            return False
+        return await self._places.get(channel, deadline) in {None, _Place.SHARED}
+
     async def _look_up_channel(self, channel: str) -> _Place | None:
         if self._limits.until(_CONVERSATIONS) is not None:
             return None

@@ -302,17 +302,25 @@ async def _stored(
         viewer = Viewer(submission.user, channel=metadata["channel"], sees_all=sees_all)
     limits, deadline = request.limits, request.deadline
     membership = await ctx.access.membership(limits, request.kind, asked.user, deadline)
+    where, script = ctx.store.jobs.approvals.channel, request.params.get("script")
+    directly = (
+        where is not None
+        and ctx.store.jobs.approvals.is_needed(script)
+        and await ctx.access.is_read_outside(where, deadline)
+    )
     try:
-        return (await ctx.store.jobs.submit(asked, now, viewer, membership.groups)).job
+        return (
+            await ctx.store.jobs.submit(
+                asked, now, viewer, membership.groups, asks_directly=directly
+            )
+        ).job
     except AlreadyRequested as same:
         assert request.offer is not None  # noqa: S101 - else nothing is looked for
         await ack(response_action="update", view=await request.offer(same.job))
     except NotAllowed as outside:
         who = await ctx.access.admin_names(deadline)
-        script = request.params.get("script", "")
-        await _ack_not_allowed(
-            ack, view, outside.bound, bound_error(outside, script, membership, who)
-        )
+        error = bound_error(outside, script or "", membership, who)
+        await _ack_not_allowed(ack, view, outside.bound, error)
     except NobodyToApprove:
         await _ack_general_error(ack, view, _NOBODY_TO_APPROVE)
     except LimitReached as reached:
