@@ -9,7 +9,7 @@ class Approval:
     """That somebody else has to approve a request before anything is created for it."""
 
     asked: tuple[str, ...]
-    """The ids of who was asked: of a channel, or of people."""
+    """The ids of who was asked: of a channel, or of people; none if nobody could be asked."""
     until: datetime
     """When it expires."""
     decided_by: str | None = None

@@ -21,6 +21,10 @@ def approval_messages() -> Iterator[tuple[str, Message]]:
     yield "The card, asked in a channel", card(waiting, PRESENTER)
     directly = replace(waiting, approval=replace(asked, asked=(BEN,)))
     yield "The card, asked in a direct message", card(directly, PRESENTER)
+    nobody = replace(waiting, approval=replace(asked, asked=()))
+    unreached = card(nobody, PRESENTER, approvers=[BEN])
+    yield "The card, where Slack refuses each message to approvers", unreached
+    yield "The card, once nobody is left who may approve", card(nobody, PRESENTER)
     owed = replace(OWED, role=Role.APPROVAL, number=0)
     request = approval_request(owed, waiting, PRESENTER, [BEN], replica="Anna")
     yield "What approvers see", request

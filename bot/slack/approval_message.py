@@ -1,6 +1,6 @@
 """The message that asks for approval: a pure function of its delivery and job."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from bot.approval import Approval
@@ -40,15 +40,40 @@ _COPIED: Final = (
 )
 
 
-def asked_for_approval(approval: Approval, *, posted: bool = True) -> str:
-    """Return who was asked for approval; a card names people once it is ``posted``: no ping."""
+def waiting_for_approval(
+    approval: Approval, approvers: Collection[str] = (), *, posted: bool = True
+) -> str:
+    """Return who was asked for approval, and when it expires.
+
+    A card names people once it is ``posted``: no ping. Without anybody who could be asked, it says
+    which ``approvers`` there are, and where they find the request.
+    """
+    until = date(approval.until)
+    expires = f"Without an answer, this request expires {until}."
+    if not approval.asked and not approvers:
+        gone = "Nobody can approve it any more. Please cancel it and ask again."
+        return f"{gone} Otherwise it expires {until}."
+    asked = _asked(approval, approvers, posted=posted)
+    return f"{asked} Nothing is created until somebody approves it. {expires}"
+
+
+def _asked(approval: Approval, approvers: Collection[str], *, posted: bool) -> str:
     if approval.channel is not None:
         return f"I asked for approval in <#{approval.channel}>."
+    if not approval.asked:
+        who = _named(sorted(approvers)) if posted else "an approver"
+        return (
+            f"I couldn't send a message to anyone who can approve it. Please ask {who} to open my "
+            "*Home* tab: it can be approved there."
+        )
     if not posted:
         return "I asked the approvers in a direct message."
-    *others, last = (f"<@{user}>" for user in approval.asked)
-    named = f"{', '.join(others)} or {last}" if others else last
-    return f"I asked {named} to approve it."
+    return f"I asked {_named(approval.asked)} to approve it."
+
+
+def _named(users: Sequence[str]) -> str:
+    *others, last = (f"<@{user}>" for user in users)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def names_approvers(job: Job) -> bool:

@@ -4,11 +4,12 @@ Four lines at most: its title, its state, one line that helps now, and buttons. 
 which replica, is in small print. All else is in its details.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
 from bot.model import Failure, Job, State
-from bot.slack.approval_message import asked_for_approval
+from bot.slack.approval_message import waiting_for_approval
 from bot.slack.blocks import (
     Json,
     Message,
@@ -73,6 +74,7 @@ def card(
     posted: bool = True,
     replica: str = "",
     retry: str | None = None,
+    approvers: Collection[str] = (),
 ) -> Message:
     """Return the status card of a job.
 
@@ -85,9 +87,10 @@ def card(
         posted: whether it is in Slack.
         replica: the name of the replica that it uses, if that is known.
         retry: if the job was retried, the link to that card, or "" if there is none.
+        approvers: the ids of those who can approve it.
     """
     noun, name = presenter.noun.capitalize(), title(presenter.name(job))
-    status = _status(job, presenter, replica, retry, posted=posted)
+    status = _status(job, presenter, replica, retry, posted=posted, approvers=approvers)
     word = status.word or state_word(job, presenter)
     bar, figures = _progress(job, presenter)
     blocks = [
@@ -140,12 +143,20 @@ def links_of(job: Job, presenter: Presenter) -> list[str]:
 
 
 def _status(
-    job: Job, presenter: Presenter, replica: str, retry: str | None, *, posted: bool
+    job: Job,
+    presenter: Presenter,
+    replica: str,
+    retry: str | None,
+    *,
+    posted: bool,
+    approvers: Collection[str],
 ) -> _Status:
     waiting, running = ":hourglass:", ":hourglass_flowing_sand:"
     match job.state:
         case State.WAITING_FOR_APPROVAL:
-            return _Status(":raised_hand:", line=_waiting_for_approval(job, posted=posted))
+            asked = job.approval
+            line = waiting_for_approval(asked, approvers, posted=posted) if asked else ""
+            return _Status(":raised_hand:", line=line)
         case State.QUEUED | State.CREATING if job.held_by is not None:
             return _Status(waiting, line=_held(job))
         case State.QUEUED | State.CREATING if job.unreachable:
@@ -202,17 +213,6 @@ def _failed(job: Job, retry: str | None) -> _Status:
     if retry is not None:
         more += f" · {anchor(retry, 'Retried here') if retry else 'Retried'}"
     return _Status(emoji, more)
-
-
-def _waiting_for_approval(job: Job, *, posted: bool) -> str:
-    """Return who was asked, and when it expires."""
-    if job.approval is None:
-        return ""
-    asked = asked_for_approval(job.approval, posted=posted)
-    return (
-        f"{asked} Nothing is created until somebody approves it. Without an answer, this request "
-        f"expires {date(job.approval.until)}."
-    )
 
 
 def _unconfirmed(job: Job, noun: str) -> str:

@@ -36,7 +36,14 @@ def compose(
         return share(delivery, job, presenter)
     if delivery.role is Role.REPLY:
         return reply(job, presenter, retry=retry)
-    return card(job, presenter, posted=delivery.ts is not None, replica=replica, retry=retry)
+    return card(
+        job,
+        presenter,
+        posted=delivery.ts is not None,
+        replica=replica,
+        retry=retry,
+        approvers=approvers,
+    )
 
 
 def redirected(message: Message, job: Job) -> Message:

@@ -365,6 +365,9 @@ class Messenger:
             await self._release(redirect(pending, job), retry_at)
         else:
             _LOG.error("a message could be posted nowhere", extra=log_fields(pending, error))
+            if delivery.role is Role.APPROVAL:
+                await self._store.jobs.give_up_asking(delivery, now)
+                return
             await self._release(replace(pending, state=DeliveryState.UNDELIVERABLE))
 
     async def _call_again(self, delivery: Delivery, error: OutsideError) -> None:
@@ -407,13 +410,11 @@ class Messenger:
         await self._store.deliveries.release(delivery, self._clock.now(), due_at)
 
     async def _message(self, outgoing: Outgoing, delivery: Delivery) -> Message:
-        outgoing = replace(outgoing, delivery=delivery)
-        approvers = self._store.jobs.approvals.people(outgoing.job.user)
         return await composed(
-            outgoing,
+            replace(outgoing, delivery=delivery),
             self._presenters,
             self._admins,
             self._client,
             self._timings,
-            approvers=approvers,
+            approvers=self._store.jobs.approvals.people(outgoing.job.user),
         )

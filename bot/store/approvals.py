@@ -33,6 +33,13 @@ _GIVE_UP: Final = Query(
     WHERE id = :id AND claim = :claim RETURNING id
     """
 )
+_STILL_ASKED: Final = Query(
+    """
+    SELECT addressee FROM deliveries
+    WHERE job_id = :job_id AND role = 'approval' AND direct = 1 AND state <> 'undeliverable'
+    ORDER BY number
+    """
+)
 _WAITING: Final = Query(
     """
     SELECT * FROM jobs
@@ -150,6 +157,20 @@ class Approvals(Submissions):
             tx.all(_ASKED, id=job.id, asked=json.dumps(people))
             add_approvals(tx, job, people, to_ms(now))
             edit_card(tx, job.id, to_ms(now))
+
+        await self._database.run(work)
+
+    async def give_up_asking(self, delivery: Delivery, now: datetime) -> None:
+        """Give up a claimed approval to a person, who is no longer one of those who were asked."""
+
+        def work(tx: Transaction) -> None:
+            row = lock_job(tx, delivery.job_id)
+            given_up = tx.one(_GIVE_UP, id=delivery.id, claim=delivery.claim)
+            if row is None or given_up is None or row["state"] != State.WAITING_FOR_APPROVAL:
+                return
+            asked = [each["addressee"] for each in tx.all(_STILL_ASKED, job_id=delivery.job_id)]
+            tx.all(_ASKED, id=delivery.job_id, asked=json.dumps(asked))
+            edit_card(tx, delivery.job_id, to_ms(now))
 
         await self._database.run(work)
 
