@@ -308,12 +308,10 @@ async def _stored(
         and ctx.store.jobs.approvals.is_needed(script)
         and await ctx.access.is_read_outside(where, deadline)
     )
+    groups = membership.groups
+    submitting = ctx.store.jobs.submit(asked, now, viewer, groups, asks_directly=directly)
     try:
-        return (
-            await ctx.store.jobs.submit(
-                asked, now, viewer, membership.groups, asks_directly=directly
-            )
-        ).job
+        return (await submitting).job
     except AlreadyRequested as same:
         assert request.offer is not None  # noqa: S101 - else nothing is looked for
         await ack(response_action="update", view=await request.offer(same.job))
