@@ -389,6 +389,17 @@ async def test_any_other_exception_of_slacks_client_means_uncertain(
     assert type(await meaning(raised.__new__(raised))) is Uncertain
 
 
+def test_the_sandbox_draws_each_emoji_that_the_bot_writes() -> None:
+    drawn = (ROOT / "sandbox/page/static/js/emoji.js").read_text(encoding="utf-8")
+    written = {
+        name
+        for path in (ROOT / "bot/slack").rglob("*.py")
+        for name in re.findall(r"[\"' ]:([a-z][a-z_]+):[\"' ]", path.read_text(encoding="utf-8"))
+    }
+    assert {"white_check_mark", "warning"} <= written
+    assert [name for name in sorted(written) if f"\n  {name}: " not in drawn] == []
+
+
 # Documents
 
 SETTINGS = Settings.names()
