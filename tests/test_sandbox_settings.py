@@ -2,13 +2,16 @@
 
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
 from bot.clock import SystemClock
+from sandbox.clock import TrailingClock
 from sandbox.driver import Person
-from sandbox.page.run import TIMINGS
-from sandbox.running import SETTINGS, Sandbox, running
+from sandbox.page.run import TIMINGS, begin
+from sandbox.page.sample import SPAN
+from sandbox.running import REPLICA, SETTINGS, Sandbox, running
 from sandbox.scenarios import Pace
 
 
@@ -83,3 +86,18 @@ async def test_people_and_channels_are_named_in_limits_and_in_approval(
         await ana.modal.submit({"replica_id": "r-anna"})
         await sandbox.bot.settled()
         assert "approve or decline" in sandbox.slack.messages("lobby")[0].text
+
+
+async def test_where_settings_leave_the_sample_out_there_is_a_replica_to_ask_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("APPROVERS", "ben")
+    clock = TrailingClock(SystemClock(), SPAN)
+    async with running(clock, Pace(), TIMINGS) as sandbox:
+        await begin(sandbox, clock)
+        assert clock.lag == timedelta(0)
+        assert not sandbox.service.videos
+        ana = Person(sandbox.slack, "ana")
+        await ana.command("/video", "Hello team")
+        assert ana.modal is not None
+        assert [each["value"] for each in await ana.modal.suggest("replica_id")] == [REPLICA]

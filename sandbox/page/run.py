@@ -13,9 +13,10 @@ from typing import Final, TextIO
 from bot.clock import SystemClock
 from bot.timings import PollSchedule, Timings
 from sandbox.clock import TrailingClock
+from sandbox.driver import Person
 from sandbox.page import sample
 from sandbox.page.server import PORT, Page
-from sandbox.running import REPLICA, running
+from sandbox.running import REPLICA, Sandbox, running
 from sandbox.scenarios import Pace
 
 _POLLING: Final = PollSchedule(
@@ -73,10 +74,7 @@ async def run(
         try:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_SAMPLE_TIMEOUT.total_seconds()):
-                    if sandbox.limited:
-                        clock.skip(clock.lag)
-                    else:
-                        await sample.play(sandbox.slack, sandbox.service, REPLICA, clock)
+                    await begin(sandbox, clock)
             as_asked = port is None or page.url.endswith(f":{port}")
             opening = "Open" if as_asked else f"Port {port} is taken: open"
             address = _ADDRESS.format(opening=opening, page=page, sandbox=sandbox)
@@ -88,6 +86,18 @@ async def run(
         finally:
             await page.stop()
     return 0
+
+
+async def begin(sandbox: Sandbox, clock: TrailingClock) -> None:
+    """Play the sample; where settings limit what can be asked for, only add the replica."""
+    if not sandbox.limited:
+        await sample.play(sandbox.slack, sandbox.service, REPLICA, clock)
+        return
+    clock.skip(clock.lag)
+    *_, replicas = (each.command for each in sandbox.slack.app.commands)
+    for user in list(sandbox.slack.users.values()):
+        if user.title == "Admin":
+            await Person(sandbox.slack, user.name).command(replicas, f"add {REPLICA}", "studio")
 
 
 def _open(url: str) -> None:
