@@ -780,3 +780,12 @@ async def test_a_request_that_nobody_may_approve_takes_no_room_from_others(
         *own, other = await asyncio.gather(*map(ask, users), return_exceptions=True)
         assert all(isinstance(each, NobodyToApprove) for each in own)
         assert isinstance(other, Submitted)
+
+
+async def test_requests_of_one_person_at_once_do_not_pass_a_limit_together(
+    address: Address,
+) -> None:
+    async with Store.open(address, TIMINGS, Limits(open_per_user=2)) as store:
+        asked = [submit(store, f"V{number}", f"Number {number}.") for number in range(6)]
+        found = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(each) for each in found].count(Submitted) == 2
