@@ -35,13 +35,18 @@ class ApprovalPolicy:
     channel: str | None = None
     """Where they are asked; None for a direct message to each."""
 
+    @property
+    def everybody(self) -> frozenset[str]:
+        """Who may decide about some requests."""
+        return self.approvers | self.admins
+
     def is_needed(self, script: str | None) -> bool:
         """Return whether a request needs approval; ``script`` is None for a training."""
         return bool(self.approvers) and (script is None or len(script) > self.above)
 
     def may_decide(self, user: str, requester: str) -> bool:
         """Return whether ``user`` may approve or decline: nobody may decide about their own."""
-        return user != requester and (user in self.approvers or user in self.admins)
+        return user != requester and user in self.everybody
 
     def people(self, requester: str) -> tuple[str, ...]:
         """Return who is asked about a request: the approvers, or else the admins."""

@@ -208,7 +208,7 @@ class Approvals(Submissions):
         """Record how it went, and owe the edits of approvals, and of the Home tabs that list it."""
         record(tx, _ACTIONS[settlement], user=user, at=now, job_id=job.id, detail=reason)
         settle_approvals(tx, job.id, settlement, user, now)
-        change_homes(tx, self._approvals.approvers | self._approvals.admins, now)
+        change_homes(tx, self._approvals.everybody | {job.user}, now)
 
 
 def _failed(job: Job, failure: Failure, reason: str = "") -> Job:

@@ -26,7 +26,10 @@ _CHANGED: Final = Query(
 )
 _CHANGED_OF: Final = Query(
     f"""
-    UPDATE homes SET {_DUE_AGAIN} WHERE user_id IN (EACH :users) AND (claimed = 1 OR changed = 0)
+    UPDATE homes SET {_DUE_AGAIN} WHERE user_id IN (
+        SELECT user_id FROM homes WHERE user_id IN (EACH :users) AND (claimed = 1 OR changed = 0)
+        ORDER BY user_id FOR UPDATE
+    )
     """  # noqa: S608 - our own text
 )
 _OPEN: Final = Query(
@@ -168,6 +171,10 @@ def change_home(tx: Transaction, job_id: str, now: int) -> None:
 
 
 def change_homes(tx: Transaction, users: Collection[str], now: int) -> None:
-    """Make the Home tabs of these users due, of those who have opened theirs."""
+    """Make the Home tabs of these users due, of those who have opened theirs.
+
+    It locks their rows in order. A work that changes another Home tab too names all of them here
+    first: else two works might wait for each other.
+    """
     tx.all(_CHANGED_OF, users=sorted(users), now=now)
     tx.notify(Topic.HOMES)

@@ -159,10 +159,10 @@ class Submissions(JobClaims):
                 approval_until=to_ms(until) if asked else None,
             )
             job = job_from(added)
-            add_card(tx, job, to_ms(now))
             if asked:
+                change_homes(tx, self._approvals.everybody | {job.user}, to_ms(now))
                 add_approvals(tx, job, asked, to_ms(now))
-                change_homes(tx, self._approvals.approvers | self._approvals.admins, to_ms(now))
+            add_card(tx, job, to_ms(now))
             action, of = AuditAction.ASKED, ""
             if retried is not None:
                 edit_messages(tx, retried["id"], to_ms(now))
