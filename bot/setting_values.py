@@ -47,7 +47,7 @@ _USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
 _USER_OR_GROUP: Final = re.compile(r"[UWS][A-Z0-9]{2,}")
 _CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{2,}")
 _MAX_REQUESTS: Final = 1_000_000
-_MAX_SCRIPT: Final = 20_000  # in a text file: two hours of speech, and details that a view can hold
+MAX_SCRIPT: Final = 20_000  # in a text file: two hours of speech, and details that a view can hold
 
 
 def bot_token(text: str) -> str:
@@ -351,9 +351,9 @@ def count(maximum: int, minimum: int = 1) -> Callable[[str], int]:
 
 requests: Final = count(_MAX_REQUESTS)
 """A number of requests."""
-script_length: Final = count(_MAX_SCRIPT)
+script_length: Final = count(MAX_SCRIPT)
 """The longest script, in characters."""
-characters: Final = count(_MAX_SCRIPT, 0)
+characters: Final = count(MAX_SCRIPT, 0)
 """The longest script of some; 0 for none."""
 
 

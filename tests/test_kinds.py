@@ -60,7 +60,7 @@ def test_a_script_stays_as_it_was_typed() -> None:
         ("replica_id", "r" * 151, "one word"),
         ("script", "", "Write what the replica should say"),
         ("script", "\n\n", "Write what the replica should say"),
-        ("script", "x" * 3001, "3,001 characters. The limit is 3,000."),
+        ("script", "x" * 3001, "3,001 characters. The limit is 3,000: shorten it."),
         ("video_name", "x" * 101, "at most 100"),
         ("background_url", "ftp://example.com", "https://"),
         ("background_url", "http://localhost/", "isn't reachable from the internet"),

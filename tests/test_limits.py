@@ -300,11 +300,14 @@ async def test_a_script_that_became_too_long_can_be_shortened_on_a_retry(
     world.service.next_video(Scenario("error"))
     async with world.running_bot():
         [card] = await make(world, world.ana)
-    async with world.running_bot(MAX_SCRIPT="5"):
+    async with world.running_bot(MAX_SCRIPT="5", ADMIN_USERS=world.ben.user.id):
         await world.ana.click(world.now(card), "Edit and retry")
         form = world.ana.modal
         assert form is not None
         await form.submit()
-        assert form.errors == {"script": "The script has 13 characters. The limit is 5."}
+        assert form.errors == {
+            "script": "The script has 13 characters. The limit is 5: shorten it, or ask ben to "
+            "raise the limit."
+        }
         await form.submit({"script": "Hello"})
         assert not form.is_open

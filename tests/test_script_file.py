@@ -109,7 +109,7 @@ async def test_a_file_that_is_no_script_is_refused_under_its_field(filed: World)
             (b"%PDF", "a.pdf", "application/pdf"),
         ],
         "too large": [(b"a" * 90_000, "a.txt", "text/plain")],
-        "The limit is 20,000": [(b"a" * 20_001, "a.txt", "text/plain")],
+        "The limit is 20,000: shorten it.": [(b"a" * 20_001, "a.txt", "text/plain")],
         "Write what the replica should say": [(b" \n ", "a.txt", "text/plain")],
     }
     for sentence, files in refused.items():

@@ -100,7 +100,7 @@ def parse(fields: Mapping[str, str], max_script: int = MAX_SCRIPT) -> dict[str, 
         )
     elif len(script) > max_script:
         errors["script"] = (
-            f"The script has {len(script):,} characters. The limit is {max_script:,}."
+            f"The script has {len(script):,} characters. The limit is {max_script:,}: shorten it."
         )
     if len(given.get("video_name", "")) > MAX_NAME:
         errors["video_name"] = f"A name can have at most {MAX_NAME} characters."

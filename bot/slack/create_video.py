@@ -52,6 +52,7 @@ from bot.slack.forms import (
 from bot.slack.help import video_help
 from bot.slack.job_actions import find_failed, retry_metadata
 from bot.slack.job_status import list_jobs, show_status
+from bot.slack.limits import too_long
 from bot.slack.payloads import BlockAction, OptionsRequest, SlashCommand, ViewSubmission, read
 from bot.slack.replica_picker import ReplicaCheck, check_used
 from bot.slack.script_file import MAX_BOX, UnreadableFile, read_script, takes_files
@@ -319,6 +320,9 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         params = parse(used, limits.max_script)
     except Invalid as error:
         errors = dict(error.errors)
+        if "script" in errors and len(script := used.get("script", "").strip()) > limits.max_script:
+            who = await ctx.access.admin_names(deadline)
+            errors["script"] = too_long(script, limits.max_script, who)
     except UnreadableFile as error:
         errors = {**_other_mistakes(used), "script_file": str(error)}
     check = ReplicaCheck()

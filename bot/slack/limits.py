@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Final
 
+from bot.setting_values import MAX_SCRIPT
 from bot.slack.blocks import span
 from bot.store import Bound, Left, Limit, LimitReached, Limits, NotAllowed
 
@@ -102,7 +103,7 @@ def bound_error(outside: NotAllowed, script: str, membership: Membership, who: s
         case Bound.CHANNEL:
             return channel_sentence([], who)
         case Bound.SCRIPT:
-            return too_long(script, outside.limits.max_script)
+            return too_long(script, outside.limits.max_script, who)
 
 
 def person_sentence(membership: Membership, who: str) -> str:
@@ -135,9 +136,12 @@ def groups_asked(limits: Limits, kind: str, user: str) -> frozenset[str]:
     return frozenset(each for each in limits.users(kind) if each.startswith("S"))
 
 
-def too_long(script: str, max_script: int) -> str:
-    """Return that a script has too many characters."""
-    return f"The script has {len(script):,} characters. The limit is {max_script:,}."
+def too_long(script: str, max_script: int, who: str) -> str:
+    """Return that a script has too many characters. ``who`` can raise the limit, up to a point."""
+    remedy = f"shorten it, or ask {who} to raise the limit"
+    if max_script >= MAX_SCRIPT:
+        remedy = "shorten it"
+    return f"The script has {len(script):,} characters. The limit is {max_script:,}: {remedy}."
 
 
 def listed(names: Sequence[str], conjunction: str) -> str:
