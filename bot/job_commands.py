@@ -38,7 +38,6 @@ class _Filters(TypedDict, total=False):
     channel: str | None
     since: datetime | None
     until: datetime | None
-    kind: str | None
     job: str | None
 
 
@@ -68,7 +67,9 @@ def jobs() -> None:
 @STATE
 @KIND
 @LIMIT
-def list_jobs(*, limit: int, state: str | None, **wanted: Unpack[_Filters]) -> _Run:
+def list_jobs(
+    *, limit: int, state: str | None, kind: str | None, **wanted: Unpack[_Filters]
+) -> _Run:
     """List requests, the newest first.
 
     \b
@@ -80,7 +81,7 @@ def list_jobs(*, limit: int, state: str | None, **wanted: Unpack[_Filters]) -> _
         from bot.report_formats import write_table
         from bot.store import reports
 
-        which = reports.Wanted(state=_state(state), **wanted)
+        which = reports.Wanted(state=_state(state), kind=_kind(kind), **wanted)
         with _snapshot() as snapshot:
             found = list(_readable(reports.jobs(snapshot, which, newest=limit + 1)))
         if not found:
@@ -144,7 +145,13 @@ def show_job(job_id: str, *, script: bool) -> _Run:
 @OUTPUT
 @FORCE
 def export_jobs(
-    *, format_: str, state: str | None, output: Path | None, force: bool, **wanted: Unpack[_Filters]
+    *,
+    format_: str,
+    state: str | None,
+    kind: str | None,
+    output: Path | None,
+    force: bool,
+    **wanted: Unpack[_Filters],
 ) -> _Run:
     """Write requests as CSV or JSON, the oldest first, without scripts and links.
 
@@ -160,7 +167,7 @@ def export_jobs(
     def run() -> int:
         from bot.store import reports
 
-        which = reports.Wanted(state=_state(state), **wanted)
+        which = reports.Wanted(state=_state(state), kind=_kind(kind), **wanted)
         with _snapshot() as snapshot:
             found = _readable(reports.jobs(snapshot, which))
             _export(found, reports.JOB_COLUMNS, format_, output, force=force)
@@ -340,7 +347,12 @@ def _show(found: "JobReport", *, with_script: bool) -> None:
             write_table(rows, sys.stdout)
 
     values = {name: value for name, value in found.record.items() if value not in {None, ""}}
-    values |= {name: value for name, value in found.params.items() if name != "script"}
+    # The name and the replica are in the record.
+    values |= {
+        name: value
+        for name, value in found.params.items()
+        if name != "script" and value not in values.values()
+    }
     if found.status:
         values["service_status"] = found.status
     values |= {f"service_{name}": value for name, value in found.facts.items() if name != "script"}
@@ -365,6 +377,14 @@ def _state(word: str | None) -> str | None:
     return _word(word, State, "state")
 
 
+def _kind(word: str | None) -> str | None:
+    if word is None:
+        return None
+    from bot.app import FEATURES
+
+    return _word(word, [each.kind.name for each in FEATURES], "kind")
+
+
 def _word(word: str | None, words: Iterable[str], what: str) -> str | None:
     """Return a word of ours, as it is stored; people may write it with spaces or hyphens.
 
@@ -376,7 +396,7 @@ def _word(word: str | None, words: Iterable[str], what: str) -> str | None:
     known = [str(each) for each in words]
     found = word.casefold().replace(" ", "_").replace("-", "_")
     if found not in known:
-        raise OperatorError(f"{word!r} is no {what}: it is one of {', '.join(known)}.")
+        raise OperatorError(f"{word!r} is not one of the {what}s: {', '.join(known)}.")
     return found
 
 
@@ -385,5 +405,7 @@ def _minute(moment: object) -> str:
 
 
 def _say_more(more: bool, limit: int) -> None:  # noqa: FBT001 - it is all that it is about
-    if more:
+    if more and limit < MAX_LISTED:
         print(f"There are more: --limit {min(2 * limit, MAX_LISTED)} shows them.", file=sys.stderr)
+    elif more:
+        print("There are more: narrow it down, or export them.", file=sys.stderr)

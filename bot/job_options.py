@@ -34,7 +34,7 @@ class _Moment(click.ParamType[datetime]):
         except (ValueError, OverflowError):
             pass
         return self.fail(
-            f"{value!r} is no time: write a day (2026-11-22) or a moment (2026-11-22T16:00Z).",
+            f"{value!r} is not a time: write a day (2026-11-22) or a moment (2026-11-22T16:00Z).",
             param,
             ctx,
         )
@@ -52,7 +52,7 @@ class Month(click.ParamType[datetime]):
         try:
             return datetime.strptime(value, "%Y-%m").replace(tzinfo=UTC)
         except ValueError:
-            return self.fail(f"{value!r} is no month: write it like 2026-11.", param, ctx)
+            return self.fail(f"{value!r} is not a month: write it like 2026-11.", param, ctx)
 
 
 class _SlackId(click.ParamType[str]):
@@ -67,7 +67,7 @@ class _SlackId(click.ParamType[str]):
         found = str(value).strip("<>@#").partition("|")[0]
         if found[:1] in self._letters and found.isascii() and found.isalnum() and found.isupper():
             return found
-        return self.fail(f"{value!r} is no {self._what}: {self._where}.", param, ctx)
+        return self.fail(f"{value!r} is not a {self._what}: {self._where}.", param, ctx)
 
 
 USER: Final = click.option(
@@ -95,5 +95,5 @@ LIMIT: Final = click.option(
     type=click.IntRange(1, MAX_LISTED),
     default=50,
     show_default=True,
-    help="List so many at most, the newest.",
+    help="List at most this many, the newest.",
 )

@@ -14,6 +14,7 @@ import pytest
 
 from bot import command_line
 from bot.report_formats import write_csv, write_table
+from bot.store.database import Transaction
 from bot.store.migrate import SQLITE_MIGRATIONS
 from bot.store.sql import Query
 from sandbox.scenarios import Scenario
@@ -144,9 +145,10 @@ def test_what_a_command_cannot_do_is_said_with_the_remedy(tmp_path: Path) -> Non
     path.touch()
     for arguments, code, words in (
         (("list",), 1, "no tables of the bot"),
-        (("list", "--state", "sleeping"), 1, "it is one of"),
+        (("list", "--state", "sleeping"), 1, "is not one of the states: waiting_for_approval"),
+        (("list", "--kind", "videos"), 1, "is not one of the kinds: video, replica"),
         (("list", "--since", "yesterday"), 2, "2026-11-22"),
-        (("list", "--user", "@ana"), 2, "no member ID"),
+        (("list", "--user", "@ana"), 2, "is not a member ID"),
         (("spending", "--month", "November"), 2, "2026-11"),
     ):
         result = run_here(f"sqlite:///{path}", *arguments)
@@ -182,6 +184,28 @@ async def test_a_reader_that_goes_away_ends_an_export_quietly(world: World) -> N
     )
     out, err = await process.communicate()
     assert (out.decode(), err.decode()) == (f"{HEADER}\n", "")
+
+
+async def test_a_report_leads_to_nothing_that_a_signed_link_opens(world: World) -> None:
+    link = "https://cdn.example.com/v.mp4?X-Amz-Signature=abc123"
+    await world.request_video(world.ana)
+
+    def spoil(tx: Transaction) -> None:
+        tx.all(Query("UPDATE jobs SET reason = :reason"), reason=f"No file at {link}")
+        tx.all(Query("UPDATE audit SET detail = :detail"), detail=f"Like {link}")
+
+    await world.bot.store.database.run(spoil)
+    for arguments in (("export", "--format", "csv"), ("audit",), ("audit", "--format", "json")):
+        result = await jobs(world, *arguments)
+        assert "cdn.example.com" in result.out
+        assert "abc123" not in result.out
+
+
+async def test_a_list_that_is_as_long_as_it_can_be_names_the_export(world: World) -> None:
+    await world.bot.store.database.run(lambda tx: tx.all(Query(_MANY.replace("3000", "10001"))))
+    full = await jobs(world, "list", "--limit", "10000")
+    assert len(full.out.splitlines()) == 10_001
+    assert "export" in full.err
 
 
 def test_no_cell_of_a_csv_file_is_a_formula() -> None:

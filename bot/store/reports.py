@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from bot.links import without_keys
 from bot.store.database import DatabaseError, Row, RowUnreadable, Value, from_ms, to_ms
 from bot.store.delivery_rows import delivery_from
 from bot.store.job_rows import job_from
@@ -133,7 +134,7 @@ def audit(snapshot: Snapshot, wanted: Wanted, *, newest: int | None = None) -> I
             "user": row["user_id"],
             "job": row["job_id"],
             "kind": row["kind"],
-            "detail": row["detail"],
+            "detail": without_keys(row["detail"]),
         }
 
 
@@ -200,7 +201,7 @@ def _job(row: Row) -> Record:
         "kind": found.kind,
         "state": found.state.value,
         "failure": found.failure and found.failure.value,
-        "reason": found.reason,
+        "reason": without_keys(found.reason),
         "user": found.user,
         "channel": found.channel,
         "asked_at": iso(found.created_at),
