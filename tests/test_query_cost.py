@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from bot.model import Request
-from bot.store import Store
+from bot.store import Limits, Store
 from bot.store.attempts import _OTHER_NAMED_BY_CALLBACK, _OTHER_WITH_REMOTE_ID
 from bot.store.database import Database, Transaction, Value
 from bot.store.delivery_claims import _CLAIM
 from bot.store.durations import _RECENT, _RECENT_OF_LENGTH
 from bot.store.limit_changes import _EACH
-from bot.store.limits import _USED_BY_ALL_IN_MONTH, _USED_IN_MONTH
+from bot.store.limits import _USED_BY_ALL, _USED_BY_ALL_IN_MONTH, _USED_IN_MONTH
 from bot.store.sql import Query
 from bot.store.sqlite import SQLiteDatabase, migrate
 from tests.test_store import NOW, TIMINGS
@@ -148,3 +148,17 @@ async def test_forms_that_are_stored_together_read_what_they_share_once(tmp_path
     # The first one may be stored before the others have come.
     shared = (_EACH, _RECENT, _RECENT_OF_LENGTH)
     assert all(1 <= counting.counts[query] <= 2 for query in shared)
+
+
+async def test_an_opened_form_counts_for_everybody_only_where_it_says_what_is_left(
+    tmp_path: Path,
+) -> None:
+    async with SQLiteDatabase.open(
+        tmp_path / "bot.db", lock_timeout=TIMINGS.lock_timeout
+    ) as database:
+        counting = _Counting(database)
+        await Store(counting, TIMINGS, Limits(per_day=50_000)).limits.fetch_left("U1", NOW)
+        assert not counting.counts[_USED_BY_ALL]
+        store = Store(counting, TIMINGS, Limits(per_day=50))
+        await asyncio.gather(*(store.limits.fetch_left(f"U{n}", NOW) for n in range(20)))
+        assert 1 <= counting.counts[_USED_BY_ALL] <= 2
