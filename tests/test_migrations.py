@@ -50,6 +50,7 @@ CHECKSUMS: Final[dict[str, str]] = {
     "0033_offers": ("0d1237bd9894bf51b3f01401eacc39d2b01b0cd9fe0dda3b2a8400eef647c486"),
     "0034_spending": ("8d4de0a8dbefaa7f92329ae303596a8e33034cec6674e515083c50b7fc36d0f9"),
     "0035_listed": ("6d872f3b2c2a3ba8d738f142a2b2ea519d5b7464281bcf43ee4a50a7d14baee4"),
+    "0036_changes_in_audit": ("fd78378a980d052964f9bad4d13b78434d0b6721332663410eab27249beb750f"),
 }
 """Of each migration. Databases out there have them: add a line for a new one, change none."""
 
@@ -89,6 +90,7 @@ POSTGRES_CHECKSUMS: Final[dict[str, str]] = {
     "0033_offers": ("e8df44eb743c73565ae5c8a612ad047e0e5356af655ef3b7536128115b8ebe40"),
     "0034_spending": ("8d4de0a8dbefaa7f92329ae303596a8e33034cec6674e515083c50b7fc36d0f9"),
     "0035_listed": ("8c770c870fdceb081b26792c712de4d608b29851076e3b8ce0a7289c4b3a9b13"),
+    "0036_changes_in_audit": ("fd78378a980d052964f9bad4d13b78434d0b6721332663410eab27249beb750f"),
 }
 """Likewise."""
 

@@ -13,6 +13,7 @@ import pytest
 from bot.model import Request
 from bot.store import Limits, Store
 from bot.store.attempts import _OTHER_NAMED_BY_CALLBACK, _OTHER_WITH_REMOTE_ID
+from bot.store.audit import _LAST_LIMIT_CHANGES
 from bot.store.database import Database, Transaction, Value
 from bot.store.delivery_claims import _CLAIM
 from bot.store.durations import _RECENT, _RECENT_OF_LENGTH
@@ -56,6 +57,7 @@ def add_jobs(db: sqlite3.Connection, count: int) -> None:
             " VALUES (?, 'card', 'posted', 'C1', ?, 2)",
             (f"job-{number}", number),
         )
+        db.execute("INSERT INTO audit (at, action, detail) VALUES (?, 'shared', 'C1')", [number])
     db.commit()
 
 
@@ -83,6 +85,7 @@ def cost(db: sqlite3.Connection, query: Query, values: Mapping[str, Value]) -> i
         (_USED_IN_MONTH, {"user": "U1", "since": 1, "per_user": 9}),
         (_USED_IN_MONTH, {"user": "U1", "since": 2, "per_user": 9}),
         (_USED_BY_ALL_IN_MONTH, {"since": 1, "most": 9}),
+        (_LAST_LIMIT_CHANGES, {"limit": 5}),
     ],
     ids=[
         "finding what made an id",
@@ -91,6 +94,7 @@ def cost(db: sqlite3.Connection, query: Query, values: Mapping[str, Value]) -> i
         "counting a person's month up to its limit",
         "counting a month without what was before",
         "counting everybody's month up to its limit",
+        "listing the last changes of limits",
     ],
 )
 async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_it(

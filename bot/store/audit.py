@@ -17,9 +17,10 @@ _ADD: Final = Query(
             (SELECT kind FROM jobs WHERE id = CAST(:job_id AS TEXT)), :detail)
     """
 )
-_LAST: Final = Query(
+# In an index of their own: they are few, and each Home of an admin shows them.
+_LAST_LIMIT_CHANGES: Final = Query(
     """
-    SELECT id, at, user_id, detail FROM audit WHERE detail <> '' AND action = :action
+    SELECT id, at, user_id, detail FROM audit WHERE detail <> '' AND action = 'limit_changed'
     ORDER BY at DESC, id DESC LIMIT :limit
     """
 )
@@ -64,7 +65,7 @@ class AuditAction(StrEnum):
     EXPIRED = "expired"
     """Nobody approved or declined a job in time."""
     LIMIT_CHANGED = "limit_changed"
-    """An admin changed a limit: ``detail`` is which, and its new value."""
+    """An admin changed a limit: ``detail`` is which, its value before and the new one."""
 
 
 def record(
@@ -89,9 +90,9 @@ def record(
     tx.all(_ADD, at=at, action=action.value, user=user, job_id=job_id, detail=detail)
 
 
-def list_last(tx: Transaction, action: AuditAction, limit: int) -> Sequence[Row]:
-    """Return the last rows of an action whose details are kept, newest first."""
-    return tx.all(_LAST, action=action.value, limit=limit)
+def list_limit_changes(tx: Transaction, limit: int) -> Sequence[Row]:
+    """Return the last changes of limits whose details are kept, newest first."""
+    return tx.all(_LAST_LIMIT_CHANGES, limit=limit)
 
 
 def erase_details(tx: Transaction, before: int) -> int:

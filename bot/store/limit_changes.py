@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from bot import setting_values
-from bot.store.audit import AuditAction, list_last, record
+from bot.store.audit import AuditAction, list_limit_changes, record
 from bot.store.database import Database, Row, RowUnreadable, Transaction, from_ms, to_ms
 from bot.store.homes import change_homes
 from bot.store.limits import Left, Limits, lock_limits, requests_left
@@ -218,7 +218,7 @@ class LimitsTable:
         """Return the last changes, newest first, as far as they are kept."""
 
         def work(tx: Transaction) -> list[PastChange]:
-            past, errors = read_each(_past_from, list_last(tx, AuditAction.LIMIT_CHANGED, limit))
+            past, errors = read_each(_past_from, list_limit_changes(tx, limit))
             self._unreadable.report(errors)
             return [each for each in past if each.name in _CHANGEABLE]
 
