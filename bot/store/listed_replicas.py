@@ -79,18 +79,18 @@ class ListedReplicas:
                 if each.remote_id in known and _differs(known[each.remote_id], each, now)
             ]
             gone = [row for row in known.values() if _is_gone(row, ids, now)] if complete else []
+            # The revision is locked before replicas are, as in all that changes them.
+            if new or changed or gone:
+                revision = next_revision(tx)
+                for each in new:
+                    tx.all(_ADD, now=to_ms(now), revision=revision, **_columns(each))
+                for each in changed:
+                    tx.all(_CHANGE, revision=revision, **_columns(each))
+                for row in gone:
+                    tx.all(FORGET_DEFAULTS, id=row["id"])
+                    tx.all(FORGET, id=row["id"])
             if ids:
                 tx.all(_SEEN, ids=list(ids), now=to_ms(now))
-            if not new and not changed and not gone:
-                return
-            revision = next_revision(tx)
-            for each in new:
-                tx.all(_ADD, now=to_ms(now), revision=revision, **_columns(each))
-            for each in changed:
-                tx.all(_CHANGE, revision=revision, **_columns(each))
-            for row in gone:
-                tx.all(FORGET_DEFAULTS, id=row["id"])
-                tx.all(FORGET, id=row["id"])
 
         await self._database.run(work, durable=False)
 
