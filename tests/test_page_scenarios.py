@@ -129,6 +129,29 @@ async def test_a_failure_of_the_service_is_played_and_put_back(
     assert await _switches(ben) == before
 
 
+async def test_what_the_service_lists_is_offered_and_what_is_expensive_is_approved(
+    memory: Path, browser: Browser
+) -> None:
+    world = PageWorld(memory, browser, replace(TIMINGS, jitter=0))
+    ben = world.ben.user.id
+    async with world.runs(VIDEO_API_LISTS="yes", APPROVERS=ben, APPROVAL_ABOVE="40"):
+        ana = await world.window(reduced_motion="reduce")
+        before = await _switches(ana)
+        note = await _plays_to_its_end(world, ana, "Nobody knows whether it was created")
+        await expect(note).to_contain_text("press Use this video")
+        await note.get_by_role("button", name="Open the thread").click()
+        await ana.replies().nth(1).get_by_role("button", name="Use this video").click()
+        await world.advance(seconds=5)
+        await expect(ana.card("The canteen")).to_contain_text("Ready")
+        assert world.created_count() == 1
+        assert await _switches(ana) == before
+
+        note = await _plays_to_its_end(world, ana, "A video that needs approval")
+        await expect(note).to_contain_text("Switch to")
+        await expect(ana.card("Our founders")).to_contain_text("✋ Waiting for approval")
+        assert world.created_count() == 1
+
+
 async def test_the_answer_reaches_a_person_where_the_bot_cannot_post(
     quick_world: PageWorld,
 ) -> None:

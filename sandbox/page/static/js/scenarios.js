@@ -90,6 +90,45 @@ export const SCENARIOS = [
     },
   },
   {
+    name: "unknown",
+    title: "Nobody knows whether it was created",
+    about: "The answer gets lost, and no callback comes.",
+    async play(stage) {
+      await stage.begin();
+      stage.say("The video service creates this video. Its answer gets lost, and it never calls back.");
+      await stage.service({ callbacks: "none" });
+      await stage.ask("The canteen has a new menu.", () =>
+        stage.next({ side: "service", operation: "create_video", what: "lose_answer" }),
+      );
+      await stage.findCard();
+      await stage.requests(1, (each) => each.about === "create_video");
+      stage.say("The bot doesn't send the request again: that could be charged twice.");
+      const question = await stage.reply();
+      stage.say("It asks you in the thread what to do.");
+      stage.say(
+        JSON.stringify(question).includes("Use this video")
+          ? "It found a video with your script in the service's list: press Use this video."
+          : "With VIDEO_API_LISTS=yes, the bot would also look for it in the service's list.",
+      );
+    },
+  },
+  {
+    name: "approval",
+    title: "A video that needs approval",
+    about: "Nothing is created until somebody else approves it. Needs APPROVERS.",
+    async play(stage) {
+      await stage.begin();
+      stage.say("You ask for a video that somebody else has to approve first.");
+      await stage.ask("Our founders look back on ten years, and forward to ten more.");
+      const card = await stage.findCard();
+      if (!JSON.stringify(card).includes("Waiting for approval")) {
+        stage.giveUp("Nothing needs approval here. Start the sandbox with APPROVERS=ben,cleo.");
+      }
+      stage.say("Nothing is sent to the video service. The card says who was asked.");
+      stage.say("Switch to one of them, open the app's messages, and press Approve or Decline.");
+    },
+  },
+  {
     name: "absent",
     title: "The bot is not in the channel",
     about: "It can't post where you asked.",
