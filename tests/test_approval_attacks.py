@@ -1,6 +1,7 @@
 """Approval before spending where somebody cheats, and where the database is moved meanwhile."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -10,8 +11,11 @@ from bot.store.move import move
 from sandbox.delivery import deliver
 from sandbox.driver import Person
 from tests.databases import query
+from tests.modes import on_sqlite_alone
 from tests.postgres import empty_database_url
 from tests.test_approval import ask, decline, requests, settings
+from tests.test_backup import restore
+from tests.test_restore import back
 from tests.test_web import click
 from tests.world import World
 
@@ -88,3 +92,26 @@ async def test_no_other_button_of_a_request_that_waits_creates_it(world: World) 
         await cleo.click(asked, "Approve")
         await world.advance(minutes=5)
         assert world.created_count() == 1
+
+
+@on_sqlite_alone
+async def test_nobody_is_told_that_nothing_was_created_since_a_backup(
+    world: World, tmp_path: Path
+) -> None:
+    async with world.running_bot(**settings(world)):
+        card, asked = await ask(world)
+        backup = await back(world, tmp_path)
+        await world.ben.click(asked, "Approve")
+        await world.advance(minutes=5)
+        assert world.created_count() == 1
+    restore(backup, world.database)
+    async with world.running_bot(**settings(world)):
+        await world.advance(minutes=5)
+        assert "comes from a backup" in world.now(asked).text
+        await decline(world, world.now(asked), world.ben, "It was made before")
+        await world.advance(minutes=5)
+        shown = world.now(card).text
+        assert "Nothing was created" not in shown
+        assert "may have been approved and created since then." in shown
+        assert world.created_count() == 1
+        assert len(world.replies(card)) == 1

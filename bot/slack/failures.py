@@ -79,6 +79,11 @@ def meaning_of(job: Job, presenter: Presenter, *, this: str) -> str:
             if job.failure is Failure.UNANSWERED:
                 unknown = f"Nobody could say whether this {noun} was created, so I stopped waiting"
             return f"{unknown}. If it turns up, {this} will say so."
+        case Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED if job.copied:
+            return (
+                f"The request comes from a backup: the {noun} may have been approved and created "
+                "since then."
+            )
         case Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED:
             return "Nothing was created."
         case Failure.STOPPED | Failure.STOPPED_BY_ADMIN:
