@@ -79,15 +79,20 @@ def meaning_of(job: Job, presenter: Presenter, *, this: str) -> str:
             if job.failure is Failure.UNANSWERED:
                 unknown = f"Nobody could say whether this {noun} was created, so I stopped waiting"
             return f"{unknown}. If it turns up, {this} will say so."
-        case Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED if job.copied:
-            return (
-                f"The request comes from a backup: the {noun} may have been approved and created "
-                "since then."
-            )
         case Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED:
-            return "Nothing was created."
+            return _unapproved(job, noun)
         case Failure.STOPPED | Failure.STOPPED_BY_ADMIN:
             return "It may still be created and charged."
+
+
+def _unapproved(job: Job, noun: str) -> str:
+    """Return that a request was not approved and made nothing, as far as is known."""
+    if job.copied:
+        return (
+            f"The request comes from a backup: the {noun} may have been approved and created "
+            "since then."
+        )
+    return "Nothing was created."
 
 
 def _created_nothing(job: Job) -> str:
