@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import threading
 from collections import Counter
 from contextlib import AsyncExitStack
 
@@ -15,6 +16,7 @@ from bot.store.database import Transaction
 from bot.store.job_rows import lock_job, lock_jobs
 from bot.store.postgres import PostgresDatabase
 from bot.store.sql import Query
+from tests.test_postgres_failures import QUICK, SOON_S, add, slow_work, spawn
 from tests.test_store import NOW, TIMINGS, submit
 
 COPIES = 2
@@ -157,3 +159,23 @@ async def test_a_group_that_waits_for_a_row_delays_none_of_its_other_works(
             assert not waits.done()
             may_end.set()
             assert await waits is not None
+
+
+async def test_a_database_is_closed_although_works_wait_for_the_same_lock(
+    postgres_url: str,
+) -> None:
+    begun, may_end = asyncio.Event(), threading.Event()
+    try:
+        async with PostgresDatabase.open(postgres_url, timings=QUICK) as database:
+            slow = spawn(database.run(slow_work(begun, may_end), serial=True))
+            await begun.wait()
+            waiting = spawn(database.run(add, serial=True))
+            await asyncio.sleep(0)
+            closing = spawn(database.close())
+            await asyncio.sleep(0)
+            may_end.set()
+            async with asyncio.timeout(SOON_S):
+                assert [await slow, await waiting] == [1, 2]
+                await closing
+    finally:
+        may_end.set()

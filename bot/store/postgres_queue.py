@@ -87,7 +87,7 @@ class Queue:
         quiet process needs one connection, and none where the server accepts no more.
         """
         while not self:
-            if self._closing and not self._serial:
+            if self._closing:  # the worker that has serial works takes those that wait too
                 return False
             wake = asyncio.Event()
             if is_connected:
