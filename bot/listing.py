@@ -71,15 +71,17 @@ class Listing:
             OutsideError, Unreadable: not all of it could be read.
         """
         found: dict[str, Listed] = {}
-        complete = False
+        unreadable, ends = 0, False
         for number in range(1, _MAX_PAGES + 1):
             page = await self._page(kind, number)
             new = {each.id: each for each in page.items if each.id not in found}
             found |= new
+            unreadable += page.unreadable
             if not new or len(found) == page.total:
-                complete = not page.unreadable
+                # A service that knows no pages repeats the first, whatever comes after it.
+                ends = not page.items or page.total is None or len(found) >= page.total
                 break
-        return [*found.values()], complete
+        return [*found.values()], ends and not unreadable
 
     async def _read_recent(
         self, kind: Kind, since: datetime

@@ -30,6 +30,7 @@ class Lists:
         times: the form of ``created_at``: HTTP dates, without a zone, ISO 8601, or left out as in
             the documentation's example.
         replica_ids: whether a video is listed with the id of its replica.
+        pages: whether it knows pages; if not, each is the first one.
         echoes: whether what was asked for is listed with its ``callback_url``.
         overrides: members that are listed wrong, by the id of the video or replica.
     """
@@ -37,6 +38,7 @@ class Lists:
     on: bool = True
     times: Literal["http", "no zone", "iso", "none"] = "iso"
     replica_ids: bool = True
+    pages: bool = True
     echoes: bool = False
     overrides: dict[str, Mapping[str, object]] = field(default_factory=dict)
 
@@ -60,7 +62,7 @@ class Lists:
             key=lambda each: each.created_at,
             reverse=True,
         )
-        end = max(1, int(page)) * int(limit)
+        end = (max(1, int(page)) if self.pages else 1) * int(limit)
         data = [self._listed(each, now, base_url) for each in shown[end - int(limit) : end]]
         return web.json_response({"data": data, "total_count": len(shown)})
 

@@ -47,8 +47,9 @@ async def test_the_form_offers_the_replicas_that_the_service_lists(quiet_world: 
         CannedResponse(500, "<html>Oops</html>"),
         CannedResponse(200, {"data": []}),
         CannedResponse(200, {"data": [{"replica_id": "two words", "status": "ready"}, 7]}),
+        CannedResponse(200, '{"data": ' * 900 + "[]" + "}" * 900),
     ],
-    ids=["broken", "empty", "odd"],
+    ids=["broken", "empty", "odd", "nested"],
 )
 async def test_a_list_that_is_wrong_for_an_hour_takes_nothing_away(
     quiet_world: World, fault: CannedResponse
@@ -73,3 +74,32 @@ async def test_one_copy_asks_for_the_list_and_all_offer_it(world_of_copies: Worl
             form = await world.at(copy, world.open_form(world.ana))
             assert "r-new" in await world.at(copy, offered_ids(form))
             await form.close()
+
+
+async def test_a_list_of_which_a_part_is_unreadable_or_repeated_takes_nothing_away(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    for number in range(45):
+        world.service.add_replica(f"r-{number:02}", f"Stock {number:02}")
+    async with world.running_bot(VIDEO_API_LISTS="yes"):
+        await world.settle()
+        world.service.lists.overrides = {"r-07": {"status": None}}
+        await world.advance(days=1, minutes=20)
+        form = await world.open_form(world.ana)
+        assert "r-07" in await offered_ids(form)
+        world.service.lists.overrides = {}
+        world.service.lists.pages = False
+        await world.advance(days=1, minutes=20)
+        assert len(await offered_ids(form)) == 46
+
+
+@on_both_engines
+async def test_a_name_that_no_database_can_store_keeps_no_replica_from_the_form(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.service.add_replica("r-odd", "a\x00b\ud800")
+    async with world.running_bot(VIDEO_API_LISTS="yes"):
+        await world.settle()
+        assert {REPLICA, "r-odd"} == {*await offered_ids(await world.open_form(world.ana))}

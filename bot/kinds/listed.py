@@ -63,12 +63,11 @@ def _list_in(kind: Kind, answer: Any) -> Sequence[Any]:  # noqa: ANN401 - any JS
     if isinstance(answer, list):
         return answer
     if isinstance(answer, Mapping):
-        for name in (*_LISTS, kind.path.rpartition("/")[2]):
-            value = answer.get(name)
-            if isinstance(value, list):
-                return value
-            if name == "data" and isinstance(value, Mapping):
-                return _list_in(kind, value)
+        inner = answer.get("data")
+        for each in (answer, inner) if isinstance(inner, Mapping) else (answer,):
+            for name in (*_LISTS, kind.path.rpartition("/")[2]):
+                if isinstance(value := each.get(name), list):
+                    return value
     raise Unreadable("the answer has no list")
 
 
