@@ -367,6 +367,7 @@ async def test_doctor_says_whether_approvers_can_be_asked(approving: World) -> N
         return f"{finding.state.name} {finding.message}"
 
     assert (await said()).startswith("OFF nothing needs approval")
+    assert (await said(APPROVAL_ABOVE="1000")).startswith("WARNING APPROVERS is not set")
     assert (await said(**two)).endswith("all trainings; they are asked in #approvals")
     assert "only one person may approve" in await said(**alone)
     assert "instead" in await said(**private)

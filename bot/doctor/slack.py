@@ -129,6 +129,13 @@ def check_videos(granted: frozenset[str] | None, settings: Settings) -> Finding:
 async def _check_approval(client: AsyncWebClient, settings: Settings, timings: Timings) -> Finding:
     """Return whether requests need approval, and whether the bot can ask for it."""
     name, channel = "approval", settings.approval_channel
+    if not settings.approvers and (settings.approval_above or channel):
+        return warning(
+            name,
+            "APPROVERS is not set, so nothing needs approval, whatever the other settings say",
+            "Set APPROVERS to the member IDs of who approves, or remove APPROVAL_ABOVE and "
+            "APPROVAL_CHANNEL.",
+        )
     if not settings.approvers:
         return off(
             name,
