@@ -1,5 +1,7 @@
 """HTTP servers on the loopback interface, for every part of the sandbox."""
 
+import contextlib
+import secrets
 import socket
 from contextvars import ContextVar
 from http import HTTPStatus
@@ -9,6 +11,9 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 _HOST: Final = "127.0.0.1"
+# Below those that a system gives to connections, and for port 0:
+# https://blog.fpmurphy.com/2015/02/ip-dynamic-port-range.html
+_CHOSEN_BY_HAND: Final = range(20_000, 32_768)
 _LOOPBACK: Final = (_HOST, "localhost", "[::1]")
 #: What a page of the sandbox may load and do: nothing from elsewhere, nothing inline, in no frame.
 POLICY: Final = (
@@ -90,8 +95,9 @@ def _refused(reason: str) -> web.Response:
 
 
 def free_port() -> int:
-    """Return a free port of the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind((_HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a free port of the loopback interface that no connection is given meanwhile."""
+    while True:
+        port = secrets.choice(_CHOSEN_BY_HAND)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((_HOST, port))
+            return port
