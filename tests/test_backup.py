@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import shutil
 import signal
 import sqlite3
@@ -181,10 +180,14 @@ async def test_a_name_that_cannot_be_taken_is_refused(
 
 
 def damaged(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        # Nothing that a backup needs is read there.
+        root = "SELECT rootpage FROM sqlite_master WHERE name = 'replicas'"
+        [page] = db.execute(root).fetchone()
+        [size] = db.execute("PRAGMA page_size").fetchone()
     with path.open("r+b") as file:
-        # Where nothing that a backup needs is read.
-        file.seek(-4096, os.SEEK_END)
-        file.write(b"\xff" * 4096)
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
 
 
 def foreign(path: Path) -> None:
