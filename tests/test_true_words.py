@@ -98,8 +98,8 @@ async def test_a_form_that_could_not_be_saved_does_not_say_that_nothing_was_star
     form = await world.open_form(world.ana)
     submit = Jobs.submit
 
-    async def save_without_an_answer(jobs: Jobs, *request: Any) -> None:  # noqa: ANN401
-        await submit(jobs, *request)
+    async def save_without_an_answer(jobs: Jobs, *request: Any, **options: bool) -> None:  # noqa: ANN401
+        await submit(jobs, *request, **options)
         raise failure("its disk does not answer")
 
     with monkeypatch.context() as broken:
