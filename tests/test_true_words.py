@@ -98,7 +98,7 @@ async def test_a_form_that_could_not_be_saved_does_not_say_that_nothing_was_star
     form = await world.open_form(world.ana)
     submit = Jobs.submit
 
-    async def save_without_an_answer(jobs: Jobs, *request: Any, **options: bool) -> None:  # noqa: ANN401
+    async def save_without_an_answer(jobs: Jobs, *request: Any, **options: Any) -> None:  # noqa: ANN401
         await submit(jobs, *request, **options)
         raise failure("its disk does not answer")
 
