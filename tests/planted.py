@@ -172,10 +172,7 @@ def _all_caught(bugs: Sequence[Bug], folder: Path, *, bugs_only: bool) -> bool:
             print("These tests fail without a bug:", *failing, sep="\n  ")
             return False
         outcomes = []
-        for first in pool.map(lambda bug: _try(bug, original, folder), bugs):
-            outcome = _try(first.bug, original, folder) if first.missed else first
-            if first.missed and not outcome.missed:
-                print(f"! UNSTEADY         {first.bug.name}: missed once, then caught")
+        for outcome in pool.map(lambda bug: _try(bug, original, folder), bugs):
             outcomes.append(outcome)
             _print(outcome)
     missed = [outcome for outcome in outcomes if outcome.missed]
