@@ -1,8 +1,10 @@
 """The invariants of questions and approvals, checked on the disk and on what Slack shows."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 from sandbox.slack import SandboxSlack
+from sandbox.slack_objects import Message
 from tests.disk import Rows
 
 _SETTLED = ("Approved by", "Declined by", "Cancelled by", "Expired:")
@@ -40,10 +42,10 @@ def check_approvals(rows: Rows) -> None:
             assert job["decided_by"] not in {None, job["user_id"]}, f"{id_} was not approved"
 
 
-def check_final_approvals(rows: Rows, slack: SandboxSlack) -> None:
-    """Check that each approval says how it was settled, if Slack allowed the edit."""
+def _edited(rows: Rows, slack: SandboxSlack, role: str) -> Iterator[Message]:
+    """Check that each posted message of a role was edited; yield those that Slack let change."""
     for key, delivery in rows.deliveries.items():
-        if delivery["role"] != "approval" or delivery["state"] != "posted":
+        if delivery["role"] != role or delivery["state"] != "posted":
             continue
         edits = [
             call
@@ -54,23 +56,18 @@ def check_final_approvals(rows: Rows, slack: SandboxSlack) -> None:
         if edits[-1].ok and not edits[-1].fault:
             shown = slack.find(delivery["channel"], delivery["ts"])
             assert shown is not None
-            assert "Please approve or decline" not in shown.text, shown.text
-            assert any(word in shown.text for word in _SETTLED), shown.text
+            yield shown
+
+
+def check_final_approvals(rows: Rows, slack: SandboxSlack) -> None:
+    """Check that each approval says how it was settled, if Slack allowed the edit."""
+    for shown in _edited(rows, slack, "approval"):
+        assert "Please approve or decline" not in shown.text, shown.text
+        assert any(word in shown.text for word in _SETTLED), shown.text
 
 
 def check_final_questions(rows: Rows, slack: SandboxSlack) -> None:
     """Check that each question says how it was settled, if Slack allowed the edit."""
-    for key, delivery in rows.deliveries.items():
-        if delivery["role"] != "question" or delivery["state"] != "posted":
-            continue
-        edits = [
-            call
-            for call in slack.calls
-            if call.method == "chat.update" and call.arguments.get("ts") == delivery["ts"]
-        ]
-        assert edits, f"{key} was never edited"
-        if edits[-1].ok and not edits[-1].fault:
-            shown = slack.find(delivery["channel"], delivery["ts"])
-            assert shown is not None
-            assert "We didn't know whether" in shown.text, shown.text
-            assert "I found it" not in str(shown.blocks), shown.text
+    for shown in _edited(rows, slack, "question"):
+        assert "We didn't know whether" in shown.text, shown.text
+        assert "I found it" not in str(shown.blocks), shown.text
