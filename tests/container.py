@@ -19,6 +19,8 @@ from string import Template
 from typing import Final
 
 _SYSTEM_PATH: Final = "/usr/local/bin:/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin"
+# A plain user's path leaves out what administrators run, such as chroot.
+_ENVIRONMENT: Final = {"PATH": _SYSTEM_PATH}
 _TIMEOUT_S: Final = 400.0
 # Everything below is in memory, and gone with the namespace.
 _BASE: Final = "/mnt"
@@ -56,7 +58,7 @@ class Namespace:
         script = f"mount -t tmpfs tmpfs {_BASE} && echo ready && read -r _"
         command = ("unshare", "--mount", "--propagation", "private", "sh", "-c", script)
         with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_ENVIRONMENT
         ) as holder:
             assert holder.stdout is not None
             assert holder.stdout.readline() == "ready\n"
@@ -69,6 +71,7 @@ class Namespace:
         """Run a command in it and return what it printed; fail the test if it fails."""
         done = subprocess.run(
             (*self._enter, *command),
+            env=_ENVIRONMENT,
             input=stdin,
             capture_output=True,
             timeout=_TIMEOUT_S,
@@ -83,6 +86,7 @@ class Namespace:
         unshare = ("unshare", "--pid", "--fork", "--kill-child")
         return subprocess.Popen(
             (*self._enter, *unshare, *command),
+            env=_ENVIRONMENT,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -93,9 +97,10 @@ def is_possible() -> bool:
     """Return whether this machine lets us make such namespaces."""
     command = ("unshare", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", _BASE)
     try:
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+        done = subprocess.run(command, env=_ENVIRONMENT, capture_output=True, check=False)
     except FileNotFoundError:
         return False
+    return done.returncode == 0
 
 
 def build(namespace: Namespace, context: Path) -> Image:

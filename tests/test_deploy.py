@@ -63,12 +63,13 @@ async def test_the_image_runs_read_only_as_a_user_without_rights_and_stops_withi
     modules = {str(each) for each in (_ROOT / "bot").rglob("*.py")}
     modules = {each.replace(str(_ROOT), "/app") for each in modules}
     assert modules <= files
-    compiled = {
-        each.replace("__pycache__/", "").replace(".cpython-311.pyc", ".py") for each in files
-    }
-    assert len([each for each in files if each.endswith(".cpython-311.pyc")]) >= len(modules)
+    # The image's Python is the one that runs the tests.
+    ending = f".{sys.implementation.cache_tag}.pyc"
+    compiled = {each.replace("__pycache__/", "").replace(ending, ".py") for each in files}
+    assert len([each for each in files if each.endswith(ending)]) >= len(modules)
     assert modules <= compiled
-    packages = container.run(namespace, image, "ls", "/app/.venv/lib/python3.11/site-packages")
+    library = f"/app/.venv/lib/python3.{sys.version_info.minor}/site-packages"
+    packages = container.run(namespace, image, "ls", library)
     assert not {"pip", "setuptools", "pytest", "blockkit"} & set(packages.split())
     assert {"psycopg", "psycopg_binary"} <= set(packages.split()), "it runs on PostgreSQL too"
 
@@ -250,8 +251,11 @@ async def test_the_commands_for_systemd_work_in_their_order(quiet_world: World) 
             namespace.run("cp", "--recursive", str(_ROOT / name), folder)
         namespace.run("chmod", "--recursive", "a+rX,go-w", folder)
         namespace.run("mount", "--rbind", sys.prefix, f"{folder}/.venv")
+        # Before the machine's own, which may be in any folder of its path.
+        machine.environ["PATH"] = f"/opt/programs:{machine.environ['PATH']}"
+        namespace.run("mkdir", f"{machine.root}/opt/programs")
         for name, script in _PROGRAMS.items():
-            path = f"{machine.root}/usr/local/bin/{name}"
+            path = f"{machine.root}/opt/programs/{name}"
             namespace.run("tee", path, stdin=f"#!/bin/sh -eu\n{script}\n".encode())
             namespace.run("chmod", "755", path)
         followed = []

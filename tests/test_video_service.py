@@ -25,18 +25,21 @@ from bot.masking import Mask
 from bot.service_clients import Clients, connect
 from bot.service_errors import OUTCOMES, translated
 from bot.service_gate import Held
-from bot.timings import ServiceTimings
+from bot.timings import Timings
 from bot.video_service import VideoService
 from sandbox.clock import ManualClock
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
 from sandbox.http import Server
 from sandbox.video_service import SandboxVideoService
+from tests.tcp import listening
 
 KEY = "sandbox-key"
 VIDEOS, REPLICAS = "/v2/videos", "/v2/replicas"
 BODY = {"replica_id": "r-anna", "script": "Hello."}
 MIB = 1024 * 1024
-TIMINGS = ServiceTimings(call_timeout=timedelta(seconds=0.3))
+# For calls that end by themselves, however busy the machine is, and for those that never do.
+TIMINGS = Timings(call_timeout=timedelta(seconds=30))
+SHORT = Timings(call_timeout=timedelta(seconds=1))
 
 
 @pytest.fixture
@@ -64,8 +67,17 @@ def service(sandbox: SandboxVideoService, clients: Clients, clock: ManualClock) 
     return client_of(sandbox.url, clients, clock)
 
 
-def client_of(url: str, clients: Clients, clock: ManualClock) -> VideoService:
-    return VideoService(url, KEY, mask=Mask([KEY]), clients=clients, clock=clock, timings=TIMINGS)
+@pytest.fixture
+def short_service(
+    sandbox: SandboxVideoService, clients: Clients, clock: ManualClock
+) -> VideoService:
+    return client_of(sandbox.url, clients, clock, SHORT)
+
+
+def client_of(
+    url: str, clients: Clients, clock: ManualClock, timings: Timings = TIMINGS
+) -> VideoService:
+    return VideoService(url, KEY, mask=Mask([KEY]), clients=clients, clock=clock, timings=timings)
 
 
 async def create(service: VideoService) -> Any:  # noqa: ANN401 - any JSON
@@ -101,22 +113,21 @@ async def test_a_create_and_a_read_return_the_services_json(
     ]
 
 
-@pytest.mark.parametrize("status", [200, 201, 202])
 async def test_every_success_with_json_in_it_is_an_answer(
-    service: VideoService, sandbox: SandboxVideoService, status: int
+    service: VideoService, sandbox: SandboxVideoService, subtests: pytest.Subtests
 ) -> None:
-    sandbox.faults.next("create_video", CannedResponse(status, {"video_id": "v1"}))
-    assert await create(service) == {"video_id": "v1"}
+    for status in [200, 201, 202]:
+        with subtests.test(status=status):
+            sandbox.faults.next("create_video", CannedResponse(status, {"video_id": "v1"}))
+            assert await create(service) == {"video_id": "v1"}
 
 
+ENDLESS: list[Fault] = [Hang(), Hang(done=True), Drip()]
 LOST: list[Fault] = [
     Reset(),
     Reset(done=True),
     LateCommit(timedelta(minutes=1)),
-    Hang(),
-    Hang(done=True),
     Truncated(),
-    Drip(),
     CannedResponse(200, "nothing of the kind"),
     CannedResponse(200, ""),
     CannedResponse(200, b"\xff\xfe"),
@@ -138,21 +149,34 @@ LOST: list[Fault] = [
 ]
 
 
-@pytest.mark.parametrize("fault", LOST, ids=lambda fault: f"{fault!r:.40}")
 async def test_a_create_without_a_clear_answer_is_uncertain_and_is_not_sent_again(
-    service: VideoService, sandbox: SandboxVideoService, fault: Fault
+    service: VideoService, sandbox: SandboxVideoService, subtests: pytest.Subtests
+) -> None:
+    for number, fault in enumerate(LOST, start=1):
+        with subtests.test(fault=fault):
+            sandbox.faults.next("create_video", fault)
+            assert type(await failed_create(service)) is Uncertain
+            assert len(sandbox.requests) == number
+
+
+@pytest.mark.parametrize("fault", ENDLESS, ids=repr)
+async def test_a_call_times_out_even_while_bytes_are_coming(
+    short_service: VideoService, sandbox: SandboxVideoService, fault: Fault
 ) -> None:
     sandbox.faults.next("create_video", fault)
-    assert type(await failed_create(service)) is Uncertain
-    assert len(sandbox.requests) == 1
+    sandbox.faults.next("read_replica", fault)
+    assert type(await failed_create(short_service)) is Uncertain
+    assert type(await failed_read(short_service)) is Unavailable
+    assert len(sandbox.requests) == 2
 
 
-@pytest.mark.parametrize("fault", LOST, ids=lambda fault: f"{fault!r:.40}")
 async def test_a_read_without_a_clear_answer_is_never_uncertain(
-    service: VideoService, sandbox: SandboxVideoService, fault: Fault
+    service: VideoService, sandbox: SandboxVideoService, subtests: pytest.Subtests
 ) -> None:
-    sandbox.faults.always("read_replica", fault)
-    assert type(await failed_read(service)) is Unavailable
+    for fault in LOST:
+        with subtests.test(fault=fault):
+            sandbox.faults.always("read_replica", fault)
+            assert type(await failed_read(service)) is Unavailable
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 405, 409, 413, 422, 451])
@@ -218,9 +242,10 @@ async def test_retry_after_is_read_as_seconds_or_a_date_and_never_beyond_a_day(
     assert error.retry_after == wait
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
+async def test_the_reason_is_what_the_service_says_in_words_that_fit_a_message(
+    service: VideoService, sandbox: SandboxVideoService, subtests: pytest.Subtests
+) -> None:
+    for body, reason in [
         ({"error": "Out of  credit\n"}, "Out of credit"),
         ({"message": "Invalid key"}, "Invalid key"),
         ({"error": "first", "message": "second"}, "first"),
@@ -264,16 +289,12 @@ async def test_retry_after_is_read_as_seconds_or_a_date_and_never_beyond_a_day(
         (b"\xff\xfe?", "\ufffd"),
         ('{"error": "cut in half: \\ud83d"}', "cut in half: ?"),
         ({"error": "long " * 1000}, "long " * 99 + "long…"),
-    ],
-    ids=repr,
-)
-async def test_the_reason_is_what_the_service_says_in_words_that_fit_a_message(
-    service: VideoService, sandbox: SandboxVideoService, body: object, reason: str | None
-) -> None:
-    sandbox.faults.next("read_replica", CannedResponse(400, body))
-    error = await failed_read(service)
-    assert error.reason == (reason or "The video service answered 400 without saying why.")
-    assert len(error.reason) <= 500
+    ]:
+        with subtests.test(body=body, reason=reason):
+            sandbox.faults.next("read_replica", CannedResponse(400, body))
+            error = await failed_read(service)
+            assert error.reason == (reason or "The video service answered 400 without saying why.")
+            assert len(error.reason) <= 500
 
 
 # Connections
@@ -312,14 +333,15 @@ async def test_an_answer_that_is_too_long_when_decompressed_is_not_decompressed(
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "x-gzip", "deflate"])
 async def test_a_compressed_answer_is_read(
-    service: VideoService, sandbox: SandboxVideoService, encoding: str
+    service: VideoService, sandbox: SandboxVideoService, subtests: pytest.Subtests
 ) -> None:
-    compress = zlib.compress if encoding == "deflate" else gzip.compress
-    body, headers = compress(b'{"status": "completed"}'), {"Content-Encoding": encoding}
-    sandbox.faults.next("read_replica", CannedResponse(200, body, headers))
-    assert await service.read(REPLICAS, "r-anna") == {"status": "completed"}
+    for encoding in ["gzip", "GZIP", "x-gzip", "deflate"]:
+        with subtests.test(encoding=encoding):
+            compress = zlib.compress if encoding == "deflate" else gzip.compress
+            body, headers = compress(b'{"status": "completed"}'), {"Content-Encoding": encoding}
+            sandbox.faults.next("read_replica", CannedResponse(200, body, headers))
+            assert await service.read(REPLICAS, "r-anna") == {"status": "completed"}
 
 
 async def test_a_compressed_refusal_says_why(
@@ -337,17 +359,6 @@ async def test_a_call_asks_for_an_uncompressed_answer(clients: Clients, clock: M
     async with answering(answer) as (url, asked):
         assert await client_of(url, clients, clock).read(VIDEOS, "v1") == {}
     assert b"accept-encoding: identity\r\n" in asked[0].lower()
-
-
-@pytest.mark.parametrize("fault", [Hang(), Drip()], ids=repr)
-async def test_a_call_times_out_even_while_bytes_are_coming(
-    service: VideoService, sandbox: SandboxVideoService, fault: Fault
-) -> None:
-    sandbox.faults.next("create_video", fault)
-    clock = asyncio.get_running_loop()
-    began = clock.time()
-    assert type(await failed_create(service)) is Uncertain
-    assert 0.25 < clock.time() - began < 2
 
 
 @pytest.fixture
@@ -383,7 +394,7 @@ async def test_a_refused_connection_means_that_nothing_was_done(
 async def test_a_connection_that_never_opens_means_that_nothing_was_done(
     clients: Clients, clock: ManualClock, full_port: int
 ) -> None:
-    service = client_of(f"http://127.0.0.1:{full_port}", clients, clock)
+    service = client_of(f"http://127.0.0.1:{full_port}", clients, clock, SHORT)
     assert type(await failed_create(service)) is Unavailable
     assert type(await failed_read(service)) is Unavailable
 
@@ -402,7 +413,7 @@ async def test_a_call_that_got_no_free_connection_means_that_nothing_was_done(
 ) -> None:
     session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1, force_close=True))
     async with httpx.AsyncClient(transport=AiohttpTransport(client=session)) as crowded:
-        service = client_of(sandbox.url, replace(clients, creating=crowded), clock)
+        service = client_of(sandbox.url, replace(clients, creating=crowded), clock, SHORT)
         sandbox.faults.next("create_video", Hang())
         first, second = await asyncio.gather(failed_create(service), failed_create(service))
     assert (type(first), type(second)) == (Uncertain, Unavailable)
@@ -418,11 +429,9 @@ async def answering(*answers: bytes) -> AsyncIterator[tuple[str, list[bytes]]]:
         asked.append(await reader.readuntil(b"\r\n\r\n"))
         writer.write(answers[min(len(asked), len(answers)) - 1])
         await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", asked
+    async with listening(answer) as port:
+        yield f"http://127.0.0.1:{port}", asked
 
 
 OK, CHUNKS = b"HTTP/1.1 200 OK\r\n", b"Transfer-Encoding: chunked\r\n\r\n"
@@ -561,14 +570,13 @@ async def test_a_create_has_a_connection_of_its_own_and_reads_share_theirs(
     assert len({peer for method, peer in listener.requests if method == "POST"}) == 3
 
 
-@pytest.mark.parametrize(
-    "odd", ["a/b", "%2e", "%2e%2e", "%2F", "a b", "ä?ö#ü", "a&b=c", "…", "'; --", "x" * 500]
-)
 async def test_an_odd_id_reaches_the_service_as_it_is(
-    service: VideoService, sandbox: SandboxVideoService, odd: str
+    service: VideoService, sandbox: SandboxVideoService, subtests: pytest.Subtests
 ) -> None:
-    sandbox.add_replica(odd, "Odd")
-    assert (await service.read(REPLICAS, odd))["replica_id"] == odd
+    for odd in ["a/b", "%2e", "%2e%2e", "%2F", "a b", "ä?ö#ü", "a&b=c", "…", "'; --", "x" * 500]:
+        with subtests.test(odd=odd):
+            sandbox.add_replica(odd, "Odd")
+            assert (await service.read(REPLICAS, odd))["replica_id"] == odd
 
 
 @pytest.mark.parametrize("dots", [".", ".."])
@@ -628,39 +636,40 @@ NOT_SENT = {
 }
 
 
-@pytest.mark.parametrize("raised", sorted(HTTPX, key=str))
 def test_only_httpx_exceptions_from_before_a_request_mean_that_nothing_was_sent(
-    raised: type[Exception],
+    subtests: pytest.Subtests,
 ) -> None:
-    with pytest.raises(Unavailable if raised in NOT_SENT else Uncertain), translated():
-        raise bare(raised)
+    for raised in sorted(HTTPX, key=str):
+        expected = pytest.raises(Unavailable if raised in NOT_SENT else Uncertain)
+        with subtests.test(raised=raised), expected, translated():
+            raise bare(raised)
 
 
-@pytest.mark.parametrize("raised", [*AIOHTTP, OSError, TimeoutError, ValueError, UnicodeError])
 def test_only_aiohttp_exceptions_from_before_a_request_mean_that_nothing_was_sent(
-    raised: type[Exception],
+    subtests: pytest.Subtests,
 ) -> None:
-    never_sent = issubclass(
-        raised,
-        aiohttp.ClientConnectorError
-        | aiohttp.ClientHttpProxyError
-        | aiohttp.ConnectionTimeoutError
-        | aiohttp.InvalidURL,
-    )
-    with pytest.raises(Unavailable if never_sent else Uncertain), translated():
-        raise raised
+    for raised in [*AIOHTTP, OSError, TimeoutError, ValueError, UnicodeError]:
+        with subtests.test(raised=raised):
+            never_sent = issubclass(
+                raised,
+                aiohttp.ClientConnectorError
+                | aiohttp.ClientHttpProxyError
+                | aiohttp.ConnectionTimeoutError
+                | aiohttp.InvalidURL,
+            )
+            with pytest.raises(Unavailable if never_sent else Uncertain), translated():
+                raise raised
 
 
-@pytest.mark.parametrize("cause", AIOHTTP)
-@pytest.mark.parametrize("raised", [httpx.ConnectTimeout, httpx.ReadError])
-def test_a_cause_from_the_transport_decides_the_outcome(
-    raised: type[Exception], cause: type[Exception]
-) -> None:
-    with pytest.raises(OutsideError) as alone, translated():
-        raise cause
-    with pytest.raises(OutsideError) as wrapped, translated():
-        raise bare(raised) from cause()
-    assert type(wrapped.value) is type(alone.value)
+def test_a_cause_from_the_transport_decides_the_outcome(subtests: pytest.Subtests) -> None:
+    for raised in [httpx.ConnectTimeout, httpx.ReadError]:
+        for cause in AIOHTTP:
+            with subtests.test(raised=raised, cause=cause):
+                with pytest.raises(OutsideError) as alone, translated():
+                    raise cause
+                with pytest.raises(OutsideError) as wrapped, translated():
+                    raise bare(raised) from cause()
+                assert type(wrapped.value) is type(alone.value)
 
 
 # The key

@@ -145,7 +145,7 @@ async def answer_service(typist: Typist, outside: Outside) -> None:
         "The service's address, such as https://videos.example.com:", outside.service.url
     )
     await typist.answers(f"API key ({HIDDEN}", outside.service.api_key)
-    await typist.sees("The video service answers and accepts the key.")
+    await typist.sees("video service: answers and accepts the key")
 
 
 async def answer_questions_about_the_app(typist: Typist) -> None:
