@@ -61,9 +61,6 @@ GONE: Final = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNEC
 # The part of a script that its card shows at least, in characters.
 _NAMED: Final = 40
 
-#: The property in which a test records durations, in milliseconds.
-MILLISECONDS: Final = "milliseconds"
-
 WIDE: Final = (1280, 800)
 PHONE: Final = (360, 740)
 
@@ -297,16 +294,6 @@ class PageWorld(World):
     async def window(self, name: str = "ana", size: tuple[int, int] = WIDE, **how: Any) -> Window:  # noqa: ANN401 - as `Windows.open` takes it
         """Open the page as a person, as ``Windows.open`` does."""
         return await self.windows.open(self.page.url, name, size, **how)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Report how long the page took; on a shared machine no assertion can check that."""
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            for name, took in getattr(report, "user_properties", ()):
-                if name == MILLISECONDS and report.when == "call":
-                    said = ", ".join(f"{what} {each}" for what, each in took.items())
-                    terminalreporter.write_line(f"the page, in ms: {said}")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

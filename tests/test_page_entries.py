@@ -38,15 +38,6 @@ async def test_a_message_and_a_reply_are_made_a_video_from_their_menu(
     await expect(ana.modal.get_by_label("Script")).to_have_value("And thank you all.")
 
 
-async def test_a_video_is_created_from_the_shortcuts_of_the_composer(
-    page_world: PageWorld,
-) -> None:
-    ana = await page_world.window()
-    await ana.tab.get_by_role("button", name="Shortcuts").click()
-    await ana.tab.get_by_role("menuitem", name="Create a video").click()
-    await expect(ana.modal.get_by_label("Script")).to_have_value("")
-
-
 async def test_the_app_and_people_are_mentioned_by_their_first_letters(
     page_world: PageWorld,
 ) -> None:

@@ -69,17 +69,6 @@ async def test_a_script_file_is_chosen_removed_and_sent(filed: PageWorld) -> Non
     assert [video.script for video in filed.service.videos.values()] == [LONG]
 
 
-async def test_a_long_name_fits_on_a_phone(filed: PageWorld) -> None:
-    ana = await filed.window(size=(390, 780))
-    form = await ana.opens_form()
-    await form.get_by_label("Script file").set_input_files(text_file("a" * 90 + ".txt", "Hello"))
-    remove = form.get_by_role("button", name="Remove a")
-    await expect(remove).to_be_visible()
-    box = await remove.bounding_box()
-    assert box is not None
-    assert box["x"] + box["width"] <= 390 - 16
-
-
 async def test_a_file_that_cannot_be_a_script_is_refused_under_its_field(filed: PageWorld) -> None:
     ana = await filed.window()
     form = await ana.opens_form()

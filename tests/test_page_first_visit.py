@@ -35,15 +35,3 @@ async def test_the_invitation_that_the_form_asks_for_can_be_typed(page_world: Pa
     await ana.goes_to("Replica Videos")
     await ana.types(told[0])
     await expect(main).to_contain_text("Nobody can be invited to a direct message.")
-
-
-async def test_the_emoji_of_a_video_that_is_not_followed_any_more_is_drawn(
-    page_world: PageWorld,
-) -> None:
-    ana = await page_world.window()
-    card = await ana.asks(SCRIPT)
-    await card.get_by_role("button", name="Stop following").click()
-    question = ana.tab.get_by_role("alertdialog")
-    await question.get_by_role("button", name="Stop following").click()
-
-    await expect(card).to_contain_text("🚫 Stopped following")

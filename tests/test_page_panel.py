@@ -1,13 +1,11 @@
 """The panel of the sandbox's page, in a real browser: its switches and what people then see."""
 
 import re
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Browser, Locator, expect
+from playwright.async_api import Locator, expect
 
-from tests.browser import GONE, PageWorld, Window, within_limit
+from tests.browser import PageWorld, within_limit
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -39,87 +37,7 @@ async def test_a_video_is_made_ready_at_once(page_world: PageWorld) -> None:
     await expect(_job(jobs).get_by_role("button", name="Finish video")).to_be_hidden()
 
 
-async def test_a_video_is_made_to_fail_with_a_reason(page_world: PageWorld) -> None:
-    ana = await page_world.window()
-    jobs = await ana.looks_behind("Jobs")
-    card = await ana.asks(SCRIPT)
-    await _job(jobs).get_by_role("button", name="Fail…").click()
-    reason = _job(jobs).get_by_label("Reason")
-    await expect(reason).to_be_focused()
-    await reason.fill(REASON)
-    await reason.press("Enter")
-    await expect(_job(jobs)).to_contain_text(f"“{REASON}”")
-    await page_world.advance(seconds=5)
-
-    await expect(card).to_contain_text("Failed")
-    await expect(card).to_contain_text(REASON)
-
-
-async def test_the_next_video_is_made_to_fail_before_it_is_asked_for(
-    page_world: PageWorld,
-) -> None:
-    ana = await page_world.window()
-    service = await ana.looks_behind("Video service")
-    await service.get_by_label("Reason to fail").fill(REASON)
-    await service.get_by_role("button", name="Fail").click()
-    await expect(service.get_by_role("list", name="Waiting")).to_contain_text("create_video")
-    card = await ana.asks(SCRIPT)
-    await expect(service.get_by_role("list", name="Waiting")).not_to_contain_text("create_video")
-    await page_world.advance(minutes=3)
-
-    await expect(card).to_contain_text(REASON)
-
-
 # ── Switches ──────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_lost_answer_is_reconciled_by_the_callback(page_world: PageWorld) -> None:
-    ana = await page_world.window()
-    service = await ana.looks_behind("Video service")
-    await service.get_by_role("button", name="Lose the response to the next video").click()
-    await expect(service.get_by_role("list", name="Waiting")).to_contain_text("lose the response")
-    card = await ana.asks(SCRIPT)
-    await expect(card).to_contain_text("Checking")
-    await expect(service.get_by_role("list", name="Waiting")).not_to_contain_text("lose")
-    await page_world.advance(minutes=5)
-
-    await expect(card).to_contain_text("Ready")
-    assert page_world.created_count() == 1
-
-
-async def test_the_service_limits_the_rate_for_half_a_minute(page_world: PageWorld) -> None:
-    ana = await page_world.window()
-    service = await ana.looks_behind("Video service")
-    switch = service.get_by_role("switch", name="Rate limit")
-    await switch.check()
-    card = await ana.asks(SCRIPT)
-    await page_world.settle()
-    await expect(card).to_contain_text("asks me to wait")
-    assert [each.status for each in page_world.requests_for("create_video")] == [429]
-    await page_world.advance(seconds=35)
-
-    await expect(switch).not_to_be_checked()
-    await expect(card).to_contain_text("Rendering")
-    assert [each.status for each in page_world.requests_for("create_video")] == [429, 200]
-
-
-async def test_a_service_that_is_down_gives_no_clear_answer(page_world: PageWorld) -> None:
-    ana, ben = await page_world.window("ana"), await page_world.window("ben")
-    await (
-        (await ana.looks_behind("Video service"))
-        .get_by_role("switch", name="Service is down")
-        .check()
-    )
-    # Every other open panel shows it too.
-    other = (await ben.looks_behind("Video service")).get_by_role("switch", name="Service is down")
-    await expect(other).to_be_checked()
-    card = await ana.asks(SCRIPT)
-    await expect(card).to_contain_text("Checking")
-    await ana.panel.get_by_role("button", name="Reset all").click()
-    await expect(other).not_to_be_checked()
-    await page_world.advance(minutes=16)
-
-    await expect(card).to_contain_text("Your answer is needed")
 
 
 async def test_where_the_bot_may_not_post_the_answer_is_a_direct_message(
@@ -188,38 +106,6 @@ async def test_the_wire_log_shows_requests_and_responses_and_no_secret(
     await expect(callback).to_be_visible()
 
 
-async def test_after_a_restart_of_the_sandbox_nothing_of_the_old_one_is_shown(
-    page_world: PageWorld, browser: Browser, tmp_path: Path
-) -> None:
-    ana = await page_world.window()
-    await ana.asks(SCRIPT)
-    wire = await ana.looks_behind("Wire")
-    rows = wire.get_by_role("group")
-    await expect(rows.filter(has_text=CREATE_CALL)).to_have_count(1)
-    await ana.opens_form()
-    page_world.windows.forgiven = GONE
-    await page_world.page.stop()
-
-    port = urlsplit(page_world.page.url).port
-    assert port
-    folder = tmp_path / "other"
-    folder.mkdir()
-    other = PageWorld(folder, browser)
-    async with other.running_sandbox(), other.running_bot():
-        await other.page.start(port)
-        try:
-            shown = ana.tab.get_by_role("alert").filter(has_text="restarted, and the open form is")
-            await expect(shown).to_be_visible()
-            await expect(ana.modal).to_be_hidden()
-            await other.ben.command("/replica", "list", "studio")
-            await other.settle()
-            await expect(rows.first).to_contain_text("/replica")
-            await expect(rows).to_have_count(len(other.slack.wire.exchanges))
-            await expect(rows.filter(has_text=CREATE_CALL)).to_have_count(0)
-        finally:
-            await other.page.stop()
-
-
 async def _opens_all(wire: Locator) -> None:
     """Open each entry, and wait until what was said is written in it."""
     await wire.evaluate("node => node.querySelectorAll('details').forEach(it => it.open = true)")
@@ -264,19 +150,3 @@ async def test_the_watch_link_opens_a_page_with_the_video_and_its_script(
     })"""
     await within_limit(video.evaluate(plays))
     assert await film.evaluate("window.opener") is None
-
-
-async def test_the_panel_is_left_with_escape_and_gives_the_focus_back(
-    page_world: PageWorld,
-) -> None:
-    ana: Window = await page_world.window()
-    await ana.looks_behind("Jobs")
-    tabs = ana.panel.get_by_role("tab")
-    await tabs.first.focus()
-    await ana.tab.keyboard.press("ArrowRight")
-    await expect(tabs.nth(1)).to_be_focused()
-    await expect(ana.panel.get_by_role("tabpanel", name="Jobs")).to_be_visible()
-    await ana.tab.keyboard.press("Escape")
-
-    await expect(ana.panel).to_be_hidden()
-    await expect(ana.tab.get_by_role("button", name="Behind the scenes")).to_be_focused()

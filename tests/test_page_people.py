@@ -4,13 +4,12 @@ import re
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.async_api import Locator, expect
+from playwright.async_api import expect
 
 from sandbox.block_kit import Json
 from sandbox.page.server import Page
-from sandbox.scenarios import Scenario
 from sandbox.slack_objects import Message
-from tests.browser import GONE, PageWorld, Window, within_limit
+from tests.browser import GONE, PageWorld, Window
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -36,20 +35,6 @@ async def test_an_ephemeral_message_is_shown_to_its_recipient_only(page_world: P
     await expect(help_).to_be_visible()
 
 
-async def test_another_persons_button_says_whose_it_is(page_world: PageWorld) -> None:
-    page_world.service.next_video(Scenario(end="error", reason="The replica is shy"))
-    ana, ben = await page_world.window("ana"), await page_world.window("ben")
-    await ana.asks(SCRIPT)
-    await page_world.advance(minutes=3)
-    card = ben.card(SCRIPT)
-    await card.get_by_role("button", name="Edit and retry").click()
-
-    shown = ben.card("Only @ana or an admin can do that.")
-    await expect(shown).to_contain_text("Only visible to you")
-    await expect(ben.modal).to_be_hidden()
-    await expect(ana.card("or an admin can do that")).to_have_count(0)
-
-
 async def test_an_unsent_draft_belongs_to_the_person_who_wrote_it(page_world: PageWorld) -> None:
     window = await page_world.window("ana")
     await window.composer.fill("I think that")
@@ -57,84 +42,6 @@ async def test_an_unsent_draft_belongs_to_the_person_who_wrote_it(page_world: Pa
     await expect(window.composer).to_have_value("")
     await window.becomes("ana")
     await expect(window.composer).to_have_value("I think that")
-
-
-# ── News ──────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_new_message_in_another_channel_is_marked_until_it_is_read(
-    page_world: PageWorld,
-) -> None:
-    ana = await page_world.window("ana", place="lobby")
-    await expect(ana.tab.get_by_role("heading", level=1)).to_have_text("lobby")
-    place = ana.tab.get_by_role("navigation").get_by_role("button", name=re.compile("^studio"))
-    await expect(place).to_have_accessible_name("studio")
-    page_world.ben.say("Has anybody seen the numbers?")
-    await expect(place).to_have_accessible_name("studio (1 new)")
-    page_world.ben.say("You, @ana?")
-    await expect(place).to_have_accessible_name("studio (2 new)")
-    await expect(place.locator("[aria-hidden=true]").filter(has_text="1")).to_be_visible()
-
-    await ana.goes_to("studio")
-
-    await expect(place).to_have_accessible_name("studio")
-    await ana.tab.reload()
-    await expect(place).to_have_accessible_name("studio")
-
-
-async def test_an_answer_in_my_thread_is_marked_until_it_is_read(
-    page_world: PageWorld,
-) -> None:
-    ana, cleo = await page_world.window("ana"), await page_world.window("cleo")
-    card = await ana.asks(SCRIPT)
-    await ana.goes_to("lobby")
-    await page_world.advance(minutes=3)
-    news = ana.tab.get_by_role("navigation").get_by_role("button", name="1 new reply")
-    await expect(news).to_contain_text(SCRIPT)
-    await expect(cleo.card(SCRIPT)).to_contain_text("Ready")
-    await expect(cleo.tab.get_by_role("navigation")).not_to_contain_text("1 new reply")
-
-    await news.click()
-
-    await expect(ana.replies().nth(1)).to_contain_text("your video is ready")
-    await expect(news).to_have_count(0)
-    await expect(card).to_be_visible()
-
-
-async def test_a_reader_who_has_scrolled_up_is_notified_of_news_and_not_moved(
-    page_world: PageWorld,
-) -> None:
-    for number in range(60):
-        page_world.ben.say(f"Message {number}")
-    ana = await page_world.window()
-    read = ana.card("Message 12")
-    await read.scroll_into_view_if_needed()
-    await expect(read).to_be_in_viewport()
-    # What is drawn further up meanwhile has its full height only once it was seen.
-    before = await _settled_at(read)
-    page_world.ben.say("The newest of all")
-    news = ana.tab.get_by_role("button", name="1 new message")
-    await expect(news).to_be_visible()
-    assert await _settled_at(read) == pytest.approx(before, abs=1)
-
-    await news.click()
-
-    await expect(ana.card("The newest of all")).to_be_in_viewport()
-    await expect(news).to_be_hidden()
-
-
-async def _settled_at(node: Locator) -> float:
-    """Return how far down on the screen something is, once it has come to rest there."""
-    script = """node => new Promise(resolve => {
-      let last = null, calm = 0;
-      requestAnimationFrame(function look() {
-        const now = node.getBoundingClientRect().top;
-        calm = now === last ? calm + 1 : 0;
-        last = now;
-        if (calm < 10) requestAnimationFrame(look); else resolve(now);
-      });
-    })"""
-    return float(await within_limit(node.evaluate(script)))
 
 
 # ── Breaks ────────────────────────────────────────────────────────────────────────────────────
@@ -230,29 +137,6 @@ async def test_any_number_of_tabs_can_be_open_and_each_catches_up_when_it_is_see
     await expect(ana.card("There is.")).to_have_count(1)
 
 
-async def test_a_message_without_an_answer_returns_to_the_input_before_newer_text(
-    page_world: PageWorld,
-) -> None:
-    ana = await page_world.window()
-    time_limit = """() => {
-      AbortSignal.timeout = milliseconds => {
-        const limit = new AbortController();
-        window.timeIsUp = () => { limit.abort(); return milliseconds; };
-        return limit.signal;
-      };
-    }"""
-    await ana.tab.evaluate(time_limit)
-    await ana.tab.route("**/type", lambda _: None)
-    async with ana.tab.expect_request("**/type"):
-        await ana.types("Is anybody there?")
-    await ana.composer.fill("Hello?")
-
-    assert await ana.tab.evaluate("timeIsUp()") <= 10_000
-
-    await expect(ana.composer).to_have_value("Is anybody there?\nHello?")
-    await expect(ana.tab.get_by_role("alert").filter(has_text="does not answer")).to_be_visible()
-
-
 # ── Words of all sorts ────────────────────────────────────────────────────────────────────────
 
 HOSTILE = (
@@ -290,30 +174,6 @@ async def test_hostile_text_is_text(page_world: PageWorld) -> None:
     assert await ana.tab.evaluate("window.harm") is None
 
 
-async def test_text_written_from_right_to_left_starts_on_the_right(
-    page_world: PageWorld,
-) -> None:
-    hebrew = "שלום, Kim!"
-    ana = await page_world.window()
-    card = await ana.asks(hebrew)
-    await page_world.advance(minutes=3)
-    await ana.opens_thread(card)
-    page_world.ben.say(hebrew)
-    said = ana.channel.locator(".message-body").filter(has_text=re.compile("^שלום"))
-    quoted = ana.replies().nth(1).get_by_role("blockquote")
-    ends_at = """node => {
-      const words = document.createRange();
-      words.selectNodeContents(node);
-      return node.getBoundingClientRect().right - words.getBoundingClientRect().right;
-    }"""
-    begins_at = ends_at.replace(".right", ".left")
-    for text in (said.locator(".text-only"), quoted):
-        assert abs(await text.evaluate(ends_at)) < 2
-        assert abs(await text.evaluate(begins_at)) > 20
-    bidi = "node => getComputedStyle(node).unicodeBidi"
-    assert await ana.composer.evaluate(bidi) == "plaintext"
-
-
 async def test_a_block_that_cannot_be_drawn_says_so_and_the_rest_is_drawn(
     page_world: PageWorld,
 ) -> None:
@@ -336,32 +196,6 @@ async def test_a_block_that_cannot_be_drawn_says_so_and_the_rest_is_drawn(
     await expect(posted.locator("strong").filter(has_text="Between")).to_be_visible()
     await expect(posted.get_by_role("button", name="Press")).to_be_visible()
     await expect(posted.locator("em, i").filter(has_text="After")).to_be_visible()
-
-
-async def test_dates_are_in_the_readers_own_zone(page_world: PageWorld) -> None:
-    now = page_world.clock.now()
-    lisbon = await page_world.window("ana", at=now, timezone_id="Europe/Lisbon")
-    tokyo = await page_world.window("ana", at=now, timezone_id="Asia/Tokyo")
-    await lisbon.asks(SCRIPT)
-    for window, asked in ((lisbon, "today at 9:00 AM"), (tokyo, "today at 6:00 PM")):
-        await window.types("/video list")
-        await expect(window.tab.get_by_text(f"· {asked}").first).to_be_visible()
-
-
-async def test_there_is_no_input_where_people_cannot_write(page_world: PageWorld) -> None:
-    ana = await page_world.window()
-    await ana.goes_to("attic")
-    await expect(ana.tab.get_by_text("This channel is archived.")).to_be_visible()
-    await expect(ana.composer).to_be_hidden()
-    await ana.goes_to("Replica Videos")
-    await expect(ana.composer).to_be_visible()
-
-
-async def test_an_unknown_command_returns_to_the_input(page_world: PageWorld) -> None:
-    ana = await page_world.window()
-    await ana.types("/vidoe Welcome!")
-    await expect(ana.tab.get_by_role("alert").filter(has_text="/vidoe is no")).to_be_visible()
-    await expect(ana.composer).to_have_value("/vidoe Welcome!")
 
 
 def _button(words: str, **more: str) -> Json:

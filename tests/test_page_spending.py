@@ -6,7 +6,6 @@ import pytest
 from playwright.async_api import Browser, expect
 
 from bot.timings import Timings
-from sandbox.faults import Reset
 from tests.browser import PageWorld
 from tests.world import REPLICA
 
@@ -94,23 +93,3 @@ async def test_a_form_offers_what_is_there_and_says_how_long_it_takes_and_what_i
         await ana.presses("Create")
         await expect(form).to_contain_text("If you need more, ask cleo.")
         assert world.created_count() == 11
-
-
-async def test_a_video_that_the_service_lists_is_used_once_its_requester_says_so(
-    memory: Path, browser: Browser
-) -> None:
-    world = PageWorld(memory, browser)
-    world.service.add_replica("r-listed", "Listed only")
-    async with world.runs(callbacks=False, VIDEO_API_LISTS="yes"):
-        await world.settle()
-        world.service.faults.next("create_video", Reset(done=True))
-        ana = await world.window()
-        card = await ana.asks(SCRIPT, replica="Listed only")
-        await world.advance(minutes=3)
-        await ana.opens_thread(card)
-        question = ana.replies().last
-        await expect(question).to_contain_text("Is it yours?")
-        await question.get_by_role("button", name="Use this video").click()
-        await world.advance(minutes=5)
-        await expect(card).to_contain_text("Ready")
-        assert world.created_count() == 1

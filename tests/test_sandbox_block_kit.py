@@ -70,7 +70,7 @@ VIDEO = {
     "thumbnail_url": "https://videos.example.com/v1.png",
 }
 
-GOOD_MESSAGES = {
+GOOD_MESSAGES: dict[str, list[dict[str, Any]]] = {
     "a section": [section()],
     "everything that a card has": [
         {"type": "header", "text": plain()},
@@ -103,7 +103,7 @@ GOOD_MESSAGES = {
     "fifty blocks": [section()] * 50,
 }
 
-BAD_MESSAGES = {
+BAD_MESSAGES: dict[str, Any] = {
     "a type that does not exist": [{"type": "paragraph", "text": mrkdwn()}],
     "a key that does not exist": [section(colour="red")],
     "words in place of a text object": [{"type": "section", "text": "Words"}],
@@ -148,7 +148,7 @@ BAD_MESSAGES = {
     "a block that is no object": ["words"],
 }
 
-GOOD_VIEWS = {
+GOOD_VIEWS: dict[str, dict[str, Any]] = {
     "a form": modal(
         field({"type": "plain_text_input", "multiline": True, "max_length": 3000}),
         field({"type": "external_select", "min_query_length": 0}),
@@ -165,7 +165,7 @@ GOOD_VIEWS = {
     "a Home tab": {"type": "home", "blocks": [section(), actions(button())]},
 }
 
-BAD_VIEWS = {
+BAD_VIEWS: dict[str, dict[str, Any]] = {
     "no type": {"blocks": [section()]},
     "no blocks": {"type": "home"},
     "no title": {"type": "modal", "blocks": [section()]},
@@ -223,24 +223,28 @@ BAD_VIEWS = {
 }
 
 
-@pytest.mark.parametrize("blocks", GOOD_MESSAGES.values(), ids=GOOD_MESSAGES)
-def test_a_good_message_passes(blocks: list[Json]) -> None:
-    assert validate_message("Words", blocks) == []
+def test_a_good_message_passes(subtests: pytest.Subtests) -> None:
+    for name, blocks in GOOD_MESSAGES.items():
+        with subtests.test(name):
+            assert validate_message("Words", blocks) == []
 
 
-@pytest.mark.parametrize("blocks", BAD_MESSAGES.values(), ids=BAD_MESSAGES)
-def test_a_faulty_message_does_not_pass(blocks: list[Json]) -> None:
-    assert validate_message("Words", blocks)
+def test_a_faulty_message_does_not_pass(subtests: pytest.Subtests) -> None:
+    for name, blocks in BAD_MESSAGES.items():
+        with subtests.test(name):
+            assert validate_message("Words", blocks)
 
 
-@pytest.mark.parametrize("view", GOOD_VIEWS.values(), ids=GOOD_VIEWS)
-def test_a_good_view_passes(view: Json) -> None:
-    assert validate_view(view) == []
+def test_a_good_view_passes(subtests: pytest.Subtests) -> None:
+    for name, view in GOOD_VIEWS.items():
+        with subtests.test(name):
+            assert validate_view(view) == []
 
 
-@pytest.mark.parametrize("view", BAD_VIEWS.values(), ids=BAD_VIEWS)
-def test_a_faulty_view_does_not_pass(view: Json) -> None:
-    assert validate_view(view)
+def test_a_faulty_view_does_not_pass(subtests: pytest.Subtests) -> None:
+    for name, view in BAD_VIEWS.items():
+        with subtests.test(name):
+            assert validate_view(view)
 
 
 def test_an_error_names_the_path_of_the_faulty_value() -> None:
@@ -257,12 +261,16 @@ def test_all_errors_are_reported_at_once() -> None:
     assert len(validate_message("Words", [section(""), section("a" * 3001)])) == 2
 
 
-@pytest.mark.parametrize(
-    ("text", "is_good"),
-    [("Words", True), ("a" * 4000, True), ("a" * 4001, False), ("", False), (" ", False)],
-)
-def test_a_message_without_blocks_needs_text_within_the_limit(text: str, *, is_good: bool) -> None:
-    assert (validate_message(text, None) == []) is is_good
+def test_a_message_without_blocks_needs_text_within_the_limit(subtests: pytest.Subtests) -> None:
+    for text, is_good in [
+        ("Words", True),
+        ("a" * 4000, True),
+        ("a" * 4001, False),
+        ("", False),
+        (" ", False),
+    ]:
+        with subtests.test(text=text, is_good=is_good):
+            assert (validate_message(text, None) == []) is is_good
 
 
 def test_a_menu_accepts_up_to_100_options() -> None:

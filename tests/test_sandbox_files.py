@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import aiohttp
 import pytest
@@ -149,9 +150,8 @@ async def test_an_upload_is_completed_once_and_its_url_is_used_once() -> None:
         assert len(slack.messages("studio")) == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
+async def test_what_slack_does_not_share_stays_as_it_is(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"channel_id": "U000000001"}, "invalid_arguments"),
         ({"channel_id": "C999999999"}, "channel_not_found"),
         ({"channel_id": "vault"}, "channel_not_found"),
@@ -160,19 +160,24 @@ async def test_an_upload_is_completed_once_and_its_url_is_used_once() -> None:
         ({"thread_ts": "1.000001"}, "thread_not_found"),
         ({"files": [{"id": "F0NONE"}]}, "file_not_found"),
         ({"files": []}, "invalid_arguments"),
-    ],
-)
-async def test_what_slack_does_not_share_stays_as_it_is(arguments: Json, code: str) -> None:
-    async with uploading() as (slack, client):
-        names = {each.name: each.id for each in slack.channels.values()}
-        if (place := arguments.get("channel_id")) in names:
-            arguments = {**arguments, "channel_id": names[place]}
-        file = await upload(client)
-        asked = {"files": [{"id": file}], "channel_id": names["studio"], **arguments}
-        with pytest.raises(SlackApiError, match=code):
-            await client.files_completeUploadExternal(**asked)
-        await client.files_completeUploadExternal(files=[{"id": file}], channel_id=names["studio"])
-        assert len(slack.messages("studio")) == 1
+    ]
+    for arguments, code in cases:
+        with subtests.test(arguments=arguments, code=code):
+            async with uploading() as (slack, client):
+                names = {each.name: each.id for each in slack.channels.values()}
+                place = arguments.get("channel_id", "studio")
+                file = await upload(client)
+                asked = {
+                    "files": [{"id": file}],
+                    **arguments,
+                    "channel_id": names.get(place, place),
+                }
+                with pytest.raises(SlackApiError, match=code):
+                    await client.files_completeUploadExternal(**asked)
+                await client.files_completeUploadExternal(
+                    files=[{"id": file}], channel_id=names["studio"]
+                )
+                assert len(slack.messages("studio")) == 1
 
 
 async def test_an_upload_needs_the_scope_a_name_and_a_length() -> None:

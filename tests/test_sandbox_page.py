@@ -3,33 +3,26 @@
 import asyncio
 import contextlib
 import json
-import os
 import re
-import signal
 import sys
 import urllib.parse
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
 from aiohttp import web
 
 from sandbox.__main__ import main
 from sandbox.block_kit import Json
-from sandbox.clock import ManualClock, TrailingClock
-from sandbox.faults import CannedResponse
 from sandbox.http import Server, free_port
-from sandbox.page import sample
 from sandbox.page.server import Page
-from sandbox.player import captions
 from sandbox.running import APP
 from sandbox.slack_objects import Message
-from sandbox.wire import MASK, MAX_EXCHANGES, Wire
-from tests.world import FOOTAGE, REPLICA, World
+from sandbox.wire import MASK, MAX_EXCHANGES
+from tests.tcp import connected
+from tests.world import REPLICA, World
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = "Hello <b>you</b> & welcome."
@@ -206,65 +199,12 @@ async def test_a_person_is_shown_the_places_they_are_in(browser: Browser) -> Non
     assert (ana["me"], ben["me"]) == (browser.world.ana.user.id, browser.world.ben.user.id)
 
 
-def test_the_demos_slack_knows_the_app_from_its_manifest() -> None:
-    manifest = yaml.safe_load((ROOT / "manifest.yml").read_text(encoding="utf-8"))
-    features = manifest["features"]
-    assert APP.name == manifest["display_information"]["name"]
-    assert APP.takes_messages != features["app_home"]["messages_tab_read_only_enabled"]
-    assert APP.has_home == features["app_home"]["home_tab_enabled"]
-    assert APP.events == set(manifest["settings"]["event_subscriptions"]["bot_events"])
-    assert [vars(each) for each in APP.shortcuts] == features["shortcuts"]
-    keys = ("command", "description", "usage_hint")
-    assert [vars(each) for each in APP.commands] == [
-        {key: each[key] for key in keys} for each in features["slash_commands"]
-    ]
-
-
-async def test_the_commands_can_be_suggested(browser: Browser) -> None:
-    commands = (await browser.sees())["app"]["commands"]
-    assert [each["command"] for each in commands] == ["/video", "/replica"]
-    assert commands[0]["usage_hint"].startswith("[script]")
-
-
-async def test_messages_have_slacks_format_and_ephemerals_go_to_one_person(
-    browser: Browser,
-) -> None:
-    card = await browser.asks("ben")
-    await browser.types("/video help", "ben")
-    await browser.types("Nice", "ana", thread_ts=card.ts)
-    ana, ben = await browser.sees("ana"), await browser.sees("ben")
-
-    assert [each["ts"] for each in ben["messages"]] == sorted(e["ts"] for e in ben["messages"])
-    [shown] = [each for each in ana["messages"] if each["ts"] == card.ts]
-    assert shown["blocks"] == browser.world.now(card).blocks
-    assert shown["bot_id"]
-    assert not shown["is_ephemeral"]
-    [reply] = [each for each in ana["messages"] if each["text"] == "Nice"]
-    assert reply["thread_ts"] == card.ts
-    assert "bot_id" not in reply
-    [help_] = [each for each in ben["messages"] if each["is_ephemeral"]]
-    assert "open the form" in help_["text"]
-    assert help_ not in ana["messages"]
-    assert [each for each in ben["messages"] if each != help_] == ana["messages"]
-
-
 async def test_the_page_cannot_be_viewed_as_a_stranger_or_as_the_app(browser: Browser) -> None:
     for name in ("zoe", "replica-videos", browser.world.slack.bot.id):
         for path in (f"/api/{name}/snapshot", f"/api/events?as={name}"):
             async with browser.session.get(browser.page.url + path) as answer:
                 assert answer.status == 404
                 assert "error" in await answer.json()
-
-
-async def test_a_long_channel_is_shown_quickly(browser: Browser) -> None:
-    card = browser.world.now(await browser.asks())
-    for number in range(500):
-        browser.world.slack.post(replace(card, text=f"No. {number}"))
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    snapshot = await browser.sees()
-    assert len(snapshot["messages"]) == 501
-    assert loop.time() - began < 0.5
 
 
 # ── What changes ──────────────────────────────────────────────────────────────────────────────
@@ -281,65 +221,16 @@ async def test_an_event_is_streamed_to_those_whom_it_concerns(browser: Browser) 
         assert await ana.next() == ("message", said)
 
 
-async def test_a_form_that_opens_and_closes_is_streamed_to_its_owner_only(browser: Browser) -> None:
-    async with browser.listens("ana") as ana, browser.listens("ben") as ben:
-        view = await browser.opens_form("ana")
-        opened = await ana.of("views")
-        assert (opened["change"], opened["view_id"]) == ("opened", view["id"])
-        assert [each["id"] for each in opened["views"]] == [view["id"]]
-        await browser.in_form(view, "close")
-        closed = await ana.of("views")
-        assert (closed["change"], closed["views"]) == ("closed", [])
-        await browser.types("Nothing to see", "cleo")
-        assert (await ben.next())[1]["message"]["text"] == "Nothing to see"
-
-
-async def test_an_edited_card_is_streamed_as_the_same_message(browser: Browser) -> None:
-    async with browser.listens() as stream:
-        card = await browser.asks()
-        assert (await stream.of("message"))["message"]["ts"] == card.ts
-        await browser.world.advance(minutes=5)
-        texts: list[str] = []
-        while "Ready" not in "".join(texts):
-            message = (await stream.of("message"))["message"]
-            texts += [message["text"]] if message["ts"] == card.ts else []
-        assert message["edited"]
-
-
-async def test_a_deleted_message_is_streamed(browser: Browser) -> None:
-    await browser.types("A slip")
-    [message] = browser.world.slack.messages("studio")
-    async with browser.listens() as stream:
-        browser.world.slack.delete(message)
-        assert await stream.next() == (
-            "message_deleted",
-            {"channel": message.channel, "ts": message.ts},
-        )
-
-
-async def test_an_interrupted_stream_resumes_where_it_was(browser: Browser) -> None:
-    cursor = (await browser.sees())["cursor"]
-    await browser.types("One")
-    await browser.types("Two")
-    async with browser.listens(after=cursor) as stream:
-        assert (await stream.of("message"))["message"]["text"] == "One"
-        one = stream.cursor
-    await browser.types("Three")
-    # A browser that connects again names the last event that it received; the address is as it was.
-    async with browser.listens(after=cursor, last=one) as stream:
-        assert (await stream.of("message"))["message"]["text"] == "Two"
-        assert (await stream.of("message"))["message"]["text"] == "Three"
-
-
-@pytest.mark.parametrize("cursor", ["elsewhere-0", "nonsense", "{run}-999999"])
 async def test_a_cursor_of_another_run_asks_for_a_new_snapshot(
-    browser: Browser, cursor: str
+    browser: Browser, subtests: pytest.Subtests
 ) -> None:
-    run = (await browser.sees())["cursor"].split("-")[0]
-    async with browser.listens(after=cursor.format(run=run)) as stream:
-        assert await stream.next() == ("reload", {})
-        await browser.types("Afterwards")
-        assert (await stream.of("message"))["message"]["text"] == "Afterwards"
+    for cursor in ["elsewhere-0", "nonsense", "{run}-999999"]:
+        with subtests.test(cursor=cursor):
+            run = (await browser.sees())["cursor"].split("-")[0]
+            async with browser.listens(after=cursor.format(run=run)) as stream:
+                assert await stream.next() == ("reload", {})
+                await browser.types("Afterwards")
+                assert (await stream.of("message"))["message"]["text"] == "Afterwards"
 
 
 async def test_the_page_can_be_stopped_while_it_is_open(browser: Browser) -> None:
@@ -351,29 +242,6 @@ async def test_the_page_can_be_stopped_while_it_is_open(browser: Browser) -> Non
 
 
 # ── What a person types ───────────────────────────────────────────────────────────────────────
-
-
-async def test_a_message_is_in_its_channel_and_a_reply_in_its_thread(browser: Browser) -> None:
-    said = await browser.types("Hi <all> & @ben")
-    assert said["ok"]
-    replied = await browser.types("Hello", "ben", thread_ts=said["message"]["ts"])
-    # To reply to a reply is to reply to its thread.
-    again = await browser.types("Again", "ben", thread_ts=replied["message"]["ts"])
-    assert said["message"]["text"] == f"Hi &lt;all&gt; &amp; <@{browser.world.ben.user.id}>"
-    assert replied["message"]["thread_ts"] == said["message"]["ts"]
-    assert again["message"]["thread_ts"] == said["message"]["ts"]
-    assert browser.world.slack.thread("studio", said["message"]["ts"])[0].text == "Hello"
-
-
-async def test_a_command_reaches_the_bot_with_its_text(browser: Browser) -> None:
-    outcome = await browser.types("/video Hello, <world>.\nTwo lines. ")
-    [view] = (await browser.sees())["views"]
-    assert outcome["ok"]
-    assert outcome["elapsed_ms"] > 0
-    assert view["title"]["text"] == "Create a video"
-    assert view["state"]["values"]["script"]["script"]["value"] == "Hello, <world>.\nTwo lines."
-    assert view["channel"] == browser.world.slack.channel("studio").id
-    assert (view["errors"], view["notice"]) == ({}, "")
 
 
 async def test_an_action_that_no_client_would_send_is_refused_with_a_reason(
@@ -408,21 +276,20 @@ async def test_an_action_that_no_client_would_send_is_refused_with_a_reason(
     assert len(world.slack.wire.exchanges) == before
 
 
-@pytest.mark.parametrize(
-    ("status", "code"), [(None, "operation_timeout"), (500, "dispatch_failed")]
-)
 async def test_an_app_that_does_not_answer_is_reported_as_in_slack(
-    browser: Browser, status: int | None, code: str
+    browser: Browser, subtests: pytest.Subtests
 ) -> None:
-    async with nobody_home(browser.world, status):
-        outcome = await browser.types("/video")
-    assert outcome["error"] == {
-        "code": code,
-        "text": f"/video failed with the error “{code}”",
-        "shown": True,
-    }
-    [shown] = [each for each in (await browser.sees())["messages"] if each["is_ephemeral"]]
-    assert shown["text"] == outcome["error"]["text"]
+    for status, code in [(None, "operation_timeout"), (500, "dispatch_failed")]:
+        with subtests.test(status=status, code=code):
+            async with nobody_home(browser.world, status):
+                outcome = await browser.types("/video")
+            assert outcome["error"] == {
+                "code": code,
+                "text": f"/video failed with the error “{code}”",
+                "shown": True,
+            }
+            shown = [each for each in (await browser.sees())["messages"] if each["is_ephemeral"]]
+            assert shown[-1]["text"] == outcome["error"]["text"]
 
 
 @contextlib.asynccontextmanager
@@ -449,120 +316,23 @@ async def nobody_home(world: World, status: int | None, body: object = "") -> As
 # ── Forms ─────────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_menu_offers_what_the_bot_suggests_while_typing(browser: Browser) -> None:
-    view = await browser.opens_form()
-    menu = field(view, "replica_id")
-    first = await browser.in_form(view, "options", **menu, query="")
-    typed = await browser.in_form(view, "options", **menu, query="r-new")
-    assert first["ok"]
-    assert [each["value"] for each in typed["options"]] == ["r-new"]
-    async with nobody_home(browser.world, None):
-        lost = await browser.in_form(view, "options", **menu, query="r")
-    assert (lost["ok"], lost["error"]["code"], lost["options"]) == (False, "operation_timeout", [])
-
-
-async def test_a_form_shows_a_mistake_under_its_field_and_keeps_its_input(
-    browser: Browser,
+async def test_a_client_does_not_submit_what_the_form_does_not_accept(
+    browser: Browser, subtests: pytest.Subtests
 ) -> None:
-    async with browser.listens() as stream:
-        view = await browser.opens_form()
-        outcome = await browser.in_form(view, "submit", values=filled(view, script="   "))
-        assert outcome["ok"]
-        [shown] = outcome["views"]
-        assert shown["errors"].keys() == {"script"}
-        menu = field(view, "replica_id")["action_id"]
-        chosen = shown["state"]["values"]["replica_id"][menu]["selected_option"]
-        assert chosen["value"] == REPLICA
-        changes = [await stream.of("views") for _ in range(2)]
-        assert [each["change"] for each in changes] == ["opened", "errors"]
-        assert changes[1]["views"] == outcome["views"]
-        mended = await browser.in_form(view, "submit", values=filled(view))
-        assert (mended["ok"], mended["views"]) == (True, [])
-    await browser.world.settle()
-    [card] = browser.world.slack.messages("studio")
-    assert card.text.startswith("Video “Hello")
-
-
-async def test_a_choice_that_changes_the_form_is_sent_at_once_and_loses_no_input(
-    browser: Browser,
-) -> None:
-    view = await browser.opens_form()
-    half = filled(view, script="Half a scr")
-    outcome = await browser.in_form(
-        view, "press", **field(view, "background"), value="background_url", values=half
-    )
-    [changed] = outcome["views"]
-    assert outcome["ok"]
-    assert changed["hash"] != view["hash"]
-    assert changed["state"]["values"]["script"]["script"]["value"] == "Half a scr"
-    link = {**half, "background_url": {"background_url": "not a li"}}
-    # A half-typed link must not keep the change of another field from the bot.
-    again = await browser.in_form(
-        view, "press", **field(view, "background"), value="background_url", values=link
-    )
-    assert again["ok"]
-    held = again["views"][0]["state"]["values"]["background_url"]["background_url"]
-    assert held["value"] == "not a li"
-    sent = await browser.in_form(view, "submit", values=link)
-    assert sent["error"]["code"] == "refused"
-    assert "not a link" in sent["error"]["text"]
-
-
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
+    for values, words in [
         ({"script": ""}, "Script: a value is required"),
         ({"script": "x" * 3_001}, "3001 characters"),
         ({"background": "a castle"}, "not offered"),
         ({"where": "attic-2"}, "not in the list"),
-    ],
-)
-async def test_a_client_does_not_submit_what_the_form_does_not_accept(
-    browser: Browser, values: dict[str, object], words: str
-) -> None:
-    view = await browser.opens_form()
-    outcome = await browser.in_form(view, "submit", values=filled(view, **values))
-    assert outcome["error"]["code"] == "refused"
-    assert words in outcome["error"]["text"]
-    assert [each["id"] for each in outcome["views"]] == [view["id"]]
-    await browser.world.settle()
-    assert not browser.world.posts()
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "code"),
-    [
-        (None, "", "operation_timeout"),
-        (503, "", "dispatch_failed"),
-        (200, {"response_action": "dance"}, "invalid_response"),
-        (200, {"response_action": "errors", "errors": {"nowhere": "No."}}, "invalid_response"),
-    ],
-)
-async def test_a_form_that_got_no_good_answer_stays_with_a_notice(
-    browser: Browser, status: int | None, body: object, code: str
-) -> None:
-    view = await browser.opens_form()
-    async with nobody_home(browser.world, status, body):
-        outcome = await browser.in_form(view, "submit", values=filled(view))
-    assert outcome["error"]["code"] == code
-    [shown] = outcome["views"]
-    assert shown["notice"] == "We had some trouble connecting. Try again?"
-    assert shown["state"]["values"]["script"]["script"]["value"] == SCRIPT
-    assert (await browser.in_form(view, "submit", values=filled(view)))["views"] == []
-
-
-async def test_a_form_that_is_closed_is_gone(browser: Browser) -> None:
-    view = await browser.opens_form()
-    assert (await browser.in_form(view, "close", all=True))["views"] == []
-    for action, body in (
-        ("submit", {}),
-        ("close", {}),
-        ("press", field(view, "background")),
-        ("options", field(view, "replica_id")),
-    ):
-        outcome = await browser.in_form(view, action, **body)
-        assert outcome["error"]["code"] == "gone"
-        assert outcome["views"] == []
+    ]:
+        with subtests.test(values=values, words=words):
+            view = await browser.opens_form()
+            outcome = await browser.in_form(view, "submit", values=filled(view, **values))
+            assert outcome["error"]["code"] == "refused"
+            assert words in outcome["error"]["text"]
+            assert [each["id"] for each in outcome["views"]] == [view["id"]]
+            await browser.world.settle()
+            assert not browser.world.posts()
 
 
 async def test_people_cannot_use_each_others_forms(browser: Browser) -> None:
@@ -572,35 +342,7 @@ async def test_people_cannot_use_each_others_forms(browser: Browser) -> None:
     assert (await browser.sees("ben"))["views"] == []
 
 
-async def test_a_form_over_another_can_be_closed_alone_or_with_all(browser: Browser) -> None:
-    slack = browser.world.slack
-    view = await browser.opens_form()
-    under = slack.modals[browser.world.ana.user.id][0]
-    body = {"type": "modal", "title": view["title"], "blocks": [{"type": "divider"}]}
-    for whole, left in ((False, [view["id"]]), (True, [])):
-        over = slack.push_over(under, body)
-        outcome = await browser.in_form({"id": over.id}, "close", all=whole)
-        assert [each["id"] for each in outcome["views"]] == left
-
-
 # ── Messages ──────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_button_of_a_card_is_pressed_by_its_ids(browser: Browser) -> None:
-    browser.world.service.faults.next("create_video", CannedResponse(500))
-    card = await browser.asks()
-    await browser.world.advance(minutes=30)
-    question = browser.world.question(card)
-    asked = await browser.presses(question, "I found it")
-    assert asked["ok"]
-    assert [each["title"]["text"] for each in (await browser.sees())["views"]] != []
-    stranger = await browser.presses(question, "Cancel request", "ben")
-    assert stranger["ok"]
-    await browser.world.settle()
-    assert browser.world.slack.ephemerals("ben", "studio")
-    assert (await browser.presses(question, "Cancel request"))["ok"]
-    await browser.world.settle()
-    assert len(browser.world.replies(card)) == 1
 
 
 async def test_a_missing_button_and_another_persons_message_are_reported(
@@ -637,60 +379,6 @@ async def test_a_missing_button_and_another_persons_message_are_reported(
     assert await press(said, "ana", action_id="none") == "gone"
 
 
-async def test_an_app_that_does_not_answer_a_button_is_reported(browser: Browser) -> None:
-    browser.world.service.faults.next("create_video", CannedResponse(500))
-    card = await browser.asks()
-    await browser.world.advance(minutes=30)
-    question = browser.world.question(card)
-    async with nobody_home(browser.world, None):
-        lost = await browser.presses(question, "Cancel request")
-    async with nobody_home(browser.world, 500):
-        broken = await browser.presses(question, "Cancel request")
-    assert lost["error"]["code"] == "operation_timeout"
-    assert broken["error"]["code"] == "dispatch_failed"
-    assert "500" in broken["error"]["text"]
-
-
-async def test_menus_in_messages_send_what_was_chosen(browser: Browser) -> None:
-    slack = browser.world.slack
-    red = {"text": {"type": "plain_text", "text": "Red"}, "value": "red"}
-    elements = [
-        {"type": "static_select", "action_id": "colour", "options": [red]},
-        {"type": "overflow", "action_id": "more", "options": [red]},
-        {"type": "external_select", "action_id": "far", "min_query_length": 1},
-        {"type": "datepicker", "action_id": "day"},
-    ]
-    block = {"type": "actions", "block_id": "menus", "elements": elements}
-    place = slack.channel("studio").id
-    message = slack.post(Message(place, "", slack.bot.id, "Choose", [block], is_from_bot=True))
-    base = {"channel": place, "ts": message.ts, "block_id": "menus"}
-
-    async def sent(action_id: str, value: object) -> Json:
-        await browser.post("/api/ana/press", {**base, "action_id": action_id, "value": value})
-        return last_payload(browser.world)
-
-    async with nobody_home(browser.world, 200, {"options": [red]}):
-        for name in ("colour", "more"):
-            payload = await sent(name, "red")
-            assert payload["actions"][0]["selected_option"] == red
-            assert payload["message"]["ts"] == message.ts
-        state = (await sent("day", "2026-03-09"))["state"]["values"]["menus"]
-        assert state["day"]["selected_date"] == "2026-03-09"
-        wrong = {**base, "action_id": "colour", "value": "blue"}
-        assert (await browser.post("/api/ana/press", wrong))["error"]["code"] == "refused"
-        far = {**base, "action_id": "far"}
-        unasked = await browser.post("/api/ana/options", {**far, "query": ""})
-        offered = await browser.post("/api/ana/options", {**far, "query": "r"})
-        assert (unasked["options"], offered["options"]) == ([], [red])
-        assert (await sent("far", "red"))["actions"][0]["selected_option"] == red
-
-
-def last_payload(world: World) -> Json:
-    sent = [each for each in world.slack.wire.exchanges if each.sender == "slack"][-1]
-    payload: Json = json.loads(dict(urllib.parse.parse_qsl(sent.request.decode()))["payload"])
-    return payload
-
-
 # ── Requests that the page never sends ────────────────────────────────────────────────────────
 
 
@@ -724,21 +412,6 @@ async def test_an_unexpected_body_is_refused_with_a_sentence(browser: Browser) -
             assert (await answer.json())["error"]
 
 
-async def test_a_value_of_any_type_gets_an_outcome(browser: Browser) -> None:
-    view = await browser.opens_form()
-    blocks = [block for block in view["blocks"] if block["type"] == "input"]
-    kinds: list[object] = [None, True, 5, 1e300, -1, "", "x", [], [None], [[]], ["none"], {}]
-    for value in [*kinds, {"value": "none"}]:
-        everything = {}
-        for block in blocks:
-            ids = field(view, block["block_id"])
-            pressed = await browser.in_form(view, "press", **ids, value=value)
-            assert pressed["ok"] or pressed["error"]["code"] == "refused", (value, pressed)
-            everything[ids["block_id"]] = {ids["action_id"]: value}
-        sent = await browser.in_form(view, "submit", values=everything)
-        assert sent["error"]["code"] == "refused", (value, sent)
-
-
 async def test_an_invalid_address_is_refused_with_a_sentence(browser: Browser) -> None:
     for path in ("/api/ana/dance", "/api/zoe/type", "/api/ana/views/V1/dance", "/api/panel/x"):
         async with browser.session.post(browser.page.url + path, json={}) as answer:
@@ -746,216 +419,6 @@ async def test_an_invalid_address_is_refused_with_a_sentence(browser: Browser) -
             assert "error" in await answer.json()
     async with browser.session.get(f"{browser.page.url}/api/ana/type") as answer:
         assert answer.status == 405
-
-
-# ── Behind the scenes ─────────────────────────────────────────────────────────────────────────
-
-
-async def test_the_panel_shows_jobs_with_what_comes_next(browser: Browser) -> None:
-    world = browser.world
-    await world.advance(seconds=1)
-    await browser.asks("ana", video_name="Second")
-    await world.advance(seconds=1)
-    view = await browser.opens_form(command="/replica")
-    await browser.in_form(
-        view, "submit", values=filled(view, train_video_url=FOOTAGE, agreed=["yes"])
-    )
-    await world.advance(seconds=40)
-    service = (await browser.panel())["service"]
-    replica, video, anna = service["jobs"]
-    assert (video["name"], video["kind"], video["status"]) == ("Second", "video", "generating")
-    assert video["script"] == SCRIPT
-    assert video["next"] == "ready"
-    assert video["next_at"] == video["ends_at"]
-    assert 0 < video["share"] < 1
-    assert video["has_callback_url"]
-    assert (replica["kind"], replica["progress"]) == ("replica", "0/100")
-    assert (anna["id"], anna["ended"], anna["next"]) == (REPLICA, "success", None)
-    await world.advance(minutes=5)
-    [video] = [job for job in (await browser.panel())["service"]["jobs"] if job["kind"] == "video"]
-    assert (video["ended"], video["next"], video["callbacks_sent"]) == ("success", None, 1)
-
-
-async def test_a_job_is_finished_or_failed_at_once(browser: Browser) -> None:
-    world = browser.world
-    good, bad = await browser.asks(), await browser.asks()
-    first, second = world.service.videos
-    done = await browser.post(f"/api/panel/jobs/{first}", {"do": "finish"})
-    why = {"do": "fail", "reason": "The voice <b>broke</b>"}
-    assert done["ok"]
-    assert (await browser.post(f"/api/panel/jobs/{second}", why))["ok"]
-    await world.settle()
-    await world.advance(seconds=5)
-    assert "Ready" in world.now(good).text
-    assert "The voice &lt;b&gt;broke&lt;/b&gt;" in world.now(bad).text
-    again = await browser.post(f"/api/panel/jobs/{second}", {"do": "finish"})
-    assert again["error"] == {
-        "code": "refused",
-        "text": "That is not possible: it has ended.",
-        "shown": False,
-    }
-    nothing = await browser.post("/api/panel/jobs/none", {"do": "finish"})
-    assert nothing["error"]["code"] == "gone"
-    assert (await browser.post(f"/api/panel/jobs/{first}", {"do": "delete"}))["ok"]
-    assert nothing["panel"]["service"]["jobs"]
-
-
-@pytest.mark.parametrize(("times", "count"), [("none", 0), ("twice", 2), ("once", 1)])
-async def test_the_callback_switch_applies_to_open_jobs_too(
-    browser: Browser, times: str, count: int
-) -> None:
-    card = await browser.asks()
-    turned = await browser.post("/api/panel/service", {"callbacks": times})
-    assert turned["panel"]["service"]["callbacks"] == times
-    await browser.world.advance(minutes=10)
-    assert len(browser.world.service.callbacks) == count
-    assert "Ready" in browser.world.now(card).text
-    [video] = browser.world.service.videos
-    assert (await browser.post(f"/api/panel/jobs/{video}", {"do": "call_back"}))["ok"]
-    assert len(browser.world.service.callbacks) == count + 1
-
-
-async def test_the_next_create_can_lose_its_answer_and_is_paid_for_once(browser: Browser) -> None:
-    coming = {"side": "service", "operation": "create_video", "what": "lose_answer"}
-    shown = (await browser.post("/api/panel/next", coming))["panel"]["service"]["next"]
-    assert [(each["operation"], each["what"]) for each in shown] == [
-        ("create_video", "lose_answer")
-    ]
-    await browser.post("/api/panel/service", {"callbacks": "none"})
-    card = await browser.asks()
-    assert (await browser.panel())["service"]["next"] == []
-    await browser.world.advance(minutes=20)
-    assert browser.world.created_count() == 1
-    assert "We don't know" in browser.world.now(card).text
-
-
-@pytest.mark.parametrize(("what", "words"), [("fail", "The voice broke"), ("never", "Rendering")])
-async def test_the_next_job_can_fail_or_never_end(browser: Browser, what: str, words: str) -> None:
-    coming = {"side": "service", "operation": "create_video", "what": what}
-    shown = await browser.post("/api/panel/next", {**coming, "reason": "The voice broke"})
-    [waiting] = shown["panel"]["service"]["next"]
-    assert waiting["what"] == what
-    card = await browser.asks()
-    await browser.world.advance(minutes=6)
-    assert words in browser.world.now(card).text
-
-
-async def test_every_fault_that_is_offered_can_happen_on_its_side(browser: Browser) -> None:
-    offers = (await browser.panel())["offers"]
-    for side in ("service", "slack"):
-        for each in offers["faults"]:
-            for operation in offers[side]["operations"]:
-                body = {"side": side, "operation": operation, "what": each["what"]}
-                assert (await browser.post("/api/panel/next", body))["ok"]
-        waiting = (await browser.panel())[side]["next"]
-        assert {each["what"] for each in waiting} == {each["what"] for each in offers["faults"]}
-        assert [each["id"] for each in waiting] == list(range(1, len(waiting) + 1))
-    for operation in ("create_video", "create_replica"):
-        for each in offers["scenarios"]:
-            body = {"side": "service", "operation": operation, "what": each["what"]}
-            assert (await browser.post("/api/panel/next", body))["ok"]
-    for body in (
-        {"side": "service", "operation": "read_video", "what": "fail"},
-        {"side": "slack", "operation": "chat.update", "what": "never"},
-        {"side": "slack", "operation": "create_video", "what": "hang"},
-        {"side": "slack", "operation": "chat.update", "what": "dance"},
-    ):
-        assert (await browser.post("/api/panel/next", body))["error"]["code"] == "refused"
-
-
-async def test_the_service_can_be_down_out_of_credit_and_full(browser: Browser) -> None:
-    world = browser.world
-    for switch in ("down", "key_revoked", "out_of_credit"):
-        assert (await browser.post("/api/panel/service", {switch: True}))["panel"]["service"][
-            switch
-        ]
-        assert getattr(world.service, switch)
-    limit = {"seconds": 30, "retry_after": True}
-    service = (await browser.post("/api/panel/service", {"rate_limit": limit}))["panel"]["service"]
-    assert service["rate_limited_until"] == (world.clock.now() + timedelta(seconds=30)).timestamp()
-    assert service["down"], "a switch that is not sent stays"
-    off = await browser.post("/api/panel/service", {"rate_limit": None, "down": False})
-    assert off["panel"]["service"]["rate_limited_until"] is None
-    assert not off["panel"]["service"]["down"]
-
-
-async def test_the_service_can_quote_its_key(browser: Browser) -> None:
-    on = await browser.post("/api/panel/service", {"quotes_key": "in capitals"})
-    assert on["panel"]["service"]["quotes_key"] == "in capitals"
-    card = await browser.asks()
-    await browser.world.advance(minutes=5)
-    assert "?key=***" in browser.world.replies(card)[-1].text
-    off = await browser.post("/api/panel/service", {"quotes_key": None})
-    assert off["panel"]["service"]["quotes_key"] is None
-
-
-async def test_the_pace_is_that_of_the_coming_jobs(browser: Browser) -> None:
-    pace = {"queued": 1, "generating": 2.5, "training_steps": 7}
-    shown = await browser.post("/api/panel/service", {"pace": pace})
-    assert shown["panel"]["service"]["pace"] == {**pace, "training": 12_600}
-    card = await browser.asks()
-    await browser.world.advance(seconds=6)
-    assert "Ready" in browser.world.now(card).text
-
-
-async def test_slack_can_turn_the_bot_away(browser: Browser) -> None:
-    world = browser.world
-    studio = world.slack.channel("studio").id
-    slack = (await browser.panel())["slack"]
-    assert {each["name"] for each in slack["channels"]} == {"studio", "lobby", "vault", "attic"}
-    async with browser.listens() as stream:
-        turned = await browser.post(f"/api/panel/channels/{studio}", {"is_archived": True})
-        event = (await stream.of("channel"))["channel"]
-        assert (event["id"], event["read_only"]) == (studio, "This channel is archived.")
-        [shown] = [each for each in turned["panel"]["slack"]["channels"] if each["id"] == studio]
-        assert shown["is_archived"]
-        both = {"is_archived": False, "has_app": False}
-        await browser.post(f"/api/panel/channels/{studio}", both)
-        assert not (await stream.of("channel"))["channel"]["has_app"]
-    turned = await browser.post(
-        "/api/panel/slack",
-        {"auth_error": "token_revoked", "history_scopes": False, "rate_limits": True},
-    )
-    assert turned["panel"]["slack"]["auth_error"] == "token_revoked"
-    assert world.slack.auth_error == "token_revoked"
-    assert "im:history" not in world.slack.scopes
-    assert "chat:write" in world.slack.scopes
-    nowhere = await browser.post("/api/panel/channels/C0", {"has_app": True})
-    assert nowhere["error"]["code"] == "gone"
-
-
-async def test_a_reset_lets_everything_go_well_again(browser: Browser) -> None:
-    world = browser.world
-
-    async def stands() -> object:
-        return {**await browser.panel(), "now": 0, "cursor": "", "wire": []}
-
-    before = await stands()
-    studio = world.slack.channel("studio").id
-    await browser.post(
-        "/api/panel/service",
-        {"down": True, "callbacks": "none", "pace": {"queued": 0}, "rate_limit": {"seconds": 9}},
-    )
-    await browser.post("/api/panel/slack", {"auth_error": "invalid_auth", "history_scopes": False})
-    await browser.post(f"/api/panel/channels/{studio}", {"has_app": False})
-    for what in ("hang", "never"):
-        coming = {"side": "service", "operation": "create_video", "what": what}
-        await browser.post("/api/panel/next", coming)
-    assert await stands() != before
-    await browser.post("/api/panel/reset", {})
-    assert await stands() == before
-    card = await browser.asks()
-    await world.advance(minutes=5)
-    assert "Ready" in world.now(card).text
-
-
-async def test_changes_are_streamed_to_open_panels(browser: Browser) -> None:
-    async with browser.listens(panel="1") as behind:
-        before = await behind.of("panel")
-        assert not before["service"]["down"]
-        assert "wire" not in before
-        browser.world.service.down = True
-        assert (await behind.of("panel"))["service"]["down"]
 
 
 # ── The wire ──────────────────────────────────────────────────────────────────────────────────
@@ -1021,26 +484,6 @@ async def test_the_wire_log_shows_every_request_both_ways_without_a_secret(
     assert not response_urls
 
 
-async def test_requests_that_fail_say_how(browser: Browser) -> None:
-    world = browser.world
-    lose = {"side": "service", "operation": "create_video", "what": "lose_answer"}
-    busy = {"side": "slack", "operation": "chat.postMessage", "what": "rate_limit"}
-    for coming in (lose, busy):
-        await browser.post("/api/panel/next", coming)
-    view = await browser.opens_form()
-    await browser.in_form(view, "submit", values=filled(view))
-    await world.settle()
-    async with nobody_home(world, None):
-        await browser.types("/video")
-    wire = (await browser.panel())["wire"]
-    [lost] = [each for each in wire if each["about"] == "create_video"]
-    slow = next(each for each in wire if each["about"] == "chat.postMessage")
-    assert (lost["status"], lost["failed"]) == (None, "the connection was dropped")
-    assert (slow["status"], slow["response"]["error"]) == (429, "ratelimited")
-    assert (wire[-1]["from"], wire[-1]["status"]) == ("slack", None)
-    assert wire[-1]["failed"].startswith("no answer")
-
-
 async def test_the_wire_log_is_streamed_as_it_happens_and_stays_small(browser: Browser) -> None:
     async with browser.listens(panel="1") as behind, browser.listens() as before:
         await browser.types("/video help")
@@ -1061,63 +504,39 @@ async def test_the_wire_log_is_streamed_as_it_happens_and_stays_small(browser: B
     assert len(long["request"]) == len(long["response"]) < 100_000
 
 
-@pytest.mark.parametrize(
-    ("body", "shown"),
-    [
-        (b"", None),
-        (b"plain words", "plain words"),
-        (b"a=1&b=%5B2%5D&c=", {"a": "1", "b": [2], "c": ""}),
-        (b"\xff", "\ufffd"),
-        (
-            b'{"token": "t", "x": ["xoxb-1-2", {"deep": "/respond/abc?"}]}',
-            {"token": MASK, "x": [MASK, {"deep": f"/respond/{MASK}?"}]},
-        ),
-        (b"[" * 900 + b"]" * 900, "(nested too deeply to be shown)"),
-        (b"[" * 30_000, "[" * 30_000),
-    ],
-)
-def test_bodies_of_any_kind_can_be_read(body: bytes, shown: object) -> None:
-    wire = Wire(ManualClock())
-    with wire.exchange("bot", "slack", "POST", "/api/x", body) as exchange:
-        exchange.answered(200, body)
-    entry = wire.shown(exchange)
-    assert entry["request"] == shown
-    assert entry["response"] == shown
-
-
 # ── Who is let in ─────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("server", ["page", "slack", "service"])
 async def test_no_server_of_the_sandbox_answers_to_another_name_or_another_site(
-    browser: Browser, server: str
+    browser: Browser, subtests: pytest.Subtests
 ) -> None:
-    url = {
-        "page": browser.page.url,
-        "slack": browser.world.slack.url,
-        "service": browser.world.service.url,
-    }[server]
-    port = url.rpartition(":")[2]
-
-    async def status(**headers: str) -> int:
+    async def status(url: str, **headers: str) -> int:
         async with browser.session.get(f"{url}/", headers=headers) as answer:
             return answer.status
 
-    good = 200 if server == "page" else 404
-    for name in ("127.0.0.1", "localhost", "[::1]"):
-        assert await status(Host=f"{name}:{port}") == good
-        assert await status(Origin=f"http://{name}:{port}") == good
-    assert await status(Host=f"LOCALHOST:{port}") == good
-    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", f"127.0.0.1.nip.io:{port}"):
-        assert await status(Host=host) == 403, host
-    for origin in (
-        "null",
-        "http://evil.example",
-        f"https://127.0.0.1:{port}",
-        "http://127.0.0.1:1",
-        f"http://127.0.0.1:{port}.evil.example",
-    ):
-        assert await status(Origin=origin) == 403, origin
+    servers = {browser.page.url: 200, browser.world.slack.url: 404, browser.world.service.url: 404}
+    for url, good in servers.items():
+        port = url.rpartition(":")[2]
+        with subtests.test(url=url):
+            for name in ("127.0.0.1", "localhost", "[::1]"):
+                assert await status(url, Host=f"{name}:{port}") == good
+                assert await status(url, Origin=f"http://{name}:{port}") == good
+            assert await status(url, Host=f"LOCALHOST:{port}") == good
+            for host in (
+                "evil.example",
+                f"evil.example:{port}",
+                "127.0.0.1",
+                f"127.0.0.1.nip.io:{port}",
+            ):
+                assert await status(url, Host=host) == 403, host
+            for origin in (
+                "null",
+                "http://evil.example",
+                f"https://127.0.0.1:{port}",
+                "http://127.0.0.1:1",
+                f"http://127.0.0.1:{port}.evil.example",
+            ):
+                assert await status(url, Origin=origin) == 403, origin
 
 
 async def test_the_servers_listen_on_loopback_alone(browser: Browser) -> None:
@@ -1146,12 +565,15 @@ async def test_an_action_is_accepted_only_from_the_pages_own_script(browser: Bro
     assert not browser.world.slack.messages("studio")
 
 
-@pytest.mark.parametrize("path", ["ana/snapshot", "panel", "events?as=ana"])
-async def test_another_sites_page_is_shown_nothing(browser: Browser, path: str) -> None:
-    url = f"{browser.page.url}/api/{path}"
-    for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
-        async with browser.session.get(url, headers={"Sec-Fetch-Site": site}) as answer:
-            assert answer.status == status, site
+async def test_another_sites_page_is_shown_nothing(
+    browser: Browser, subtests: pytest.Subtests
+) -> None:
+    for path in ["ana/snapshot", "panel", "events?as=ana"]:
+        with subtests.test(path=path):
+            url = f"{browser.page.url}/api/{path}"
+            for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200)):
+                async with browser.session.get(url, headers={"Sec-Fetch-Site": site}) as answer:
+                    assert answer.status == status, site
 
 
 async def test_every_response_has_strict_security_headers(browser: Browser) -> None:
@@ -1201,11 +623,10 @@ async def test_the_page_and_its_files_are_served_and_nothing_else(browser: Brows
         f"{'long' * 1000}.js",
     )
     for path in beside:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        head = f"GET /static/{path} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"
-        writer.write(head.encode())
-        assert (await reader.readline()).split()[1] in {b"403", b"404"}, path
-        writer.close()
+        async with connected(port) as (reader, writer):
+            head = f"GET /static/{path} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n"
+            writer.write(head.encode())
+            assert (await reader.readline()).split()[1] in {b"403", b"404"}, path
 
 
 # ── Watching ──────────────────────────────────────────────────────────────────────────────────
@@ -1273,141 +694,17 @@ async def test_the_clip_is_served_whole_and_in_parts(browser: Browser) -> None:
     assert (await read(browser, f"/files/{REPLICA}.vtt"))[0] == 404
 
 
-async def test_the_stream_is_a_playlist_over_the_clips_own_parts(browser: Browser) -> None:
-    await browser.asks()
-    await browser.world.advance(minutes=5)
-    [video] = browser.world.service.videos
-    status, headers, text = await read(browser, f"/files/{video}.m3u8")
-    assert status == 200
-    assert headers["Content-Type"].startswith("application/vnd.apple.mpegurl")
-    ranges = re.findall(r"BYTERANGE[:=]\"?(\d+)@(\d+)", text.decode())
-    (header, zero), (rest, begin) = [tuple(map(int, each)) for each in ranges]
-    _, _, clip = await read(browser, f"/files/{video}.mp4")
-    assert zero == 0
-    assert begin == header
-    assert header + rest == len(clip)
-    assert clip[begin + 4 : begin + 8] in {b"moof", b"sidx", b"styp"}
-
-
-@pytest.mark.parametrize(
-    ("script", "longest"),
-    [("", 0), ("word " * 600, 74), ("x" * 3_000, 74), ("One. Two! Three? Four…\nFive", 6)],
-)
-def test_captions_are_short_lines_that_fill_the_clip(script: str, longest: int) -> None:
-    cues = captions(script).strip().split("\n\n")[1:]
-    lines = [cue.split("\n")[1] for cue in cues]
-    assert "".join(lines).replace(" ", "") == "".join(script.split())
-    assert max(map(len, lines), default=0) == longest
-    moments = [moment for cue in cues for moment in cue.split("\n")[0].split(" --> ")]
-    assert moments == sorted(moments)
-    assert moments[-1:] in ([], ["00:00:08.000"])
-
-
-async def test_the_watch_page_of_a_failed_video_says_why(browser: Browser) -> None:
-    service = browser.world.service
-    await browser.asks()
-    [video] = service.videos
-    service.fail(video, "It broke <b>.")
-    _, _, page = await read(browser, f"/watch/{video}")
-    assert "This video cannot be watched: It broke &lt;b&gt;." in page.decode()
-    service.delete(video)
-    _, _, page = await read(browser, f"/watch/{video}")
-    assert "it was deleted" in page.decode()
-
-
 # ── The command ───────────────────────────────────────────────────────────────────────────────
 
 
-async def test_the_page_opens_on_a_channel_where_something_has_happened(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    opened = tmp_path_factory.mktemp("browser") / "opened"
-    os.mkfifo(opened)
-    output = asyncio.StreamReader()
-    # Open to both ends, so that nothing waits for a browser that never comes.
-    pipe = os.fdopen(os.open(opened, os.O_RDWR | os.O_NONBLOCK), "rb", buffering=0)
-    reader, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(output), pipe
-    )
-    async with contextlib.AsyncExitStack() as stack:
-        stack.callback(reader.close)
-        other = Server(web.Application())
-        await other.start()
-        stack.push_async_callback(other.stop)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "sandbox", "--port", str(other.port)),
-            env={
-                "PYTHONPATH": str(ROOT),
-                "PATH": os.defpath,
-                "BROWSER": f'sh -c "echo %s > {opened}"',
-            },
-            cwd=tmp_path,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            assert process.stdout is not None
-            async with asyncio.timeout(30):
-                line = (await process.stdout.readline()).decode()
-            assert line.startswith(f"Port {other.port} is taken: open http://")
-            [url] = re.findall(r"http://127\.0\.0\.1:\d+", line)
-            assert url != other.url, "a port that is taken is left alone"
-            async with asyncio.timeout(_LONG):
-                assert await output.readline() == f"{url}\n".encode()
-            async with (
-                aiohttp.ClientSession() as session,
-                session.get(f"{url}/api/ana/snapshot") as answer,
-            ):
-                snapshot = await answer.json()
-        finally:
-            process.send_signal(signal.SIGINT)
-            async with asyncio.timeout(30):
-                _, err = await process.communicate()
-    cards = [each for each in snapshot["messages"] if "bot_id" in each and "thread_ts" not in each]
-    states = ("Ready", "Failed", "Training")
-    assert [state in card["text"] for state, card in zip(states, cards, strict=True)] == [True] * 3
-    assert "about 1 second" not in cards[1]["text"], "the first took as long as the next will"
-    replies = [each for each in snapshot["messages"] if "thread_ts" in each and "files" not in each]
-    assert [each["thread_ts"] for each in replies] == [card["ts"] for card in cards[:2]]
-    moments = [float(each["ts"]) for each in snapshot["messages"]]
-    assert moments[-1] <= snapshot["now"] < moments[0] + sample.SPAN.total_seconds() + 30
-    assert snapshot["views"] == []
-    assert [each["command"] for each in snapshot["app"]["commands"]] == ["/video", "/replica"]
-    assert process.returncode == 0
-    assert err == b""
-    assert _left_in(tmp_path) == []
-
-
-async def test_a_trailing_clock_skips_its_lag_and_no_more() -> None:
-    present = ManualClock()
-    clock = TrailingClock(present, timedelta(minutes=10))
-    began = clock.now()
-    assert began == present.now() - timedelta(minutes=10)
-    never = asyncio.Event()
-    async with asyncio.timeout(_LONG), asyncio.TaskGroup() as tasks:
-        tasks.create_task(clock.wait(never, began + timedelta(minutes=4)))
-        await asyncio.sleep(0)
-        clock.skip(timedelta(minutes=4))
-    assert clock.now() == began + timedelta(minutes=4)
-    clock.skip(timedelta(hours=1))
-    assert clock.now() == present.now()
-    never.set()
-    async with asyncio.timeout(_LONG):
-        await clock.wait(never)
-
-
-def _left_in(folder: Path) -> list[Path]:
-    return list(folder.iterdir())
-
-
-@pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "²"])
 def test_an_invalid_port_is_refused_with_a_sentence(
-    port: str, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
 ) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["--no-browser", f"--port={port}"])
-    assert "a port is a number from 1 to 65535" in capsys.readouterr().err
+    for port in ["0", "65536", "-1", "http", "²"]:
+        with subtests.test(port=port):
+            with pytest.raises(SystemExit, match="2"):
+                main(["--no-browser", f"--port={port}"])
+            assert "a port is a number from 1 to 65535" in capsys.readouterr().err
 
 
 async def test_the_served_bot_never_loads_the_sandbox(tmp_path: Path) -> None:
@@ -1417,29 +714,6 @@ async def test_the_served_bot_never_loads_the_sandbox(tmp_path: Path) -> None:
     )
     assert await run(tmp_path, "-c", found) == (0, "[]\n")
     assert "demo" not in (await run(tmp_path, "-m", "bot", "--help"))[1]
-
-
-@pytest.mark.parametrize("option", ["--port=8765", "--no-browser"])
-def test_the_story_accepts_no_option_of_the_page(
-    option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["--story", option])
-    assert "--story opens none" in capsys.readouterr().err
-
-
-async def test_the_help_lists_the_options(tmp_path: Path) -> None:
-    code, out = await run(tmp_path, "-m", "sandbox", "--help")
-    assert code == 0
-    for option in (
-        "--story",
-        "--port",
-        "--no-browser",
-        "--socket-mode",
-        "MAX_OPEN_PER_USER",
-        "ADMIN_USERS",
-    ):
-        assert option in out
 
 
 async def run(folder: Path, *arguments: str) -> tuple[int | None, str]:

@@ -22,9 +22,9 @@ async def _sandbox() -> AsyncIterator[Sandbox]:
 
 
 def test_every_setting_that_points_at_no_real_service_can_be_tried() -> None:
-    for name in ("ADMIN_USERS", "ALLOWED_USERS", "MAX_PER_DAY", "MAX_SCRIPT", "COMMAND_PREFIX"):
+    for name in ("ADMIN_USERS", "VIDEO_USERS", "MAX_PER_DAY", "MAX_SCRIPT", "COMMAND_PREFIX"):
         assert name in SETTINGS
-    assert "VIDEO_API_LISTS" in SETTINGS, "the sandbox's service lists what it has"
+    assert "VIDEO_API_LISTS" in SETTINGS, "the sandbox's service lists its replicas"
     for name in SETTINGS:
         assert not name.startswith(("SLACK_", "DATABASE", "PUBLIC", "HOST", "PORT"))
         assert name not in {"VIDEO_API_URL", "VIDEO_API_KEY"}
@@ -52,7 +52,7 @@ async def test_a_guest_and_another_organisation_are_refused_and_an_admin_is_not(
 async def test_people_are_named_in_settings_and_commands_have_the_prefix(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("ALLOWED_USERS", "ana")
+    monkeypatch.setenv("VIDEO_USERS", "ana")
     monkeypatch.setenv("ADMIN_USERS", "ben")
     monkeypatch.setenv("COMMAND_PREFIX", "acme-")
     async with _sandbox() as sandbox:
