@@ -12,16 +12,14 @@ from datetime import timedelta
 from typing import Any, Final
 
 from bot import __version__, service_clients
-from bot.approval import ApprovalPolicy
 from bot.background import BackgroundTasks
 from bot.clock import Clock, SystemClock
-from bot.drift import DriftLog
 from bot.engine import Engine
 from bot.kinds import Kind
-from bot.listing import Listing
+from bot.kinds.drift import DriftLog
 from bot.masking import Mask
 from bot.metrics import Metrics
-from bot.model import Job
+from bot.model import ApprovalPolicy, Job
 from bot.outages import Outages
 from bot.parts import run_until, start_part
 from bot.priority import RequestPriority
@@ -32,14 +30,14 @@ from bot.settings import Settings
 from bot.slack import create_video, train_replica
 from bot.slack.access import Access
 from bot.slack.app import create_app
-from bot.slack.calls import SlackCalls
-from bot.slack.client import open_session, web_client
+from bot.slack.client import SlackCalls, open_session, web_client
 from bot.slack.context import Feature, HandlerContext
-from bot.slack.home_publisher import HomePublisher
+from bot.slack.home import HomePublisher
 from bot.slack.installation import InstallationSource
 from bot.slack.messenger import Messenger
+from bot.slack.open_homes import OpenHome, OpenHomes
 from bot.slack.socket_mode import SocketMode
-from bot.store import Home, Limits, Outgoing, Store
+from bot.store import DatabaseError, Limits, Outgoing, Store
 from bot.sweep import Sweep
 from bot.timings import Timings
 from bot.video_service import VideoService
@@ -68,7 +66,7 @@ class Bot:
     store: Store
     _engine: Worker[Job]
     _messenger: Worker[Outgoing]
-    _homes: Worker[Home]
+    _homes: Worker[OpenHome]
     _background: BackgroundTasks
     _sweep: Sweep
     _replica_list: ReplicaList
@@ -189,10 +187,10 @@ async def running(
                 background,
                 clock,
                 timings,
-                allowed=settings.allowed_users,
                 admins=settings.admin_users,
                 allow_shared_channels=settings.allow_shared_channels,
             ),
+            homes=OpenHomes(store.database, clock, timings),
             outages=calls.outages,
         )
         messenger = Messenger(
@@ -200,6 +198,8 @@ async def running(
             client,
             presenters,
             settings.admin_users,
+            # No callback can say what happened, and most people have no account at the service.
+            admins_first=settings.public_url is None,
             clock=clock,
             timings=timings,
             rng=rng,
@@ -209,9 +209,9 @@ async def running(
             metrics=metrics,
             videos=_videos(settings, timings),
         )
-        drift = DriftLog(store, metrics, clock)
-        listing = Listing(service, drift, clock, timings) if settings.video_api_lists else None
-        replica_list = ReplicaList(store, listing, kinds.values(), clock, timings)
+        drift = DriftLog(metrics)
+        listed = kinds.values() if settings.video_api_lists else ()
+        replica_list = ReplicaList(store, service, listed, drift, clock=clock, timings=timings)
         engine = Engine(
             store,
             service,
@@ -221,7 +221,6 @@ async def running(
             rng=rng,
             public_url=settings.public_url,
             drift=drift,
-            listing=listing,
         )
         priority = RequestPriority(timings, store.database.storing_for)
         workers = (
@@ -266,7 +265,7 @@ async def running(
             readiness=readiness,
             metrics=metrics,
         )
-        sweep = Sweep(store, kinds.values(), clock, timings, settings.retention, drift=drift)
+        sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)
         await messenger.hold_interrupted_edits()
         port = await server.start(settings.host, settings.port)
         installation.learn()
@@ -359,6 +358,7 @@ async def serve(
         PartFailed: a part of the bot ended by itself.
         OSError: the port is taken.
     """
+    timings = timings or Timings()
     stop = asyncio.Event()
     start = asyncio.current_task()
     assert start is not None  # noqa: S101 - this is a coroutine
@@ -369,11 +369,16 @@ async def serve(
             # What exists now stays. Traversing it at each garbage collection costs 0.5 ms a job.
             gc.freeze()
             _LOG.info("listening", extra={"host": bot.host, "port": bot.port})
-            await bot.run_until(stop)
+            try:
+                await bot.run_until(stop)
+            except DatabaseError:
+                # Those who are asking for something now are told that it cannot be saved.
+                await bot.drain(timings.drain)
+                raise
             _LOG.info("stopping")
             # Where there may be other copies, a balancer needs a moment to send requests to them.
             if not bot.store.database.is_sole_process:
-                await bot.drain((timings or Timings()).drain)
+                await bot.drain(timings.drain)
     except asyncio.CancelledError:
         _LOG.info("asked to end before it had started")
     _LOG.info("stopped")

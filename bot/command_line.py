@@ -13,11 +13,9 @@ import click
 
 from bot import __version__
 from bot.errors import OperatorError
-from bot.job_commands import jobs
 
 # What a command returns once it has imported what it needs, which takes longer than most of them.
 _Run: TypeAlias = Callable[[], int]
-_MAX_NAMED = 20
 
 
 class _InOrder(click.Group):
@@ -30,7 +28,7 @@ class _InOrder(click.Group):
 @click.group(
     cls=_InOrder,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Run 'python -m bot help COMMAND' for more about a command.",
+    epilog="Run 'python -m bot COMMAND --help' for more about a command.",
 )
 @click.version_option(__version__, message="replica-video-bot %(version)s")
 def cli() -> None:
@@ -48,52 +46,26 @@ def cli() -> None:
 
 
 @cli.command()
-@click.option(
-    "--socket-mode/--no-socket-mode",
-    default=None,
-    help="Let Slack send through Socket Mode (the default), or to a public address.",
-)
-@click.option("--public-url", metavar="URL", help="The bot's public address.")
-@click.option("--video-api-url", metavar="URL", help="The video service's address, without /v2.")
-@click.option("--command-prefix", metavar="TEXT", help="What the commands begin with; '' for none.")
-@click.option("--admin-users", metavar="IDS", help="The admins' member IDs, with commas.")
-@click.option(
-    "--without-scopes", metavar="SCOPES", help="Optional scopes to leave out; '' for none."
-)
-@click.option("--slack-bot-token-file", metavar="FILE", help="File with the Bot User OAuth Token.")
-@click.option("--slack-app-token-file", metavar="FILE", help="File with the App-Level Token.")
-@click.option("--slack-signing-secret-file", metavar="FILE", help="File with the Signing Secret.")
-@click.option("--video-api-key-file", metavar="FILE", help="File with the video service's key.")
-@click.option("--overwrite", is_flag=True, help="Replace settings in .env without asking.")
-@click.option("--no-input", is_flag=True, help="Ask nothing; fail with what is missing.")
-def init(
-    *,
-    socket_mode: bool | None,
-    without_scopes: str | None,
-    overwrite: bool,
-    no_input: bool,
-    **values: str | None,
-) -> _Run:
+def init() -> _Run:
     """Set the bot up: ask, check each answer, write .env.
 
     It helps to create the Slack app, asks for its tokens and for the video service's key, tries
     each at once, and writes .env in the working directory, for you alone. Run it again to change
     something.
 
-    For scripts, each answer is a flag. A secret comes from a file (- is standard input), or from
-    the variable of the environment with its name: SLACK_BOT_TOKEN, VIDEO_API_KEY and so on.
+    An answer that is a variable of the environment is not asked for: SLACK_BOT_TOKEN,
+    SLACK_APP_TOKEN or PUBLIC_URL and SLACK_SIGNING_SECRET, VIDEO_API_URL, VIDEO_API_KEY,
+    COMMAND_PREFIX, ADMIN_USERS. Without a terminal nothing is asked: the exit code is 2 if one that
+    is needed is missing.
 
     \b
     Examples:
       python -m bot init
-      python -m bot init --no-input --video-api-url https://videos.example.com
+      VIDEO_API_URL=https://videos.example.com python -m bot init
     """
-    from bot.setup import run
-    from bot.setup.flags import given
+    from bot import setup
 
-    return lambda: run.run(
-        given(values, socket_mode, without_scopes, is_silent=no_input), overwrite=overwrite
-    )
+    return setup.run
 
 
 @cli.command()
@@ -159,7 +131,7 @@ def doctor(*, as_json: bool, integrity: bool) -> _Run:
     Nothing is changed, and it may run beside the bot. Each line says what was found, and what to
     do about it if that is not ok. The exit code is 1 if there is an error.
 
-    With --json, each object has "check", "state" ("ok", "off", "warning" or "error"), "message" and
+    With --json, each object has "check", "state" ("ok", "warning" or "error"), "message" and
     "remedy", all of them text.
 
     \b
@@ -273,8 +245,7 @@ def backup(file: Path, *, force: bool) -> _Run:
     forgotten. What was waiting to be created is not created by itself, since it may have been
     meanwhile: the bot asks.
 
-    FILE is a SQLite database for PostgreSQL too: python -m bot move-database restores it, into an
-    empty database.
+    It is for SQLite: a PostgreSQL database is backed up with pg_dump, as docs/postgresql.md says.
 
     \b
     Example:
@@ -285,14 +256,18 @@ def backup(file: Path, *, force: bool) -> _Run:
     from bot.clock import SystemClock
     from bot.settings import DatabaseSettings, environment
     from bot.store.backup import back_up
-    from bot.store.move import shown
 
     def run() -> int:
         address = DatabaseSettings.read(environment()).database_address
+        if isinstance(address, str):
+            raise OperatorError(
+                "A PostgreSQL database is backed up with pg_dump: docs/postgresql.md says how, and "
+                "how to restore it so that nothing is made twice."
+            )
         # As an exception, so that nothing is left behind.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         size = back_up(address, file, SystemClock().now(), replace=force)
-        print(f"copied {shown(address)} to {file} ({size // 1000} kB) and checked the copy")
+        print(f"copied {address} to {file} ({size // 1000} kB) and checked the copy")
         return 0
 
     return run
@@ -302,11 +277,11 @@ def backup(file: Path, *, force: bool) -> _Run:
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 def move_database(source: str, target: str) -> _Run:
-    """Move everything from one database to another.
+    """Move everything from SQLite to PostgreSQL.
 
-    FROM and TO are written like DATABASE_URL. TO is an empty PostgreSQL database, or a file that is
-    not there yet. Stop the bot first. Everything is moved and checked, or nothing is. No bot starts
-    on FROM afterwards: keep it as a backup.
+    FROM and TO are written like DATABASE_URL. TO is an empty PostgreSQL database. Stop the bot
+    first. Everything is moved and checked, or nothing is. No bot starts on FROM afterwards: keep it
+    as a backup.
 
     A password need not be on the command line: PGPASSWORD and ~/.pgpass are read too.
 
@@ -317,7 +292,7 @@ def move_database(source: str, target: str) -> _Run:
     import signal
 
     from bot.setting_values import database_address
-    from bot.store.move import move, shown
+    from bot.store.engines import require_psycopg, shown
 
     def run() -> int:
         addresses = []
@@ -326,16 +301,19 @@ def move_database(source: str, target: str) -> _Run:
                 addresses.append(database_address(text))
             except ValueError as error:
                 raise OperatorError(f"{name} {error}") from None
+        old, new = addresses
+        if isinstance(old, str) or isinstance(new, Path):
+            raise OperatorError(
+                "FROM has to be a SQLite database, such as sqlite:///bot.db, and TO a PostgreSQL "
+                "database: it goes this way only."
+            )
+        require_psycopg()
+        from bot.store.move import move
+
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        copied = move(*addresses)
-        old, new = map(shown, addresses)
-        for each in copied.replaced[:_MAX_NAMED]:
-            print(f"replaced, because PostgreSQL cannot hold it: {each}", file=sys.stderr)
-        if (more := len(copied.replaced) - _MAX_NAMED) > 0:
-            print(f"and {more:,} more", file=sys.stderr)
-        counts = copied.counts
+        counts = move(old, new)
         print(
-            f"moved {old} to {new}, and checked it: {counts['jobs']:,} requests "
+            f"moved {old} to {shown(new)}, and checked it: {counts['jobs']:,} requests "
             f"({counts['open jobs']:,} open), {counts['deliveries']:,} messages, "
             f"{counts['replicas']:,} replicas"
         )
@@ -348,20 +326,35 @@ def move_database(source: str, target: str) -> _Run:
     return run
 
 
-cli.add_command(jobs)
+@cli.command()
+@click.argument("what", type=click.Choice(["requests", "audit", "usage"]))
+@click.option("--format", "format_", type=click.Choice(["csv", "json"]), default="csv")
+@click.option("--job", metavar="REQUEST", help="Only what is about this request.")
+def export(what: str, format_: str, job: str | None) -> _Run:
+    """Print requests, the audit or usage as CSV or JSON.
 
+    Requests have no scripts and links. The audit is who did what: asked, retried, approved,
+    stopped. Usage is what each person had created in each month (UTC): a create call counts if it
+    may have cost money, and spoken seconds are estimated from the scripts.
 
-@cli.command("help")
-@click.argument("command", required=False)
-@click.pass_context
-def show_help(ctx: click.Context, command: str | None) -> None:
-    """Show the help of a command, or this list."""
-    shown = ctx.find_root()
-    if command is not None:
-        name, found, _ = cli.resolve_command(shown, [command])
-        assert found is not None  # noqa: S101 - else it has raised NoSuchCommand
-        shown = click.Context(found, info_name=name, parent=shown)
-    click.echo(shown.get_help())
+    It only reads, and may run beside the bot. It needs no other setting than DATABASE_URL. Times
+    are UTC, and people and channels have their Slack IDs. JSON is one list of objects, each on a
+    line. In CSV, a text that a spreadsheet would take for a formula begins with an apostrophe.
+
+    \b
+    Examples:
+      python -m bot export requests > requests.csv
+      python -m bot export audit --job 7gk2m9xqpa --format json
+    """
+    from bot.export import export
+    from bot.settings import DatabaseSettings, environment
+
+    def run() -> int:
+        address = DatabaseSettings.read(environment()).database_address
+        export(address, what, format_, job, sys.stdout)
+        return 0
+
+    return run
 
 
 def run(arguments: list[str] | None = None) -> int:

@@ -1,11 +1,13 @@
 """Masks the bot's secrets in texts that come from outside or leave the process."""
 
+import logging
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from html import unescape
-from itertools import takewhile
 from typing import Any, Final
+
+_LOG: Final = logging.getLogger(__name__)
 
 MASKED: Final = "***"
 """What stands in place of a secret."""
@@ -28,10 +30,6 @@ _ESCAPE: Final = re.compile(
 )
 _INTRODUCERS: Final = frozenset("%&\\")
 _HIDING: Final = re.compile(f"[{_INVISIBLE}]+")
-# What may follow a secret that was cut: part of an escape, and an ellipsis or nothing more.
-_CUT: Final = re.compile(
-    r"(?:%[0-9a-f]?|&#?\w{0,7}|\\(?:u[0-9a-f]{0,3})?)?(?:…|\.{3}|\s*\Z)", re.IGNORECASE
-)
 # The token of a callback has 43 characters: secrets.token_urlsafe(32).
 _CALLBACK: Final = re.compile(r"(callbacks(?:\\?/|%2F|&#x2F;))([\w-]{43})(?![\w-])", re.IGNORECASE)
 
@@ -43,57 +41,57 @@ class Mask:
 
     A secret is found in capitals and small letters alike, with any of its characters
     percent-encoded or escaped as in HTML, JSON or ``repr()``, in several layers, and with white
-    space or invisible characters in it. Where it was cut, each piece that is at least half of it is
-    masked too, from 8 characters up. The tokens of callback addresses are masked by their place.
+    space or invisible characters in it. A text that may hold a piece that is at least half of a
+    secret, from 8 characters up, is replaced as a whole. The tokens of callback addresses are
+    masked by their place.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
         folded = {_folded(secret) for secret in secrets if len(secret) >= _MIN_LENGTH}
-        # Of two secrets with the same beginning, the longer one has to be masked to its end.
-        self._secrets = [_Secret(each) for each in sorted(folded, key=len, reverse=True)]
+        self._secrets = [_Secret(each) for each in folded]
 
     def __call__(self, text: str) -> str:
         """Return the text with each secret in it replaced by ``MASKED``."""
-        parts: list[str] = []
-        done = 0
-        for start, end in sorted(self._spans(text, _MAX_LAYERS)):
-            if start >= done:
-                parts += (text[done:start], MASKED)
-            done = max(done, end)
-        masked = "".join([*parts, text[done:]]) if parts else text
-        return _CALLBACK.sub(rf"\1{MASKED}", masked)
+        masked = self._masked(text)
+        return MASKED if masked is None else masked
+
+    def _masked(self, text: str) -> str | None:
+        """Return the text with its secrets replaced; None if it may hold half of one."""
+        # Noting where each character comes from takes much longer, and most texts hold none.
+        if self._may_hold_half(text, _MAX_LAYERS):
+            parts: list[str] = []
+            done = 0
+            for start, end in sorted(self._spans(text, _MAX_LAYERS)):
+                if start >= done:
+                    parts += (text[done:start], MASKED)
+                done = max(done, end)
+            text = "".join([*parts, text[done:]])
+            if self._may_hold_half(text, _MAX_LAYERS):
+                return None
+        return _CALLBACK.sub(rf"\1{MASKED}", text)
 
     def json(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
         """Return a JSON value with secrets masked in each of its texts and names.
 
+        A text that may hold half of a secret becomes ``MASKED``, and its length is logged.
+
         Raises:
             RecursionError: it is nested too deeply.
         """
         match value:
             case str():
-                return self(value)
+                masked = self._masked(value)
+                if masked is None:
+                    _LOG.warning(
+                        "a text of the service may hold part of a secret, and is not shown",
+                        extra={"characters": len(value)},
+                    )
+                    return MASKED
+                return masked
             case list():
                 return [self.json(each) for each in value]
             case dict():
-                return {self(name): self.json(each) for name, each in value.items()}
-        return value
-
-    @staticmethod
-    def hash_tokens(value: Any, hashed: Callable[[str], str]) -> Any:  # noqa: ANN401 - any JSON
-        """Return a JSON value with the tokens of callback addresses replaced by their hashes.
-
-        A hash is no secret, and says whose address it is.
-
-        Raises:
-            RecursionError: it is nested too deeply.
-        """
-        match value:
-            case str():
-                return _CALLBACK.sub(lambda found: found[1] + hashed(found[2]), value)
-            case list():
-                return [Mask.hash_tokens(each, hashed) for each in value]
-            case dict():
-                return {name: Mask.hash_tokens(each, hashed) for name, each in value.items()}
+                return {self.json(name): self.json(each) for name, each in value.items()}
         return value
 
     def _spans(self, text: str, layers: int) -> Iterator[_Span]:
@@ -101,64 +99,48 @@ class Mask:
         folded = _folded(text)
         for secret in self._secrets:
             yield from secret.spans(folded)
-        if layers and self._may_hide(text, layers):
+        if layers:
             decoded, original = _decoded(text)
             if decoded != text:
                 for start, end in self._spans(decoded, layers - 1):
                     yield original(start)[0], original(end - 1)[1]
 
-    def _may_hide(self, text: str, layers: int) -> bool:
-        """Return whether a piece of a secret may be below the escapes of a text.
-
-        Noting where each character comes from takes much longer, and most texts have spaces.
-        """
+    def _may_hold_half(self, text: str, layers: int) -> bool:
+        """Return whether half of a secret may be in a text, or below its escapes."""
         seen = "".join(text.split())
         if not seen.isprintable():
             seen = _HIDING.sub("", seen)
-        folded = _folded(seen)
-        if any(secret.may_be_in(folded) for secret in self._secrets):
+        folded = [_folded(text), _folded(seen)] if seen != text else [_folded(text)]
+        if any(secret.has_half_in(each) for secret in self._secrets for each in folded):
             return True
         if not layers or _INTRODUCERS.isdisjoint(seen):
             return False
         decoded = _ESCAPE.sub(lambda found: _character(found[0]), seen)
-        return decoded != seen and self._may_hide(decoded, layers - 1)
+        return decoded != seen and self._may_hold_half(decoded, layers - 1)
 
 
 class _Secret:
-    """A secret, and how to find pieces of it that are at least half of it."""
+    """A secret, and how to find it and half of it."""
 
     def __init__(self, folded: str) -> None:
         self._secret = folded
-        self._min_length = max(_MIN_LENGTH, (len(folded) + 1) // 2)
-        # Each piece has one of these in it, as a whole.
-        size = (self._min_length + 1) // 2
-        self._blocks = [(at, folded[at : at + size]) for at in range(0, len(folded), size)]
-        self._blocks = [(at, block) for at, block in self._blocks if len(block) == size]
+        half = max(_MIN_LENGTH, (len(folded) + 1) // 2)
+        self._halves = [folded[at : at + half] for at in range(len(folded) - half + 1)]
+        # Each half has one of these in it, as a whole: they are few, and rare in other texts.
+        size = (half + 1) // 2
+        self._blocks = [folded[at : at + size] for at in range(0, len(folded) - size + 1, size)]
 
-    def may_be_in(self, folded: str) -> bool:
-        """Return whether a piece may be in a text: False only if none is."""
-        return any(block in folded for _, block in self._blocks)
+    def has_half_in(self, folded: str) -> bool:
+        """Return whether at least half of the secret is in a text."""
+        may_be = any(block in folded for block in self._blocks)
+        return may_be and any(half in folded for half in self._halves)
 
     def spans(self, folded: str) -> Iterator[_Span]:
-        """Yield where pieces are in a text, with what is left of an escape at their end."""
-        for offset, block in self._blocks:
-            at = folded.find(block)
-            while at >= 0:
-                left = folded[max(0, at - offset) : at]
-                right = folded[at : at + len(self._secret) - offset]
-                before = _common(reversed(self._secret[:offset]), reversed(left))
-                after = _common(self._secret[offset:], right)
-                if before + after >= self._min_length:
-                    end = at + after
-                    if offset + after < len(self._secret) and (cut := _CUT.match(folded, end)):
-                        end = cut.end()
-                    yield at - before, end
-                at = folded.find(block, at + 1)
-
-
-def _common(one: Iterable[str], other: Iterable[str]) -> int:
-    """Return how many characters two texts have in common at their beginning."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+        """Yield where the secret is in a text."""
+        at = folded.find(self._secret)
+        while at >= 0:
+            yield at, at + len(self._secret)
+            at = folded.find(self._secret, at + 1)
 
 
 def _folded(text: str) -> str:

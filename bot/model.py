@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from bot.approval import Approval
-from bot.attempt import Offer
+_WORDS_A_MINUTE: Final = 150
 
 # Failed calls in a row after which a card says that the service is out of reach.
 _UNREACHABLE_AFTER: Final = 3
@@ -153,6 +152,81 @@ class Durations:
 
 
 @dataclass(frozen=True, slots=True)
+class Approval:
+    """That somebody else has to approve a request before anything is created for it."""
+
+    asked: tuple[str, ...]
+    """The ids of who was asked: of a channel, or of people; none if nobody could be asked."""
+    until: datetime
+    """When it expires."""
+    decided_by: str | None = None
+    """The person who approved, declined or cancelled the request; None if nobody did."""
+    decided_at: datetime | None = None
+
+    @property
+    def channel(self) -> str | None:
+        """The channel in which it was asked for; None if people were asked directly."""
+        return self.asked[0] if self.asked and self.asked[0].startswith(("C", "G")) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalPolicy:
+    """Which requests need approval, and whose."""
+
+    approvers: frozenset[str] = frozenset()
+    """The ids of the people who are asked; nothing needs approval without any."""
+    admins: frozenset[str] = frozenset()
+    """The ids of those who may decide too."""
+    above: int = 0
+    """The longest script that needs none, in characters."""
+    channel: str | None = None
+    """Where they are asked; None for a direct message to each."""
+
+    @property
+    def everybody(self) -> frozenset[str]:
+        """Who may decide about some requests."""
+        return self.approvers | self.admins
+
+    def is_needed(self, script: str | None) -> bool:
+        """Return whether a request needs approval; ``script`` is None for a training."""
+        return bool(self.approvers) and (script is None or len(script) > self.above)
+
+    def may_decide(self, user: str, requester: str) -> bool:
+        """Return whether ``user`` may approve or decline: nobody may decide about their own."""
+        return user != requester and user in self.everybody
+
+    def people(self, requester: str) -> tuple[str, ...]:
+        """Return who is asked about a request: the approvers, or else the admins."""
+        others = (self.approvers - {requester}) or (self.admins - {requester})
+        return tuple(sorted(others))
+
+    def asked(self, requester: str) -> tuple[str, ...]:
+        """Return the ids of who is asked about a request; none if nobody could approve it."""
+        people = self.people(requester)
+        return (self.channel,) if self.channel is not None and people else people
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One create call that may have cost money."""
+
+    id: int
+    job_id: str
+    remote_id: str | None
+    """What it made, once that is known."""
+    made_at: datetime
+    """When it was begun."""
+    candidate_id: str | None
+    """What it may have made, unverified: a callback with its token named it, or a person."""
+    user_supplied: bool = False
+    """Whether a person named ``candidate_id``."""
+    named_by: str | None = None
+    """The person who named ``candidate_id``, if one did."""
+    named_at: datetime | None = None
+    """When ``candidate_id`` was named first."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One thing a person asked for, once."""
 
@@ -197,8 +271,6 @@ class Job:
     """When the person was last asked whether it was created, or chose "Create again"."""
     asked: int = 0
     """How often the person was asked, without an answer."""
-    offer: Offer | None = None
-    """What the person is asked about, where the service lists what may be this job's."""
     orphaned_ids: tuple[str, ...] = ()
     """Ids of what its earlier attempts turned out to have made."""
     held_by: Failure | None = None
@@ -282,8 +354,6 @@ class Role(StrEnum):
     APPROVAL = "approval"
     """Asks for approval: posted once in the approvers' channel, or to each of them; edited when it
     is settled."""
-    SHARE = "share"
-    """Shows what was made in another channel, as a person chose: posted once for each choice."""
 
     @property
     def is_file(self) -> bool:
@@ -374,18 +444,14 @@ class Delivery:
     sent_at: datetime | None = None
     """When the last post was begun."""
     number: int = 0
-    """Of a question, a share or an approval that goes to a person, counted from 1 within its job; 0
-    of the others."""
+    """Of a question or an approval that goes to a person, counted from 1 within its job; 0 of the
+    others."""
     settled_as: Settlement | None = None
     """How a question or an approval was settled; None while it is open."""
     settled_by: str | None = None
     """The person who settled it, if one did."""
-    shared_by: str | None = None
-    """The person who chose that a share is posted; they are told if it cannot be."""
-    shared_to: str | None = None
-    """The channel that they chose."""
     addressee: str | None = None
-    """The person to whom it goes as a direct message, where that is not who asked or shared."""
+    """The person to whom it goes as a direct message, where that is not who asked."""
     file_id: str | None = None
     """Slack's id of a file whose content is there; stored before the file is shared."""
 
@@ -398,3 +464,8 @@ class Delivery:
 def token_hash(token: str) -> str:
     """Return the SHA-256 of a callback's token in hex: all of it that is stored."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def spoken_time(script: str) -> timedelta:
+    """Return about how long a script takes to speak, at 150 words a minute."""
+    return timedelta(minutes=len(script.split()) / _WORDS_A_MINUTE)

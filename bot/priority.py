@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from bot.timings import WorkTimings
+from bot.timings import Timings
 
 # While requests are answered, a fourth of the slots is filled: each step under way delays them.
 _BESIDE_REQUESTS: Final = 4
@@ -30,7 +30,7 @@ class RequestPriority:
         storing_for: returns for how many seconds forms have been waiting to be stored.
     """
 
-    def __init__(self, timings: WorkTimings, storing_for: Callable[[], float]) -> None:
+    def __init__(self, timings: Timings, storing_for: Callable[[], float]) -> None:
         self._max_request_s = timings.max_request_time.total_seconds()
         self._pause_s = timings.request_pause.total_seconds()
         self._max_delay_s = timings.max_request_delay.total_seconds()

@@ -13,13 +13,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from bot.causes import describe
 from bot.clock import Clock
 from bot.metrics import Metrics
 from bot.outages import Outage
 from bot.service_check import ServiceCheck
+from bot.slack.installation import InstallationSource
+from bot.slack.socket_mode import SocketMode
 from bot.store import DatabaseError, Store
 from bot.timings import Timings
 from bot.video_service import VideoService
@@ -31,45 +33,6 @@ _DATABASE_TIMEOUT_S: Final = 2.0
 _MAX_OVERDUE: Final = timedelta(minutes=5)
 # Bolt opens a closed socket again within seconds.
 _MAX_SOCKET_CLOSED: Final = timedelta(minutes=1)
-
-
-class SlackSide(Protocol):
-    """What is known of Slack."""
-
-    @property
-    def token_refusal(self) -> str:
-        """The code with which Slack refuses the token; "" if it accepts it."""
-
-    @property
-    def outage(self) -> Outage | None:
-        """The time without an answer, if that goes on."""
-
-    @property
-    def last_answer(self) -> datetime | None:
-        """When Slack answered last, since the start."""
-
-    @property
-    def is_uninstalled(self) -> bool:
-        """Whether the app was uninstalled."""
-
-    @property
-    def is_of_other_team(self) -> bool:
-        """Whether the token belongs to another workspace than the database."""
-
-    def refresh(self) -> None:
-        """Ask, if nothing has shown for a while that Slack answers."""
-
-
-class Socket(Protocol):
-    """The connection of Socket Mode."""
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether it is open, and not silent."""
-
-    @property
-    def last_received_at(self) -> datetime | None:
-        """When anything came through it, since the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +105,14 @@ class Readiness:
     def __init__(
         self,
         store: Store,
-        slack: SlackSide,
+        slack: InstallationSource,
         service: VideoService,
         service_check: ServiceCheck,
         metrics: Metrics,
         *,
         clock: Clock,
         timings: Timings,
-        socket: Socket | None = None,
+        socket: SocketMode | None = None,
     ) -> None:
         self._store = store
         self._slack = slack
@@ -262,7 +225,7 @@ class Readiness:
             is_out=True,
         )
 
-    def _socket_check(self, socket: Socket) -> Check:
+    def _socket_check(self, socket: SocketMode) -> Check:
         now = self._clock.now()
         details = {
             "connected": socket.is_connected,

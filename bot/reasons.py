@@ -4,6 +4,8 @@ from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final
 
+from bot.masking import MASKED
+
 # The best first: what is in a list is more exact than the sentence beside it, and the title of a
 # problem (RFC 9457) is the same for all of its type.
 _NAMES: Final = (
@@ -11,6 +13,8 @@ _NAMES: Final = (
     *("message", "detail", "details", "msg", "reason", "description", "title"),
 )
 _MAX_DEPTH: Final = 6
+WITHHELD: Final = "The video service gave a reason that can't be shown."
+"""What people read in place of a reason that may hold part of a secret."""
 _MAX_PARTS: Final = 5
 _PHRASES: Final = frozenset(status.phrase.casefold() for status in HTTPStatus)
 
@@ -44,6 +48,11 @@ def reason_in(answer: Any, depth: int = 0) -> str:  # noqa: ANN401 - any JSON
         if isinstance(texts, list)
     )
     return "; ".join(f"{name}: {said}" for name, said in fields if said)
+
+
+def shown(reason: str) -> str:
+    """Return a reason for people: a sentence in place of one that was masked as a whole."""
+    return WITHHELD if reason == MASKED else reason
 
 
 def _is_sentence(text: str) -> bool:

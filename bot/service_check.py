@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
-from bot.timings import CheckTimings
+from bot.timings import Timings
 from bot.video_service import VideoService
 
 _LOG: Final = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class ServiceCheck:
         service: VideoService,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         clock: Clock,
-        timings: CheckTimings,
+        timings: Timings,
     ) -> None:
         self._service = service
         self._spawn = spawn

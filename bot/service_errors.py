@@ -19,7 +19,7 @@ from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.links import without_keys
 from bot.masking import Mask
 from bot.model import Failure
-from bot.reasons import reason_in
+from bot.reasons import reason_in, shown
 
 FAILURES: Final = {"401": Failure.KEY_REJECTED, "402": Failure.OUT_OF_CREDIT}
 """The HTTP statuses that may be about our key or our account, and not about one request."""
@@ -124,7 +124,7 @@ def from_answer(
         now: For a Retry-After that is a date.
     """
     status = response.status_code
-    said = without_keys(_reason(body, mask))  # some services quote what they were sent
+    said = without_keys(shown(_reason(body, mask)))  # some services quote what they were sent
     reason = said or f"The video service answered {status} without saying why."
     if status in _NOTHING_DONE:
         retry_after = _retry_after(response.headers.get("retry-after", ""), now)
@@ -140,7 +140,7 @@ def _reason(body: bytes, mask: Mask) -> str:
     try:
         answer = mask.json(json.loads(text))
     except (ValueError, RecursionError):
-        return "" if text.startswith("<") else _cut(mask(text))
+        return "" if text.startswith("<") else _cut(mask.json(text))
     return _cut(reason_in(answer))
 
 

@@ -8,26 +8,19 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.model import Failure
-from bot.timings import ServiceTimings
+from bot.timings import Timings
 
 _MAX_CALLS: Final = 64  # at the same time
 # After a rate limit calls are made one by one. Each time this many succeed, one more is allowed.
 _SUCCESSES_PER_CALL: Final = 10
 # After this time without a new refusal, a rate limit is forgotten.
 _LIMITED_FOR: Final = timedelta(minutes=1)
-# Other reads go before one that was refused for as much longer as this share of its wait: that is
-# more than the jitter of theirs.
-_BEHIND: Final = 0.2
-_MAX_BEHIND: Final = timedelta(minutes=10)
-# An id that was not read again for so long after its wait is forgotten.
-_REMEMBERED_FOR: Final = timedelta(hours=2)
 
 
 class Held(Unavailable):
@@ -66,7 +59,7 @@ class Gate:
     After anything else, the next caller tries.
     """
 
-    def __init__(self, failure: Failure, clock: Clock, timings: ServiceTimings) -> None:
+    def __init__(self, failure: Failure, clock: Clock, timings: Timings) -> None:
         self._failure = failure
         self._clock = clock
         self._timings = timings
@@ -188,9 +181,7 @@ class RateGate(Gate):
             allows one more.
     """
 
-    def __init__(
-        self, clock: Clock, timings: ServiceTimings, *, first_calls: int = _MAX_CALLS
-    ) -> None:
+    def __init__(self, clock: Clock, timings: Timings, *, first_calls: int = _MAX_CALLS) -> None:
         super().__init__(Failure.UNREACHABLE, clock, timings)
         self._first_calls = first_calls
         self._allowed = float(first_calls)
@@ -220,77 +211,3 @@ class RateGate(Gate):
         if not self._calls and not self._waiting and not self.limited:
             self._allowed = float(self._first_calls)  # an earlier rush is no guide
         return min(int(self._allowed), super()._limit())
-
-
-@dataclass(frozen=True, slots=True)
-class _RefusedRead:
-    wait: timedelta
-    until: datetime
-    passes: int  # of the gate, when it was refused
-
-
-class ReadGate(RateGate):
-    """The gate for reads, where the service may refuse one id and no other.
-
-    What was refused goes behind other reads: the next try is theirs. If one of them passes while
-    the first one waits, the limit may be for single ids: after a further refusal the next try, by
-    another id, is due at once. Only if that is refused too, all wait. A read for a person never
-    holds back those of the workers, but other people's.
-    """
-
-    def __init__(self, clock: Clock, timings: ServiceTimings) -> None:
-        super().__init__(clock, timings)
-        self._refused: dict[str, _RefusedRead] = {}
-        self._passes = 0
-        self._people_until = clock.now()
-
-    @asynccontextmanager
-    async def admit_read(self, call: str, *, for_person: bool) -> AsyncIterator[None]:
-        """Let the caller read ``call``, the path of one id; see ``admit``.
-
-        Raises:
-            Held: as ``admit`` does, or this read has to wait for longer than others.
-        """
-        now, refused = self._clock.now(), self._refused.get(call)
-        if refused is not None:
-            # No read is held for longer because the clock was set back.
-            due_at = self._due_at(refused)
-            if timedelta(0) < due_at - now <= refused.wait + _behind(refused.wait):
-                raise self._held(due_at)
-        if for_person and self._refusal is not None and now < self._people_until:
-            raise self._held(self._people_until)
-        async with self.admit():
-            yield
-
-    def refuse(self, error: Unavailable, call: str, *, for_person: bool) -> Held:
-        """Note that ``call`` was refused for now; return what to raise in place of ``error``."""
-        of_one_id = any(each.passes < self._passes for each in self._refused.values())
-        closed = None if self._refusal is None else (self._next_try, self._wait)
-        self.close(error, error.retry_after)
-        refused = _RefusedRead(self._wait, self._next_try, self._passes)
-        self._remember(call, refused)
-        if for_person:
-            self._people_until = self._next_try
-        if closed is None and (for_person or of_one_id):
-            self.try_now()
-        elif closed is not None and for_person:
-            self._next_try, self._wait = closed
-        return self._held(self._due_at(refused))
-
-    def answered(self, call: str) -> None:
-        """Note that ``call`` was not refused."""
-        self._refused.pop(call, None)
-        self._passes += 1
-
-    def _due_at(self, refused: _RefusedRead) -> datetime:
-        """Return when a refused read may be tried: behind others while none has passed."""
-        return refused.until + (_behind(refused.wait) if self._refusal else timedelta(0))
-
-    def _remember(self, call: str, refused: _RefusedRead) -> None:
-        oldest = self._clock.now() - _REMEMBERED_FOR
-        kept = {key: each for key, each in self._refused.items() if each.until > oldest}
-        self._refused = {**kept, call: refused}
-
-
-def _behind(wait: timedelta) -> timedelta:
-    return min(wait * _BEHIND, _MAX_BEHIND)

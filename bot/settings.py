@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Self, get_args
+from typing import Annotated, ClassVar, Final, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
@@ -125,15 +125,6 @@ class _Settings(BaseModel):
         """Return the names of the settings, in the order in which they are declared."""
         return tuple(str(field.alias or name.upper()) for name, field in cls.model_fields.items())
 
-    @classmethod
-    def secret_names(cls) -> frozenset[str]:
-        """Return the names of those whose values are not shown."""
-        return frozenset(
-            name
-            for name, field in zip(cls.names(), cls.model_fields.values(), strict=True)
-            if SecretStr in {field.annotation, *get_args(field.annotation)}
-        )
-
     @field_validator("*", mode="before")
     @classmethod
     def _has_no_common_mistake(cls, text: object) -> object:
@@ -208,7 +199,6 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     video_api_url: Annotated[str, BeforeValidator(values.video_api_url)]
     video_api_key: Annotated[SecretStr, BeforeValidator(values.api_key)]
     admin_users: Annotated[frozenset[str], BeforeValidator(values.users)] = frozenset()
-    allowed_users: Annotated[frozenset[str], BeforeValidator(values.users)] = frozenset()
     allow_shared_channels: bool = False
     join_public_channels: bool = False
     retention: Annotated[timedelta, BeforeValidator(values.days)] = Field(

@@ -1,4 +1,4 @@
-"""Housekeeping: forget old jobs, and wake rows that a wrong clock or damage keeps from work."""
+"""Housekeeping: forget old jobs, and wake rows that a wrong clock keeps from work."""
 
 import asyncio
 import logging
@@ -7,10 +7,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from bot.clock import Clock
-from bot.drift import DriftLog
 from bot.kinds import Kind
 from bot.store import DatabaseCorrupt, DatabaseError, DatabaseUnavailable, Store
-from bot.timings import SweepTimings
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -31,10 +30,8 @@ class Sweep:
         store: Store,
         kinds: Iterable[Kind],
         clock: Clock,
-        timings: SweepTimings,
+        timings: Timings,
         retention: timedelta,
-        *,
-        drift: DriftLog,
     ) -> None:
         self._store = store
         self._kept_params = {kind.name: kind.kept_params for kind in kinds}
@@ -42,7 +39,6 @@ class Sweep:
         self._timings = timings
         self._retention = retention
         self._keep_ended_for = max(2 * retention, timings.keep_ended_for)
-        self._drift = drift
         self._erased_at: datetime | None = None
         # The process before this one may have ended between the erasing and the compaction.
         self._tries_to_compact = _MAX_TRIES
@@ -50,17 +46,13 @@ class Sweep:
 
     async def run(self) -> None:
         """Sweep until cancelled."""
-        try:
-            while True:
-                await self._sweep()
-        finally:
-            await self._drift.flush()
+        while True:
+            await self._sweep()
 
     async def _sweep(self) -> None:
         """Sweep once, and wait until it is time for the next."""
         now = self._clock.now()
         await self._wake_far_future(now)
-        await self._drift.flush()
         if self._is_erasing_due(now):
             await self._erase(now)
         if self._tries_to_compact:
@@ -93,7 +85,6 @@ class Sweep:
     async def _erase(self, now: datetime) -> None:
         """Do what is done at the start and rarely after it."""
         try:
-            await self._store.jobs.try_set_aside()
             while erased := await self._store.jobs.erase(now - self._retention, self._kept_params):
                 _LOG.info("erased old scripts and links", extra={"jobs": erased})
                 self._tries_to_compact = _MAX_TRIES

@@ -1,6 +1,6 @@
-"""Timeouts, intervals and schedules, grouped by the component that uses them.
+"""Timeouts, intervals and schedules.
 
-``Timings`` has all of them. The sandbox and the tests run the same code with other values.
+The sandbox and the tests run the same code with other values.
 """
 
 import random
@@ -50,33 +50,25 @@ _HOURS: Final = PollSchedule(
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallTimings:
-    """For every call to the outside."""
+class Timings:
+    """All of them, by what uses them."""
 
+    # For every call to the outside.
     call_timeout: timedelta = timedelta(seconds=30)
     """The whole of one call, its last byte included."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class CheckTimings:
-    """For checks whether Slack and the video service answer, and accept our token and key."""
-
+    # For checks whether Slack and the video service answer, and accept our token and key.
     recheck_side: timedelta = timedelta(minutes=1)
     """Between two checks of one that does not; also of one that is quiet, while somebody asks for
     the bot's health."""
     report_max_age: timedelta = timedelta(seconds=1)
     """How old an answer about the bot's health may be: anybody may ask, as often as they like."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class WorkTimings:
-    """For rows of work: leases, waits and retries.
-
-    No wait is longer than ``max_wait``: a row that is due later was released under a clock that has
-    been set back since. A lease outlasts every call, so that no two workers call for one row, even
-    if the clock of one is half a minute ahead of the other's.
-    """
-
+    # For rows of work: leases, waits and retries.
+    #
+    # No wait is longer than ``max_wait``: a row that is due later was released under a clock that
+    # has been set back since. A lease outlasts every call, so that no two workers call for one row,
+    # even if the clock of one is half a minute ahead of the other's.
     max_wait: timedelta = timedelta(hours=1)
     jitter: float = 0.1
     """Up to this share is added to each wait, so that jobs do not poll in step."""
@@ -99,6 +91,135 @@ class WorkTimings:
     stop_timeout: timedelta = timedelta(seconds=5)
     """For steps under way, when the process is asked to end."""
 
+    # For callbacks and what they name.
+    callback_spacing: timedelta = timedelta(seconds=2)
+    """Between two reads of one job that callbacks ask for."""
+    check_candidate_within: timedelta = timedelta(minutes=15)
+    """From the naming of what a create call may have made to the end of waiting for it: then it is
+    given up if the service does not find it, and keeps a person from nothing if it cannot be read.
+    """
+
+    # For Home tabs.
+    home_interval: timedelta = timedelta(seconds=3)
+    """From one publication of a person's Home tab to the next: it shows the newest of all changes
+    meanwhile."""
+
+    # For the database, all in real time; all but the first are for a server.
+    lock_timeout: timedelta = timedelta(seconds=10)
+    """How long a start waits for another process to close the file, or for a server to start."""
+    max_database_wait: timedelta = timedelta(seconds=2)
+    """How long works wait for a server that is away: Slack waits three seconds for our answer."""
+    database_silence: timedelta = timedelta(seconds=15)
+    """From a statement without an answer to the end of its connection: longer than any takes."""
+    slow_poll: timedelta = timedelta(seconds=10)
+    """Between two looks for due work that no notification was received of."""
+    pooled_slow_poll: timedelta = timedelta(seconds=5)
+    """The same, where a pooler keeps notifications away."""
+
+    # For what is stored.
+    hasten_within: timedelta = timedelta(seconds=5)
+    """After an outage, the jobs that wait are tried again within this time."""
+    same_within: timedelta = timedelta(days=1)
+    """How long after a request the same one is not stored again without a question."""
+    approve_within: timedelta = timedelta(days=7)
+    """How long a request waits for approval; then it expires."""
+
+    # For the engine.
+    minutes: PollSchedule = _MINUTES
+    """For work that takes minutes."""
+    hours: PollSchedule = _HOURS
+    """For work that takes hours."""
+    create_within: timedelta = timedelta(days=1)
+    """A job that could not be created by then has failed."""
+    missing_within: timedelta = timedelta(hours=1)
+    """How long the service must not find what it made before that is believed: a gateway without
+    its service answers 404 too."""
+    reconcile_within: timedelta = timedelta(minutes=15)
+    """How long a callback may take to name what an unanswered create call made."""
+    ask_again_after: timedelta = timedelta(days=1)
+    close_after: timedelta = timedelta(days=6)
+    """From asking again to the end of a job whose question was not answered."""
+    check_ended_within: timedelta = timedelta(days=7)
+    """From the end of a job to the last try to read what an attempt of it may have made."""
+
+    # For the video service's client.
+    recheck_key: timedelta = timedelta(seconds=30)
+    """Between two checks whether a refused service key works again."""
+    recheck_credit: timedelta = timedelta(minutes=10)
+    """From "out of credit" to the one create call that tries again."""
+    first_hold: timedelta = timedelta(seconds=2)
+    """From the first refusal for too many calls to the next try, if the service names no time; it
+    doubles with each refusal in a row."""
+    max_hold: timedelta = timedelta(minutes=5)
+    turn_timeout: timedelta = timedelta(seconds=2)
+    """For a call to wait until others are done, where not all may be made at the same time."""
+
+    # For messages to Slack.
+    post_hold: timedelta = timedelta(seconds=30)
+    """From a post without an answer to the search for it in Slack."""
+    pause: timedelta = timedelta(minutes=1)
+    """From a refusal for the whole workspace to the next try."""
+    post_interval: timedelta = timedelta(seconds=1.1)
+    """Between two posts into a channel under a rate limit: Slack allows one a second, and no two
+    calls take equally long to get there."""
+    retry_files: timedelta = timedelta(hours=1)
+    """From the refusal of a file to the next one that is shared there."""
+    transfer_timeout: timedelta = timedelta(seconds=80)
+    """For a video to be fetched and taken to Slack. With the calls beside it, it ends before the
+    lease."""
+    max_video_bytes: int = 200_000_000
+    """Of a video that is taken to Slack: as much is on the disk meanwhile."""
+    call_interval: timedelta = timedelta(seconds=1.3)
+    """Between two edits, or two searches, under a rate limit: Slack allows about 50 a minute."""
+
+    # For answers that a person waits for.
+    view_timeout: timedelta = timedelta(seconds=2)
+    """For opening a form: Slack waits three seconds for our answer."""
+    message_timeout: timedelta = timedelta(milliseconds=800)
+    """For what a message refers to, names or a file, before a form with its text opens."""
+    person_timeout: timedelta = timedelta(milliseconds=500)
+    """For who asks for the first time, before their form opens."""
+    service_deadline: timedelta = timedelta(seconds=2)
+    """For all reads from the service together that one answer waits for."""
+    replica_max_age: timedelta = timedelta(minutes=10)
+    """After this time a form reads a replica from the service again."""
+    person_max_age: timedelta = timedelta(minutes=10)
+    """After this time Slack is asked again about a person, or a channel."""
+    recheck_installation: timedelta = timedelta(minutes=10)
+    """Between two checks whether an uninstalled app is installed again."""
+    installation_timeout: timedelta = timedelta(seconds=1)
+    """How long an answer waits at a first start until the workspace is known."""
+
+    # For requests from outside.
+    receive_timeout: timedelta = timedelta(seconds=10)
+    """For the headers of a request to arrive, and again for its body."""
+    drain: timedelta = timedelta(seconds=3)
+    """From "not ready" to accepting no more requests, where other copies may take them: balancers
+    learn of it late (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/). Also where
+    the database cannot be used any more: until then, each request is answered so."""
+
+    # For Socket Mode, all in real time.
+    socket_heartbeat: timedelta = timedelta(seconds=10)
+    """From the last message to a ping of ours; half as long after it, a silent connection ends."""
+    reconnect_interval: timedelta = timedelta(seconds=1)
+    """From a connection that could not be opened, or was lost soon, to the next try; it doubles."""
+    max_reconnect_interval: timedelta = timedelta(minutes=1)
+    """Between two tries; a connection that lasted longer is replaced at once."""
+    max_socket_wait: timedelta = timedelta(minutes=5)
+    """The longest wait that Slack may ask for between two tries."""
+
+    # For housekeeping.
+    sweep_interval: timedelta = timedelta(minutes=1)
+    """Between two searches for rows that a wrong clock postponed too far."""
+    erase_interval: timedelta = timedelta(hours=1)
+    """Between two searches for scripts and links that are old enough to erase."""
+    keep_ended_for: timedelta = timedelta(days=30)
+    """How long an ended job is kept at least: a late callback, or a form that was left open, may
+    still be about it."""
+
+    # For the service's list of replicas.
+    list_interval: timedelta = timedelta(minutes=10)
+
     def jittered(self, wait: timedelta, rng: random.Random) -> timedelta:
         """Return ``wait`` and a little more, or less where that would be beyond ``max_wait``."""
         return min(wait, self.max_wait / (1 + self.jitter)) * (1 + self.jitter * rng.random())
@@ -117,177 +238,9 @@ class WorkTimings:
         wait = self.retry_interval * float(2 ** min(failures - 1, 16))
         return min(wait, self.max_retry_interval)
 
-
-@dataclass(frozen=True, kw_only=True)
-class CallbackTimings:
-    """For callbacks and what they name."""
-
-    callback_spacing: timedelta = timedelta(seconds=2)
-    """Between two reads of one job that callbacks ask for."""
-    check_candidate_within: timedelta = timedelta(minutes=15)
-    """From the naming of what a create call may have made to the end of waiting for it: then it is
-    given up if the service does not find it, and keeps a person from nothing if it cannot be read.
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class HomeTimings(WorkTimings, CallTimings):
-    """For Home tabs."""
-
-    home_interval: timedelta = timedelta(seconds=3)
-    """From one publication of a person's Home tab to the next: it shows the newest of all changes
-    meanwhile."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DatabaseTimings:
-    """For the database, all in real time; all but the first are for a server."""
-
-    lock_timeout: timedelta = timedelta(seconds=10)
-    """How long a start waits for another process to close the file, or for a server to start."""
-    max_database_wait: timedelta = timedelta(seconds=2)
-    """How long works wait for a server that is away: Slack waits three seconds for our answer."""
-    database_silence: timedelta = timedelta(seconds=15)
-    """From a statement without an answer to the end of its connection: longer than any takes."""
-    slow_poll: timedelta = timedelta(seconds=10)
-    """Between two looks for due work that no notification was received of."""
-    pooled_slow_poll: timedelta = timedelta(seconds=5)
-    """The same, where a pooler keeps notifications away."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoreTimings(HomeTimings, CallbackTimings, DatabaseTimings):
-    """For what is stored."""
-
-    hasten_within: timedelta = timedelta(seconds=5)
-    """After an outage, the jobs that wait are tried again within this time."""
-    same_within: timedelta = timedelta(days=1)
-    """How long after a request the same one is not stored again without a question."""
-    approve_within: timedelta = timedelta(days=7)
-    """How long a request waits for approval; then it expires."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineTimings(WorkTimings, CallbackTimings):
-    """For the engine."""
-
-    minutes: PollSchedule = _MINUTES
-    """For work that takes minutes."""
-    hours: PollSchedule = _HOURS
-    """For work that takes hours."""
-    create_within: timedelta = timedelta(days=1)
-    """A job that could not be created by then has failed."""
-    missing_within: timedelta = timedelta(hours=1)
-    """How long the service must not find what it made before that is believed: a gateway without
-    its service answers 404 too."""
-    reconcile_within: timedelta = timedelta(minutes=15)
-    """How long a callback may take to name what an unanswered create call made."""
-    first_look: timedelta = timedelta(seconds=10)
-    """From a create call without an answer to the first look at the service's list, if it lists."""
-    look_within: timedelta = timedelta(minutes=2)
-    """How long the list may take to show what was made, where no callback can name it."""
-    look_for: timedelta = timedelta(hours=6)
-    """From a create call without an answer to the last look, but for one when people are asked
-    again."""
-    created_before: timedelta = timedelta(minutes=10)
-    """How much earlier than our create call the service may say that something was created: its
-    clock may be behind ours."""
-    created_within: timedelta = timedelta(hours=1)
-    """How much later: it may have been slow, or its clock be ahead."""
-    ask_again_after: timedelta = timedelta(days=1)
-    close_after: timedelta = timedelta(days=6)
-    """From asking again to the end of a job whose question was not answered."""
-    check_ended_within: timedelta = timedelta(days=7)
-    """From the end of a job to the last try to read what an attempt of it may have made."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ServiceTimings(CheckTimings, CallTimings):
-    """For the video service's client."""
-
-    recheck_key: timedelta = timedelta(seconds=30)
-    """Between two checks whether a refused service key works again."""
-    recheck_credit: timedelta = timedelta(minutes=10)
-    """From "out of credit" to the one create call that tries again."""
-    first_hold: timedelta = timedelta(seconds=2)
-    """From the first refusal for too many calls to the next try, if the service names no time; it
-    doubles with each refusal in a row."""
-    max_hold: timedelta = timedelta(minutes=5)
-    turn_timeout: timedelta = timedelta(seconds=2)
-    """For a call to wait until others are done, where not all may be made at the same time."""
-
     def gate_back_off(self, refusals: int) -> timedelta:
         """Return the wait after ``refusals`` in a row for too many calls."""
         return min(self.first_hold * float(2 ** min(refusals - 1, 16)), self.max_hold)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeliveryTimings(WorkTimings, CallTimings):
-    """For messages to Slack."""
-
-    post_hold: timedelta = timedelta(seconds=30)
-    """From a post without an answer to the search for it in Slack."""
-    pause: timedelta = timedelta(minutes=1)
-    """From a refusal for the whole workspace to the next try."""
-    post_interval: timedelta = timedelta(seconds=1.1)
-    """Between two posts into a channel under a rate limit: Slack allows one a second, and no two
-    calls take equally long to get there."""
-    retry_files: timedelta = timedelta(hours=1)
-    """From the refusal of a file to the next one that is shared there."""
-    transfer_timeout: timedelta = timedelta(seconds=80)
-    """For a video to be fetched and taken to Slack. With the calls beside it, it ends before the
-    lease."""
-    max_video_bytes: int = 200_000_000
-    """Of a video that is taken to Slack: as much is on the disk meanwhile."""
-    call_interval: timedelta = timedelta(seconds=1.3)
-    """Between two edits, or two searches, under a rate limit: Slack allows about 50 a minute."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FormTimings(CheckTimings, CallTimings):
-    """For answers that a person waits for."""
-
-    view_timeout: timedelta = timedelta(seconds=2)
-    """For opening a form: Slack waits three seconds for our answer."""
-    message_timeout: timedelta = timedelta(milliseconds=800)
-    """For what a message refers to, names or a file, before a form with its text opens."""
-    person_timeout: timedelta = timedelta(milliseconds=500)
-    """For who asks for the first time, before their form opens."""
-    service_deadline: timedelta = timedelta(seconds=2)
-    """For all reads from the service together that one answer waits for."""
-    replica_max_age: timedelta = timedelta(minutes=10)
-    """After this time a form reads a replica from the service again."""
-    person_max_age: timedelta = timedelta(minutes=10)
-    """After this time Slack is asked again about a person, or a channel."""
-    recheck_installation: timedelta = timedelta(minutes=10)
-    """Between two checks whether an uninstalled app is installed again."""
-    installation_timeout: timedelta = timedelta(seconds=1)
-    """How long an answer waits at a first start until the workspace is known."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebTimings:
-    """For requests from outside."""
-
-    receive_timeout: timedelta = timedelta(seconds=10)
-    """For the headers of a request to arrive, and again for its body."""
-    drain: timedelta = timedelta(seconds=3)
-    """From "not ready" to accepting no more requests, where other copies may take them: balancers
-    learn of it late (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SocketTimings(CallTimings):
-    """For Socket Mode, all in real time."""
-
-    socket_heartbeat: timedelta = timedelta(seconds=10)
-    """From the last message to a ping of ours; half as long after it, a silent connection ends."""
-    reconnect_interval: timedelta = timedelta(seconds=1)
-    """From a connection that could not be opened, or was lost soon, to the next try; it doubles."""
-    max_reconnect_interval: timedelta = timedelta(minutes=1)
-    """Between two tries; a connection that lasted longer is replaced at once."""
-    max_socket_wait: timedelta = timedelta(minutes=5)
-    """The longest wait that Slack may ask for between two tries."""
 
     def reconnect_back_off(self, failures: int) -> timedelta:
         """Return the wait after this many connections in a row that failed or were lost soon."""
@@ -295,38 +248,3 @@ class SocketTimings(CallTimings):
             return timedelta(0)
         wait = self.reconnect_interval * float(2 ** min(failures - 1, 16))
         return min(wait, self.max_reconnect_interval)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepTimings:
-    """For housekeeping."""
-
-    sweep_interval: timedelta = timedelta(minutes=1)
-    """Between two searches for rows that a wrong clock postponed too far."""
-    erase_interval: timedelta = timedelta(hours=1)
-    """Between two searches for scripts and links that are old enough to erase."""
-    keep_ended_for: timedelta = timedelta(days=30)
-    """How long an ended job is kept at least: a late callback, or a form that was left open, may
-    still be about it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ListTimings:
-    """For the service's list of replicas."""
-
-    list_interval: timedelta = timedelta(minutes=10)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timings(
-    StoreTimings,
-    EngineTimings,
-    ServiceTimings,
-    DeliveryTimings,
-    FormTimings,
-    WebTimings,
-    SocketTimings,
-    SweepTimings,
-    ListTimings,
-):
-    """All of them."""

@@ -19,10 +19,9 @@ from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
 from bot.metrics import Metrics
-from bot.model import Failure, token_hash
+from bot.model import Failure
 from bot.outages import Outages
-from bot.service_body import content_of
-from bot.service_clients import Clients
+from bot.service_clients import Clients, content_of
 from bot.service_errors import (
     FAILURES,
     KEY_NOT_ACCEPTED,
@@ -30,8 +29,8 @@ from bot.service_errors import (
     from_answer,
     translated,
 )
-from bot.service_gate import AccountRefused, Gate, Held, RateGate, ReadGate
-from bot.timings import ServiceTimings
+from bot.service_gate import AccountRefused, Gate, Held, RateGate
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _REMEDY: Final = "is VIDEO_API_URL right, and reachable from here?"
@@ -55,7 +54,7 @@ class VideoService:
         mask: Mask,
         clients: Clients,
         clock: Clock,
-        timings: ServiceTimings,
+        timings: Timings,
         on_recovery: Callable[[], None] = lambda: None,
         metrics: Metrics | None = None,
     ) -> None:
@@ -75,7 +74,7 @@ class VideoService:
         self._on_recovery = on_recovery
         self.outages = Outages("the video service", clock, on_recovery, _REMEDY)
         self._creates = RateGate(clock, timings, first_calls=_FIRST_CREATES)
-        self._reads = ReadGate(clock, timings)
+        self._reads = RateGate(clock, timings)
         self._key = Gate(Failure.KEY_REJECTED, clock, timings)
         self._credits: dict[str, Gate] = {}
         self._confirming = asyncio.Lock()
@@ -106,17 +105,15 @@ class VideoService:
         self._open(self._key)
         return answer
 
-    async def read(self, path: str, remote_id: str, *, for_person: bool = False) -> Any:  # noqa: ANN401 - any JSON
+    async def read(self, path: str, remote_id: str) -> Any:  # noqa: ANN401 - any JSON
         """GET ``remote_id`` below ``path`` and return the JSON of the answer.
-
-        ``for_person`` says that a person waits for it: if it is asked to wait, no job has to.
 
         Raises:
             Refused: the service does not know the id, or refuses our key.
             Unavailable: ask again later. A read changes nothing, so it is never uncertain.
         """
         try:
-            return await self._get(path, remote_id, for_person=for_person)
+            return await self._get(path, remote_id)
         except Refused as error:
             if FAILURES.get(error.code) is Failure.KEY_REJECTED and self._key.refusal is None:
                 with suppress(Unavailable):
@@ -129,14 +126,13 @@ class VideoService:
 
         It is in no contract: only where the operator says that the service can do it. The names of
         the parameters are those of such services
-        (https://docs.tavus.io/api-reference/video-request/get-videos). In place of the token of a
-        callback address, the answer has its hash.
+        (https://docs.tavus.io/api-reference/phoenix-replica-model/get-replicas).
 
         Raises:
             Refused: the service does not list, or refuses our key.
             Unavailable: ask again later.
         """
-        async with self._reads.admit_read(path, for_person=False):
+        async with self._reads.admit():
             try:
                 return await self._call("GET", path, query={"limit": limit, "page": page})
             except Uncertain as error:
@@ -273,13 +269,13 @@ class VideoService:
             _LOG.info("the video service accepts new work again")
             self._on_recovery()
 
-    async def _get(self, path: str, remote_id: str, *, for_person: bool = False) -> Any:  # noqa: ANN401
+    async def _get(self, path: str, remote_id: str) -> Any:  # noqa: ANN401
         if remote_id in {".", ".."}:
             raise Refused("There is nothing with this id.", code="404")
         path = f"{path}/{quote(remote_id, safe='')}"
-        async with self._reads.admit_read(path, for_person=for_person):
+        async with self._reads.admit():
             try:
-                answer = await self._call("GET", path, for_person=for_person)
+                answer = await self._call("GET", path)
             except Uncertain as error:
                 raise Unavailable(error.reason, cause=error.cause) from error
             except Refused as error:
@@ -298,7 +294,6 @@ class VideoService:
         body: dict[str, str] | None = None,
         *,
         query: Mapping[str, int] | None = None,
-        for_person: bool = False,
     ) -> Any:  # noqa: ANN401
         """Make one call, and note what it shows about the rate limit and about outages."""
         gate = self._reads if body is None else self._creates
@@ -309,31 +304,27 @@ class VideoService:
             with self._metrics.call("video_service", f"{method} {route}"):
                 answer = await self._send(method, path, body, query)
         except Refused:
-            self._note_answer(gate, path, call)
+            self._note_answer(gate, call)
             raise
         except OutsideError as error:
             _LOG.debug("a call failed", extra={"method": method, "cause": error.cause})
             if isinstance(error, Unavailable) and error.cause == TOO_MANY_CALLS:
-                raise self._limit(gate, error, path, for_person=for_person) from error
+                raise self._limit(gate, error) from error
             if query is None:  # a list that does not work says nothing about the rest
                 self.outages.failed(error.cause, call)
             raise
-        self._note_answer(gate, path, call)
+        self._note_answer(gate, call)
         return answer
 
-    def _note_answer(self, gate: RateGate, path: str, call: str) -> None:
+    def _note_answer(self, gate: RateGate, call: str) -> None:
         gate.passed()
-        if isinstance(gate, ReadGate):
-            gate.answered(path)
         self.outages.answered(call)
 
-    def _limit(self, gate: RateGate, error: Unavailable, path: str, *, for_person: bool) -> Held:
+    def _limit(self, gate: RateGate, error: Unavailable) -> Held:
         if gate.refusal is None and not gate.limited:
             wait = error.retry_after
             extra = {"asked_s": None if wait is None else round(wait.total_seconds())}
             _LOG.warning("the video service limits calls", extra=extra)
-        if isinstance(gate, ReadGate):
-            return gate.refuse(error, path, for_person=for_person)
         return gate.close(error, error.retry_after)
 
     async def _send(
@@ -358,8 +349,6 @@ class VideoService:
             ):
                 if response.is_success:
                     answer = json.loads(await content_of(response))
-                    if query is not None:
-                        answer = self._mask.hash_tokens(answer, token_hash)
                     # Some services quote the key in what they answer.
                     return self._mask.json(answer)
                 content = b""

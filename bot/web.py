@@ -10,7 +10,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Final
 
@@ -28,9 +28,8 @@ from bot.metrics import CONTENT_TYPE, Metrics
 from bot.model import token_hash
 from bot.priority import RequestPriority
 from bot.readiness import Readiness
-from bot.rejections import Rejections
 from bot.store import DatabaseError, Store
-from bot.timings import WebTimings
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 # A form comes back as the bot made it, with what was typed: at most 30 kB. The largest that Slack
@@ -42,6 +41,7 @@ _MAX_SIGNATURE_AGE: Final = timedelta(minutes=5)
 _FORM: Final = "application/x-www-form-urlencoded"
 _BOLT_HEADERS: Final = "x-slack-bolt-"
 _NOT_KEPT: Final = {hdrs.CACHE_CONTROL: "no-store"}
+_LOG_INTERVAL: Final = timedelta(minutes=1)  # between two log lines
 
 
 class WebServer:
@@ -60,7 +60,7 @@ class WebServer:
         *,
         mask: Mask,
         clock: Clock,
-        timings: WebTimings,
+        timings: Timings,
         priority: RequestPriority,
         shutdown_timeout: timedelta,
         readiness: Readiness,
@@ -75,10 +75,10 @@ class WebServer:
         self._priority = priority
         self._readiness = readiness
         self._metrics = metrics
-        self._wrong_signatures = Rejections(
+        self._wrong_signatures = _Rejections(
             "requests with a wrong signature: is SLACK_SIGNING_SECRET right?", clock
         )
-        self._stale_timestamps = Rejections(
+        self._stale_timestamps = _Rejections(
             "requests with a stale timestamp: is this machine's clock right?", clock
         )
         app = web.Application()
@@ -237,3 +237,25 @@ def _single_header(request: web.Request, name: str) -> str:
     """Return a header that was sent once; of two, it is unclear which one counts."""
     values = request.headers.getall(name, [])
     return values[0] if len(values) == 1 else ""
+
+
+class _Rejections:
+    """Counts requests that are turned away for one reason, and logs it at most once a minute.
+
+    Args:
+        event: the log line.
+    """
+
+    def __init__(self, event: str, clock: Clock) -> None:
+        self._event = event
+        self._clock = clock
+        self._count = 0
+        self._logged_at: datetime | None = None
+
+    def add(self) -> None:
+        """Count one more, and log how many there were since the last line if that is due."""
+        self._count += 1
+        now = self._clock.now()
+        if self._logged_at is None or not timedelta(0) <= now - self._logged_at < _LOG_INTERVAL:
+            _LOG.warning(self._event, extra={"count": self._count})
+            self._count, self._logged_at = 0, now

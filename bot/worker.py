@@ -10,7 +10,7 @@ from bot.clock import Clock
 from bot.log import reference
 from bot.priority import RequestPriority
 from bot.store import DatabaseCorrupt, DatabaseError, DatabaseUnavailable
-from bot.timings import WorkTimings
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -44,7 +44,7 @@ class Worker(Generic[_T]):
         self,
         work: Work[_T],
         clock: Clock,
-        timings: WorkTimings,
+        timings: Timings,
         priority: RequestPriority,
         *,
         slots: int,

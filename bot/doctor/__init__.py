@@ -11,22 +11,24 @@ from types import MappingProxyType
 from typing import Final
 
 from bot.clock import Clock, SystemClock
-from bot.doctor.callbacks import check_incoming
 from bot.doctor.database import check_database
 from bot.doctor.finding import CheckState, Finding, error, split, summary
-from bot.doctor.limits import check_limits
-from bot.doctor.options import check_options
-from bot.doctor.readiness import check_readiness
-from bot.doctor.service import check_drift, check_service
+from bot.doctor.outside import (
+    check_app_token,
+    check_limits,
+    check_readiness,
+    check_service,
+    check_slack,
+)
 from bot.doctor.settings import (
     check_file,
     check_names,
+    check_public_url,
     check_sources,
     missing_file,
     mistakes,
     unchecked,
 )
-from bot.doctor.slack import check_app_token, check_slack
 from bot.env_file import ENV_FILE, EnvFileError, read_env_file
 from bot.masking import Mask
 from bot.settings import DatabaseSettings, Settings, SettingsError, environment
@@ -80,10 +82,11 @@ async def examine(
         for finding in (*found, unchecked()):
             yield finding.cleaned(str)
         return
+    for finding in check_sources(environ, in_file):
+        yield finding.cleaned(str)
     mask = Mask(settings.secrets)
     limit = timings.call_timeout * _CHECK_TIMEOUT
     checks = [
-        _collected("settings", check_sources(environ, in_file)),
         _in_thread(
             "database",
             lambda: check_database(settings.database_address, clock, integrity=integrity),
@@ -92,10 +95,8 @@ async def examine(
         _within(limit, "Slack", check_slack(settings, timings, clock)),
         _within(limit, "Socket Mode", check_app_token(settings, timings)),
         _within(limit, "video service", check_service(settings, timings, clock)),
-        _in_thread("service answers", lambda: check_drift(settings.database_address)),
-        _within(limit, "callbacks", check_incoming(settings, timings, clock)),
+        _within(limit, "public address", check_public_url(settings)),
         _within(limit, "limits", check_limits(settings, timings)),
-        _collected("options", check_options(settings)),
     ]
     async with contextlib.AsyncExitStack() as stack:
         tasks = [asyncio.create_task(each) for each in checks]  # noqa: TID251 - they end here
@@ -132,15 +133,6 @@ async def _within(limit: timedelta, name: str, check: AsyncIterator[Finding]) ->
 async def _in_thread(name: str, check: Callable[[], Iterable[Finding]]) -> list[Finding]:
     found: list[Finding] = []
     return await _guarded(name, found, lambda: asyncio.to_thread(lambda: found.extend(check())))
-
-
-async def _collected(name: str, check: Iterable[Finding]) -> list[Finding]:
-    found: list[Finding] = []
-
-    async def collect() -> None:
-        found.extend(check)
-
-    return await _guarded(name, found, collect)
 
 
 async def _guarded(

@@ -1,4 +1,4 @@
-"""Checks of the database: its file, its disk, its owner, and what waits in it."""
+"""Checks of the database: its file and disk or its server, its owner, and what waits in it."""
 
 import os
 import shutil
@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bot.clock import Clock
-from bot.doctor.database_server import check_server
 from bot.doctor.finding import Finding, counted, error, ok, split, warning
 from bot.slack.blocks import span
 from bot.store import DatabaseError, RowUnreadable
 from bot.store.engines import inspect_server
 from bot.store.inspection import Inspection, find_owner, inspect, unreadable_rows
-from bot.store.server import Server
+from bot.store.snapshot import Server
 from bot.store.sqlite_file import beside, check_file
 
 _NAME: Final = "database"
@@ -29,6 +28,12 @@ _UNITS: Final = (("GB", 10**9), ("MB", 10**6), ("kB", 1000), ("bytes", 1))
 _MAX_LISTED: Final = 10
 # A running bot does what is due within seconds, an overdue poll under load within a minute or two.
 _BEHIND: Final = timedelta(minutes=5)
+# gen_random_uuid is there without an extension:
+# https://www.postgresql.org/docs/13/release-13.html
+_MIN_VERSION: Final = 130000
+# Beyond this, two copies may post the same message: see docs/postgresql.md.
+_MAX_DIFFERENCE: Final = timedelta(seconds=30)
+_MAX_AHEAD: Final = timedelta(seconds=5)
 
 
 def check_database(address: Path | str, clock: Clock, *, integrity: bool) -> Iterator[Finding]:
@@ -59,17 +64,8 @@ def _check_on_server(url: str, clock: Clock, *, integrity: bool) -> Iterator[Fin
     yield _describe(about, found, read)
     yield from check_server(server)
     yield from _check_rows(found, unreadable)
-    yield from _check_work(_running_on(server), found, clock.now())
-
-
-def _running_on(server: Server) -> str | None:
-    """Return which bots use a database, in brackets; None if none does."""
-    if not server.bots:
-        return None
-    number = sum(each.connections for each in server.bots)
-    addresses = [each.address for each in server.bots if each.address]
-    from_where = f" from {', '.join(addresses[:_MAX_LISTED])}" if addresses else ""
-    return f" ({counted(number, 'connection')}{from_where})"
+    running = f" ({counted(server.bots, 'connection')})" if server.bots else None
+    yield from _check_work(running, found, clock.now())
 
 
 def _check_file(path: Path, clock: Clock, *, integrity: bool) -> Iterator[Finding]:
@@ -121,6 +117,61 @@ def _check_file(path: Path, clock: Clock, *, integrity: bool) -> Iterator[Findin
     yield from _check_work(None if owner is None else process, found, clock.now())
 
 
+def check_server(server: Server) -> Iterator[Finding]:
+    """Yield what is found about a server that accepts connections."""
+    if server.number < _MIN_VERSION:
+        yield error(
+            _NAME,
+            f"PostgreSQL {server.version} is too old",
+            f"Upgrade the server: the bot needs version {_MIN_VERSION // 10_000} or later.",
+        )
+    if server.is_read_only:
+        yield error(
+            _NAME,
+            "the server can only be read: it is a standby, or set to be read-only",
+            "Set DATABASE_URL to the primary server.",
+        )
+    if server.missing_rights:
+        [first, *more] = server.missing_rights
+        yield error(
+            _NAME,
+            f"the user of DATABASE_URL lacks a right: {first}"
+            f"{f', and {len(more)} more' if more else ''}",
+            "Grant it, or make that user the owner of the tables.",
+        )
+    if not (server.is_local or server.is_encrypted):
+        yield warning(
+            "database connection",
+            "is not encrypted: what people ask for can be read on the way to the server",
+            "Add ?sslmode=verify-full to DATABASE_URL, and the server's certificate authority as "
+            "sslrootcert.",
+        )
+    elif not (server.is_local or server.is_verified):
+        yield warning(
+            "database connection",
+            "is encrypted, but the server's certificate is not verified",
+            "Add ?sslmode=verify-full&sslrootcert=system to DATABASE_URL, or the file of your "
+            "host's certificate authority as sslrootcert.",
+        )
+    yield from _check_clock(server)
+
+
+def _check_clock(server: Server) -> Iterator[Finding]:
+    difference = abs(server.ahead)
+    way = "ahead of" if server.ahead > timedelta(0) else "behind"
+    said = f"this machine's clock is {difference.total_seconds():,.1f} s {way} the server's"
+    limit = f"{int(_MAX_DIFFERENCE.total_seconds())} seconds"
+    remedy = f"Keep the clocks of all machines in time with NTP: {limit} between two are the limit."
+    if difference - server.precision >= _MAX_DIFFERENCE:
+        yield error(
+            "database clock", f"{said}: two copies of the bot may post the same message", remedy
+        )
+    elif difference - server.precision > _MAX_AHEAD:
+        yield warning("database clock", said, remedy)
+    else:
+        yield ok("database clock", f"{said} (up to {limit} between two copies do no harm)")
+
+
 def _check_rows(found: Inspection, unreadable: Sequence[RowUnreadable]) -> Iterator[Finding]:
     if unreadable:
         rows = ", ".join(f"row {each.row} of {each.table}" for each in unreadable[:_MAX_LISTED])
@@ -157,7 +208,7 @@ def _describe(about: str, found: Inspection, read: str) -> Finding:
         count = counted(len(found.pending), "migration")
         version = f"{count} to apply, which the next start does"
     else:
-        version = f"up to date ({found.version})"
+        version = "up to date"
     return ok(_NAME, f"{about}, {version}; {read}")
 
 

@@ -24,8 +24,6 @@ class CheckState(StrEnum):
     """How a check ended."""
 
     OK = "ok"
-    OFF = "off"
-    """Something is not used, by choice. The remedy says how to use it."""
     WARNING = "warning"
     """The bot works, but not all that it should do."""
     ERROR = "error"
@@ -74,11 +72,6 @@ class Finding:
 def ok(name: str, message: str) -> Finding:
     """Return that all is well."""
     return Finding(name, CheckState.OK, message)
-
-
-def off(name: str, message: str, remedy: str) -> Finding:
-    """Return that something is not used, and how to use it."""
-    return Finding(name, CheckState.OFF, message, remedy)
 
 
 def warning(name: str, message: str, remedy: str) -> Finding:

@@ -1,23 +1,24 @@
-"""Checks of the settings: where each comes from, misspelt names, and who can read the file."""
+"""Checks of the settings: mistakes, misspelt names, who can read them, and the public address."""
 
-from collections.abc import Iterator, Mapping
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
 from difflib import get_close_matches
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
-from bot.doctor.finding import Finding, error, off, ok, sentence, warning
+from bot.doctor.finding import Finding, error, ok, sentence, warning
 from bot.env_file import ENV_FILE, is_exposed
 from bot.settings import Settings, SettingsError
 
-# HTTPS_PROXY is one of them: it may have a password in it.
-_SECRETS: Final = Settings.secret_names()
 _FIX: Final = "Correct it, or remove it to have the default."
 # How alike two names are, from 0 to 1: SLACK_TOKEN and SLACK_BOT_TOKEN are 0.85.
 _ALIKE: Final = 0.8
 _MIN_LENGTH: Final = 6  # of a name: HOME is not meant to be HOST
 # Other programs' own, however alike they look.
 _OTHERS: Final = ("PROXY", "PATH")
-_MAX_SHOWN: Final = 60  # characters of a value
 
 
 def mistakes(refusal: SettingsError) -> Iterator[Finding]:
@@ -29,7 +30,7 @@ def mistakes(refusal: SettingsError) -> Iterator[Finding]:
 
 def unchecked() -> Finding:
     """Return that nothing else was checked, because settings are missing or wrong."""
-    return off(
+    return warning(
         "everything else",
         "was not checked, because it depends on these settings",
         "Correct them, and run doctor again.",
@@ -71,41 +72,67 @@ def check_file() -> Iterator[Finding]:
 
 
 def check_sources(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield where each setting comes from, with its value if that is no secret.
+    """Yield which settings are set twice.
 
     Args:
         environ: the environment, in which the values of the file count where it has none.
         in_file: what the file says.
     """
-    defaults = []
-    for name in Settings.names():
-        value = environ.get(name, "").strip()
-        from_file = in_file.get(name, "").strip()
-        if not value and from_file:
-            yield off(
-                name,
-                f"is empty in the environment, so what {ENV_FILE} says does not count",
-                "Remove the empty variable from the environment to have it.",
-            )
-            continue
-        if not value:
-            defaults.append(name)
-            continue
-        shown = "" if name in _SECRETS else f": {_cut(value)}"
-        if from_file and from_file != value:
+    values = {name: environ.get(name, "").strip() for name in Settings.names()}
+    twice = [
+        name
+        for name, text in values.items()
+        if text and in_file.get(name, "").strip() not in {"", text}
+    ]
+    for name in twice:
+        yield warning(
+            name,
+            f"is set twice: the environment's value counts, and not the one in {ENV_FILE}",
+            "Remove it from one of them.",
+        )
+    if not twice:
+        yield ok("settings", "complete, and none is wrong")
+
+
+async def check_public_url(settings: Settings) -> AsyncIterator[Finding]:
+    """Yield whether Slack and the service can reach this bot, as far as the address shows it."""
+    name, url = "public address", settings.public_url
+    if url is None and settings.slack_app_token is None:
+        yield warning(
+            name,
+            "neither SLACK_APP_TOKEN nor PUBLIC_URL is set: it is not known how Slack reaches the "
+            "bot",
+            "Set SLACK_APP_TOKEN to use Socket Mode, or PUBLIC_URL to the address in the Slack "
+            "app's request URLs.",
+        )
+    elif url is None:
+        yield ok(name, "none: the bot polls the service, and answers come a few minutes later")
+    elif settings.proxy_for(url) is None:  # else this machine may know no names outside
+        host, is_private = urlsplit(url).hostname, await _is_private(url)
+        if is_private is None:
             yield warning(
                 name,
-                f"is set twice, and what {ENV_FILE} says does not count: from the environment"
-                f"{shown}",
-                "Remove it from one of them.",
+                f"{host} cannot be resolved (DNS): Slack and the service may not reach the bot",
+                "Correct the host in PUBLIC_URL, or add it to your domain's DNS.",
             )
-        elif from_file:
-            yield ok(name, f"from {ENV_FILE}{shown}")
+        # Where the service is in this network too, it is a test, or one's own.
+        elif is_private and await _is_private(settings.video_api_url) is False:
+            yield warning(
+                name,
+                f"{host} is an address of this machine or of a private network: nobody reaches it "
+                "from outside",
+                "Set PUBLIC_URL to a public address. On a laptop, use Socket Mode "
+                "(SLACK_APP_TOKEN) and leave PUBLIC_URL out.",
+            )
         else:
-            yield ok(name, f"from the environment{shown}")
-    if defaults:
-        yield ok("other settings", f"not set, so with their defaults: {', '.join(defaults)}")
+            yield ok(name, f"{host} has an address; whether calls arrive there was not tried")
 
 
-def _cut(value: str) -> str:
-    return value if len(value) <= _MAX_SHOWN else value[: _MAX_SHOWN - 3] + "..."
+async def _is_private(url: str) -> bool | None:
+    """Return whether a host has only addresses of private networks; None if it has none."""
+    host = urlsplit(url).hostname or ""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return None
+    return not any(ip_address(str(each[4][0]).partition("%")[0]).is_global for each in found)

@@ -12,17 +12,16 @@ from datetime import datetime
 from typing import Final
 
 from bot.clock import Clock
-from bot.drift import DriftLog
 from bot.engine.approval import await_approval
 from bot.engine.create import create_job
 from bot.engine.poll import poll_job
 from bot.engine.reconcile import mark_interrupted, reconcile_ended, reconcile_job
 from bot.engine.runtime import Runtime
 from bot.kinds import Kind
-from bot.listing import Listing
+from bot.kinds.drift import DriftLog
 from bot.model import Job, State
 from bot.store import Store
-from bot.timings import EngineTimings
+from bot.timings import Timings
 from bot.video_service import VideoService
 
 _LOG: Final = logging.getLogger(__name__)
@@ -39,8 +38,6 @@ class Engine:
     Args:
         kinds: the registered kinds by name. Jobs of other kinds wait for an operator.
         public_url: where the service can call back; None leaves everything to polling.
-        listing: what the service has, to look for what unanswered create calls made; None if it
-            does not list that.
     """
 
     def __init__(
@@ -50,16 +47,13 @@ class Engine:
         kinds: Mapping[str, Kind],
         *,
         clock: Clock,
-        timings: EngineTimings,
+        timings: Timings,
         rng: random.Random,
         public_url: str | None,
         drift: DriftLog,
-        listing: Listing | None = None,
     ) -> None:
         self.due = store.jobs.due
-        self._runtime = Runtime(
-            store, service, kinds, clock, timings, rng, public_url, drift, listing
-        )
+        self._runtime = Runtime(store, service, kinds, clock, timings, rng, public_url, drift)
         self._reported_kinds: set[str] = set()
 
     async def claim(self, limit: int, held: Collection[Job] = ()) -> Sequence[Job]:

@@ -11,7 +11,7 @@ from bot.kinds import Kind, Unreadable
 from bot.kinds.drift import Drift, DriftType
 from bot.log import word
 from bot.model import Failure, Job, Snapshot, State, Verdict
-from bot.timings import EngineTimings, PollSchedule
+from bot.timings import PollSchedule, Timings
 
 
 async def poll_job(runtime: Runtime, job: Job) -> None:
@@ -150,16 +150,14 @@ async def _plan_poll(runtime: Runtime, job: Job, at_least: timedelta = timedelta
     await runtime.store.jobs.release(going, now, now + runtime.jittered(wait))
 
 
-def _started_at(job: Job, timings: EngineTimings, now: datetime) -> datetime | None:
+def _started_at(job: Job, timings: Timings, now: datetime) -> datetime | None:
     """Return when a claimed job was started, by a clock that may have been set since its claim."""
     step = now - (job.read_at or now)
     set_meanwhile = not timedelta(0) <= step <= timings.lease
     return job.started_at + step if job.started_at and set_meanwhile else job.started_at
 
 
-def poll_interval(
-    job: Job, timings: EngineTimings, schedule: PollSchedule, now: datetime
-) -> timedelta:
+def poll_interval(job: Job, timings: Timings, schedule: PollSchedule, now: datetime) -> timedelta:
     """Return the time from now to the next poll of a job that goes on, before jitter.
 
     It grows with the job's age. A callback resets it to seconds, from which it grows again: what

@@ -4,13 +4,11 @@ import logging
 from dataclasses import replace
 from typing import Final, TypeGuard
 
-from bot.attempt import Attempt
-from bot.engine.look_up import Look, look_up
 from bot.engine.runtime import Runtime, log_fields
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.kinds import Comparison, Unreadable
 from bot.kinds.wire import compare_with_job
-from bot.model import Job, Snapshot, State
+from bot.model import Attempt, Job, Snapshot, State
 from bot.service_errors import UNKNOWN_ID
 
 _LOG: Final = logging.getLogger(__name__)
@@ -23,12 +21,10 @@ async def mark_interrupted(runtime: Runtime, job: Job) -> None:
 
 
 async def mark_unconfirmed(runtime: Runtime, job: Job) -> None:
-    """Wait for a callback that names an id, or a list that shows it; without both, ask at once."""
+    """Wait for a callback that names an id; where none can come, ask at once."""
     now = runtime.clock.now()
     due_at = now if runtime.public_url is None else now + runtime.timings.reconcile_within
-    if runtime.listing is not None:
-        due_at = now + runtime.timings.first_look
-    unconfirmed = replace(job, state=State.UNCONFIRMED, failures=0, offer=None)
+    unconfirmed = replace(job, state=State.UNCONFIRMED, failures=0)
     await runtime.store.jobs.record_not_created(
         unconfirmed, outcome="uncertain", now=now, due_at=due_at
     )
@@ -37,12 +33,9 @@ async def mark_unconfirmed(runtime: Runtime, job: Job) -> None:
 async def reconcile_job(runtime: Runtime, job: Job) -> None:
     """Check the candidate ids of an unconfirmed job; without a match, ask twice, then close it."""
     timings, now = runtime.timings, runtime.clock.now()
-    recheck, look = timings.max_wait, Look()
+    recheck = timings.max_wait
     try:
         if await check_candidates(runtime, job):
-            return
-        look = await look_up(runtime, job)
-        if look.named and await check_candidates(runtime, job):
             return
     except OutsideError as error:
         job = runtime.failed(job, error)
@@ -50,13 +43,6 @@ async def reconcile_job(runtime: Runtime, job: Job) -> None:
         if is_unknown(error):  # it may be there in a moment: nobody is asked meanwhile
             await runtime.store.jobs.release(job, now, now + recheck)
             return
-    if look.waits_until is not None:
-        due_at = min(look.waits_until, look.next_at or look.waits_until)
-        await runtime.store.jobs.release(job, now, due_at)
-        return
-    if look.offer is not None:
-        _LOG.info("found what a create call may have made", extra=log_fields(job))
-        job = replace(job, offer=look.offer)
     asked_at = job.asked_at or now
     if job.asked > 1 and now >= asked_at + timings.close_after:
         if await runtime.store.jobs.expire(job, now):
@@ -66,11 +52,9 @@ async def reconcile_job(runtime: Runtime, job: Job) -> None:
     if asks:
         job, asked_at = replace(job, asked=job.asked + 1, asked_at=now), now
     wait = timings.ask_again_after if job.asked == 1 else timings.close_after
-    due_at = min(asked_at + wait, now + recheck, look.next_at or now + recheck)
+    due_at = min(asked_at + wait, now + recheck)
     if asks:
         await runtime.store.jobs.ask(job, now, due_at)
-    elif look.offer is not None:
-        await runtime.store.jobs.offer(job, now, due_at)
     else:
         await runtime.store.jobs.release(job, now, due_at)
 

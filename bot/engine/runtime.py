@@ -10,14 +10,13 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from bot.clock import Clock
-from bot.drift import DriftLog
 from bot.errors import Unavailable
 from bot.kinds import Kind
-from bot.listing import Listing
+from bot.kinds.drift import DriftLog
 from bot.model import Job, Snapshot, Verdict
 from bot.service_gate import Held
 from bot.store import Store
-from bot.timings import EngineTimings, PollSchedule
+from bot.timings import PollSchedule, Timings
 from bot.video_service import VideoService
 
 _LOG: Final = logging.getLogger(__name__)
@@ -36,12 +35,10 @@ class Runtime:
     service: VideoService
     kinds: Mapping[str, Kind]
     clock: Clock
-    timings: EngineTimings
+    timings: Timings
     rng: random.Random
     public_url: str | None
     drift: DriftLog
-    listing: Listing | None
-    """None where the service does not list what it has."""
 
     async def read(self, kind: Kind, remote_id: str) -> Snapshot:
         """Read something from the service, whether a job of ours made it or not.

@@ -108,12 +108,6 @@ class Kind(Protocol):
         A name proves nothing false: services make up names of their own.
         """
 
-    def resembles(self, params: Mapping[str, str], item: Mapping[str, Any]) -> bool:
-        """Return whether an item of the service's list has all that ``params`` asked for.
-
-        Unlike ``compare``, it takes nothing for granted that the item does not show.
-        """
-
     def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:
         """Return what a job with ``params`` needs, as (name of its kind, remote id), if anything.
 

@@ -1,13 +1,19 @@
-"""How an answer of the service differs from what its interface promises."""
+"""Finds, counts and logs how the video service's answers differ from its interface."""
 
+import contextlib
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
-from bot.kinds import Kind
+from bot.errors import OutsideError
+from bot.kinds import Kind, Unreadable
 from bot.kinds.wire import moment
-from bot.log import word
+from bot.log import reference, word
+from bot.metrics import Metrics
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class DriftType(StrEnum):
@@ -27,6 +33,17 @@ class DriftType(StrEnum):
     """A time in a format that was never seen."""
     UNREADABLE = "unreadable"
     """An answer that cannot be used at all."""
+
+
+_EVENTS: Final = {
+    DriftType.UNKNOWN_STATUS: "the service uses an unknown status",
+    DriftType.MISSING_FIELD: "the service leaves out a field",
+    DriftType.RENAMED_FIELD: "the service has renamed a field",
+    DriftType.NEW_FIELD: "the service sends a new field",
+    DriftType.OTHER_TYPE: "the service sends a field of another type",
+    DriftType.ODD_TIME: "the service sends a time that cannot be read",
+    DriftType.UNREADABLE: "the service sends an answer that cannot be read",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +81,50 @@ def _drift_of_value(name: str, value: object) -> Iterator[Drift]:
         yield Drift(DriftType.OTHER_TYPE, name)
     elif value and name.endswith("_at") and moment(value) is None:
         yield Drift(DriftType.ODD_TIME, name)
+
+
+class DriftLog:
+    """Counts each difference as a metric, and logs the first of each type about each kind."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._logged: set[tuple[str, DriftType]] = set()
+
+    def compare(self, kind: Kind, answer: Any, *, created: bool) -> None:  # noqa: ANN401 - any JSON
+        """Note how the answer to a create call or a read differs from what is promised."""
+        try:
+            for drift in drift_in(kind, answer, created=created):
+                self.note(kind.name, drift)
+        except Exception:  # noqa: BLE001 - the answer may be that of a paid call: it goes on
+            _LOG.exception("an answer could not be compared", extra={"reference": reference()})
+
+    @contextlib.contextmanager
+    def watching(self, kind: Kind) -> Iterator[None]:
+        """Note an answer that cannot be read, and raise what it leads to."""
+        try:
+            yield
+        except (OutsideError, Unreadable) as error:
+            if isinstance(error, Unreadable) or _is_unreadable(error):
+                self.note(kind.name, Drift(DriftType.UNREADABLE))
+            raise
+
+    def note(self, kind: str, drift: Drift) -> None:
+        """Note one difference in an answer about a kind."""
+        self._metrics.drifted(kind, drift.type.value)
+        if (kind, drift.type) in self._logged:
+            return
+        self._logged.add((kind, drift.type))
+        about = "status" if drift.type is DriftType.UNKNOWN_STATUS else "field"
+        # A further field does no harm.
+        level = logging.INFO if drift.type is DriftType.NEW_FIELD else logging.WARNING
+        _LOG.log(level, _EVENTS[drift.type], extra={"kind": kind, about: drift.field})
+
+
+def _is_unreadable(error: BaseException) -> bool:
+    """Return whether an answer came that is no JSON."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, ValueError | RecursionError):
+            return True
+        found = found.__cause__
+    return False

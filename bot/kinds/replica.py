@@ -5,9 +5,10 @@ from typing import Any, Final, Literal
 
 from bot.file_links import check_file_link
 from bot.kinds import Comparison, Invalid, Unreadable
-from bot.kinds.wire import Answer, Id, Text, reason_of, same_words, text_of
+from bot.kinds.wire import Answer, Id, Text, reason_of, same_words
 from bot.links import BadLink, without_keys
 from bot.model import Snapshot, Verdict
+from bot.reasons import shown
 
 _TRAINED: Final = frozenset({"completed", "ready"})
 _BROKEN: Final = frozenset({"error", "failed", "deleted"})
@@ -111,21 +112,13 @@ class Replica:
             verdict = Verdict.SUCCEEDED
         elif word in _BROKEN:
             verdict = Verdict.FAILED
-            reason = without_keys(replica.error_message or reason_of(answer))
+            reason = without_keys(shown(replica.error_message or reason_of(answer)))
         return Snapshot(remote_id, replica.status, verdict, reason, replica.facts(*_FACTS))
 
     def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
         """Compare the names: a read has nothing else that was asked for."""
         named = same_words(params.get("replica_name", ""), snapshot.facts.get("replica_name", ""))
         return Comparison.SAME if named else Comparison.UNKNOWN
-
-    def resembles(self, params: Mapping[str, str], item: Mapping[str, Any]) -> bool:
-        """Return whether the footage is the same, or the name, where no footage is shown."""
-        if text_of(item.get("replica_type")) == "system":
-            return False  # the service's own, for everybody
-        if footage := text_of(item.get("train_video_url")):
-            return footage == params.get("train_video_url")
-        return same_words(params.get("replica_name", ""), text_of(item.get("replica_name")))
 
     def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:  # noqa: ARG002
         """Return None: a training needs nothing that the service made."""

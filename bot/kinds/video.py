@@ -11,9 +11,10 @@ from pydantic import Field, field_validator
 
 from bot.file_links import check_file_link
 from bot.kinds import Comparison, Invalid, Unreadable
-from bot.kinds.wire import Answer, Id, Text, id_of, letters, reason_of, same_words, text_of
+from bot.kinds.wire import Answer, Id, Text, letters, reason_of, same_words, text_of
 from bot.links import BadLink, check_link, without_keys
 from bot.model import Snapshot, Verdict
+from bot.reasons import shown
 
 _QUEUED: Final = "queued"
 _READY: Final = frozenset({"ready", "completed", "done", "succeeded", "success", "finished"})
@@ -183,10 +184,10 @@ class Video:
             verdict = Verdict.SUCCEEDED
         elif word in _BROKEN:
             verdict = Verdict.FAILED
-            reason = without_keys(video.status_details or reason_of(answer))
+            reason = without_keys(shown(video.status_details or reason_of(answer)))
         facts = dict(video.facts(*_FACTS))
         if "status_details" in facts:
-            facts["status_details"] = without_keys(facts["status_details"])
+            facts["status_details"] = without_keys(shown(facts["status_details"]))
         return Snapshot(remote_id, video.status, verdict, reason, facts)
 
     def compare(self, params: Mapping[str, str], snapshot: Snapshot) -> Comparison:
@@ -203,17 +204,6 @@ class Video:
         # A few words of it, or more than was sent: it may be the one.
         related = asked.startswith(found) or found.startswith(asked)
         return Comparison.UNKNOWN if related else Comparison.DIFFERENT
-
-    def resembles(self, params: Mapping[str, str], item: Mapping[str, Any]) -> bool:
-        """Return whether the script is the same, and what is shown of replica and background."""
-        video = _Video.of(item)
-        shown = {at: text_of(item.get(at)) for at in BACKGROUNDS}
-        if any(shown[at] not in {"", params.get(at)} for at in BACKGROUNDS):
-            return False
-        replica_id = id_of(item.get("replica_id")) or id_of(item.get("face_id"))
-        if replica_id and replica_id.casefold() != params.get("replica_id", "").casefold():
-            return False
-        return same_words(text_of(params.get("script")), video.script)
 
     def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:
         """Return the replica that speaks."""

@@ -10,7 +10,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
 from bot.model import Installation
-from bot.slack.blocks import Json
+from bot.slack.blocks import Json, listed
+from bot.slack.directory import Background, Lookups, Names, UserGroups
 from bot.slack.errors import translated
 from bot.slack.installation import InstallationSource
 from bot.slack.limits import (
@@ -19,16 +20,12 @@ from bot.slack.limits import (
     Membership,
     channel_sentence,
     groups_asked,
-    listed,
     person_sentence,
 )
-from bot.slack.lookups import Background, Lookups
-from bot.slack.names import Names
 from bot.slack.payloads import Sender
 from bot.slack.rate_limits import MethodLimits
-from bot.slack.user_groups import UserGroups
 from bot.store import Limits
-from bot.timings import FormTimings
+from bot.timings import Timings
 
 STARTING: Final = "I'm still starting. Please try again in a moment."
 OTHER_WORKSPACE: Final = (
@@ -114,8 +111,7 @@ class Access:
         installation: the workspace and the app that requests have to come from.
         background: asks Slack while nobody waits.
         clock, timings: how long an answer of Slack's counts.
-        allowed: the ids of those who may ask; empty for every full member.
-        admins: the ids of those who may always ask.
+        admins: the ids of those who can change a limit.
         allow_shared_channels: whether to post where other organisations read.
     """
 
@@ -125,18 +121,15 @@ class Access:
         installation: InstallationSource,
         background: Background,
         clock: Clock,
-        timings: FormTimings,
+        timings: Timings,
         *,
-        allowed: frozenset[str],
         admins: frozenset[str],
         allow_shared_channels: bool,
     ) -> None:
         self._client = client
         self._installation = installation
         self._timings = timings
-        self._is_limited = bool(allowed)
         self._admins = sorted(admins)[:_MAX_NAMED]
-        self._named = allowed | admins
         self._allow_shared_channels = allow_shared_channels
         max_age = timings.person_max_age
         self._limits = MethodLimits(clock, max_age)
@@ -180,38 +173,50 @@ class Access:
 
     # ── People ────────────────────────────────────────────────────────────────────────────────
 
-    async def early_refusal(self, user: str, channel: str, deadline: float) -> str | None:
-        """Return why a user may not ask; have Slack asked what is not known yet.
-
-        A form waits until the deadline, by the event loop's clock, and only for what Slack says of
-        a user whom nobody asked about before. Later, what it asks for is refused when it is
-        submitted.
-        """
+    def prepare(self, user: str, channel: str) -> None:
+        """Have Slack asked what is not known yet about who asks, and where."""
         if _is_channel(channel):
             self._places.prepare(channel)
-        if self._is_limited or user in self._named:
-            return self._limited_refusal(user)
         self._people.prepare(user)
-        standing = self._people.known(user)
-        if standing is None:
-            standing = await self._people.get(user, deadline)
-        return self._refusal(standing or _Standing.UNKNOWN)
 
-    async def asking_refusal(self, user: str, deadline: float) -> str | None:
+    async def early_refusal(
+        self, limits: Limits, kind: str, user: str, channel: str, deadline: float
+    ) -> str | None:
+        """Return why a user may not ask for a kind at all, or not in this channel.
+
+        A form waits until the deadline, by the event loop's clock, and only for what Slack says of
+        a user whom nobody asked about before. What is not known by then is refused when the form is
+        submitted.
+        """
+        if not _is_named(limits, kind, user):
+            standing = self._people.known(user)
+            if standing is None:
+                standing = await self._people.get(user, deadline)
+            if refusal := self._refusal(standing or _Standing.UNKNOWN):
+                return refusal
+        if not limits.allows_channel(channel):
+            allowed = [f"<#{each}>" for each in sorted(limits.channels)[:_MAX_NAMED]]
+            return channel_sentence(allowed, self.admin_mentions)
+        membership = await self.membership(limits, kind, user, deadline)
+        refusal = person_sentence(membership, self.admin_mentions)
+        is_allowed = limits.allows_person(kind, user, membership.groups)
+        return None if is_allowed or refusal == NOT_CHECKED else refusal
+
+    async def asking_refusal(
+        self, limits: Limits, kind: str, user: str, deadline: float
+    ) -> str | None:
         """Return why a user may not ask for what costs money or changes what others see.
 
-        Without an answer by the deadline, by the event loop's clock, nobody may who was not asked
-        about before: a member tries again, whereas what a guest spends is gone.
+        A guest may if the limits name them for the kind. Without an answer by the deadline, by the
+        event loop's clock, nobody may who was not asked about before: a member tries again, whereas
+        what a guest spends is gone.
         """
-        if self._is_limited or user in self._named:
-            return self._limited_refusal(user)
+        if _is_named(limits, kind, user):
+            return None
         standing = await self._people.get(user, deadline)
         if standing is None:
             return NOT_CHECKED
         return self._refusal(standing)
-
-    def _limited_refusal(self, user: str) -> str | None:
-        return None if user in self._named else person_sentence(Membership(), OPERATOR)
 
     @staticmethod
     def _refusal(standing: _Standing) -> str | None:
@@ -243,21 +248,6 @@ class Access:
         """Return the user groups of a person, of those that say who may ask for a kind."""
         groups = groups_asked(limits, kind, user)
         return await self._groups.of(user, groups, deadline) if groups else Membership()
-
-    async def early_limits_refusal(
-        self, limits: Limits, kind: str, user: str, channel: str, deadline: float
-    ) -> str | None:
-        """Return why limits let a person not ask for a kind at all, or not in this channel.
-
-        What is not known by the deadline is refused when the form is submitted.
-        """
-        if not limits.allows_channel(channel):
-            allowed = [f"<#{each}>" for each in sorted(limits.channels)[:_MAX_NAMED]]
-            return channel_sentence(allowed, self.admin_mentions)
-        membership = await self.membership(limits, kind, user, deadline)
-        refusal = person_sentence(membership, self.admin_mentions)
-        is_allowed = limits.allows_person(kind, user, membership.groups)
-        return None if is_allowed or refusal == NOT_CHECKED else refusal
 
     async def channel_refusal(self, limits: Limits, channel: str, deadline: float) -> str | None:
         """Return why limits let nobody post in a channel, in plain text."""
@@ -369,6 +359,11 @@ def _standing(user: _User, installation: Installation | None) -> _Standing:
     if user.is_restricted or user.is_ultra_restricted or user.is_bot:
         return _Standing.GUEST
     return _Standing.MEMBER
+
+
+def _is_named(limits: Limits, kind: str, user: str) -> bool:
+    """Return whether limits name a user, and not only a group, among those who may ask."""
+    return user in limits.admins | limits.users(kind)
 
 
 def _is_channel(channel: str) -> bool:

@@ -1,10 +1,9 @@
 """The message that asks for approval: a pure function of its delivery and job."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Final
 
-from bot.approval import Approval
-from bot.model import Delivery, Job, Settlement, State
+from bot.model import Approval, Delivery, Job, Settlement, State
 from bot.slack.blocks import (
     MAX_QUOTE,
     MAX_QUOTES,
@@ -18,6 +17,7 @@ from bot.slack.blocks import (
     escape,
     escaped,
     joined,
+    listed,
     mrkdwn,
     one_line,
     paragraph,
@@ -60,20 +60,16 @@ def waiting_for_approval(
 def _asked(approval: Approval, approvers: Collection[str], *, posted: bool) -> str:
     if approval.channel is not None:
         return f"I asked for approval in <#{approval.channel}>."
+    people = listed([f"<@{user}>" for user in approval.asked or sorted(approvers)], "or")
     if not approval.asked:
-        who = _named(sorted(approvers)) if posted else "an approver"
+        who = people if posted else "an approver"
         return (
             f"I couldn't send a message to anyone who can approve it. Please ask {who} to open my "
             "*Home* tab: it can be approved there."
         )
     if not posted:
         return "I asked the approvers in a direct message."
-    return f"I asked {_named(approval.asked)} to approve it."
-
-
-def _named(users: Sequence[str]) -> str:
-    *others, last = (f"<@{user}>" for user in users)
-    return f"{', '.join(others)} or {last}" if others else last
+    return f"I asked {people} to approve it."
 
 
 def names_approvers(job: Job) -> bool:

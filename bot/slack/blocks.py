@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from bot.links import plain_link
-from bot.speech import spoken_time
+from bot.model import spoken_time
 
 Json: TypeAlias = dict[str, Any]
 """A block, a part of one, or a form, as Slack accepts it.
@@ -128,6 +128,12 @@ def one_line(text: str) -> str:
     """Return the first line that is not blank, its white space folded."""
     lines = in_order(text).splitlines()
     return next((" ".join(line.split()) for line in lines if line.strip()), "")
+
+
+def listed(items: Sequence[str], conjunction: str) -> str:
+    """Return items as in a sentence: "Ana, Ben or Cleo"."""
+    *others, last = items
+    return f"{', '.join(others)} {conjunction} {last}" if others else last
 
 
 def title(text: str) -> str:

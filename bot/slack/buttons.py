@@ -14,8 +14,6 @@ CHECK_NOW: Final = "job_check_again"
 STOP: Final = "job_stop"
 DETAILS: Final = "job_details"
 HAVE_ID: Final = "job_have_id"
-USE_OFFERED: Final = "job_use_offered"
-"""Its value ends with the id that the service lists."""
 CREATE_AGAIN: Final = "job_create_again"
 GIVE_UP: Final = "job_give_up"
 APPROVE: Final = "approval_approve"
@@ -33,8 +31,6 @@ CHANGE_LIMITS: Final = "admin_limits"
 OPEN_SPENDING: Final = "admin_spending"
 CHOOSE_MONTH: Final = "admin_month"
 OPEN_LINK: Final = "open_link"
-SHARE: Final = "job_share"
-SHARE_LABEL: Final = "Share to…"
 MAKE_VIDEO: Final = "replica_make_video"
 """Its value is the replica's id."""
 
@@ -96,15 +92,8 @@ def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
         yes="Cancel request",
         no="Keep waiting",
     )
-    found = [button("I found it", HAVE_ID, value=pressed, style="primary")]
-    if job.offer is not None:
-        offered = f"{pressed}:{job.offer.remote_id}"
-        found = [
-            button(f"Use this {noun}", USE_OFFERED, value=offered, style="primary"),
-            button("I found it", HAVE_ID, value=pressed),
-        ]
     return [
-        *found,
+        button("I found it", HAVE_ID, value=pressed, style="primary"),
         button("Create again (may be charged twice)", CREATE_AGAIN, value=pressed, confirm=again),
         button("Cancel request", GIVE_UP, value=pressed, style="danger", confirm=give_up),
     ]
@@ -153,10 +142,3 @@ def attempt_of(value: str) -> tuple[str, int]:
     if not colon:
         return job_id, 1
     return job_id, int(attempts) if _ATTEMPTS.fullmatch(attempts) else 0
-
-
-def offer_of(value: str) -> tuple[str, int, str]:
-    """Return the job id, the attempt count and the offered id in the value of a button."""
-    job_id, _, rest = value.partition(":")
-    attempts, _, remote_id = rest.partition(":")
-    return *attempt_of(f"{job_id}:{attempts}"), remote_id

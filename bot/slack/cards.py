@@ -1,23 +1,25 @@
-"""A job's card: a pure function of the job.
+"""A job's card and why a job failed: pure functions of the job.
 
-Four lines at most: its title, its state, one line that helps now, and buttons. Who asked, and with
-which replica, is in small print. All else is in its details.
+A card has four lines at most: its title, its state, one line that helps now, and buttons. Who
+asked, and with which replica, is in small print. All else is in its details.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
+from bot.links import only_hosts
 from bot.model import Failure, Job, State
+from bot.reasons import WITHHELD
 from bot.slack.approval_message import waiting_for_approval
 from bot.slack.blocks import (
-    Json,
     Message,
     actions,
     ago,
     anchor,
     brief,
     context,
+    cut,
     date,
     escape,
     escaped,
@@ -31,14 +33,6 @@ from bot.slack.blocks import (
     words,
 )
 from bot.slack.buttons import card_buttons
-from bot.slack.failures import (
-    CONTACT_ACCOUNT,
-    KEY_REFUSED,
-    OUT_OF_CREDIT,
-    explained,
-    explained_text,
-    meaning_of,
-)
 from bot.slack.presenters import (
     CANCELLED,
     CONTACT_OPERATOR,
@@ -48,10 +42,17 @@ from bot.slack.presenters import (
     state_word,
 )
 
+KEY_REFUSED: Final = "The video service doesn't accept this bot's key"
+OUT_OF_CREDIT: Final = "The video service's account is out of credit"
+CONTACT_ACCOUNT: Final = "Please tell the person who manages that account."
+_ONCE_PAID: Final = "Once it's topped up, a new request is sent at once."
+_MAX_REASON: Final = 500
+_OURS: Final = ("The video service ", "The connection to the video service ")
+"""How the sentences begin that we use as a reason where the service gave none."""
+_FEW_WORDS: Final = 5
 _BAR_WIDTH: Final = 12
 _MAX_NAME: Final = 60
 _HUNDRED: Final = 100
-_THIS: Final = "this message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,7 @@ def card(
     status = _status(job, presenter, replica, retry, posted=posted, approvers=approvers)
     word = status.word or state_word(job, presenter)
     bar, figures = _progress(job, presenter)
+    why = explanation(job, presenter, this="this message")
     blocks = [
         rich(paragraph(words(name or noun, bold=True))),
         section(
@@ -103,7 +105,7 @@ def card(
                 ]
             )
         ),
-        *_explanation(job, presenter),
+        *([rich(paragraph(words(why)))] if why else []),
     ]
     small = _small_print(job, presenter, replica, posted=posted)
     blocks += [context(mrkdwn(line)) for line in small]
@@ -112,24 +114,11 @@ def card(
     text = [
         f"{called}: {_sentence(word + status.more)}",
         joined([figures, status.line], by=" "),
-        explanation_text(job, presenter, this=_THIS),
+        escape(why),
         *small,
         *links_of(job, presenter),
     ]
     return Message(joined(text), blocks)
-
-
-def explanation_text(job: Job, presenter: Presenter, *, this: str) -> str:
-    """Return why a job failed; "" if it did not."""
-    if job.state is not State.FAILED:
-        return ""
-    return explained_text(job, escape(meaning_of(job, presenter, this=this)))
-
-
-def _explanation(job: Job, presenter: Presenter) -> list[Json]:
-    if job.state is not State.FAILED:
-        return []
-    return explained(job, meaning_of(job, presenter, this=_THIS))
 
 
 def links_of(job: Job, presenter: Presenter) -> list[str]:
@@ -223,7 +212,7 @@ def _unconfirmed(job: Job, noun: str) -> str:
             f"anything is sent again{why}."
         )
     return (
-        f"We don't know whether this {noun} was created. Please answer my question in the thread."
+        f"We don't know whether this {noun} was created. My question in the thread needs an answer."
     )
 
 
@@ -297,3 +286,93 @@ def _orphaned(job: Job, noun: str) -> str:
 
 def _sentence(text: str) -> str:
     return text if text.endswith((".", "…")) else f"{text}."
+
+
+# ── Why it failed ─────────────────────────────────────────────────────────────────────────────
+
+
+def _service_reason(job: Job) -> str:
+    """Return what the service said about a failure, in its own words; "" if it said nothing new."""
+    if job.state is not State.FAILED:
+        return ""
+    if job.failure is Failure.DECLINED:  # it is the approver's reason
+        return cut(job.reason, _MAX_REASON)
+    if job.reason.startswith(_OURS) and job.reason != WITHHELD:
+        return ""
+    said = cut(" ".join(only_hosts(job.reason).split()), _MAX_REASON)
+    # "The video was deleted" is no more than the message itself says.
+    is_known = job.deleted and "deleted" in said.casefold() and len(said.split()) <= _FEW_WORDS
+    return "" if is_known else said
+
+
+def explanation(job: Job, presenter: Presenter, *, this: str) -> str:
+    """Return why a job failed: the service's own words, and what they mean; "" if it did not.
+
+    ``this`` is what the reader calls the job's card: "this message" on the card itself.
+    """
+    if job.state is not State.FAILED:
+        return ""
+    said = _service_reason(job)
+    # What stands for a reason that is withheld is no quotation.
+    quoted = f"“{said}”" if said not in {"", WITHHELD} else said
+    return joined([quoted, _meaning(job, presenter, this)], by=" ")
+
+
+def _meaning(job: Job, presenter: Presenter, this: str) -> str:
+    """Return what a failure means beside the service's own words, and what to do; "" if nothing."""
+    noun, created = presenter.noun, _created_nothing(job)
+    match job.failure:
+        case Failure.SERVICE_FAILED | None if job.deleted or _service_reason(job):
+            return presenter.advice(job)
+        case Failure.SERVICE_FAILED | None:
+            return "The video service didn't say why."
+        case Failure.REFUSED:
+            why = "" if _service_reason(job) else " and didn't say why"
+            return f"The video service refused the request{why}; {created}."
+        case Failure.KEY_REJECTED:
+            return f"{KEY_REFUSED}; {created}. {CONTACT_OPERATOR}"
+        case Failure.OUT_OF_CREDIT:
+            return f"{OUT_OF_CREDIT}; {created}. {CONTACT_ACCOUNT} {_ONCE_PAID}"
+        case Failure.UNREACHABLE:
+            return (
+                "I couldn't send this to the video service in time, so I stopped trying; "
+                f"{created}."
+            )
+        case Failure.NOT_FOUND:
+            return f"The video service can't find this {noun} any more. It may have been deleted."
+        case Failure.TIMED_OUT:
+            return (
+                "It took far too long, so I stopped checking. It may still be created and charged."
+            )
+        case Failure.CANCELLED | Failure.UNANSWERED:
+            unknown = f"We don't know whether this {noun} was created"
+            if job.failure is Failure.UNANSWERED:
+                unknown = f"Nobody could say whether this {noun} was created, so I stopped waiting"
+            return f"{unknown}. If it turns up, {this} will say so."
+        case Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED:
+            return _unapproved(job, noun)
+        case Failure.STOPPED | Failure.STOPPED_BY_ADMIN:
+            return "It may still be created and charged."
+
+
+def _unapproved(job: Job, noun: str) -> str:
+    """Return that a request was not approved and made nothing, as far as is known."""
+    if job.copied:
+        return (
+            f"The request comes from a backup: the {noun} may have been approved and created "
+            "since then."
+        )
+    return "Nothing was created."
+
+
+def _created_nothing(job: Job) -> str:
+    """Return that a job's last create call made nothing, and what is known of the others.
+
+    Only *Create again* follows a call of which it is unknown what it made. Those that are known to
+    have made something are named on the card.
+    """
+    if job.asked_at is None:
+        return "nothing was created"
+    if job.orphaned_ids:
+        return "this attempt created nothing"
+    return "this attempt created nothing, but an earlier one may have"

@@ -21,10 +21,11 @@ from bot.outages import Outages
 from bot.slack.access import Access
 from bot.slack.blocks import Json, Message, context, mrkdwn, plain, section
 from bot.slack.client import webhook_client
+from bot.slack.directory import Background
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.limits import left_sentences
-from bot.slack.lookups import Background
+from bot.slack.open_homes import OpenHomes
 from bot.slack.presenters import CONTACT_OPERATOR, Presenter, Presenters
 from bot.store import DatabaseError, DatabaseUncertain, RowUnreadable, Store
 from bot.timings import Timings
@@ -154,6 +155,7 @@ class HandlerContext:
     admins: frozenset[str]
     access: Access
     installation: InstallationSource
+    homes: OpenHomes
     outages: Outages
     """Of Slack."""
     consent_statement: str = ""
@@ -195,13 +197,11 @@ class HandlerContext:
             drawing: returns the form. It reads the database together with this.
         """
         deadline = asyncio.get_running_loop().time() + self.timings.person_timeout.total_seconds()
-        refusal, (limits, left), view = await asyncio.gather(
-            self.access.early_refusal(user, channel, deadline),
-            self.store.limits.fetch_left(user, self.clock.now()),
-            drawing,
+        self.access.prepare(user, channel)
+        (limits, left), view = await asyncio.gather(
+            self.store.limits.fetch_left(user, self.clock.now()), drawing
         )
-        if refusal is None:
-            refusal = await self.access.early_limits_refusal(limits, kind, user, channel, deadline)
+        refusal = await self.access.early_refusal(limits, kind, user, channel, deadline)
         if refusal is None:
             return await self.open_view(trigger_id, with_left(view, left_sentences(left)))
         return refusal

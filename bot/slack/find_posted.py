@@ -1,4 +1,4 @@
-"""Finds a message whose post got no answer, by the metadata that it carries."""
+"""Finds posted messages: one whose post got no answer, by its metadata, and the link to one."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ from pydantic import AliasPath, BaseModel, ConfigDict, Field, OnErrorOmit
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
-from bot.errors import Refused
+from bot.errors import OutsideError, Refused
 from bot.model import Delivery
-from bot.slack.blocks import Json
+from bot.slack.blocks import Json, link
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
-from bot.timings import DeliveryTimings
+from bot.timings import Timings
 
 CANNOT_LOOK: Final = frozenset({"missing_scope", "no_permission", "not_allowed_token_type"})
 """Slack's codes if the app may post, but not search."""
@@ -78,7 +78,7 @@ class PostSearch:
     """
 
     client: AsyncWebClient
-    timings: DeliveryTimings
+    timings: Timings
     join_channels: bool = False
 
     async def find(self, delivery: Delivery, since: datetime) -> str | None:
@@ -193,3 +193,19 @@ def _ts(moment: datetime) -> str:
 def _mark(delivery: Delivery) -> str:
     number = f"-{delivery.number}" if delivery.number else ""
     return f"{delivery.job_id}/{delivery.role.value}{number}"
+
+
+async def permalink(client: AsyncWebClient, posted: Delivery, timings: Timings) -> str:
+    """Return the link to a message that is in Slack; "" if Slack does not give it.
+
+    It needs no scope: https://docs.slack.dev/reference/methods/chat.getPermalink.
+    """
+    try:
+        async with translated(timings.call_timeout):
+            answer = await client.chat_getPermalink(
+                channel=posted.channel, message_ts=posted.ts or ""
+            )
+    except OutsideError:
+        return ""
+    given = answer.get("permalink")
+    return link(given) or "" if isinstance(given, str) else ""

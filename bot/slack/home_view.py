@@ -1,23 +1,30 @@
-"""The Home tab: a person's requests with their buttons, replicas, and for admins how it all goes.
+"""What the Home tab shows: requests, replicas, and for admins how it all goes.
 
 A view has at most 100 blocks: https://docs.slack.dev/reference/views/home-tab-views.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from bot.model import Job, State
-from bot.slack.admin_view import AdminContent, admin_sections
 from bot.slack.blocks import (
+    MAX_SECTION,
     Json,
     actions,
+    ago,
+    brief,
     bullets,
     button,
     context,
     cut,
     date,
+    element,
+    joined,
+    modal,
     mrkdwn,
+    option,
     paragraph,
     plain,
     rich,
@@ -26,14 +33,20 @@ from bot.slack.blocks import (
     words,
 )
 from bot.slack.buttons import (
+    CHANGE_LIMITS,
+    CHOOSE_MONTH,
     OPEN_CREATE,
+    OPEN_SPENDING,
     OPEN_TRAIN,
     TURN_PAGE,
     approval_buttons,
     card_buttons,
     question_buttons,
 )
+from bot.slack.cards import KEY_REFUSED
+from bot.slack.limits import WORDS, change_words, value_words
 from bot.slack.presenters import Presenter, Presenters, state_word
+from bot.store import LimitsInForce, MonthSpending, PastChange, PersonSpending, month_start
 
 PAGE: Final = 10
 """Jobs on a page: each has up to three blocks, and a line between it and the next."""
@@ -41,6 +54,46 @@ MAX_REPLICAS: Final = 20
 MAX_QUESTIONS: Final = 7
 """Of each sort: three blocks each. With everything else, a view has room for these."""
 _MAX_LINE: Final = 200
+MAX_PAST: Final = 5
+"""Changes of limits that are shown."""
+MONTH: Final = "month"
+"""The id of the block with the menu of months."""
+_MONTHS: Final = 12
+_TOP: Final = 5
+_MAX_PEOPLE: Final = 1_000
+_PER_SECTION: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """How the whole bot is."""
+
+    used: int
+    """Create calls that count for the last 24 hours."""
+    limit: int
+    unsent: int
+    """Messages that wait to be posted."""
+    key_refused: bool
+    no_credit: bool
+    """Whether the service has refused to create something for lack of credit."""
+    next_try: datetime | None
+    """When the next call finds out whether there is credit again."""
+    slowed_down: bool
+    """Whether the service has asked to wait before it creates more."""
+    to_approve: int = 0
+    """Requests that wait for approval."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdminContent:
+    """What admins see."""
+
+    health: Health
+    spending: MonthSpending
+    """Of this month."""
+    in_force: LimitsInForce
+    past: Sequence[PastChange] = ()
+    """The last changes of limits, newest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +202,127 @@ def _to_approve(job: Job, presenter: Presenter) -> list[Json]:
         context(mrkdwn(asked)),
         actions(approval_buttons(job)),
     ]
+
+
+# ── For admins ────────────────────────────────────────────────────────────────────────────────
+
+
+def admin_sections(content: AdminContent, presenters: Presenters) -> list[Json]:
+    """Return the sections for admins: a few blocks, however much there is to say."""
+    change, more = button("Change limits", CHANGE_LIMITS), button("All months", OPEN_SPENDING)
+    blocks = [
+        section(_health(content.health)),
+        {**section(spending_text(content.spending, presenters)), "accessory": more},
+        {**section(_limits(content.in_force)), "accessory": change},
+    ]
+    if content.past:
+        said = joined(["Recent changes:", *map(_change, content.past)], MAX_SECTION)
+        blocks.append(context(mrkdwn(said)))
+    return blocks
+
+
+def _limits(in_force: LimitsInForce) -> str:
+    values, lines = in_force.values(), ["*Limits*"]
+    for name, limit in WORDS.items():
+        value = value_words(name, values[name])
+        line = f"{limit.label}: {value if limit.is_list else f'*{value}*'}"
+        if (change := in_force.changes.get(name)) is not None:
+            line += f", changed by <@{change.changed_by}> {ago(change.changed_at)}"
+        lines.append(line)
+    lines.append(
+        "All others come from the settings."
+        if in_force.changes
+        else "All of them come from the settings."
+    )
+    return joined(lines, MAX_SECTION)
+
+
+def _change(past: PastChange) -> str:
+    said = change_words(past.name, past.before, past.after)
+    return f"<@{past.changed_by}> {said}, {ago(past.changed_at)}"
+
+
+def _health(health: Health) -> str:
+    service = (
+        f":x: {KEY_REFUSED}: it needs a working one."
+        if health.key_refused
+        else ":white_check_mark: The video service accepts this bot's key."
+    )
+    if health.no_credit:
+        service += "\n:x: The video service says that there is no credit left. Requests wait."
+        if health.next_try is not None:
+            service += f" Next try: {date(health.next_try)}, or at once with the next request."
+    if health.slowed_down:
+        service += "\n:hourglass: The video service asks to wait. Requests go on by themselves."
+    posted = ":white_check_mark: Every message is posted."
+    if health.unsent:
+        posted = f":hourglass: Messages waiting to be posted: {health.unsent:,}."
+    if health.to_approve:
+        posted += f"\n:hourglass: Requests waiting for approval: {health.to_approve:,}."
+    used = f"Requests in the last 24 hours: {health.used:,} of {health.limit:,}."
+    return f"{used}\n{service}\n{posted}"
+
+
+def spending_text(spending: MonthSpending, presenters: Presenters) -> str:
+    """Return what was spent this month: all of it, and by those who spent most."""
+    people = [_person(each, presenters) for each in spending.people[:_TOP]]
+    if (others := len(spending.people) - _TOP) > 0:
+        people.append(f"and {others:,} more {'person' if others == 1 else 'people'}")
+    return joined(
+        ["*Spending this month*", f"{_total(spending, presenters)}.", *people], MAX_SECTION
+    )
+
+
+def spending_modal(spending: MonthSpending, presenters: Presenters, now: datetime) -> Json:
+    """Return the modal for a month, with a menu of those before ``now``."""
+    months = {_value(each): _option(each) for each in _months(now)}
+    chosen = months.setdefault(_value(spending.since), _option(spending.since))
+    menu = element("static_select", CHOOSE_MONTH, options=[*months.values()], initial_option=chosen)
+    people = [_person(each, presenters) for each in spending.people[:_MAX_PEOPLE]]
+    blocks = [{**actions([menu]), "block_id": MONTH}, section(f"*{_total(spending, presenters)}*")]
+    blocks += [
+        section(joined(people[at : at + _PER_SECTION], MAX_SECTION))
+        for at in range(0, len(people), _PER_SECTION)
+    ]
+    return modal("", "Spending", close="Close", blocks=blocks)
+
+
+def month_named(value: str, now: datetime) -> datetime:
+    """Return the month that was chosen in the menu; this one if there is none of that name."""
+    return next((each for each in _months(now) if _value(each) == value), now)
+
+
+def spent(created: Mapping[str, int], spoken: timedelta, presenters: Presenters) -> str:
+    """Return what was created, in words: "3 videos, about 4 min spoken, 1 training"."""
+    parts = [
+        f"{number:,} {presenter.counted}{'' if number == 1 else 's'}"
+        for kind, presenter in presenters.items()
+        if (number := created.get(kind, 0))
+    ]
+    if parts and spoken:
+        parts.insert(1, f"about {brief(spoken)} spoken")
+    return ", ".join(parts)
+
+
+def _total(spending: MonthSpending, presenters: Presenters) -> str:
+    return spent(spending.created, spending.spoken, presenters) or "Nothing was created"
+
+
+def _person(person: PersonSpending, presenters: Presenters) -> str:
+    return f"<@{person.user}>: {spent(person.created, person.spoken, presenters)}"
+
+
+def _months(now: datetime) -> list[datetime]:
+    """Return the first moments of the last months, newest first."""
+    months = [month_start(now)]
+    while len(months) < _MONTHS:
+        months.append(month_start(months[-1] - timedelta(days=1)))
+    return months
+
+
+def _value(month: datetime) -> str:
+    return month.strftime("%Y-%m")
+
+
+def _option(month: datetime) -> Json:
+    return option(month.strftime("%B %Y"), _value(month))

@@ -13,12 +13,12 @@ from bot.clock import Clock
 from bot.errors import OutsideError, Refused
 from bot.model import Installation
 from bot.outages import Outage, Outages
-from bot.slack.calls import SlackCalls
+from bot.slack.client import SlackCalls
+from bot.slack.directory import Background
 from bot.slack.errors import translated
-from bot.slack.lookups import Background
 from bot.slack.scopes import granted_scopes
 from bot.store import DatabaseError, Store
-from bot.timings import FormTimings
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class _BotInfo(_Answer):
 
 
 async def fetch_installation(
-    client: AsyncWebClient, timings: FormTimings, outages: Outages | None = None
+    client: AsyncWebClient, timings: Timings, outages: Outages | None = None
 ) -> Installation:
     """Return what Slack says of the token: its workspace, and its app where a scope allows that.
 
@@ -82,7 +82,7 @@ class InstallationSource:
         background: Background,
         *,
         clock: Clock,
-        timings: FormTimings,
+        timings: Timings,
     ) -> None:
         self._client = client
         self._calls = calls

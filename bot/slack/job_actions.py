@@ -1,26 +1,61 @@
-"""The buttons that jobs of every kind have: check, stop following, retry, the question, links."""
+"""What the buttons do that jobs of every kind have: check, stop, question, details, links."""
 
 import asyncio
+import json
 import re
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final
 
+from pydantic import BaseModel, ConfigDict
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
-from bot.model import Delivery, Failure, Job
-from bot.slack.blocks import Json, Message, anchor, section
-from bot.slack.buttons import CHECK_NOW, CREATE_AGAIN, GIVE_UP, OPEN_LINK, STOP, attempt_of
+from bot.errors import OutsideError, Refused
+from bot.kinds import Comparison, Unreadable
+from bot.kinds.wire import MAX_ID, compare_with_job
+from bot.links import only_hosts
+from bot.model import Delivery, Failure, Job, State
+from bot.service_errors import UNKNOWN_ID
+from bot.slack.blocks import (
+    Json,
+    Message,
+    anchor,
+    bullets,
+    cut,
+    element,
+    field,
+    modal,
+    paragraph,
+    quotes,
+    rich,
+    section,
+    title,
+    words,
+)
+from bot.slack.buttons import (
+    CHECK_NOW,
+    CREATE_AGAIN,
+    DETAILS,
+    GIVE_UP,
+    HAVE_ID,
+    OPEN_LINK,
+    STOP,
+    attempt_of,
+)
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
-from bot.slack.job_status import current_status
+from bot.slack.find_posted import permalink
+from bot.slack.job_status import Fact, current_status, facts_of, rows, usually
 from bot.slack.limits import limit_sentence, person_sentence
-from bot.slack.payloads import BlockAction, read
-from bot.slack.permalinks import permalink
-from bot.store import LimitReached, NotAllowed
+from bot.slack.payloads import BlockAction, ViewSubmission, read
+from bot.slack.presenters import NOT_APPROVED, Presenter, script_of, state_word
+from bot.store import AddedCandidate, LimitReached, NotAllowed
 
 _RETRIED: Final = "This has already been retried."
 SETTLED: Final = "That has already been settled."
+_DETAILS_VIEW: Final = "job_details"
+_ID_FORM: Final = "job_id_form"
+_REMOTE_ID: Final = "remote_id"
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -30,6 +65,9 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
     app.action(CREATE_AGAIN)(partial(create_again, ctx))
     app.action(GIVE_UP)(partial(give_up, ctx))
     app.action(re.compile(f"^{OPEN_LINK}_"))(acknowledge)
+    app.action(DETAILS)(partial(open_details, ctx))
+    app.action(HAVE_ID)(partial(open_id_form, ctx))
+    app.view(_ID_FORM)(partial(submit_id, ctx))
 
 
 async def check_now(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
@@ -84,12 +122,12 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if job is None:
         await ack()
         return
-    if refusal := await ctx.access.asking_refusal(action.user, ctx.service_deadline()):
+    now, deadline = ctx.clock.now(), ctx.service_deadline()
+    limits = (await ctx.store.limits.fetch()).limits
+    if refusal := await ctx.access.asking_refusal(limits, job.kind, action.user, deadline):
         ctx.respond_ephemeral(action, refusal)
         await ack()
         return
-    now, deadline = ctx.clock.now(), ctx.service_deadline()
-    limits = (await ctx.store.limits.fetch()).limits
     membership = await ctx.access.membership(limits, job.kind, action.user, deadline)
     try:
         if not await ctx.store.jobs.create_again(
@@ -123,7 +161,7 @@ async def give_up(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 async def _refresh_home(ctx: HandlerContext, action: BlockAction) -> None:
     """Have the Home tab published in which an admin answered a question to somebody else."""
     if action.is_outside_conversations:
-        await ctx.store.homes.open(action.user, 0, ctx.clock.now())
+        await ctx.homes.open(action.user)
 
 
 async def acknowledge(ack: AsyncAck) -> None:
@@ -218,3 +256,170 @@ async def retry_metadata(ctx: HandlerContext, job: Job) -> dict[str, Any]:
     if as_direct_message:
         channel = card.channel if is_there else ""
     return {"channel": channel, "thread_ts": thread_ts, "retry_of": job.id}
+
+
+async def open_details(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the details of a job."""
+    action = read(BlockAction, body)
+    job = await find_job(ctx, action, what="see the details", reads=True)
+    if job is not None:
+        presenter = ctx.presenters[job.kind]
+        replica_id = presenter.replica_id(job)
+        names = await ctx.store.replicas.names([replica_id] if replica_id else [])
+        approves = ctx.may_approve(action.user, job)
+        view = details(
+            job, presenter, reader=action.user, replica="".join(names.values()), approves=approves
+        )
+        if error := await ctx.open_view(action.trigger_id, view):
+            ctx.respond_ephemeral(action, error)
+    await ack()
+
+
+def details(
+    job: Job, presenter: Presenter, *, reader: str, replica: str = "", approves: bool = False
+) -> Json:
+    """Return the view with all that is known of a job.
+
+    A script is shown to the person who wrote it, and to one who ``approves`` it. ``replica`` is the
+    name of the replica that the job uses, if that is known.
+    """
+    own = reader == job.user or approves
+    facts: list[Fact] = [
+        ("Status", state_word(job, presenter)),
+        ("Replica", replica),
+        *presenter.details(job).items(),
+        *facts_of(job.snapshot, presenter, job, own=True),
+        ("Created by earlier attempts", ", ".join(job.orphaned_ids)),
+        ("Requested", job.created_at),
+        *_approval_of(job),
+        ("Usually takes", usually(job)),
+        *([("Started", job.started_at)] if job.started_at is not None else []),
+        *([("Ended", job.ended_at)] if job.ended_at is not None else []),
+        ("Request number", job.id),
+    ]
+    name = title(presenter.name(job)) if own else ""
+    blocks = [rich(paragraph(words(name, bold=True)))] if name else []
+    blocks.append(rich(bullets(rows(facts))))
+    if own and (script := script_of(job, job.snapshot)):
+        # The whole of it: the closing reply has room for the beginning of a long one.
+        blocks += quotes(script)
+    heading = f"{presenter.noun.capitalize()} details"
+    return modal(_DETAILS_VIEW, heading, close="Close", blocks=blocks)
+
+
+def _approval_of(job: Job) -> list[Fact]:
+    """Return when a job was approved, or when its approval expires."""
+    if job.approval is None or job.failure in NOT_APPROVED:
+        return []
+    if job.approval.decided_at is None:
+        return [("Approval expires", job.approval.until)]
+    return [("Approved", job.approval.decided_at)]
+
+
+class _IdMetadata(BaseModel):
+    """The form's ``private_metadata``."""
+
+    model_config = ConfigDict(strict=True, hide_input_in_errors=True)
+
+    job: str
+    """The job that it is about."""
+    attempts: int = 1
+    """How many create calls were begun for it when the form was opened."""
+    warned: str = ""
+    """The id of which the user was told that it cannot be verified."""
+
+
+async def open_id_form(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Open the form."""
+    action = read(BlockAction, body)
+    job_id, attempts = attempt_of(action.value)
+    if (job := await find_job(ctx, action, job_id)) is not None:
+        if (job.state, job.attempts) != (State.UNCONFIRMED, attempts):
+            ctx.respond_ephemeral(action, SETTLED)
+        elif error := await ctx.open_view(action.trigger_id, _id_form(ctx, job)):
+            ctx.respond_ephemeral(action, error)
+    await ack()
+
+
+async def submit_id(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
+    """Have the named id checked; warn first of one that cannot be verified."""
+    submission = read(ViewSubmission, body)
+    metadata = submission.view.metadata(_IdMetadata)
+    typed = submission.view.fields().get(_REMOTE_ID, "").strip()
+    job = await ctx.store.jobs.fetch(metadata.job)
+    if job is None or not ctx.may_decide(submission.user, job):
+        error: str | None = not_theirs("the person who asked")
+    elif job.kind not in ctx.kinds:
+        error = UNKNOWN_KIND
+    elif not typed or len(typed) > MAX_ID or not typed.isprintable() or " " in typed:
+        error = "An ID is one word, as the video service shows it."
+    elif (job.state, job.attempts) != (State.UNCONFIRMED, metadata.attempts):
+        error = SETTLED
+    else:
+        comparison, error = await _compare(ctx, job, typed)
+        if comparison is Comparison.UNKNOWN and typed != metadata.warned:
+            await ack(response_action="update", view=_id_form(ctx, job, unverified=typed))
+            return
+        error = error or await _add_candidate(ctx, job, typed, submission.user)
+    if error:
+        await ack(response_action="errors", errors={_REMOTE_ID: error})
+    else:
+        await ack()
+
+
+async def _compare(ctx: HandlerContext, job: Job, remote_id: str) -> tuple[Comparison, str]:
+    """Return whether ``remote_id`` is what the job asked for, and why if it is something else."""
+    kind, noun = ctx.kinds[job.kind], ctx.presenters[job.kind].noun
+    owner = await ctx.store.jobs.fetch_by_remote_id(kind.name, remote_id)
+    if owner is not None:
+        return Comparison.DIFFERENT, f"That {noun} belongs to another request, No. {owner.id}."
+    try:
+        async with asyncio.timeout_at(ctx.service_deadline()):
+            answer = await ctx.service.read(kind.path, remote_id)
+            snapshot = kind.read(answer, remote_id)
+    except (OutsideError, Unreadable, TimeoutError) as error:
+        if isinstance(error, Refused) and error.code in UNKNOWN_ID:
+            said = cut(only_hosts(error.reason), 200)
+            reason = f"The video service can't find it. It says: {said}"
+            return Comparison.DIFFERENT, reason
+        return Comparison.UNKNOWN, ""  # it is read again before it is adopted
+    comparison = compare_with_job(kind, job, snapshot)
+    different = comparison is Comparison.DIFFERENT
+    return comparison, f"That {noun} isn't the one that was requested here." if different else ""
+
+
+async def _add_candidate(ctx: HandlerContext, job: Job, remote_id: str, user: str) -> str | None:
+    """Add an id as a candidate; return why that cannot be done, if so."""
+    now = ctx.clock.now()
+    match await ctx.store.jobs.add_candidate(job.id, job.attempts, remote_id, user, now):
+        case AddedCandidate.STORED:
+            return None
+        case AddedCandidate.OTHER_UNCHECKED:
+            return "Another ID is already being checked. Please try again in a few minutes."
+        case AddedCandidate.SETTLED:
+            return SETTLED
+
+
+def _id_form(ctx: HandlerContext, job: Job, unverified: str = "") -> Json:
+    """Return the form; with a warning, if ``unverified`` was typed and cannot be verified."""
+    noun = ctx.presenters[job.kind].noun
+    warning = f"I can't verify that this {noun} is the one requested here. Use it anyway?"
+    hint = "You'll find it in your account there. I'll check that it's the right one."
+    remote_id = field(
+        _REMOTE_ID,
+        f"{noun.capitalize()} ID at the video service",
+        element(
+            "plain_text_input", _REMOTE_ID, initial_value=unverified or None, max_length=MAX_ID
+        ),
+        hint="" if unverified else hint,
+    )
+    return modal(
+        _ID_FORM,
+        f"{noun.capitalize()} ID",
+        submit="Use it anyway" if unverified else f"Use this {noun}",
+        close="Cancel",
+        private_metadata=json.dumps(
+            {"job": job.id, "attempts": job.attempts, "warned": unverified}
+        ),
+        blocks=[section(warning), remote_id] if unverified else [remote_id],
+    )

@@ -178,7 +178,7 @@ async def current_status(
     """
     presenter, remote_id = ctx.presenters[kind.name], (job and job.remote_id) or wanted
     try:
-        answer = await ctx.service.read(kind.path, remote_id, for_person=True)
+        answer = await ctx.service.read(kind.path, remote_id)
         snapshot = kind.read(answer, remote_id)
     except Unreadable:
         return _unread(presenter, job, reader, wanted, "Its answer couldn't be read.")

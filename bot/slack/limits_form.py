@@ -7,7 +7,7 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from bot.slack.blocks import Json, context, element, field, modal, mrkdwn, option, section
-from bot.slack.limit_words import WORDS, value_words
+from bot.slack.limits import WORDS, value_words
 from bot.slack.payloads import View
 from bot.store import LimitsInForce, fingerprint
 

@@ -1,15 +1,30 @@
-"""What a delivery says: the message of its role, and where it goes instead of the channel."""
+"""What a delivery says, in which form, and where it goes."""
 
-from collections.abc import Collection
+import logging
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Final
 
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.errors import Refused, Uncertain
 from bot.model import Delivery, Job, Role
+from bot.outages import Outages
 from bot.slack.approval_message import approval_request
-from bot.slack.blocks import Message, context, mrkdwn
+from bot.slack.blocks import MAX_TEXT, Message, context, mrkdwn, shortened
 from bot.slack.cards import card
+from bot.slack.errors import translated
 from bot.slack.presenters import Presenters
 from bot.slack.question_message import question
 from bot.slack.replies import reply
-from bot.slack.share_message import share
+from bot.store import Outgoing, Store
+from bot.timings import Timings
+
+# A refusal of so few bytes of text is not for their number.
+_MIN_TEXT: Final = 100
+_LOG: Final = logging.getLogger(__name__)
+_CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]+", re.ASCII)
 
 
 def compose(
@@ -18,22 +33,21 @@ def compose(
     presenters: Presenters,
     admins: Collection[str] = (),
     *,
+    admins_first: bool = False,
     approvers: Collection[str] = (),
     replica: str = "",
     retry: str | None = None,
 ) -> Message:
     """Return what a delivery says now.
 
-    ``admins`` can answer a question, ``approvers`` can approve. See ``card`` for ``replica`` and
-    ``retry``.
+    ``admins`` can answer a question, and are asked first with ``admins_first``; ``approvers`` can
+    approve. See ``card`` for ``replica`` and ``retry``.
     """
     presenter = presenters[job.kind]
     if delivery.role is Role.QUESTION:
-        return question(delivery, job, presenter, admins)
+        return question(delivery, job, presenter, admins, admins_first=admins_first)
     if delivery.role is Role.APPROVAL:
         return approval_request(delivery, job, presenter, approvers, replica=replica)
-    if delivery.role is Role.SHARE:
-        return share(delivery, job, presenter)
     if delivery.role is Role.REPLY:
         return reply(job, presenter, retry=retry)
     return card(
@@ -56,3 +70,114 @@ def redirected(message: Message, job: Job) -> Message:
             "If that channel is private, type `/invite @replica-videos` there."
         )
     return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])
+
+
+def as_sent(message: Message, delivery: Delivery) -> Message:
+    """Return a delivery's message in the form that Slack has not refused yet.
+
+    Each refusal of a text alone halves it, so that a limit that we do not know ends that too.
+    """
+    if not delivery.rewrites:
+        return message
+    return Message(shortened(message.text, _text_limit(delivery)), ())
+
+
+def can_be_rewritten(delivery: Delivery) -> bool:
+    """Return whether there is another form to try."""
+    return not delivery.rewrites or _text_limit(delivery) > _MIN_TEXT
+
+
+def rewritten(delivery: Delivery) -> Delivery:
+    """Return a delivery, whose form was refused, in the next one."""
+    return replace(delivery, rewrites=delivery.rewrites + 1, refusals=0)
+
+
+def accepted(delivery: Delivery) -> Delivery:
+    """Return a delivery whose current version Slack shows. The next one is tried in full length."""
+    return replace(
+        delivery,
+        shown_version=delivery.version,
+        failures=0,
+        refusals=0,
+        rewrites=min(delivery.rewrites, 1),
+    )
+
+
+def _text_limit(delivery: Delivery) -> int:
+    """Return how many bytes of text a delivery without blocks may have."""
+    return MAX_TEXT >> (delivery.rewrites - 1)
+
+
+def placed(outgoing: Outgoing) -> Delivery:
+    """Return the delivery with its channel and thread: below the card, unless it has its own."""
+    delivery, card = outgoing.delivery, outgoing.card
+    if delivery.role in {Role.CARD, Role.APPROVAL} or delivery.direct:
+        return delivery
+    if card.ts is None:
+        return redirect(delivery, outgoing.job)
+    thread_ts = card.ts if card.direct else outgoing.job.thread_ts or card.ts
+    return replace(delivery, channel=card.channel, thread_ts=thread_ts)
+
+
+def addressee(delivery: Delivery, job: Job) -> str:
+    """Return the user to whom a delivery goes directly, always or if a channel refuses it."""
+    return delivery.addressee or job.user
+
+
+def redirect(delivery: Delivery, job: Job) -> Delivery:
+    """Return the delivery as a direct message to the user who asked."""
+    return replace(delivery, direct=True, channel=addressee(delivery, job), thread_ts=None)
+
+
+def may_be_posted(delivery: Delivery, job: Job) -> bool:
+    """Return whether a message that is not posted yet, as far as we know, may be in Slack.
+
+    It may if its job comes from a backup, until it is posted or searched for. A question is asked
+    again: what it asks is open again.
+    """
+    return job.copied and delivery.sent_at is None and delivery.role is not Role.QUESTION
+
+
+async def open_conversation(
+    delivery: Delivery, client: AsyncWebClient, timings: Timings, outages: Outages
+) -> str:
+    """Return the conversation with the user of a direct message, so that it can be found there.
+
+    If the app may not open it, this is the user's id, which also accepts posts.
+
+    Raises:
+        Unavailable, Uncertain: Slack did not answer; asking again does no harm.
+    """
+    try:
+        async with translated(timings.call_timeout, outages):
+            answer = await client.conversations_open(users=delivery.channel)
+            opened = answer["channel"]["id"]
+    except Refused as error:
+        _LOG.info("a conversation may not be opened", extra=log_fields(delivery, error))
+        return delivery.channel
+    except (KeyError, TypeError):
+        opened = None
+    if not isinstance(opened, str) or not _CONVERSATION.fullmatch(opened):
+        raise Uncertain("Slack's answer could not be read.")
+    return opened
+
+
+async def with_names(
+    claimed: Sequence[Outgoing], store: Store, presenters: Presenters
+) -> Sequence[Outgoing]:
+    """Return deliveries with the names of the replicas that their jobs use: one query for all."""
+    used = {
+        each.delivery.id: replica_id
+        for each in claimed
+        if (presenter := presenters.get(each.job.kind)) is not None
+        and (replica_id := presenter.replica_id(each.job)) is not None
+    }
+    names = await store.replicas.names(set(used.values()))
+    return [
+        replace(each, replica=names.get(used.get(each.delivery.id, ""), "")) for each in claimed
+    ]
+
+
+def log_fields(delivery: Delivery, reason: Exception | str) -> dict[str, str]:
+    """Return what a log line says of a delivery and of what became of a call for it."""
+    return {"job": delivery.job_id, "role": delivery.role.value, "reason": str(reason)}

@@ -22,16 +22,28 @@ from bot.outages import Outages
 from bot.slack.approval_message import names_approvers
 from bot.slack.blocks import Message
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
-from bot.slack.find_posted import CANNOT_LOOK, PostSearch, metadata_for
+from bot.slack.find_posted import CANNOT_LOOK, PostSearch, metadata_for, permalink
 from bot.slack.installation import InstallationSource
-from bot.slack.message_forms import accepted, can_be_rewritten, rewritten
-from bot.slack.outgoing import composed, log_fields, with_names
-from bot.slack.places import addressee, may_be_posted, open_conversation, placed, redirect
+from bot.slack.messages import (
+    accepted,
+    addressee,
+    as_sent,
+    can_be_rewritten,
+    compose,
+    log_fields,
+    may_be_posted,
+    open_conversation,
+    placed,
+    redirect,
+    redirected,
+    rewritten,
+    with_names,
+)
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import MethodLimits, RateLimits, covering
 from bot.slack.uploads import Uploads
 from bot.store import Outgoing, Store
-from bot.timings import DeliveryTimings
+from bot.timings import Timings
 from bot.video_source import VideoSource
 
 _LOG: Final = logging.getLogger(__name__)
@@ -55,7 +67,8 @@ class Messenger:
     """Takes claimed deliveries one step further.
 
     ``client`` must not retry a call by itself: a message would be posted twice. ``admins`` are
-    mentioned in questions. ``videos`` fetches what is shown in Slack; None if nothing is.
+    mentioned in questions, and asked first with ``admins_first``. ``videos`` fetches what is shown
+    in Slack; None if nothing is.
     """
 
     def __init__(
@@ -65,8 +78,9 @@ class Messenger:
         presenters: Presenters,
         admins: Collection[str],
         *,
+        admins_first: bool,
         clock: Clock,
-        timings: DeliveryTimings,
+        timings: Timings,
         rng: random.Random,
         outages: Outages,
         installation: InstallationSource,
@@ -80,6 +94,7 @@ class Messenger:
         self._client = client
         self._presenters = presenters
         self._admins = admins
+        self._admins_first = admins_first
         self._clock = clock
         self._timings = timings
         self._rng = rng
@@ -410,11 +425,23 @@ class Messenger:
         await self._store.deliveries.release(delivery, self._clock.now(), due_at)
 
     async def _message(self, outgoing: Outgoing, delivery: Delivery) -> Message:
-        return await composed(
-            replace(outgoing, delivery=delivery),
+        """Return what a delivery says now, in the form that Slack has not refused yet."""
+        job, card, retry = outgoing.job, outgoing.retry, None
+        if card is not None:
+            # Others cannot open a direct message.
+            is_open = card.ts is not None and not card.direct
+            retry = await permalink(self._client, card, self._timings) if is_open else ""
+        message = compose(
+            delivery,
+            job,
             self._presenters,
             self._admins,
-            self._client,
-            self._timings,
-            approvers=self._store.jobs.approvals.people(outgoing.job.user),
+            admins_first=self._admins_first,
+            approvers=self._store.jobs.approvals.people(job.user),
+            replica=outgoing.replica,
+            retry=retry,
         )
+        # An approval is for somebody else.
+        if delivery.direct and delivery.role is not Role.APPROVAL:
+            message = redirected(message, job)
+        return as_sent(message, delivery)

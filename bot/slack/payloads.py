@@ -4,7 +4,6 @@ Shapes: https://docs.slack.dev/interactivity and https://docs.slack.dev/referenc
 """
 
 import difflib
-import re
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import (
@@ -19,10 +18,6 @@ from pydantic import (
     field_validator,
 )
 
-# Slack escapes brackets that people type: if one opens within another, neither is Slack's. Both
-# patterns take linear time.
-_MENTION: Final = re.compile(r"<([@#!])([^<|>]*)(?:\|([^<>]*))?>")
-_LINK: Final = re.compile(r"<([^<|>\s]+)(?:\|([^<>]*))?>")
 # How much of a word a subcommand has to share with it, from 0 to 1: "statsu" has 0.83, "hello" has
 # 0.67 of "help". No longer word has that much.
 _SIMILAR: Final = 0.75
@@ -387,28 +382,3 @@ def _value(element: dict[str, Any]) -> str:
     if isinstance(option, dict) and isinstance(value := option.get("value"), str):
         return value
     return ""
-
-
-def unescaped(text: str) -> str:
-    """Return the text of a message, which Slack escapes, as its author typed it.
-
-    A mention comes with the name or without it: then its id stands for it.
-    https://docs.slack.dev/messaging/formatting-message-text#escaping
-    """
-
-    def mention(found: re.Match[str]) -> str:
-        sigil, target, label = found.groups()
-        if sigil == "!":
-            return "@" + (label or target.split("^")[0]).removeprefix("@")
-        return sigil + (label or target).removeprefix(sigil)
-
-    def link(found: re.Match[str]) -> str:
-        target, label = found.groups()
-        if label and target in {f"http://{label}", f"https://{label}", f"mailto:{label}"}:
-            return str(label)
-        return f"{label} ({target})" if label and label != target else str(target)
-
-    plain = _LINK.sub(link, _MENTION.sub(mention, text))
-    for escaped, letter in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
-        plain = plain.replace(escaped, letter)
-    return plain

@@ -56,10 +56,6 @@ class Presenter(Protocol):
         """Return what is spoken, if that is known."""
 
     @property
-    def likeness(self) -> str:
-        """What something of the service's list has in common with a job that may have made it."""
-
-    @property
     def slow(self) -> bool:
         """Whether it takes hours: then its card says how long it has been going on."""
 

@@ -9,9 +9,9 @@ from bot.slack.blocks import (
     Message,
     actions,
     context,
-    date,
     escape,
     joined,
+    listed,
     mrkdwn,
     paragraph,
     rich,
@@ -23,20 +23,36 @@ from bot.slack.buttons import question_buttons
 from bot.slack.presenters import Presenter
 
 _ASKED_BEFORE: Final = "I'm asking again because nobody has answered yet."
+_ADMINS_WERE_ASKED: Final = (
+    "I asked the admins first, who can look there. The person who asked can answer too."
+)
 
 
 def question(
-    delivery: Delivery, job: Job, presenter: Presenter, admins: Collection[str] = ()
+    delivery: Delivery,
+    job: Job,
+    presenter: Presenter,
+    admins: Collection[str] = (),
+    *,
+    admins_first: bool = False,
 ) -> Message:
     """Return the question, or how it was settled.
 
-    An open one mentions the requester and the admins once each: they can answer it. Nobody is
+    An open one mentions the requester and the admins once each: they can answer it. With
+    ``admins_first``, the first one mentions the admins alone, where they can see it. Nobody is
     pinged by the edit that says how it was settled.
     """
     noun, name = presenter.noun, title(presenter.name(job))
     if delivery.settled_as is None:
-        head = f"<@{job.user}> *We don't know whether this {noun} was created.*"
-        body = _what_to_do(delivery, job, presenter, admins)
+        others = [f"<@{admin}>" for admin in sorted(set(admins) - {job.user})]
+        # Admins see no direct message of somebody else.
+        is_seen = delivery.channel.startswith(("C", "G")) and not delivery.direct
+        if admins_first and is_seen and others and job.asked == 1 and job.user not in admins:
+            asked, who_else = listed(others, "and"), _ADMINS_WERE_ASKED
+        else:
+            asked, who_else = f"<@{job.user}>", _who_else(delivery, others)
+        head = f"{asked} *We don't know whether this {noun} was created.*"
+        body = _what_to_do(job, noun, who_else)
         small = (
             "Without an answer, I'll close this request in a few days."
             if job.asked > 1
@@ -58,39 +74,24 @@ def question(
     return Message(joined([head, called, body, small]), blocks)
 
 
-def _what_to_do(delivery: Delivery, job: Job, presenter: Presenter, admins: Collection[str]) -> str:
+def _what_to_do(job: Job, noun: str, who_else: str) -> str:
     """Return why there is a question, and what to do about it."""
-    noun = presenter.noun
     what = (
         "The video service gave no clear answer. Please check your account there: if the "
         f"{noun} is there, choose *I found it*. If not, create it again (you may be charged twice) "
         "or cancel the request."
     )
-    if job.offer is not None:
-        created_at, use = job.offer.created_at, f"Use this {noun}"
-        likeness = presenter.likeness
-        if created_at is not None:
-            likeness = f"{likeness}, created {date(created_at)}"
-        what = (
-            f"The video service gave no clear answer, but it has a {noun} with "
-            f"{likeness}. Is it yours? If so, choose *{use}*. If not, "
-            "please check your account there: if you see yours, choose *I found it*. Otherwise "
-            "create it again (you may be charged twice) or cancel the request."
-        )
-    others = [f"<@{admin}>" for admin in sorted(set(admins) - {job.user})]
     again = _ASKED_BEFORE if job.asked > 1 else ""
-    return joined([again, what, _who_else(delivery, others)], MAX_SECTION, by=" ")
+    return joined([again, what, who_else], MAX_SECTION, by=" ")
 
 
 def _who_else(delivery: Delivery, admins: list[str]) -> str:
-    """Return who else may help; admins see no direct message of somebody else."""
+    """Return who else may help."""
     if not admins:
         return ""
-    *others, last = admins
-    named = f"{', '.join(others)} {{}} {last}" if others else last
     if delivery.direct:
-        return f"No account there? Ask {named.format('or')}."
-    return f"No account there? {named.format('and')} can answer too."
+        return f"No account there? Ask {listed(admins, 'or')}."
+    return f"No account there? {listed(admins, 'and')} can answer too."
 
 
 def _settled(settlement: Settlement, user: str | None, noun: str) -> str:

@@ -15,7 +15,7 @@ from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable
 from bot.model import Delivery, DeliveryState
 from bot.store import Limited
-from bot.timings import DeliveryTimings
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 # A limit without a call for so long is over.
@@ -71,7 +71,7 @@ def covering(delivery: Delivery) -> Limited:
 class RateLimits:
     """Remembers which calls Slack limits, and until when all of Slack is paused."""
 
-    def __init__(self, clock: Clock, timings: DeliveryTimings) -> None:
+    def __init__(self, clock: Clock, timings: Timings) -> None:
         self._clock = clock
         self._timings = timings
         self._next_calls: dict[Limited, datetime] = {}

@@ -79,7 +79,7 @@ async def read_replica(
     """
     try:
         async with asyncio.timeout_at(deadline):
-            answer = await ctx.service.read(kind.path, replica_id, for_person=True)
+            answer = await ctx.service.read(kind.path, replica_id)
         snapshot = kind.read(answer, replica_id)
     except Refused as error:
         if error.code in UNKNOWN_ID:

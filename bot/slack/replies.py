@@ -17,19 +17,19 @@ from bot.slack.blocks import (
     escaped,
     joined,
     mrkdwn,
+    paragraph,
     quote,
     quotes,
     rich,
     section,
     size,
     title,
+    words,
 )
 from bot.slack.buttons import reply_buttons
-from bot.slack.cards import decided_by, explanation_text, links_of
-from bot.slack.failures import explained, meaning_of
+from bot.slack.cards import decided_by, explanation, links_of
 from bot.slack.presenters import CANCELLED, STOPPED, Presenter
 
-_CARD: Final = "the message above"
 _BEGINNING: Final = "This is the beginning. The whole transcript is under *Details* above."
 FILE_COMMENT: Final = "Here's the whole transcript."
 """What is said with the file below a reply that has only the beginning of its transcript."""
@@ -61,11 +61,10 @@ def reply(job: Job, presenter: Presenter, *, retry: str | None = None) -> Messag
         retried = ""
         if retry is not None:
             retried = f"{anchor(retry, 'Retried here') if retry else 'Retried'}."
-        blocks = [
-            section(joined([head, retried])),
-            *explained(job, meaning_of(job, presenter, this=_CARD)),
-        ]
-        text += [explanation_text(job, presenter, this=_CARD), retried]
+        why = explanation(job, presenter, this="the message above")
+        blocks = [section(joined([head, retried]))]
+        blocks += [rich(paragraph(words(why)))] if why else []
+        text += [escape(why), retried]
     if buttons := reply_buttons(job, presenter, is_retried=retry is not None):
         blocks.append(actions(buttons))
     return Message(joined(text), blocks)

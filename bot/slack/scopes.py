@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 REQUIRED_SCOPES: Final[Mapping[str, str]] = {
     "commands": "there are no commands, so nobody can ask for anything",
@@ -11,62 +11,27 @@ REQUIRED_SCOPES: Final[Mapping[str, str]] = {
 }
 """What is lost without the scopes in ``manifest.yml`` that nobody may decline."""
 
-
-class OptionalScope(NamedTuple):
-    """What a scope under ``bot_optional`` in ``manifest.yml`` changes."""
-
-    with_it: str
-    without_it: str
-
-
 _TWICE: Final = "when Slack's answer is lost, a message may be posted twice in"
 _SHARED: Final = "that are shared with other organizations are posted to like all others"
-OPTIONAL_SCOPES: Final[Mapping[str, OptionalScope]] = {
-    "app_mentions:read": OptionalScope(
-        "help when someone mentions the bot", "a mention of the app is not answered"
-    ),
-    "channels:history": OptionalScope(
-        "no double posts in public channels", f"{_TWICE} a public channel"
-    ),
-    "groups:history": OptionalScope(
-        "no double posts in private channels", f"{_TWICE} a private channel"
-    ),
-    "im:history": OptionalScope(
-        "no double posts in direct messages, and help there",
-        f"{_TWICE} a direct message, and what people write to the app is not answered",
-    ),
-    "mpim:history": OptionalScope(
-        "no double posts in group direct messages", f"{_TWICE} a group direct message"
-    ),
-    "channels:join": OptionalScope(
-        "no double posts where the bot is not a member", "JOIN_PUBLIC_CHANNELS has no effect"
-    ),
-    "im:write": OptionalScope(
-        "no double posts in a first direct message", f"{_TWICE} a direct message"
-    ),
-    "users:read": OptionalScope(
-        "no requests from guests", "guests cannot be told from members, and can ask"
-    ),
-    "channels:read": OptionalScope(
-        "no posts in public channels shared with other organizations", f"public channels {_SHARED}"
-    ),
-    "groups:read": OptionalScope(
-        "no posts in such private channels", f"private channels {_SHARED}"
-    ),
-    "usergroups:read": OptionalScope(
-        "user groups in VIDEO_USERS and TRAINING_USERS",
-        "user groups in VIDEO_USERS and TRAINING_USERS let nobody in",
-    ),
-    "files:read": OptionalScope(
-        "scripts of more than 3,000 characters, as text files",
-        "scripts have at most 3,000 characters, whatever MAX_SCRIPT says",
-    ),
-    "files:write": OptionalScope(
-        "finished videos and long transcripts as files in the thread",
+OPTIONAL_SCOPES: Final[Mapping[str, str]] = {
+    "app_mentions:read": "a mention of the app is not answered",
+    "channels:history": f"{_TWICE} a public channel",
+    "groups:history": f"{_TWICE} a private channel",
+    "im:history": f"{_TWICE} a direct message, and what people write to the app is not answered",
+    "mpim:history": f"{_TWICE} a group direct message",
+    "channels:join": "JOIN_PUBLIC_CHANNELS has no effect",
+    "im:write": f"{_TWICE} a direct message",
+    "users:read": "guests cannot be told from members, and can ask",
+    "channels:read": f"public channels {_SHARED}",
+    "groups:read": f"private channels {_SHARED}",
+    "usergroups:read": "user groups in VIDEO_USERS and TRAINING_USERS let nobody in",
+    "files:read": "scripts have at most 3,000 characters, whatever MAX_SCRIPT says",
+    "files:write": (
         "no video or long transcript is posted as a file: the reply has the links, and Details "
-        "has the whole text",
+        "has the whole text"
     ),
 }
+"""What is lost without the scopes under ``bot_optional`` in ``manifest.yml``."""
 
 FILE_SCOPES: Final = frozenset({"files:write", "files:read"})
 """To share a file, and to find out whether one is shared."""

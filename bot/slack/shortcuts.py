@@ -1,6 +1,8 @@
 """The shortcuts: "Make a video from this" in a message's menu, and "Create a video" everywhere."""
 
 import asyncio
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -11,16 +13,15 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from bot.slack.blocks import Json, spoken
 from bot.slack.context import HandlerContext
 from bot.slack.create_video import open_create_form
-from bot.slack.message_text import spoken_text, unnamed_ids
-from bot.slack.names import fetch_name
-from bot.slack.payloads import ShortcutPayload, read
-from bot.slack.script_file import (
+from bot.slack.directory import fetch_name
+from bot.slack.forms import (
     MAX_BOX,
     FileUnavailable,
     UnreadableFile,
     read_script,
     takes_files,
 )
+from bot.slack.payloads import ShortcutPayload, read
 
 FROM_MESSAGE: Final = "video_from_message"
 CREATE: Final = "video_from_anywhere"
@@ -28,6 +29,24 @@ _NO_TEXT: Final = "This message has no text for a replica to speak. Try another 
 _FILES_NOT_READ: Final = "I can't read files here. To use the attached one, copy its text."
 _IS_ATTACHED: Final = "The script is the attached file."
 _MAX_NAMES: Final = 10
+# Slack escapes brackets that people type: if one opens within another, neither is Slack's. No
+# pattern takes more than linear time.
+_ANGLED: Final = re.compile(r"<([^<>|]*)(?:\|([^<>]*))?>")
+_UNNAMED: Final = re.compile(r"<([@#])([A-Z0-9]{1,40})(?:\|)?>", re.ASCII)
+_EMOJI: Final = re.compile(
+    r"[ \t]?(?<!\w):(?:[+-]1|[0-9_'-]{0,100}[a-z][a-z0-9_'+-]{0,100}):(?!\w)", re.ASCII
+)
+_CODE: Final = re.compile(r"`{1,3}([^`]+)`{1,3}")
+# It ends at the next mark of its sort, unless that is inside a word: no part is looked at twice.
+_EMPHASIS: Final = re.compile(
+    r"(?<!\w)(?:"
+    + "|".join(rf"{m}(?=\S)((?:[^{m}\n]|(?<=\w){m}(?=\w))*[^{m}\s]){m}" for m in (r"\*", "_", "~"))
+    + r")(?!\w)"
+)
+_QUOTE: Final = re.compile(r"^&gt; ?", re.MULTILINE)
+_NESTED: Final = 3
+"""Bold, italic and struck out may be inside each other."""
+_EVERYONE: Final = frozenset({"channel", "here", "everyone"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +122,36 @@ async def _names(ctx: HandlerContext, ids: set[str]) -> dict[str, str]:
     within = ctx.timings.message_timeout
     names = await asyncio.gather(*(fetch_name(ctx.client, each, within) for each in asked))
     return {id_: name for id_, name in zip(asked, names, strict=True) if name}
+
+
+def unnamed_ids(text: str) -> set[str]:
+    """Return the ids of the people and channels that are mentioned without their names."""
+    return {found.group(2) for found in _UNNAMED.finditer(text)}
+
+
+def spoken_text(text: str, names: Mapping[str, str]) -> str:
+    """Return a message's ``text`` in plain words.
+
+    ``names`` has the names of those that are mentioned without one, as far as they are known.
+    """
+
+    def plain(found: re.Match[str]) -> str:
+        target, label = found.group(1), found.group(2) or ""
+        sigil, rest = target[:1], target[1:]
+        match sigil:
+            case "@":
+                return label.removeprefix("@") or names.get(rest, "someone")
+            case "#":
+                return label.removeprefix("#") or names.get(rest, "a channel")
+            case "!":
+                kind = rest.partition("^")[0]
+                return "everyone" if kind in _EVERYONE else label.removeprefix("@")
+        return label or target.removeprefix("mailto:")
+
+    words = _ANGLED.sub(plain, _QUOTE.sub("", text))
+    words = _CODE.sub(r"\1", _EMOJI.sub("", words))
+    for _ in range(_NESTED):
+        words = _EMPHASIS.sub(r"\1\2\3", words)
+    for escaped, letter in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):
+        words = words.replace(escaped, letter)
+    return words.strip()

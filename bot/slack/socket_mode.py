@@ -28,7 +28,7 @@ from bot.outages import Outages
 from bot.priority import RequestPriority
 from bot.slack.client import is_slacks, open_session
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
-from bot.timings import SocketTimings
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S: Final = 1.0
@@ -62,7 +62,7 @@ class SocketMode:
         priority: RequestPriority,
         metrics: Metrics,
         clock: Clock,
-        timings: SocketTimings,
+        timings: Timings,
     ) -> None:
         self._bolt = bolt
         self._client = client

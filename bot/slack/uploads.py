@@ -34,14 +34,13 @@ from bot.slack.client import is_slacks
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import CANNOT_LOOK
 from bot.slack.installation import InstallationSource
-from bot.slack.message_forms import accepted
-from bot.slack.outgoing import log_fields
+from bot.slack.messages import accepted, log_fields
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import MethodLimits, RateLimits, is_ahead
 from bot.slack.replies import FILE_COMMENT, file_name, shows_all
 from bot.slack.scopes import FILE_SCOPES
 from bot.store import Outgoing, Store
-from bot.timings import DeliveryTimings
+from bot.timings import Timings
 from bot.video_source import VideoSource, reader_of, temporary_file
 
 _LOG: Final = logging.getLogger(__name__)
@@ -111,7 +110,7 @@ class Uploads:
         presenters: Presenters,
         *,
         clock: Clock,
-        timings: DeliveryTimings,
+        timings: Timings,
         rng: random.Random,
         limits: RateLimits,
         methods: MethodLimits,

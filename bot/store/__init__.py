@@ -6,12 +6,11 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Final
 
-from bot.approval import ApprovalPolicy
 from bot.metrics import Metrics
-from bot.store.answered import AnsweredMessages
+from bot.model import ApprovalPolicy
 from bot.store.attempts import AddedCandidate
-from bot.store.backlog import Backlog, Figures
 from bot.store.database import (
+    ANY,
     Database,
     DatabaseCorrupt,
     DatabaseError,
@@ -19,46 +18,50 @@ from bot.store.database import (
     DatabaseUnavailable,
     DatabaseUncertain,
     RowUnreadable,
+    Topic,
 )
-from bot.store.deliveries import Deliveries
-from bot.store.delivery_claims import Limited, Outgoing
-from bot.store.drift import DriftTable
+from bot.store.deliveries import Deliveries, Limited, Outgoing
 from bot.store.engines import require_psycopg
-from bot.store.homes import Home, Homes
-from bot.store.installation import Installations
-from bot.store.jobs import Jobs
-from bot.store.limit_changes import (
+from bot.store.history import AlreadyRequested, Viewer
+from bot.store.installation import AnsweredMessages, Backlog, Installations
+from bot.store.jobs import Jobs, NobodyToApprove, Submitted
+from bot.store.replicas import KnownReplica, Replicas
+from bot.store.sqlite import SQLiteDatabase
+from bot.store.unreadable import UnreadableRows, try_again
+from bot.store.usage import (
     CHANGEABLE,
+    Bound,
     InvalidLimits,
+    Left,
+    Limit,
     LimitChange,
+    LimitReached,
+    Limits,
     LimitsChanged,
     LimitsInForce,
     LimitsTable,
+    MonthSpending,
+    NotAllowed,
     PastChange,
+    PersonSpending,
+    Spending,
     fingerprint,
+    month_start,
 )
-from bot.store.limits import Bound, Left, Limit, LimitReached, Limits, NotAllowed
-from bot.store.listed_replicas import ListedReplicas
-from bot.store.replicas import KnownReplica, Replicas
-from bot.store.same_again import AlreadyRequested, Viewer
-from bot.store.spending import MonthSpending, PersonSpending, Spending, month_start
-from bot.store.sqlite import SQLiteDatabase
-from bot.store.submissions import NobodyToApprove, Submitted
-from bot.store.unreadable import UnreadableRows
-from bot.timings import StoreTimings
+from bot.timings import Timings
 
 __all__ = [
+    "ANY",
     "CHANGEABLE",
     "AddedCandidate",
     "AlreadyRequested",
     "Bound",
+    "Database",
     "DatabaseCorrupt",
     "DatabaseError",
     "DatabaseInUse",
     "DatabaseUnavailable",
     "DatabaseUncertain",
-    "Figures",
-    "Home",
     "InvalidLimits",
     "KnownReplica",
     "Left",
@@ -78,6 +81,7 @@ __all__ = [
     "RowUnreadable",
     "Store",
     "Submitted",
+    "Topic",
     "Viewer",
     "fingerprint",
     "month_start",
@@ -95,12 +99,9 @@ class Store:
         deliveries: the Slack messages that we owe.
         limits: what people may ask for.
         replicas: those that people may choose.
-        listed_replicas: the same, as the service lists them.
-        homes: the Home tabs that people have opened.
         answered: the messages of people that were answered with help.
         installation: the workspace that all of this belongs to.
         backlog: what waits.
-        drift: how the service's answers differed from its interface.
         spending: what people had created, by month.
         database: the database that holds them, to check and to watch.
     """
@@ -108,7 +109,7 @@ class Store:
     def __init__(
         self,
         database: Database,
-        timings: StoreTimings,
+        timings: Timings,
         limits: Limits = _NO_LIMITS,
         approvals: ApprovalPolicy = _NO_APPROVALS,
     ) -> None:
@@ -118,30 +119,29 @@ class Store:
         self.limits = LimitsTable(database, limits, unreadable)
         self.deliveries = Deliveries(database, timings, unreadable)
         self.replicas = Replicas(database, unreadable)
-        self.listed_replicas = ListedReplicas(database)
-        self.homes = Homes(database, timings)
         self.answered = AnsweredMessages(database)
         self.installation = Installations(database)
         self.backlog = Backlog(database)
-        self.drift = DriftTable(database)
         self.spending = Spending(database)
 
     def wake_senders(self) -> None:
         """Have the workers look again that send to Slack."""
         self.deliveries.due.set()
-        self.homes.due.set()
+        self.database.event(Topic.HOMES).set()
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
         cls,
         address: Path | str,
-        timings: StoreTimings,
+        timings: Timings,
         limits: Limits = _NO_LIMITS,
         metrics: Metrics | None = None,
         approvals: ApprovalPolicy = _NO_APPROVALS,
     ) -> AsyncIterator["Store"]:
-        """Open the database; if no other process can use it, end the leases of an earlier one.
+        """Open the database, and make due again what could not be read.
+
+        If no other process can use it, the leases of an earlier one end.
 
         ``address`` is a file, which SQLite reads, or the URL of a PostgreSQL database.
 
@@ -153,12 +153,12 @@ class Store:
             if database.is_sole_process:
                 await store.jobs.void_leases()
                 await store.deliveries.void_leases()
-                await store.homes.void_leases()
+            await database.run(try_again, durable=False)
             yield store
 
 
 def _opened(
-    address: Path | str, timings: StoreTimings, metrics: Metrics
+    address: Path | str, timings: Timings, metrics: Metrics
 ) -> AbstractAsyncContextManager[Database]:
     if isinstance(address, Path):
         return SQLiteDatabase.open(address, timings.lock_timeout, metrics)

@@ -3,10 +3,9 @@
 from enum import Enum
 from typing import Final
 
-from bot.attempt import Attempt
-from bot.model import Job
-from bot.speech import spoken_time
+from bot.model import Attempt, Job, spoken_time
 from bot.store.database import (
+    Query,
     Row,
     RowUnreadable,
     Transaction,
@@ -14,7 +13,6 @@ from bot.store.database import (
     optional_moment,
     span_ms,
 )
-from bot.store.sql import Query
 from bot.store.unreadable import number, optional_text, read_each, reading, text
 
 _ADD: Final = Query(
@@ -51,13 +49,6 @@ _CANDIDATES: Final = Query(
     """
     SELECT * FROM attempts
     WHERE job_id = :job_id AND remote_id IS NULL AND candidate_id IS NOT NULL ORDER BY id
-    """
-)
-_UNANSWERED: Final = Query(
-    """
-    SELECT * FROM attempts
-    WHERE job_id = :job_id AND remote_id IS NULL AND (outcome IS NULL OR outcome = 'uncertain')
-    ORDER BY id
     """
 )
 _SET_CANDIDATE: Final = Query(
@@ -107,7 +98,7 @@ class AddedCandidate(Enum):
 def add_attempt(tx: Transaction, job: Job, token_hash: str, now: int) -> int:
     """Add an attempt whose create call has no answer yet; return its id."""
     script = job.params.get("script")
-    row = tx.one(
+    [row] = tx.all(
         _ADD,
         job_id=job.id,
         user=job.user,
@@ -116,14 +107,12 @@ def add_attempt(tx: Transaction, job: Job, token_hash: str, now: int) -> int:
         now=now,
         spoken_ms=None if script is None else span_ms(spoken_time(script)),
     )
-    assert row is not None  # noqa: S101 - it returns what it inserts
     return int(row["id"])
 
 
 def get_attempt(tx: Transaction, attempt_id: int) -> Row:
     """Return the row of an attempt: it is there as long as its job."""
-    row = tx.one(_GET, id=attempt_id)
-    assert row is not None  # noqa: S101 - see above
+    [row] = tx.all(_GET, id=attempt_id)
     return row
 
 
@@ -135,12 +124,6 @@ def find_attempt(tx: Transaction, token_hash: str) -> Row | None:
 def is_free(tx: Transaction, kind: str, remote_id: str, attempt_id: int) -> bool:
     """Return whether no attempt but this one has made ``remote_id``, in whatever case."""
     return tx.one(_OTHER_WITH_REMOTE_ID, kind=kind, remote_id=remote_id, id=attempt_id) is None
-
-
-def is_unclaimed(tx: Transaction, kind: str, remote_id: str, attempt_id: int) -> bool:
-    """Return whether no attempt but this one has made ``remote_id``, or was named for it."""
-    named = tx.one(_OTHER_NAMED_BY_CALLBACK, kind=kind, remote_id=remote_id, id=attempt_id)
-    return named is None and is_free(tx, kind, remote_id, attempt_id)
 
 
 def can_adopt(tx: Transaction, kind: str, attempt: Attempt) -> bool:
@@ -171,11 +154,6 @@ def close_attempts(tx: Transaction, job_id: str, outcome: str) -> None:
 def list_candidates(tx: Transaction, job_id: str) -> tuple[list[Attempt], list[RowUnreadable]]:
     """Return the job's attempts that have a candidate id, and those that cannot be read."""
     return read_each(attempt_from, tx.all(_CANDIDATES, job_id=job_id))
-
-
-def list_unanswered(tx: Transaction, job_id: str) -> tuple[list[Attempt], list[RowUnreadable]]:
-    """Return the job's attempts of which nobody knows what they made."""
-    return read_each(attempt_from, tx.all(_UNANSWERED, job_id=job_id))
 
 
 def set_candidate(tx: Transaction, attempt_id: int, remote_id: str, now: int) -> None:
@@ -229,5 +207,4 @@ def attempt_from(row: Row) -> Attempt:
             user_supplied=bool(row["user_supplied"]),
             named_by=optional_text(row["named_by"]),
             named_at=optional_moment(row["named_at"]),
-            token_hash=text(row["token_hash"]),
         )

@@ -4,11 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from bot.store.database import Row, Transaction
-from bot.store.sql import Query
-
-_MAX_ROWS: Final = 500
-"""Rows that are erased or deleted in one transaction, for which others wait."""
+from bot.store.database import Query, Row, Transaction
 
 _ADD: Final = Query(
     """
@@ -24,7 +20,7 @@ _LAST_LIMIT_CHANGES: Final = Query(
     ORDER BY at DESC, id DESC LIMIT :limit
     """
 )
-_ERASE: Final = Query(
+ERASE_DETAILS: Final = Query(
     """
     UPDATE audit SET detail = '' WHERE id IN (
         SELECT id FROM audit WHERE detail <> '' AND at < :before ORDER BY at LIMIT :limit
@@ -32,7 +28,7 @@ _ERASE: Final = Query(
     ) RETURNING id
     """
 )
-_DELETE: Final = Query(
+DELETE_AUDIT: Final = Query(
     """
     DELETE FROM audit WHERE id IN (
         SELECT id FROM audit WHERE at < :before ORDER BY at LIMIT :limit FOR UPDATE SKIP LOCKED
@@ -56,8 +52,6 @@ class AuditAction(StrEnum):
     """A person cancelled an unconfirmed job, or one that waited for approval."""
     STOPPED = "stopped"
     """A person stopped following a job."""
-    SHARED = "shared"
-    """A person shared what a job made: ``detail`` is the channel."""
     APPROVED = "approved"
     """An approver let a job be created."""
     DECLINED = "declined"
@@ -93,13 +87,3 @@ def record(
 def list_limit_changes(tx: Transaction, limit: int) -> Sequence[Row]:
     """Return the last changes of limits whose details are kept, newest first."""
     return tx.all(_LAST_LIMIT_CHANGES, limit=limit)
-
-
-def erase_details(tx: Transaction, before: int) -> int:
-    """Erase the details of what was done ``before``; return of how many. Some may be left."""
-    return len(tx.all(_ERASE, before=before, limit=_MAX_ROWS))
-
-
-def delete_audit(tx: Transaction, before: int) -> int:
-    """Delete what was done ``before``; return how many. Some may be left."""
-    return len(tx.all(_DELETE, before=before, limit=_MAX_ROWS))

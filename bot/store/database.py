@@ -1,17 +1,57 @@
 """The port: what the store needs from a database, whichever engine implements it.
 
 SQLite has one writer at a time. On PostgreSQL there are several, in several processes: statements
-lock rows with ``FOR UPDATE`` (see ``bot.store.sql``).
+lock rows with ``FOR UPDATE``, which ``Query`` leaves out for SQLite.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, Protocol, TypeAlias, TypeVar
+from functools import cached_property
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from bot.errors import OperatorError
-from bot.store.sql import Query
+
+_ROW_LOCK: Final = re.compile(r"\bFOR UPDATE\b(?: OF \w+(?:, \w+)*)?(?: SKIP LOCKED)?")
+_LIST: Final = re.compile(r"\bEACH :(\w+)")
+_IN_LIST: Final = re.compile(r"\b(NOT )?IN \(EACH :(\w+)\)")
+_PARAMETER: Final = re.compile(r"(?<!:):([a-z]\w*)")
+
+
+class Query:
+    """A statement, written in the SQL that both engines share, with ``:name`` parameters.
+
+    Two things differ between engines, and are written like this:
+
+    * ``FOR UPDATE`` and ``FOR UPDATE SKIP LOCKED``, with ``OF table, …`` where needed, as
+      PostgreSQL has them;
+    * ``IN (EACH :names)`` for a parameter that is a list.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.lists = frozenset(_LIST.findall(text))
+        """The names of the parameters that are lists."""
+
+    @cached_property
+    def sqlite(self) -> str:
+        """The statement for SQLite, where a list is passed as JSON."""
+        return _LIST.sub(r"SELECT value FROM json_each(:\1)", _ROW_LOCK.sub("", self.text))
+
+    @cached_property
+    def postgres(self) -> str:
+        """The statement for psycopg, where a list is passed as an array."""
+        text = self.text.replace("%", "%%")
+        text = _IN_LIST.sub(lambda found: _any_or_all(*found.groups()), text)
+        return _PARAMETER.sub(r"%(\1)s", text)
+
+
+def _any_or_all(negated: str | None, name: str) -> str:
+    # The type of an empty array follows from the column that it is compared with.
+    return f"<> ALL (:{name})" if negated else f"= ANY (:{name})"
+
 
 _T = TypeVar("_T")
 
@@ -39,10 +79,6 @@ class DatabaseInUse(DatabaseError):
     """Another process has the database, and this engine allows one only."""
 
 
-class DatabaseMoved(DatabaseError):
-    """Everything in the database was moved to another one, which is to be used instead."""
-
-
 class RowUnreadable(DatabaseError):
     """A row cannot be read: it was damaged, or a newer version wrote it. Nothing was stored.
 
@@ -67,7 +103,12 @@ class Topic(Enum):
     DELIVERIES = "deliveries"
     """A delivery may have become due."""
     HOMES = "homes"
-    """A Home tab may have become due."""
+    """What a person's Home tab shows has changed: the subject is their id, with a page after it
+    where they have turned to that."""
+
+
+ANY: Final = "*"
+"""The subject where notifications may have been missed."""
 
 
 class Row(Protocol):
@@ -92,8 +133,8 @@ class Transaction(Protocol):
         Works that are committed together share it. What they change is not looked at again.
         """
 
-    def notify(self, topic: Topic) -> None:
-        """Wake the workers of every process once this is committed."""
+    def notify(self, topic: Topic, subject: str = "") -> None:
+        """Wake the workers of every process once this is committed, and tell them ``subject``."""
 
 
 class Database(Protocol):
@@ -108,6 +149,12 @@ class Database(Protocol):
 
     def event(self, topic: Topic) -> asyncio.Event:
         """Return the event that is set when ``topic`` is notified by any process."""
+
+    def subscribe(self, topic: Topic, receive: Callable[[str], None]) -> None:
+        """Have ``receive`` called with each subject that any process notifies ``topic`` of.
+
+        One may be lost: then ``receive`` is called with ``ANY``, or behind a pooler not at all.
+        """
 
     async def run(
         self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
@@ -166,6 +213,46 @@ class Database(Protocol):
 
     async def close(self) -> None:
         """Finish the works that wait, and close; later ones raise DatabaseError."""
+
+
+class Notifications:
+    """The part of both engines that passes on what works of any process have notified."""
+
+    def __init__(self) -> None:
+        self._events = {topic: asyncio.Event() for topic in Topic}
+        self._receivers: dict[Topic, Callable[[str], None]] = {}
+
+    def event(self, topic: Topic) -> asyncio.Event:
+        """Return the event that is set when ``topic`` is notified."""
+        return self._events[topic]
+
+    def subscribe(self, topic: Topic, receive: Callable[[str], None]) -> None:
+        """Have ``receive`` called with each subject; see ``Database.subscribe``."""
+        self._receivers[topic] = receive
+
+    def receive(self, topic: Topic, subject: str = "") -> None:
+        """Set the event of a topic, and pass its subject on, if there is one."""
+        self._events[topic].set()
+        if subject and topic in self._receivers:
+            self._receivers[topic](subject)
+
+
+class TransactionBase:
+    """The part of both engines' ``Transaction`` that is about one group of works."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
+        self.notified: set[tuple[Topic, str]] = set()
+
+    def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
+        """Return what ``find`` returns, or returned for ``key`` earlier."""
+        if key not in self._known:
+            self._known[key] = find()
+        return cast(_T, self._known[key])
+
+    def notify(self, topic: Topic, subject: str = "") -> None:
+        """Have this notified after the commit."""
+        self.notified.add((topic, subject))
 
 
 async def run_until_stored(

@@ -1,25 +1,181 @@
 """The table of deliveries: the outbox of Slack messages that we owe."""
 
-from collections.abc import Collection
-from datetime import datetime
-from typing import Final
+import asyncio
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
 
-from bot.model import Delivery, DeliveryState, Job, Role, Settlement
+from bot.model import Delivery, DeliveryState, Job, Role, Settlement, State
 from bot.store.database import (
+    Database,
+    Query,
+    Row,
+    RowUnreadable,
     Topic,
     Transaction,
+    Value,
+    optional_moment,
     optional_ms,
     run_until_stored,
     to_ms,
     wait_ms,
 )
-from bot.store.delivery_claims import CARDS
-from bot.store.delivery_rows import delivery_from
-from bot.store.homes import change_home
-from bot.store.job_rows import lock_job, lock_jobs
-from bot.store.shares import Shares
-from bot.store.sql import Query
+from bot.store.job_rows import job_from, lock_job, lock_jobs
+from bot.store.unreadable import (
+    UnreadableRows,
+    due_at_of,
+    number,
+    optional_text,
+    read_each,
+    reading,
+    set_aside,
+    text,
+)
+from bot.timings import Timings
 
+# The cards of the jobs that retry these.
+_RETRIES: Final = Query(
+    """
+    SELECT deliveries.*, jobs.retry_of FROM jobs JOIN deliveries ON deliveries.job_id = jobs.id
+    WHERE jobs.retry_of IN (EACH :job_ids) AND deliveries.role = 'card'
+    """
+)
+# The first posts of each role that are due, and edits apart from them: thousands of cards that are
+# due hide no reply, and thousands of edits delay no post.
+# To take a video to Slack posts nothing: no limit of a channel covers it. Few are taken at a time,
+# as each may take long and needs room on the disk.
+_TRANSFERS: Final = "role = 'clip' AND file_id IS NULL"
+# A newer version may have added others, and may run beside this one: they are left to its copies.
+_KNOWN: Final = "deliveries.role IN ({})".format(", ".join(f"'{role}'" for role in Role))
+_POSTS: Final = "NOT (state = 'pending' AND channel IN (EACH :busy_channels))"
+_OWED: Final = " UNION ALL ".join(
+    f"""SELECT * FROM (
+        SELECT id, due_at, state, role, channel FROM deliveries
+        WHERE {which} AND due_at <= :now AND state <> 'posted' AND id NOT IN (EACH :held)
+            AND state NOT IN (EACH :limited_states)
+        ORDER BY due_at LIMIT {limit}
+    ) AS {name}"""  # noqa: S608 - the names of the roles are ours
+    for name, which, limit in (
+        *(
+            (f"of_{each}", f"role = '{each}' AND {_POSTS}", ":window")
+            for each in Role
+            if each is not Role.CLIP
+        ),
+        ("of_clip", f"role = 'clip' AND file_id IS NOT NULL AND {_POSTS}", ":window"),
+        ("transfers", _TRANSFERS, ":free_transfers"),
+    )
+)
+# Of the posts into one channel, only the first few: if Slack refuses them, the others wait.
+_CLAIM: Final = Query(
+    f"""
+    WITH owed AS (
+        {_OWED}
+    ), posts AS (
+        SELECT id FROM (
+            SELECT id, due_at, state, role, row_number() OVER (
+                PARTITION BY state, channel
+                ORDER BY role IN ('card', 'transcript', 'clip'), due_at, id
+            ) AS place FROM owed
+        ) AS ranked
+        WHERE state <> 'pending' OR place <= :posts_at_once
+        ORDER BY role IN ('card', 'transcript', 'clip'), due_at, id LIMIT :free_posts
+    ), edits AS (
+        SELECT id FROM deliveries
+        WHERE due_at <= :now AND state = 'posted' AND id NOT IN (EACH :held)
+            AND state NOT IN (EACH :limited_states) AND {_KNOWN}
+        ORDER BY due_at, id LIMIT :free_edits
+    ), candidates AS (
+        SELECT id FROM (SELECT id, 1 AS turn FROM posts UNION ALL SELECT id, 2 FROM edits) AS each
+        ORDER BY turn LIMIT :limit
+    ), due AS (
+        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+        WHERE deliveries.id IN (SELECT id FROM candidates) AND deliveries.due_at <= :now
+        FOR UPDATE OF jobs, deliveries SKIP LOCKED
+    )
+    UPDATE deliveries SET claim = claim + 1, claimed = 1,
+        due_at = :lease_end, wait_ms = :lease_end - :now
+    WHERE id IN (SELECT id FROM due) RETURNING *
+    """  # noqa: S608 - likewise
+)
+_CLAIM_LIMITED: Final = Query(
+    f"""
+    WITH due AS (
+        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+        WHERE deliveries.due_at <= :now AND deliveries.id NOT IN (EACH :held)
+            AND deliveries.state = :state
+            AND deliveries.channel = coalesce(:channel, deliveries.channel)
+            AND NOT (deliveries.role = 'clip' AND deliveries.file_id IS NULL) AND {_KNOWN}
+        ORDER BY deliveries.id LIMIT 1 FOR UPDATE OF jobs, deliveries SKIP LOCKED
+    )
+    UPDATE deliveries SET claim = claim + 1, claimed = 1,
+        due_at = :lease_end, wait_ms = :lease_end - :now
+    WHERE id IN (SELECT id FROM due) RETURNING *
+    """  # noqa: S608 - likewise
+)
+_CARDS: Final = Query("SELECT * FROM deliveries WHERE role = 'card' AND job_id IN (EACH :job_ids)")
+_NEXT_DUE: Final = Query(
+    f"""
+    SELECT min(due_at) AS due_at FROM deliveries
+    WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
+        AND CASE WHEN {_TRANSFERS} THEN CAST(:free_transfers AS BIGINT) > 0 ELSE {_POSTS} END
+        AND state NOT IN (EACH :limited_states) AND {_KNOWN}
+    """  # noqa: S608 - likewise
+)
+_NEXT_DUE_LIMITED: Final = Query(
+    f"""
+    SELECT min(due_at) AS due_at FROM deliveries
+    WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
+        AND state = :state AND channel = coalesce(:channel, channel) AND NOT ({_TRANSFERS})
+        AND {_KNOWN}
+    """  # noqa: S608 - likewise
+)
+_WAKE_FAR_FUTURE: Final = Query(
+    """
+    WITH far AS (
+        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+        WHERE deliveries.due_at > :latest
+            AND (deliveries.due_at > :far OR deliveries.due_at - deliveries.wait_ms > :latest)
+        LIMIT :limit FOR UPDATE OF jobs, deliveries SKIP LOCKED
+    )
+    UPDATE deliveries SET due_at = CASE WHEN claimed = 1 THEN :lease_end ELSE :now END
+    WHERE id IN (SELECT id FROM far) RETURNING id
+    """
+)
+VOID_LEASES: Final = Query("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
+_HOLD_EDITS: Final = Query(
+    """
+    UPDATE deliveries SET due_at = :until
+    WHERE due_at < :until AND state = 'posted' AND version > shown_version
+    """
+)
+# Each at ``held_for`` after its failed call at the earliest.
+_HASTEN: Final = Query(
+    """
+    WITH delayed AS (
+        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+        WHERE deliveries.due_at > :now AND deliveries.claimed = 0
+            AND deliveries.failures > 0 AND deliveries.wait_ms > :held_for
+        ORDER BY deliveries.id LIMIT :limit FOR UPDATE OF jobs, deliveries SKIP LOCKED
+    )
+    UPDATE deliveries SET wait_ms = :held_for, due_at = CASE
+            WHEN due_at - wait_ms + :held_for > :now THEN due_at - wait_ms + :held_for
+            ELSE :now
+        END
+    WHERE id IN (SELECT id FROM delayed) RETURNING id
+    """
+)
+_MAX_WOKEN: Final = 500
+_WINDOW: Final = 500
+"""Due posts of each role among which a claim chooses."""
+_POSTS_AT_ONCE: Final = 8
+"""Posts into one channel at a time."""
+_EDITS_AT_ONCE: Final = 48
+_ALL_POSTS_AT_ONCE: Final = 56
+"""Edits at a time, and posts. The worker has more slots, so that neither wait for slow ones of the
+other sort."""
+_TRANSFERS_AT_ONCE: Final = 4
 # What came before may have taken long: the lease begins anew, and outlasts the call.
 # A crash of a server may undo a claim, so that two have the same number: one of them sends it.
 _MARK_SENDING: Final = Query(
@@ -38,7 +194,7 @@ _RELEASE: Final = Query(
                 ELSE :state END,
         channel = :channel, thread_ts = :thread_ts, ts = :ts,
         shown_version = :shown_version, failures = :failures, refusals = :refusals,
-        direct = :direct, text_only = :rewrites, file_id = :file_id, claimed = 0,
+        direct = :direct, rewrites = :rewrites, file_id = :file_id, claimed = 0,
         due_at = CASE WHEN settled_as IS NOT NULL AND :state = 'pending' THEN NULL
                  WHEN version > :shown_version THEN CAST(:due_with_news AS BIGINT)
                  ELSE CAST(:due_at AS BIGINT) END,
@@ -60,12 +216,6 @@ _CARD_IS_SETTLED: Final = Query(
         AND state = 'pending' AND due_at IS NULL
     """
 )
-_ADD_CARD: Final = Query(
-    """
-    INSERT INTO deliveries (job_id, role, state, channel, thread_ts, due_at)
-    VALUES (:job_id, 'card', 'pending', :channel, :thread_ts, :now)
-    """
-)
 _ADD_REPLY: Final = Query(
     """
     INSERT INTO deliveries (job_id, role, state, channel, thread_ts, due_at)
@@ -75,7 +225,7 @@ _ADD_REPLY: Final = Query(
     FROM deliveries WHERE job_id = :job_id AND role = 'card'
     """
 )
-_ADD_FILE: Final = Query(
+_ADD: Final = Query(
     """
     INSERT INTO deliveries (job_id, role, state, channel, thread_ts, due_at)
     VALUES (:job_id, :role, 'pending', :channel, :thread_ts, :now)
@@ -97,28 +247,20 @@ _ADD_QUESTION: Final = Query(
     """
 )
 # Until it is known whether it is in Slack, it keeps its time, and is edited after it.
-_SETTLE_QUESTION: Final = Query(
+_SETTLE: Final = Query(
     """
     UPDATE deliveries SET settled_as = :settled_as, settled_by = :settled_by,
         version = version + 1, due_at = coalesce(due_at, :now)
-    WHERE job_id = :job_id AND role = 'question' AND settled_as IS NULL
-        AND state IN ('sending', 'uncertain', 'posted')
-    """
-)
-# One that is still to be posted shows it anyway.
-_EDIT_QUESTION: Final = Query(
-    """
-    UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, :now)
-    WHERE job_id = :job_id AND role = 'question' AND settled_as IS NULL
+    WHERE job_id = :job_id AND role IN ('question', 'approval') AND settled_as IS NULL
         AND state IN ('sending', 'uncertain', 'posted')
     """
 )
 # A worker that has claimed it can no longer mark it as being sent.
-_WITHDRAW_QUESTION: Final = Query(
+_WITHDRAW: Final = Query(
     """
     UPDATE deliveries SET state = 'withdrawn', settled_as = :settled_as, settled_by = :settled_by,
         claim = claim + 1, claimed = 0, due_at = NULL
-    WHERE job_id = :job_id AND role = 'question' AND state = 'pending'
+    WHERE job_id = :job_id AND role IN ('question', 'approval') AND state = 'pending'
     """
 )
 # A card that is being sent or waits for a retry keeps its time, and is edited after it if needed.
@@ -143,8 +285,6 @@ _RETRIED_BY: Final = Query(
     WHERE deliveries.id = :id AND deliveries.state <> 'posted'
     """
 )
-
-
 _MAY_BE_KEPT: Final = Query(
     """
     SELECT 1 FROM deliveries
@@ -161,28 +301,195 @@ _COUNT_UNSENT: Final = Query(
     ) AS found
     """
 )
+# It does not wait for the card: that is in another place.
+_ADD_APPROVAL: Final = Query(
+    """
+    INSERT INTO deliveries (job_id, role, number, state, channel, direct, addressee, due_at)
+    VALUES (:job_id, :role, :number, 'pending', :channel, :direct, :addressee, :now)
+    """
+)
 
 
-class Deliveries(Shares):
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """The deliveries that one of Slack's rate limits covers.
+
+    Those in a state: in one channel, or in all.
+    """
+
+    state: DeliveryState
+    channel: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A claimed delivery with what is needed to write and place it.
+
+    ``card`` is its job's card: the delivery itself, unless that is another message. ``retry`` is
+    the card of the job that retries it, if there is one.
+    """
+
+    delivery: Delivery
+    job: Job
+    card: Delivery
+    retry: Delivery | None = None
+    replica: str = ""
+    """The name of the replica that the job uses, if that is known."""
+
+
+_Claimed: TypeAlias = tuple[list[Outgoing], list[RowUnreadable]]
+
+
+class Deliveries:
     """The deliveries as their worker uses them."""
+
+    def __init__(self, database: Database, timings: Timings, unreadable: UnreadableRows) -> None:
+        self._database = database
+        self._timings = timings
+        self._unreadable = unreadable
+
+    @property
+    def due(self) -> asyncio.Event:
+        """Set when a delivery may have become due."""
+        return self._database.event(Topic.DELIVERIES)
+
+    async def claim(
+        self,
+        now: datetime,
+        limit: int,
+        held: Collection[Delivery] = (),
+        limited: Collection[Limited] = (),
+    ) -> list[Outgoing]:
+        """Lease up to ``limit`` deliveries that are due, the longest waiting first.
+
+        Args:
+            now: the time.
+            limit: the highest number of deliveries.
+            held: those that this process still works on: a clock jump may end leases early.
+            limited: what is left to ``claim_limited``.
+        """
+        return await self._lease(
+            _CLAIM,
+            now,
+            limit=limit,
+            window=_WINDOW,
+            posts_at_once=_POSTS_AT_ONCE,
+            free_edits=_free_edits(held),
+            free_posts=_free_posts(held),
+            **_left_out(held, limited),
+        )
+
+    async def claim_limited(
+        self, now: datetime, limited: Limited, held: Collection[Delivery] = ()
+    ) -> list[Outgoing]:
+        """Lease the first delivery under a rate limit that is due, in the order they were owed."""
+        return await self._lease(
+            _CLAIM_LIMITED,
+            now,
+            state=limited.state.value,
+            channel=limited.channel,
+            held=[each.id for each in held],
+        )
+
+    async def next_due(
+        self, held: Collection[Delivery] = (), limited: Collection[Limited] = ()
+    ) -> datetime | None:
+        """Return when the next delivery is due that is neither held nor limited; None if none is.
+
+        In a channel with as many posts under way as are made at a time, more are not due.
+        """
+        left_out = _left_out(held, limited)
+        return await self._database.run(
+            lambda tx: due_at_of(tx.one(_NEXT_DUE, **left_out)), durable=False
+        )
+
+    async def next_due_limited(
+        self, limited: Limited, held: Collection[Delivery] = ()
+    ) -> datetime | None:
+        """Return when the next delivery under a rate limit is due; None if none is owed."""
+        row = await self._database.run(
+            lambda tx: tx.one(
+                _NEXT_DUE_LIMITED,
+                held=[each.id for each in held],
+                state=limited.state.value,
+                channel=limited.channel,
+            ),
+            durable=False,
+        )
+        return due_at_of(row)
+
+    async def wake_far_future(self, now: datetime) -> int:
+        """Make rows due that have longer to wait than they were to, or than any wait lasts.
+
+        The clock was set back since, by more than a lease. A claimed row keeps a lease, counted
+        from now. Returns the number of rows; more may be left for the next call.
+        """
+
+        def work(tx: Transaction) -> int:
+            found = tx.all(
+                _WAKE_FAR_FUTURE,
+                now=to_ms(now),
+                lease_end=to_ms(now + self._timings.lease),
+                latest=to_ms(now + self._timings.lease),
+                far=to_ms(now + self._timings.max_wait + self._timings.lease),
+                limit=_MAX_WOKEN,
+            )
+            if found:
+                tx.notify(Topic.DELIVERIES)
+            return len(found)
+
+        return await self._database.run(work, durable=False)
+
+    async def hasten(self, now: datetime, held_for: timedelta) -> int:
+        """Make deliveries due whose call failed: Slack answers again.
+
+        Each is due when ``held_for`` has passed since then. Returns the number of deliveries.
+        """
+
+        def work(tx: Transaction) -> int:
+            hastened = tx.all(
+                _HASTEN,
+                now=to_ms(now),
+                held_for=round(held_for / timedelta(milliseconds=1)),
+                limit=_MAX_WOKEN,
+            )
+            if hastened:
+                tx.notify(Topic.DELIVERIES)
+            return len(hastened)
+
+        return await self._database.run(work, durable=False)
+
+    async def void_leases(self) -> None:
+        """End all leases. Only for a process that knows that no other one works on them."""
+        await self._database.run(lambda tx: tx.all(VOID_LEASES), durable=False)
+
+    async def _lease(self, query: Query, now: datetime, **values: Value) -> list[Outgoing]:
+        lease_end = to_ms(now + self._timings.lease)
+
+        def work(tx: Transaction) -> _Claimed:
+            claimed = tx.all(query, now=to_ms(now), lease_end=lease_end, **values)
+            return _with_jobs_and_cards(tx, claimed)
+
+        outgoing, unreadable = await self._database.run(work, durable=False)
+        self._unreadable.report(unreadable)
+        return outgoing
+
+    async def hold_edits(self, until: datetime) -> None:
+        """Leave the messages that are to be edited alone until then.
+
+        Only for a process that knows that no other one works on them.
+        """
+        await self._database.run(lambda tx: tx.all(_HOLD_EDITS, until=to_ms(until)), durable=False)
 
     async def count_unsent(self) -> int:
         """Return how many messages wait to be posted, at most 1,000."""
-
-        def work(tx: Transaction) -> int:
-            row = tx.one(_COUNT_UNSENT)
-            return 0 if row is None else int(row["number"])
-
-        return await self._database.run(work, durable=False)
+        [row] = await self._database.run(lambda tx: tx.all(_COUNT_UNSENT), durable=False)
+        return int(row["number"])
 
     async def fetch_card(self, job: Job) -> Delivery:
         """Return the card of a job."""
-
-        def work(tx: Transaction) -> Delivery:
-            [row] = tx.all(CARDS, job_ids=[job.id])
-            return delivery_from(row)
-
-        return await self._database.run(work, durable=False)
+        [row] = await self._database.run(lambda tx: tx.all(_CARDS, job_ids=[job.id]), durable=False)
+        return delivery_from(row)
 
     async def fetch_kept_card(self, job: Job, ts: str) -> Delivery | None:
         """Return the card of a job if the message ``ts`` is a copy of one of the job's messages.
@@ -193,19 +500,18 @@ class Deliveries(Shares):
         def work(tx: Transaction) -> Delivery | None:
             if tx.one(_MAY_BE_KEPT, job_id=job.id, ts=ts) is not None:
                 return None
-            card = delivery_from(tx.all(CARDS, job_ids=[job.id])[0])
+            card = delivery_from(tx.all(_CARDS, job_ids=[job.id])[0])
             return card if card.state is DeliveryState.POSTED else None
 
         return await self._database.run(work, durable=False)
 
     async def is_other(self, delivery: Delivery, ts: str) -> bool:
         """Return whether the message at ``ts`` is another one of the same job."""
-
-        def work(tx: Transaction) -> bool:
-            other = tx.one(_OTHER_AT, job_id=delivery.job_id, ts=ts, id=delivery.id)
-            return other is not None
-
-        return await self._database.run(work, durable=False)
+        other = await self._database.run(
+            lambda tx: tx.one(_OTHER_AT, job_id=delivery.job_id, ts=ts, id=delivery.id),
+            durable=False,
+        )
+        return other is not None
 
     async def mark_sending(self, delivery: Delivery, now: datetime) -> bool:
         """Store where a message may be from now on; return whether to send it.
@@ -282,7 +588,7 @@ class Deliveries(Shares):
                 tx.all(_EDIT_AGAIN, id=delivery.id, now=to_ms(now))
             for role in following if released is not None else ():
                 tx.all(
-                    _ADD_FILE,
+                    _ADD,
                     job_id=delivery.job_id,
                     role=role.value,
                     channel=delivery.channel,
@@ -299,11 +605,106 @@ class Deliveries(Shares):
         )
 
 
+def delivery_from(row: Row) -> Delivery:
+    """Return a row of the table of deliveries as a value.
+
+    Raises:
+        RowUnreadable: its content is damaged.
+    """
+    with reading("deliveries", row):
+        return Delivery(
+            id=row["id"],
+            job_id=text(row["job_id"]),
+            role=Role(row["role"]),
+            state=DeliveryState(row["state"]),
+            channel=text(row["channel"]),
+            thread_ts=optional_text(row["thread_ts"]),
+            ts=optional_text(row["ts"]),
+            version=number(row["version"]),
+            shown_version=number(row["shown_version"]),
+            due_at=optional_moment(row["due_at"]),
+            claim=number(row["claim"]),
+            failures=number(row["failures"]),
+            refusals=number(row["refusals"]),
+            direct=bool(row["direct"]),
+            rewrites=number(row["rewrites"]),
+            sent_at=optional_moment(row["sent_at"]),
+            number=number(row["number"]),
+            settled_as=Settlement(row["settled_as"]) if row["settled_as"] else None,
+            settled_by=optional_text(row["settled_by"]),
+            addressee=optional_text(row["addressee"]),
+            file_id=optional_text(row["file_id"]),
+        )
+
+
+def _left_out(held: Collection[Delivery], limited: Collection[Limited]) -> dict[str, Value]:
+    """Return the parameters for the deliveries that a claim leaves out."""
+    under_way = Counter(each.channel for each in held if each.state is DeliveryState.PENDING)
+    full = [channel for channel, posts in under_way.items() if posts >= _POSTS_AT_ONCE]
+    states = {each.state for each in limited if each.channel is None}
+    if not _free_edits(held):
+        states.add(DeliveryState.POSTED)
+    if not _free_posts(held):
+        states |= set(DeliveryState) - {DeliveryState.POSTED}
+    return {
+        "held": [each.id for each in held],
+        "busy_channels": [*full, *(each.channel for each in limited if each.channel is not None)],
+        "limited_states": [state.value for state in states],
+        "free_transfers": max(0, _TRANSFERS_AT_ONCE - sum(each.is_transfer for each in held)),
+    }
+
+
+def _free_edits(held: Collection[Delivery]) -> int:
+    """Return how many more edits may begin."""
+    return max(0, _EDITS_AT_ONCE - sum(each.state is DeliveryState.POSTED for each in held))
+
+
+def _free_posts(held: Collection[Delivery]) -> int:
+    """Return how many more posts, and searches for them, may begin."""
+    posts = sum(each.state is not DeliveryState.POSTED for each in held)
+    return max(0, _ALL_POSTS_AT_ONCE - posts)
+
+
+def _with_jobs_and_cards(tx: Transaction, rows: Sequence[Row]) -> _Claimed:
+    """Return the deliveries of claimed rows; set those aside that cannot be written."""
+    claimed, unreadable = read_each(delivery_from, rows)
+    set_aside(tx, unreadable)
+    found, errors = read_each(job_from, lock_jobs(tx, {each.job_id for each in claimed}))
+    unreadable += errors
+    jobs = {job.id: job for job in found}
+    cards = {each.job_id: each for each in claimed if each.role is Role.CARD}
+    if missing := jobs.keys() - cards.keys():
+        read, errors = read_each(delivery_from, tx.all(_CARDS, job_ids=[*missing]))
+        unreadable += errors
+        cards |= {card.job_id: card for card in read}
+    failed = [job.id for job in found if job.state is State.FAILED]
+    rows = tx.all(_RETRIES, job_ids=failed) if failed else []
+    retries, errors = read_each(lambda row: (row["retry_of"], delivery_from(row)), rows)
+    unreadable += errors
+    retry_of = dict(retries)
+    outgoing = []
+    for each in claimed:
+        if each.job_id in jobs and each.job_id in cards:
+            job_id = each.job_id
+            outgoing.append(Outgoing(each, jobs[job_id], cards[job_id], retry_of.get(job_id)))
+        else:
+            set_aside(tx, [RowUnreadable("deliveries", str(each.id), each.id)])
+    # In the order of their claim: a post notifies a person, and the last one is waited for most.
+    outgoing.sort(
+        key=lambda each: (
+            each.delivery.state is DeliveryState.POSTED,
+            each.delivery.role is Role.CARD or each.delivery.role.is_file,
+        )
+    )
+    return outgoing, unreadable
+
+
 def add_card(tx: Transaction, job: Job, now: int) -> None:
     """Owe the card of a new job."""
-    tx.all(_ADD_CARD, job_id=job.id, channel=job.channel, thread_ts=job.thread_ts, now=now)
+    at = {"channel": job.channel, "thread_ts": job.thread_ts, "now": now}
+    tx.all(_ADD, job_id=job.id, role=Role.CARD.value, **at)
     tx.notify(Topic.DELIVERIES)
-    change_home(tx, job.id, now)
+    tx.notify(Topic.HOMES, job.user)
 
 
 def add_reply(tx: Transaction, job: Job, now: int) -> None:
@@ -319,7 +720,7 @@ def add_question(tx: Transaction, job: Job, now: int) -> None:
     stays the only one.
     """
     tx.all(
-        _SETTLE_QUESTION,
+        _SETTLE,
         job_id=job.id,
         settled_as=Settlement.ASKED_AGAIN.value,
         settled_by=None,
@@ -329,42 +730,47 @@ def add_question(tx: Transaction, job: Job, now: int) -> None:
     tx.notify(Topic.DELIVERIES)
 
 
-def edit_question(tx: Transaction, job_id: str, now: int) -> None:
-    """Owe an edit of the open question of a job, whose row is locked."""
-    tx.all(_EDIT_QUESTION, job_id=job_id, now=now)
-    tx.notify(Topic.DELIVERIES)
-    change_home(tx, job_id, now)
-
-
 def settle_question(
     tx: Transaction, job_id: str, settlement: Settlement, user: str | None, now: int
 ) -> None:
-    """Owe an edit of the open question of a job, whose row is locked, if there is one.
+    """Owe edits of what is asked about a job, whose row is locked: a question, or its approvals.
 
-    A question that is not in Slack is never posted.
-
-    Args:
-        tx: the transaction.
-        job_id: the job.
-        settlement: how it was settled.
-        user: who settled it, if a person did.
-        now: the time.
+    What is not in Slack is never posted. ``user`` is who settled it, if a person did.
     """
     settled = {"job_id": job_id, "settled_as": settlement.value, "settled_by": user}
-    tx.all(_WITHDRAW_QUESTION, **settled)
-    tx.all(_SETTLE_QUESTION, now=now, **settled)
+    tx.all(_WITHDRAW, **settled)
+    tx.all(_SETTLE, now=now, **settled)
     tx.notify(Topic.DELIVERIES)
 
 
-def edit_card(tx: Transaction, job_id: str, now: int) -> None:
-    """Owe an edit of the card of a job, whose row is locked."""
+def edit_card(tx: Transaction, job_id: str, user: str, now: int) -> None:
+    """Owe an edit of the card of a job of ``user``'s, whose row is locked."""
     tx.all(_EDIT_CARD, job_id=job_id, now=now)
     tx.notify(Topic.DELIVERIES)
-    change_home(tx, job_id, now)
+    tx.notify(Topic.HOMES, user)
 
 
 def edit_messages(tx: Transaction, job_id: str, now: int) -> None:
     """Owe an edit of all messages of an ended job, whose row is locked."""
     tx.all(_EDIT_MESSAGES, job_id=job_id, now=now)
     tx.notify(Topic.DELIVERIES)
-    change_home(tx, job_id, now)
+
+
+def add_approvals(tx: Transaction, job: Job, asked: Sequence[str], now: int) -> None:
+    """Owe the messages that ask for the approval of a job, whose row is locked.
+
+    ``asked`` has the id of a channel, or those of people, who get one each.
+    """
+    for place, id_ in enumerate(asked, 1):
+        is_channel = id_.startswith(("C", "G"))
+        tx.all(
+            _ADD_APPROVAL,
+            job_id=job.id,
+            role=Role.APPROVAL.value,
+            number=0 if is_channel else place,
+            channel=id_,
+            direct=int(not is_channel),
+            addressee=None if is_channel else id_,
+            now=now,
+        )
+    tx.notify(Topic.DELIVERIES)

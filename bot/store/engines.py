@@ -4,13 +4,14 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from bot.clock import Clock
-from bot.store import migrate as sqlite_migrations
 from bot.store import sqlite
 from bot.store.database import DatabaseError
-from bot.store.server import Server
-from bot.store.snapshot import Snapshot, sqlite_snapshot
+from bot.store.migrate import step_names
+from bot.store.snapshot import Server, Snapshot, sqlite_snapshot
+from bot.store.sqlite_file import check_file
 
 
 def require_psycopg() -> None:
@@ -29,6 +30,14 @@ def require_psycopg() -> None:
         ) from error
 
 
+def shown(address: Path | str) -> str:
+    """Return an address without user, password and options."""
+    if isinstance(address, Path):
+        return str(address)
+    url = urlsplit(address)
+    return f"postgresql://{url.netloc.rpartition('@')[2]}{url.path}"
+
+
 async def migrate(address: Path | str) -> list[str]:
     """Bring the tables of a database up to date; return the names of what was applied.
 
@@ -38,7 +47,7 @@ async def migrate(address: Path | str) -> list[str]:
     if isinstance(address, Path):
         return await sqlite.migrate(address)
     require_psycopg()
-    from bot.store.postgres_migrations import migrate  # noqa: PLC0415 - an extra
+    from bot.store.postgres import migrate  # noqa: PLC0415 - an extra
 
     return await asyncio.to_thread(migrate, address)
 
@@ -50,7 +59,9 @@ def pending_migrations(address: Path | str) -> list[str]:
         DatabaseError: the database cannot be read, or has other tables than this version makes.
     """
     if isinstance(address, Path):
-        return sqlite_migrations.pending_migrations(address)
+        check_file(address)
+        if not address.exists() or not address.stat().st_size:
+            return step_names()
     with open_snapshot(address) as snapshot:
         return snapshot.migrations()[1]
 
@@ -67,7 +78,7 @@ def open_snapshot(address: Path | str) -> Iterator[Snapshot]:
             yield of_file
         return
     require_psycopg()
-    from bot.store.postgres_snapshot import postgres_snapshot  # noqa: PLC0415 - an extra
+    from bot.store.postgres_inspection import postgres_snapshot  # noqa: PLC0415 - an extra
 
     with postgres_snapshot(address) as of_server:
         yield of_server
@@ -82,7 +93,7 @@ def connected_bots(url: str) -> bool:
     require_psycopg()
     from bot.store import postgres_inspection  # noqa: PLC0415 - an extra
 
-    return bool(postgres_inspection.connected_bots(url))
+    return postgres_inspection.connected_bots(url)
 
 
 def inspect_server(url: str, clock: Clock) -> Server:

@@ -10,21 +10,19 @@ from typing import Final
 
 from bot.model import Installation
 from bot.store.attempts import attempt_from
-from bot.store.callback_probe import CallbackProbe
-from bot.store.database import DatabaseError, Row, RowUnreadable, from_ms, to_ms
-from bot.store.delivery_rows import delivery_from
+from bot.store.database import DatabaseError, Query, Row, RowUnreadable, from_ms, to_ms
+from bot.store.deliveries import delivery_from
 from bot.store.engines import connected_bots, open_snapshot
 from bot.store.installation import installation_from
 from bot.store.job_rows import job_from
-from bot.store.limit_changes import CHANGEABLE, LimitChange, change_from
-from bot.store.migrate import migration_names
+from bot.store.migrate import step_names
 from bot.store.replicas import replica_from, revision_from
 from bot.store.snapshot import Snapshot
-from bot.store.sql import Query
 from bot.store.sqlite_file import beside, is_locked
 from bot.store.unreadable import read_each
+from bot.store.usage import CHANGEABLE, LimitChange, change_from
 
-READERS: Final[dict[str, Callable[[Row], object]]] = {
+_READERS: Final[dict[str, Callable[[Row], object]]] = {
     "jobs": job_from,
     "attempts": attempt_from,
     "deliveries": delivery_from,
@@ -33,14 +31,8 @@ READERS: Final[dict[str, Callable[[Row], object]]] = {
     "installation": installation_from,
     "limit_changes": change_from,
 }
-_DRIFT: Final = Query(
-    "SELECT kind, what, field, count, first_at, last_at FROM drift ORDER BY last_at DESC"
-)
 _INSTALLATION: Final = Query("SELECT team_id, enterprise_id, app_id FROM installation")
-_PROBE: Final = Query("SELECT token, received FROM callback_probe")
 _WORK: Final = ("jobs", "deliveries")
-# The first migration makes all that is asked of an older database.
-_OLDEST: Final = "0001_jobs"
 
 
 def unreadable_rows(address: Path | str) -> list[RowUnreadable]:
@@ -55,26 +47,16 @@ def unreadable_rows(address: Path | str) -> list[RowUnreadable]:
     with open_snapshot(address) as snapshot:
         _, pending = snapshot.migrations()
         if not pending:
-            for table, read in READERS.items():
-                found += read_each(read, snapshot.rows(table))[1]
+            for table, read in _READERS.items():
+                found += read_each(read, snapshot.all(_all_of(table)))[1]
     return found
 
 
+def _all_of(table: str) -> Query:
+    return Query(f"SELECT * FROM {table}")  # noqa: S608 - our tables
+
+
 # ── What the doctor says about a database ─────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True, slots=True)
-class SeenDrift:
-    """One way in which answers differed, in the last 90 days."""
-
-    kind: str
-    what: str
-    """A word of ``bot.kinds.drift``."""
-    field: str
-    """The field, or an unknown status; "" for a whole answer."""
-    count: int
-    first_at: datetime
-    last_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +77,6 @@ class Inspection:
 
     pending: list[str]
     """The migrations that the next start applies."""
-    version: str
-    """The last migration of this version that is applied; "" in an empty file."""
     newer: str
     """The last one of a newer version that is applied; "" if there is none."""
     set_aside: int
@@ -114,15 +94,12 @@ def inspect(address: Path | str, now: datetime) -> Inspection:
     """
     with open_snapshot(address) as snapshot:
         applied, pending = snapshot.migrations()
-        known = [name for name in applied if name in set(migration_names())]
         return Inspection(
             pending,
-            known[-1] if known else "",
-            applied[-1] if len(applied) > len(known) else "",
-            # An older one may lack the columns.
-            0 if pending else sum(_count_set_aside(snapshot, table) for table in _WORK),
-            _waiting(snapshot, "jobs", now) if _OLDEST in applied else _NOTHING,
-            _waiting(snapshot, "deliveries", now) if _OLDEST in applied else _NOTHING,
+            max(set(applied).difference(step_names()), default=""),
+            sum(_count_set_aside(snapshot, table) for table in _WORK) if applied else 0,
+            _waiting(snapshot, "jobs", now) if applied else _NOTHING,
+            _waiting(snapshot, "deliveries", now) if applied else _NOTHING,
         )
 
 
@@ -148,26 +125,11 @@ def stored_installation(address: Path | str) -> Installation | None:
 
     None if that is not stored, or cannot be read.
     """
-    row = _first(address, _INSTALLATION)
-    values = row and (row["team_id"], row["enterprise_id"], row["app_id"])
-    if not values or not all(isinstance(each, str | None) for each in values) or not values[0]:
-        return None
-    return Installation(*values)
-
-
-def stored_probe(address: Path | str) -> CallbackProbe | None:
-    """Return the token that doctor calls the bot with; None if an older version made the tables."""
-    row = _first(address, _PROBE)
-    match row and (row["token"], row["received"]):
-        case (str(token), int(received)):
-            return CallbackProbe(token, received)
-    return None
-
-
-def _first(address: Path | str, query: Query) -> Row | None:
     with contextlib.suppress(DatabaseError), open_snapshot(address) as snapshot:
-        for row in snapshot.all(query):
-            return row
+        for row in snapshot.all(_INSTALLATION):
+            values = row["team_id"], row["enterprise_id"], row["app_id"]
+            if values[0] and all(isinstance(each, str | None) for each in values):
+                return Installation(*values)
     return None
 
 
@@ -177,30 +139,9 @@ def stored_limit_changes(address: Path | str) -> dict[str, LimitChange]:
     There is nothing in a database that is not there, cannot be read, or is older than this.
     """
     with contextlib.suppress(DatabaseError), open_snapshot(address) as snapshot:
-        changes, _ = read_each(change_from, snapshot.rows("limit_changes"))
+        changes, _ = read_each(change_from, snapshot.all(_all_of("limit_changes")))
         return {each.name: each for each in changes if each.name in CHANGEABLE}
     return {}
-
-
-def seen_drift(address: Path | str) -> list[SeenDrift]:
-    """Return the drift in a database, the newest first; it is only read.
-
-    There is none in one that is not there, cannot be read, or was made by an older version.
-    """
-    with contextlib.suppress(DatabaseError), open_snapshot(address) as snapshot:
-        return [_drift_from(row) for row in snapshot.all(_DRIFT)]
-    return []
-
-
-def _drift_from(row: Row) -> SeenDrift:
-    return SeenDrift(
-        str(row["kind"]),
-        str(row["what"]),
-        str(row["field"]),
-        int(row["count"]),
-        from_ms(row["first_at"]),
-        from_ms(row["last_at"]),
-    )
 
 
 # ── The bot that has it open ──────────────────────────────────────────────────────────────────

@@ -5,11 +5,8 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Final
 
-from bot.approval import Approval
-from bot.attempt import Offer
-from bot.model import Failure, Job, Snapshot, State, Verdict
-from bot.store.database import Row, Transaction, Value, from_ms, optional_moment, optional_ms
-from bot.store.sql import Query
+from bot.model import Approval, Failure, Job, Snapshot, State, Verdict
+from bot.store.database import Query, Row, Transaction, Value, from_ms, optional_moment, optional_ms
 from bot.store.unreadable import number, optional_text, reading, text, texts
 
 _LOCK: Final = Query("SELECT * FROM jobs WHERE id = :id FOR UPDATE")
@@ -36,48 +33,43 @@ def job_from(row: Row) -> Job:
         RowUnreadable: its content is damaged.
     """
     with reading("jobs", row):
-        return _job_from(row)
-
-
-def _job_from(row: Row) -> Job:
-    return Job(
-        id=text(row["id"]),
-        kind=text(row["kind"]),
-        params=texts(json.loads(row["params"])),
-        user=text(row["user_id"]),
-        channel=text(row["channel"]),
-        thread_ts=optional_text(row["thread_ts"]),
-        created_at=from_ms(row["created_at"]),
-        state=State(row["state"]),
-        due_at=optional_moment(row["due_at"]),
-        claim=number(row["claim"]),
-        attempts=number(row["attempts"]),
-        failures=number(row["failures"]),
-        remote_id=optional_text(row["remote_id"]),
-        snapshot=_snapshot_from(row["snapshot"]) if row["snapshot"] else None,
-        failure=Failure(row["failure"]) if row["failure"] else None,
-        reason=text(row["reason"]),
-        late=bool(row["late"]),
-        typical_duration=_duration_from(row["typical_ms"]),
-        slow_after=_duration_from(row["slow_ms"]),
-        slow=bool(row["slow"]),
-        started_at=optional_moment(row["started_at"]),
-        read_at=optional_moment(row["read_at"]),
-        woken_at=optional_moment(row["woken_at"]),
-        asked_at=optional_moment(row["asked_at"]),
-        asked=number(row["asked"]),
-        offer=_offer_from(row["offered_id"], row["offered_at"]),
-        orphaned_ids=tuple(map(text, json.loads(row["orphaned_ids"]))),
-        held_by=Failure(row["held_by"]) if row["held_by"] else None,
-        held_until=optional_moment(row["held_until"]),
-        waits_for=optional_text(row["waits_for"]),
-        missing_since=optional_moment(row["missing_since"]),
-        ended_at=optional_moment(row["ended_at"]),
-        retry_of=optional_text(row["retry_of"]),
-        erased=bool(row["erased"]),
-        approval=_approval_from(row),
-        copied=bool(row["copied"]),
-    )
+        return Job(
+            id=text(row["id"]),
+            kind=text(row["kind"]),
+            params=texts(json.loads(row["params"])),
+            user=text(row["user_id"]),
+            channel=text(row["channel"]),
+            thread_ts=optional_text(row["thread_ts"]),
+            created_at=from_ms(row["created_at"]),
+            state=State(row["state"]),
+            due_at=optional_moment(row["due_at"]),
+            claim=number(row["claim"]),
+            attempts=number(row["attempts"]),
+            failures=number(row["failures"]),
+            remote_id=optional_text(row["remote_id"]),
+            snapshot=_snapshot_from(row["snapshot"]) if row["snapshot"] else None,
+            failure=Failure(row["failure"]) if row["failure"] else None,
+            reason=text(row["reason"]),
+            late=bool(row["late"]),
+            typical_duration=_duration_from(row["typical_ms"]),
+            slow_after=_duration_from(row["slow_ms"]),
+            slow=bool(row["slow"]),
+            started_at=optional_moment(row["started_at"]),
+            read_at=optional_moment(row["read_at"]),
+            woken_at=optional_moment(row["woken_at"]),
+            asked_at=optional_moment(row["asked_at"]),
+            asked=number(row["asked"]),
+            orphaned_ids=tuple(map(text, json.loads(row["orphaned_ids"]))),
+            held_by=Failure(row["held_by"]) if row["held_by"] else None,
+            held_until=optional_moment(row["held_until"]),
+            waits_for=optional_text(row["waits_for"]),
+            missing_since=optional_moment(row["missing_since"]),
+            ended_at=optional_moment(row["ended_at"]),
+            retry_of=optional_text(row["retry_of"]),
+            erased=bool(row["erased"]),
+            approval=_approval_from(row),
+            copied=bool(row["copied"]),
+        )
 
 
 def changing_columns(job: Job) -> dict[str, Value]:
@@ -93,8 +85,6 @@ def changing_columns(job: Job) -> dict[str, Value]:
         "read_at": optional_ms(job.read_at),
         "asked_at": optional_ms(job.asked_at),
         "asked": job.asked,
-        "offered_id": job.offer.remote_id if job.offer else None,
-        "offered_at": optional_ms(job.offer.created_at) if job.offer else None,
         "orphaned_ids": json.dumps(job.orphaned_ids),
         # Only a queued job is held back.
         "held_by": job.held_by.value if job.held_by and job.state is State.QUEUED else None,
@@ -139,10 +129,6 @@ def _approval_from(row: Row) -> Approval | None:
         decided_by=optional_text(row["decided_by"]),
         decided_at=optional_moment(row["decided_at"]),
     )
-
-
-def _offer_from(remote_id: str | None, created_at: int | None) -> Offer | None:
-    return None if remote_id is None else Offer(text(remote_id), optional_moment(created_at))
 
 
 def _duration_from(ms: int | None) -> timedelta | None:

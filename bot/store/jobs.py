@@ -1,17 +1,30 @@
 """The table of jobs: each change in the life of a job, all or nothing.
 
 Each method is one transaction. It locks the job's row first, and writes a claimed job only under
-the number that it was claimed with.
+the number that it was claimed with. What queues a job costs money, and has limits; one that needs
+approval waits for that first, and of those who decide, the first one counts.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
-from datetime import datetime
-from typing import Final
+import asyncio
+import json
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias, TypeVar
 
-from bot.attempt import Attempt
-from bot.model import Failure, Job, Settlement, State
-from bot.store.approvals import Approvals
+from bot.model import (
+    ApprovalPolicy,
+    Attempt,
+    Delivery,
+    Durations,
+    Failure,
+    Job,
+    Request,
+    Settlement,
+    Snapshot,
+    State,
+)
 from bot.store.attempts import (
     AddedCandidate,
     add_attempt,
@@ -27,15 +40,255 @@ from bot.store.attempts import (
     set_candidate_of_callback,
     set_candidate_of_person,
 )
-from bot.store.audit import AuditAction, record
-from bot.store.callback_probe import count_probe
-from bot.store.database import Topic, Transaction, Value, run_until_stored, to_ms
-from bot.store.deliveries import add_question, edit_question, settle_question
-from bot.store.job_retention import JobRetention
-from bot.store.job_rows import job_from, lock_job, lock_jobs
-from bot.store.sql import Query
+from bot.store.audit import DELETE_AUDIT, ERASE_DETAILS, AuditAction, record
+from bot.store.database import (
+    Database,
+    Query,
+    Row,
+    RowUnreadable,
+    Topic,
+    Transaction,
+    Value,
+    run_until_stored,
+    span_ms,
+    to_ms,
+    wait_ms,
+)
+from bot.store.deliveries import (
+    add_approvals,
+    add_card,
+    add_question,
+    edit_card,
+    edit_messages,
+    settle_question,
+)
+from bot.store.history import AlreadyRequested, Viewer, find_same, recent_durations, script_band
+from bot.store.job_rows import job_from, lock_job, lock_jobs, snapshot_text
 from bot.store.transitions import POLLED, end, release_woken, save, wake
+from bot.store.unreadable import UnreadableRows, due_at_of, read_each, set_aside
+from bot.store.usage import (
+    Bound,
+    LimitReached,
+    Limits,
+    NotAllowed,
+    keep_spending,
+    limits_in_force,
+    lock_limits,
+    not_allowed,
+    reached_limit,
+    used_by_all,
+)
+from bot.timings import Timings
 
+_NO_APPROVALS: Final = ApprovalPolicy()
+_BY_ID: Final = Query("SELECT * FROM jobs WHERE id = :id")
+BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
+_OPEN_QUESTIONS: Final = Query(
+    """
+    SELECT * FROM jobs
+    WHERE due_at IS NOT NULL AND state = 'unconfirmed' AND asked > 0 AND user_id <> :user
+    ORDER BY created_at LIMIT :limit
+    """
+)
+BY_RETRIED: Final = Query("SELECT * FROM jobs WHERE retry_of = :id")
+_BY_REMOTE_ID: Final = Query(
+    """
+    SELECT jobs.* FROM attempts JOIN jobs ON jobs.id = attempts.job_id
+    WHERE attempts.kind = :kind AND lower(attempts.remote_id) = lower(:remote_id)
+        AND attempts.remote_id IS NOT NULL
+    """
+)
+_OF_USER: Final = Query(
+    """
+    SELECT * FROM jobs WHERE user_id = :user AND kind = :kind
+    ORDER BY created_at DESC LIMIT :limit
+    """
+)
+_OF_HOME: Final = Query(
+    """
+    SELECT * FROM jobs WHERE user_id = :user
+    ORDER BY CASE WHEN ended_at IS NULL THEN 0 ELSE 1 END, created_at DESC
+    LIMIT :limit OFFSET :skip
+    """
+)
+_RETRIED: Final = Query("SELECT retry_of FROM jobs WHERE retry_of IN (EACH :ids)")
+_MAX_WOKEN: Final = 500
+_HASTEN_STEPS: Final = 10
+# In the order of their turns, so that nobody waits behind all the jobs of somebody else.
+_DUE_TO_CREATE: Final = Query(
+    """
+    SELECT id FROM jobs
+    WHERE due_at <= :now AND state IN ('queued', 'creating') AND id NOT IN (EACH :held)
+    ORDER BY turn_at, due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    """
+)
+_DUE_OTHERWISE: Final = Query(
+    """
+    SELECT id FROM jobs
+    WHERE due_at <= :now AND state NOT IN ('queued', 'creating') AND id NOT IN (EACH :held)
+    ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    """
+)
+# ``read_at`` is set now, not when the answer is there: a callback that comes meanwhile waits too.
+# A row that is claimed long after it was due was not watched meanwhile, or the clock was set ahead:
+# that time does not count for the job's age.
+_CLAIM: Final = Query(
+    """
+    UPDATE jobs SET claim = claim + 1, claimed = 1, wake_at = NULL,
+        due_at = :lease_end, wait_ms = :lease_end - :now,
+        started_at = CASE WHEN due_at > 0 AND due_at < :late THEN started_at + :now - due_at
+                     ELSE started_at END,
+        read_at = CASE WHEN state IN ('running', 'overdue') OR EXISTS (
+            SELECT 1 FROM attempts
+            WHERE job_id = jobs.id AND remote_id IS NULL AND candidate_id IS NOT NULL
+        ) THEN :now ELSE read_at END
+    WHERE id IN (EACH :ids) RETURNING *
+    """
+)
+_NEXT_DUE: Final = Query(
+    """
+    SELECT due_at FROM jobs
+    WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
+        AND (state IN ('queued', 'creating') AND :creates = 1
+            OR state NOT IN ('queued', 'creating') AND :others = 1)
+    ORDER BY due_at LIMIT 1
+    """
+)
+_WAKE_FAR_FUTURE: Final = Query(
+    """
+    WITH far AS (
+        SELECT id FROM jobs
+        WHERE due_at > :latest AND (due_at > :far OR due_at - wait_ms > :latest)
+        LIMIT :limit FOR UPDATE SKIP LOCKED
+    )
+    UPDATE jobs SET due_at = CASE WHEN claimed = 1 THEN :lease_end ELSE :now END,
+        started_at = started_at - (due_at - wait_ms - :now)
+    WHERE id IN (SELECT id FROM far) RETURNING id
+    """
+)
+_DELAYED: Final = Query(
+    """
+    SELECT id FROM jobs
+    WHERE due_at > :latest AND claimed = 0 AND ended_at IS NULL
+        AND (failures > 0 OR held_by IS NOT NULL)
+    ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
+    """
+)
+# For whichever copy of the bot claims them, they no longer wait for what held them back.
+_HASTEN: Final = Query(
+    """
+    UPDATE jobs SET due_at = :due_at, held_by = NULL, held_until = NULL WHERE id IN (EACH :ids)
+    """
+)
+VOID_LEASES: Final = Query("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
+_T = TypeVar("_T")
+# Without letters and digits that look alike, so that an id can be read out and typed.
+_ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
+_ID_LENGTH: Final = 10
+_TURN: Final = timedelta(minutes=10)
+"""A person's waiting jobs take their turns as if one were submitted in this time."""
+_ADD: Final = Query(
+    """
+    INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
+                      created_at, state, due_at, turn_at, typical_ms, slow_ms, script_band,
+                      retry_of, fingerprint, wait_ms, approval_asked, approval_until)
+    VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
+            :now, :state, :due_at, :turn_at, :typical_ms, :slow_ms, :script_band,
+            :retry_of, :fingerprint, :wait_ms, :approval_asked, :approval_until)
+    RETURNING *
+    """
+)
+_LAST_TURN: Final = Query(
+    """
+    SELECT max(turn_at) AS turn_at FROM jobs
+    WHERE ended_at IS NULL AND state = 'queued' AND user_id = :user
+    """
+)
+_CREATE_AGAIN: Final = Query(
+    """
+    UPDATE jobs SET state = 'queued', asked = 0, asked_at = :now, failures = 0,
+                    due_at = :now, claim = claim + 1, claimed = 0
+    WHERE id = :id
+    """
+)
+# An older version of the bot, which does not know the state, may have set the row aside.
+_APPROVE: Final = Query(
+    """
+    UPDATE jobs SET state = 'queued', decided_by = :user, decided_at = :now, turn_at = :turn_at,
+        due_at = :now, wait_ms = 0, claim = claim + 1, claimed = 0, set_aside = 0
+    WHERE id = :id
+    """
+)
+_DECIDE: Final = Query("UPDATE jobs SET decided_by = :user, decided_at = :now WHERE id = :id")
+_ASKED: Final = Query("UPDATE jobs SET approval_asked = :asked WHERE id = :id")
+_GIVE_UP: Final = Query(
+    """
+    UPDATE deliveries SET state = 'undeliverable', due_at = NULL, claimed = 0
+    WHERE id = :id AND claim = :claim RETURNING id
+    """
+)
+_STILL_ASKED: Final = Query(
+    """
+    SELECT addressee FROM deliveries
+    WHERE job_id = :job_id AND role = 'approval' AND direct = 1 AND state <> 'undeliverable'
+    ORDER BY number
+    """
+)
+_WAITING: Final = Query(
+    """
+    SELECT * FROM jobs
+    WHERE ended_at IS NULL AND state = 'waiting_for_approval' AND user_id <> :user
+    ORDER BY created_at LIMIT :limit
+    """
+)
+_ACTIONS: Final = {
+    Settlement.APPROVED: AuditAction.APPROVED,
+    Settlement.DECLINED: AuditAction.DECLINED,
+    Settlement.CANCELLED: AuditAction.CANCELLED,
+    Settlement.UNANSWERED: AuditAction.EXPIRED,
+}
+_COUNT: Final = Query(
+    """
+    SELECT count(*) AS waiting FROM jobs
+    WHERE ended_at IS NULL AND state = 'waiting_for_approval'
+    """
+)
+_MAX_JOBS: Final = 200
+_MAX_AUDIT_ROWS: Final = 500
+"""Jobs, and rows of the audit, that are erased or deleted in one transaction: others wait."""
+_TO_ERASE: Final = Query(
+    """
+    SELECT * FROM jobs WHERE erased = 0 AND ended_at IS NOT NULL AND ended_at < :before
+    ORDER BY ended_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    """
+)
+# The new claim number keeps a worker that has the job from writing its snapshot back.
+_ERASE: Final = Query(
+    """
+    UPDATE jobs SET params = :params, snapshot = :snapshot, reason = '', erased = 1,
+        fingerprint = NULL, claim = claim + 1
+    WHERE id = CAST(:id AS TEXT)
+    """
+)
+# A row with a time is worked on: an id to look up, a message that is owed.
+_TO_DELETE: Final = Query(
+    """
+    SELECT id FROM jobs
+    WHERE erased = 1 AND due_at IS NULL AND ended_at < :before AND NOT EXISTS (
+        SELECT 1 FROM deliveries WHERE job_id = jobs.id AND due_at IS NOT NULL
+    )
+    ORDER BY ended_at LIMIT :limit FOR UPDATE SKIP LOCKED
+    """
+)
+_DELETE: Final = (
+    Query("DELETE FROM deliveries WHERE job_id IN (EACH :ids)"),
+    Query("DELETE FROM attempts WHERE job_id IN (EACH :ids)"),
+    Query("DELETE FROM jobs WHERE id IN (EACH :ids)"),
+)
+# With the erasing, so that a process that ends after it leaves the compaction to the next one.
+_MARK_TO_COMPACT: Final = Query("INSERT INTO compactions (id) VALUES (1) ON CONFLICT DO NOTHING")
+_IS_TO_COMPACT: Final = Query("SELECT id FROM compactions")
+_MARK_COMPACTED: Final = Query("DELETE FROM compactions")
 # What came before may have taken long: the lease begins anew, and outlasts the call.
 _BEGIN_CREATING: Final = Query(
     """
@@ -60,11 +313,591 @@ _POSTPONE_TURNS: Final = Query(
     UPDATE jobs SET turn_at = :turn_at WHERE id IN (SELECT id FROM waiting)
     """
 )
-_WAITING: Final = Query("SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL")
+_WAITING_FOR: Final = Query("SELECT id FROM jobs WHERE waits_for = :remote_id AND ended_at IS NULL")
 
 
-class Jobs(Approvals, JobRetention):
-    """The jobs, from their submission to their deletion."""
+class NobodyToApprove(Exception):
+    """A request needs approval, nobody but its user could give it, and nothing was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The result of a submission: its job, and whether that is new."""
+
+    job: Job
+    new: bool
+
+
+_NotStored: TypeAlias = NotAllowed | AlreadyRequested | LimitReached | NobodyToApprove
+
+
+class Jobs:
+    """The jobs, from their submission to their deletion.
+
+    Attributes:
+        approvals: which jobs need approval, and whose.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        timings: Timings,
+        limits: Limits,
+        unreadable: UnreadableRows,
+        approvals: ApprovalPolicy = _NO_APPROVALS,
+    ) -> None:
+        self._database = database
+        self._timings = timings
+        self._limits = limits
+        self._unreadable = unreadable
+        self.approvals = approvals
+
+    # ── Reading ───────────────────────────────────────────────────────────────────────────────
+
+    async def fetch(self, job_id: str) -> Job | None:
+        """Return the job with this id."""
+        return await self._find(_BY_ID, id=job_id)
+
+    async def fetch_by_remote_id(self, kind: str, remote_id: str) -> Job | None:
+        """Return the job whose create call made ``remote_id``, in whatever case, if one did."""
+        return await self._find(_BY_REMOTE_ID, kind=kind, remote_id=remote_id)
+
+    async def fetch_by_request(self, key: str) -> Job | None:
+        """Return the job that the request with this key made, if it came before."""
+        return await self._find(BY_REQUEST, key=key)
+
+    async def fetch_retry(self, job: Job) -> Job | None:
+        """Return the job that retries a failed one, if there is one."""
+        return await self._find(BY_RETRIED, id=job.id)
+
+    async def list_for_user(self, user: str, kind: str, limit: int) -> list[Job]:
+        """Return a person's jobs of one kind, newest first."""
+        return await self._list(_OF_USER, user=user, kind=kind, limit=limit)
+
+    async def list_running_first(self, user: str, skip: int, limit: int) -> list[Job]:
+        """Return a person's jobs of all kinds: first those that run, then the others, newest first.
+
+        ``skip`` is how many of them to leave out first.
+        """
+        return await self._list(_OF_HOME, user=user, skip=skip, limit=limit)
+
+    async def list_questions_to_others(self, user: str, limit: int) -> list[Job]:
+        """Return the jobs of which only a person can say what happened, but not this person's."""
+        return await self._list(_OPEN_QUESTIONS, user=user, limit=limit)
+
+    async def list_retried(self, job_ids: Sequence[str]) -> set[str]:
+        """Return those of the jobs with these ids that were retried."""
+        rows = await self._database.run(lambda tx: tx.all(_RETRIED, ids=job_ids), durable=False)
+        return {row["retry_of"] for row in rows}
+
+    async def count_used(self, now: datetime) -> int:
+        """Return how many create calls of everybody count for the last 24 hours."""
+        return await self._database.run(lambda tx: used_by_all(tx, now), durable=False)
+
+    async def fetch_durations(self, kind: str, script: str | None) -> Durations | None:
+        """Return how long recent jobs of a kind took, for a script as long as this; None at first.
+
+        ``script`` is None for a kind without one, and before there is one.
+        """
+        band = script_band(script)
+        return await self._database.run(lambda tx: recent_durations(tx, kind, band), durable=False)
+
+    async def candidates(self, job: Job) -> list[Attempt]:
+        """Return the job's attempts that have a candidate id."""
+        attempts, unreadable = await self._database.run(
+            lambda tx: list_candidates(tx, job.id), durable=False
+        )
+        self._unreadable.report(unreadable)
+        return attempts
+
+    async def _find(self, query: Query, **values: Value) -> Job | None:
+        row = await self._database.run(lambda tx: tx.one(query, **values), durable=False)
+        return job_from(row) if row else None
+
+    async def _list(self, query: Query, **values: Value) -> list[Job]:
+        jobs, unreadable = await self._database.run(
+            lambda tx: read_each(job_from, tx.all(query, **values)), durable=False
+        )
+        self._unreadable.report(unreadable)
+        return jobs
+
+    # ── What the worker's loop uses ───────────────────────────────────────────────────────────
+
+    @property
+    def due(self) -> asyncio.Event:
+        """Set when a job may have become due."""
+        return self._database.event(Topic.JOBS)
+
+    async def claim(
+        self,
+        now: datetime,
+        limit: int,
+        held: Collection[str] = (),
+        *,
+        creates: int | None = None,
+        others: int | None = None,
+    ) -> list[Job]:
+        """Lease jobs that are due: first those to be created, in turn, then the longest waiting.
+
+        Args:
+            now: the time.
+            limit: the highest number of jobs.
+            held: those that this process still works on: a clock jump may end leases early.
+            creates: the highest number of jobs to be created, if that is lower.
+            others: the highest number of others, if that is lower.
+        """
+        creates = limit if creates is None else min(creates, limit)
+        others = limit if others is None else others
+
+        def work(tx: Transaction) -> tuple[list[Job], list[RowUnreadable]]:
+            due: dict[str, Value] = {"now": to_ms(now), "held": list(held)}
+            ids = [row["id"] for row in tx.all(_DUE_TO_CREATE, limit=creates, **due)]
+            rest = min(others, limit - len(ids))
+            ids += [row["id"] for row in tx.all(_DUE_OTHERWISE, limit=rest, **due)]
+            # Such a row cannot even be claimed.
+            unreadable = [RowUnreadable("jobs", "?", id_) for id_ in ids if type(id_) is not str]
+            set_aside(tx, unreadable)
+            ids = [id_ for id_ in ids if type(id_) is str]
+            if not ids:
+                return [], unreadable
+            claimed = tx.all(
+                _CLAIM,
+                ids=ids,
+                now=to_ms(now),
+                lease_end=to_ms(now + self._timings.lease),
+                late=to_ms(now - self._timings.lease),
+            )
+            found, errors = read_each(job_from, claimed)
+            set_aside(tx, errors)
+            jobs_by_id = {job.id: job for job in found}
+            return [jobs_by_id[id_] for id_ in ids if id_ in jobs_by_id], unreadable + errors
+
+        jobs, unreadable = await self._database.run(work, durable=False)
+        self._unreadable.report(unreadable)
+        return jobs
+
+    async def next_due(
+        self, held: Collection[str] = (), *, creates: bool = True, others: bool = True
+    ) -> datetime | None:
+        """Return when the next job is due that is not held; None while there is none.
+
+        ``creates`` and ``others`` say whether jobs to be created and others count.
+        """
+        values: dict[str, Value] = {
+            "held": list(held),
+            "creates": int(creates),
+            "others": int(others),
+        }
+        return await self._database.run(
+            lambda tx: due_at_of(tx.one(_NEXT_DUE, **values)), durable=False
+        )
+
+    async def release(self, job: Job, now: datetime, due_at: datetime | None) -> bool:
+        """Store a claimed job as it now is, and leave it alone until ``due_at``.
+
+        If it was woken since it was claimed, it is due for that soon.
+
+        Returns:
+            Whether it was stored: False also if it was claimed again meanwhile, or has ended.
+        """
+        return await self._database.run(
+            lambda tx: save(tx, lock_job(tx, job.id), job, due_at, to_ms(now)), durable=False
+        )
+
+    async def wake_far_future(self, now: datetime) -> int:
+        """Make rows due that have longer to wait than they were to, or than any wait lasts.
+
+        The clock was set back since, by more than a lease. A claimed row keeps a lease, counted
+        from now. Returns the number of rows; more may be left for the next call.
+        """
+
+        def work(tx: Transaction) -> int:
+            found = tx.all(
+                _WAKE_FAR_FUTURE,
+                now=to_ms(now),
+                lease_end=to_ms(now + self._timings.lease),
+                latest=to_ms(now + self._timings.lease),
+                far=to_ms(now + self._timings.max_wait + self._timings.lease),
+                limit=_MAX_WOKEN,
+            )
+            if found:
+                tx.notify(Topic.JOBS)
+            return len(found)
+
+        return await self._database.run(work, durable=False)
+
+    async def hasten(self, now: datetime) -> int:
+        """Make jobs due whose call failed or was held back: the service answers again.
+
+        They are due one after the other within ``hasten_within``, so that the calls do not all come
+        at once. Returns the number of jobs; more may be left for the next call.
+        """
+        latest = now + self._timings.hasten_within
+
+        def work(tx: Transaction) -> int:
+            ids = [row["id"] for row in tx.all(_DELAYED, latest=to_ms(latest), limit=_MAX_WOKEN)]
+            for step in range(_HASTEN_STEPS):
+                if some := ids[step::_HASTEN_STEPS]:
+                    due_at = now + self._timings.hasten_within * (step / _HASTEN_STEPS)
+                    tx.all(_HASTEN, ids=some, due_at=to_ms(due_at))
+            if ids:
+                tx.notify(Topic.JOBS)
+            return len(ids)
+
+        return await self._database.run(work, durable=False)
+
+    async def void_leases(self) -> None:
+        """End all leases. Only for a process that knows that no other one works on them."""
+        await self._database.run(lambda tx: tx.all(VOID_LEASES), durable=False)
+
+    # ── Submitting ────────────────────────────────────────────────────────────────────────────
+
+    async def submit(
+        self,
+        request: Request,
+        now: datetime,
+        viewer: Viewer | None = None,
+        groups: frozenset[str] = frozenset(),
+        *,
+        asks_directly: bool = False,
+    ) -> Submitted:
+        """Store a job and owe its card, or find the job that this request made before.
+
+        With a ``viewer``, it is not stored if they may see that the same was asked for recently.
+        ``groups`` are the user groups that its user is in, of those that limits name. With
+        ``asks_directly``, nothing is posted in the approvers' channel.
+
+        A job is retried once: a second retry finds the first one. The messages of the job that is
+        retried change with it.
+
+        Raises:
+            NotAllowed: it is not within the limits.
+            AlreadyRequested: the same was asked for recently.
+            LimitReached: its user has to wait.
+            NobodyToApprove: it needs approval, and nobody else may give it.
+        """
+        new_id = "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH))
+
+        needs_approval = self.approvals.is_needed(request.params.get("script"))
+        who = self.approvals.people if asks_directly else self.approvals.asked
+        asked = who(request.user) if needs_approval else ()
+        until = now + self._timings.approve_within
+        due_at = min(until, now + self._timings.max_wait) if needs_approval else now
+
+        def work(tx: Transaction) -> Submitted | _NotStored:
+            lock_limits(tx)
+            retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
+            found = tx.one(BY_REQUEST, key=request.key)
+            if found is None and retried is not None:
+                found = tx.one(BY_RETRIED, id=retried["id"])
+            if found is not None:
+                return Submitted(job_from(found), new=False)
+            limits = limits_in_force(tx, self._limits)
+            if outside := not_allowed(limits, request, groups):
+                return outside
+            if viewer is not None and request.fingerprint is not None:
+                since = now - self._timings.same_within
+                if (same := find_same(tx, request.fingerprint, viewer, since)) is not None:
+                    return AlreadyRequested(same)
+            if needs_approval and not asked:
+                return NobodyToApprove()
+            # Nothing is refused after this: where it finds room, the job counts.
+            if reached := reached_limit(tx, limits, request.user, now, opens=True):
+                return reached
+            band = script_band(request.params.get("script"))
+            usual = recent_durations(tx, request.kind, band)
+            [added] = tx.all(
+                _ADD,
+                id=new_id,
+                key=request.key,
+                kind=request.kind,
+                params=json.dumps(dict(request.params)),
+                user=request.user,
+                channel=request.channel,
+                thread_ts=request.thread_ts,
+                now=to_ms(now),
+                state=(State.WAITING_FOR_APPROVAL if asked else State.QUEUED).value,
+                due_at=to_ms(due_at),
+                wait_ms=wait_ms(to_ms(now), due_at),
+                turn_at=turn_at(tx, request.user, now),
+                typical_ms=None if usual is None else span_ms(usual.typical),
+                slow_ms=None if usual is None or usual.slow is None else span_ms(usual.slow),
+                script_band=band,
+                retry_of=retried["id"] if retried is not None else None,
+                fingerprint=request.fingerprint,
+                approval_asked=json.dumps(asked) if asked else None,
+                approval_until=to_ms(until) if asked else None,
+            )
+            job = job_from(added)
+            if asked:
+                for each in self.approvals.everybody:
+                    tx.notify(Topic.HOMES, each)
+                add_approvals(tx, job, asked, to_ms(now))
+            add_card(tx, job, to_ms(now))
+            action, of = AuditAction.ASKED, ""
+            if retried is not None:
+                edit_messages(tx, retried["id"], to_ms(now))
+                tx.notify(Topic.HOMES, retried["user_id"])
+                action, of = AuditAction.RETRIED, retried["id"]
+            record(tx, action, user=request.user, at=to_ms(now), job_id=new_id, detail=of)
+            tx.notify(Topic.JOBS)
+            return Submitted(job, new=True)
+
+        return _stored(await self._database.run(work, serial=True))
+
+    async def create_again(
+        self,
+        job_id: str,
+        attempts: int,
+        user: str,
+        now: datetime,
+        groups: frozenset[str] = frozenset(),
+    ) -> bool:
+        """Queue an unconfirmed job once more, as ``user`` chose.
+
+        ``attempts`` create calls were begun for it when they chose. ``groups`` are the user groups
+        that they are in, of those that limits name.
+
+        Returns:
+            Whether it was queued: False if it is no longer unconfirmed, or another attempt was
+            begun since. So a button counts once, however often it is pressed.
+
+        Raises:
+            NotAllowed: they may not ask for its kind. The job stays as it is.
+            LimitReached: too many create calls were made in a day or month. Likewise.
+        """
+
+        def work(tx: Transaction) -> bool | _NotStored:
+            lock_limits(tx)
+            row = lock_job(tx, job_id)
+            if row is None or (row["state"], row["attempts"]) != (State.UNCONFIRMED, attempts):
+                return False
+            limits = limits_in_force(tx, self._limits)
+            if not limits.allows_person(row["kind"], user, groups):
+                return NotAllowed(Bound.PERSON, limits)
+            if reached := reached_limit(tx, limits, row["user_id"], now, opens=False):
+                return reached
+            tx.all(_CREATE_AGAIN, id=job_id, now=to_ms(now))
+            edit_card(tx, job_id, row["user_id"], to_ms(now))
+            settle_question(tx, job_id, Settlement.CREATED_AGAIN, user, to_ms(now))
+            record(tx, AuditAction.CREATED_AGAIN, user=user, at=to_ms(now), job_id=job_id)
+            tx.notify(Topic.JOBS)
+            return True
+
+        return _stored(await self._database.run(work, serial=True))
+
+    # ── Approval ──────────────────────────────────────────────────────────────────────────────
+
+    async def count_to_approve(self) -> int:
+        """Return how many jobs wait for approval."""
+        [row] = await self._database.run(lambda tx: tx.all(_COUNT), durable=False)
+        return int(row["waiting"])
+
+    async def approve(self, job_id: str, user: str, now: datetime) -> bool:
+        """Queue a job that waits for approval, as ``user`` chose.
+
+        Returns:
+            Whether it was queued: False if it no longer waits, if its time is over, or if this
+            person may not decide about it.
+        """
+
+        def work(tx: Transaction) -> bool:
+            job = self._to_decide(lock_job(tx, job_id), user, now)
+            if job is None:
+                return False
+            at = to_ms(now)
+            tx.all(_APPROVE, id=job_id, user=user, now=at, turn_at=turn_at(tx, job.user, now))
+            self._settle(tx, job, Settlement.APPROVED, user, now=at)
+            edit_card(tx, job_id, job.user, at)
+            tx.notify(Topic.JOBS)
+            return True
+
+        return await self._database.run(work)
+
+    async def decline(self, job_id: str, user: str, reason: str, now: datetime) -> bool:
+        """End a job that waits for approval, as ``user`` chose; see ``approve``."""
+
+        def work(tx: Transaction) -> bool:
+            job = self._to_decide(lock_job(tx, job_id), user, now)
+            if job is None:
+                return False
+            tx.all(_DECIDE, id=job_id, user=user, now=to_ms(now))
+            self._settle(tx, job, Settlement.DECLINED, user, now=to_ms(now), reason=reason)
+            return end(tx, _failed(job, Failure.DECLINED, reason), to_ms(now))
+
+        return await self._database.run(work)
+
+    async def withdraw(self, job_id: str, user: str, now: datetime) -> bool:
+        """End a job that waits for approval as cancelled, as ``user`` chose.
+
+        Returns:
+            Whether it was ended: False if it no longer waits.
+        """
+
+        def work(tx: Transaction) -> bool:
+            row = lock_job(tx, job_id)
+            if row is None or row["state"] != State.WAITING_FOR_APPROVAL:
+                return False
+            job = job_from(row)
+            tx.all(_DECIDE, id=job_id, user=user, now=to_ms(now))
+            self._settle(tx, job, Settlement.CANCELLED, user, now=to_ms(now))
+            return end(tx, _failed(job, Failure.WITHDRAWN), to_ms(now))
+
+        return await self._database.run(work)
+
+    async def expire_approval(self, job: Job, now: datetime) -> bool:
+        """End a claimed job that nobody approved in time.
+
+        Returns:
+            Whether it was ended: False if somebody decided meanwhile.
+        """
+
+        def work(tx: Transaction) -> bool:
+            row = lock_job(tx, job.id)
+            waits = (State.WAITING_FOR_APPROVAL, job.claim)
+            if row is None or (row["state"], row["claim"]) != waits:
+                return False
+            self._settle(tx, job, Settlement.UNANSWERED, None, now=to_ms(now))
+            return end(tx, _failed(job, Failure.NOT_APPROVED), to_ms(now))
+
+        return await self._database.run(work)
+
+    async def ask_approvers_directly(self, delivery: Delivery, now: datetime) -> None:
+        """Owe each approver a direct message: the channel of a claimed approval refuses it."""
+
+        def work(tx: Transaction) -> None:
+            row = lock_job(tx, delivery.job_id)
+            given_up = tx.one(_GIVE_UP, id=delivery.id, claim=delivery.claim)
+            if row is None or given_up is None or row["state"] != State.WAITING_FOR_APPROVAL:
+                return
+            job = job_from(row)
+            people = self.approvals.people(job.user)
+            tx.all(_ASKED, id=job.id, asked=json.dumps(people))
+            add_approvals(tx, job, people, to_ms(now))
+            edit_card(tx, job.id, job.user, to_ms(now))
+
+        await self._database.run(work)
+
+    async def give_up_asking(self, delivery: Delivery, now: datetime) -> None:
+        """Give up a claimed approval to a person, who is no longer one of those who were asked."""
+
+        def work(tx: Transaction) -> None:
+            row = lock_job(tx, delivery.job_id)
+            given_up = tx.one(_GIVE_UP, id=delivery.id, claim=delivery.claim)
+            if row is None or given_up is None or row["state"] != State.WAITING_FOR_APPROVAL:
+                return
+            asked = [each["addressee"] for each in tx.all(_STILL_ASKED, job_id=delivery.job_id)]
+            tx.all(_ASKED, id=delivery.job_id, asked=json.dumps(asked))
+            edit_card(tx, delivery.job_id, row["user_id"], to_ms(now))
+
+        await self._database.run(work)
+
+    async def list_to_approve(self, user: str, limit: int) -> list[Job]:
+        """Return the jobs that wait for approval and that ``user`` may decide about, if any."""
+        if not self.approvals.may_decide(user, ""):
+            return []
+        return await self._list(_WAITING, user=user, limit=limit)
+
+    def _to_decide(self, row: Row | None, user: str, now: datetime) -> Job | None:
+        """Return the job of a locked row if ``user`` can decide about it now."""
+        if row is None or row["state"] != State.WAITING_FOR_APPROVAL:
+            return None
+        if not self.approvals.may_decide(user, row["user_id"]):
+            return None
+        job = job_from(row)
+        return job if job.approval is not None and now < job.approval.until else None
+
+    def _settle(
+        self,
+        tx: Transaction,
+        job: Job,
+        settlement: Settlement,
+        user: str | None,
+        *,
+        now: int,
+        reason: str = "",
+    ) -> None:
+        """Record how it went, and owe the edits of approvals; Home tabs that list it change."""
+        record(tx, _ACTIONS[settlement], user=user, at=now, job_id=job.id, detail=reason)
+        settle_question(tx, job.id, settlement, user, now)
+        for each in self.approvals.everybody | {job.user}:
+            tx.notify(Topic.HOMES, each)
+
+    # ── Erasing and deleting ──────────────────────────────────────────────────────────────────
+
+    async def is_to_compact(self) -> bool:
+        """Return whether jobs were erased or deleted since ``mark_compacted``."""
+        return await self._database.run(lambda tx: bool(tx.one(_IS_TO_COMPACT)), durable=False)
+
+    async def mark_compacted(self) -> None:
+        """Store that nothing erased or deleted can be read any more in the database."""
+        await self._database.run(lambda tx: tx.all(_MARK_COMPACTED))
+
+    async def erase(self, before: datetime, kept: Mapping[str, frozenset[str]]) -> int:
+        """Erase what people wrote and the links of jobs that ended ``before``; return how many.
+
+        ``kept`` names, by kind, the parameters that stay. Of a job that cannot be read, none do.
+        Some may be left for the next call.
+        """
+
+        def work(tx: Transaction) -> int:
+            rows = tx.all(_TO_ERASE, before=to_ms(before), limit=_MAX_JOBS)
+            if rows:
+                tx.all(_MARK_TO_COMPACT)
+            jobs, unreadable = read_each(job_from, rows)
+            for error in unreadable:
+                tx.all(_ERASE, id=error.key, params="{}", snapshot=None)
+            for job in jobs:
+                keep = kept.get(job.kind, frozenset())
+                params = {name: value for name, value in job.params.items() if name in keep}
+                snapshot = snapshot_text(job.snapshot and _without_words(job.snapshot))
+                tx.all(_ERASE, id=job.id, params=json.dumps(params), snapshot=snapshot)
+            return len(rows)
+
+        return await self._database.run(work)
+
+    async def delete(self, before: datetime) -> int:
+        """Delete erased jobs that ended ``before``, with their attempts and deliveries.
+
+        A job that still owes a message, or has an id to look up, stays.
+
+        Returns:
+            How many were deleted. Some may be left for the next call.
+        """
+
+        def work(tx: Transaction) -> int:
+            ids = [row["id"] for row in tx.all(_TO_DELETE, before=to_ms(before), limit=_MAX_JOBS)]
+            if ids:
+                tx.all(_MARK_TO_COMPACT)
+                keep_spending(tx, ids)
+                for query in _DELETE:
+                    tx.all(query, ids=ids)
+            return len(ids)
+
+        return await self._database.run(work)
+
+    async def erase_audit(self, before: datetime) -> int:
+        """Erase the details of what people did ``before``; return of how many rows.
+
+        Some may be left for the next call.
+        """
+        return await self._forget(ERASE_DETAILS, before)
+
+    async def delete_audit(self, before: datetime) -> int:
+        """Delete what people did ``before`` from the audit; return how many rows.
+
+        Some may be left for the next call.
+        """
+        return await self._forget(DELETE_AUDIT, before)
+
+    async def _forget(self, query: Query, before: datetime) -> int:
+        def work(tx: Transaction) -> int:
+            forgotten = tx.all(query, before=to_ms(before), limit=_MAX_AUDIT_ROWS)
+            if forgotten:
+                tx.all(_MARK_TO_COMPACT)
+            return len(forgotten)
+
+        return await self._database.run(work)
 
     # ── Creating ──────────────────────────────────────────────────────────────────────────────
 
@@ -157,7 +990,6 @@ class Jobs(Approvals, JobRetention):
         def work(tx: Transaction) -> None:
             found = find_attempt(tx, token_hash)
             if found is None:
-                count_probe(tx, token_hash)
                 return
             job = lock_job(tx, found["job_id"])
             if job is None:  # deleted by another process just now
@@ -217,32 +1049,6 @@ class Jobs(Approvals, JobRetention):
 
         return await self._database.run(work)
 
-    async def offer(self, job: Job, now: datetime, due_at: datetime) -> bool:
-        """Show in the open question of a claimed job what it now has to offer.
-
-        Returns:
-            Whether it is shown: False if the job was claimed again meanwhile.
-        """
-
-        def work(tx: Transaction) -> bool:
-            before = lock_job(tx, job.id)
-            if not save(tx, before, job, due_at, to_ms(now)):
-                return False
-            edit_question(tx, job.id, to_ms(now))
-            return True
-
-        return await self._database.run(work)
-
-    async def name_candidate(self, attempt: Attempt, remote_id: str, now: datetime) -> None:
-        """Store an id that the service lists with the token of ``attempt``."""
-
-        def work(tx: Transaction) -> None:
-            lock_job(tx, attempt.job_id)
-            if get_attempt(tx, attempt.id)["remote_id"] is None:
-                set_candidate_of_callback(tx, attempt.id, remote_id, to_ms(now))
-
-        await self._database.run(work)
-
     async def add_candidate(
         self, job_id: str, attempts: int, remote_id: str, user: str, now: datetime
     ) -> AddedCandidate:
@@ -289,7 +1095,7 @@ class Jobs(Approvals, JobRetention):
         """Make the jobs due that wait for ``remote_id``, which another job has made."""
 
         def work(tx: Transaction) -> None:
-            waiting = [row["id"] for row in tx.all(_WAITING, remote_id=remote_id)]
+            waiting = [row["id"] for row in tx.all(_WAITING_FOR, remote_id=remote_id)]
             locked = lock_jobs(tx, waiting) if waiting else []
             if still := [row["id"] for row in locked if row["waits_for"] == remote_id]:
                 wake(tx, still, now, self._timings)
@@ -381,3 +1187,27 @@ class Jobs(Approvals, JobRetention):
             return end(tx, expired, to_ms(now))
 
         return await self._database.run(work)
+
+
+def turn_at(tx: Transaction, user: str, now: datetime) -> int:
+    """Return from when on a new job takes its turn: after the user's other jobs that wait."""
+    last = tx.one(_LAST_TURN, user=user)
+    if last is None or last["turn_at"] is None:
+        return to_ms(now)
+    return max(to_ms(now), int(last["turn_at"]) + span_ms(_TURN))
+
+
+def _stored(result: _T | _NotStored) -> _T:
+    """Return the result of a work, or raise why it stored nothing: there is nothing to undo."""
+    if isinstance(result, _NotStored):
+        raise result
+    return result
+
+
+def _failed(job: Job, failure: Failure, reason: str = "") -> Job:
+    return replace(job, state=State.FAILED, failure=failure, reason=reason)
+
+
+def _without_words(snapshot: Snapshot) -> Snapshot:
+    """Return what stays of a snapshot when links and words are erased."""
+    return Snapshot(snapshot.remote_id, snapshot.status, snapshot.verdict)

@@ -1,118 +1,181 @@
-"""Moves everything in a database to an empty one, of the other engine or the same."""
+"""Moves everything in a SQLite database to an empty PostgreSQL database, in one transaction."""
 
 import contextlib
-import os
 import sqlite3
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
-from urllib.parse import urlsplit
 
-from bot.store.backup import sync_folder
-from bot.store.copying import Copied, copy_to_file, require_current
-from bot.store.database import DatabaseError
-from bot.store.engines import require_psycopg
-from bot.store.migrate import MOVED
-from bot.store.snapshot import Snapshot, SQLiteSnapshot
-from bot.store.sqlite_connection import refuse_mixed
+import psycopg
+from psycopg import errors, sql
+from psycopg.rows import DictRow
+
+from bot.store import deliveries, jobs
+from bot.store.database import DatabaseError, DatabaseInUse
+from bot.store.engines import shown
+from bot.store.migrate import MOVED, Table, steps_in_sqlite, tables
+from bot.store.postgres import connect_as_command, migrate_postgres
+from bot.store.postgres_inspection import translated_postgres
+from bot.store.sqlite import refuse_mixed
 from bot.store.sqlite_file import FileLock, check_file, connect, translated
 
-Address: TypeAlias = Path | str
-_MARK: Final = "INSERT INTO migrations (name, checksum) VALUES (?, ?)"
+Counts: TypeAlias = Mapping[str, int]
+"""How many rows there are, by table, and "open jobs"."""
+
+_BEGIN: Final = (
+    "BEGIN; SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO 5000;"
+    " SET LOCAL idle_in_transaction_session_timeout TO 0"
+)
+_FOREIGN: Final = (
+    "SELECT tablename FROM pg_tables"
+    " WHERE schemaname = current_schema() AND tablename <> ALL (%s) LIMIT 1"
+)
+_IDENTITIES: Final = (
+    "SELECT table_name, column_name FROM information_schema.columns"
+    " WHERE table_schema = current_schema() AND is_identity = 'YES'"
+)
+_CONTINUE: Final = (
+    "SELECT setval(pg_get_serial_sequence({name}, {column_name}),"
+    " (SELECT coalesce(max({column}), 0) + 1 FROM {table}), false)"
+)
+
+_Target: TypeAlias = psycopg.Connection[DictRow]
 
 
-def move(source: Address, target: Address) -> Copied:
-    """Copy everything from one database to another, and mark the first one as moved.
+def move(source: Path, target: str) -> Counts:
+    """Copy everything from a file to the server, mark the file as moved, and return what there is.
 
-    It is done in one transaction, or not at all. Nobody uses the source meanwhile. Once it is
+    It is done as a whole or not at all, and nobody uses either database meanwhile. Once the file is
     marked, no bot starts on it: it would do again what waits in it.
 
     Raises:
         DatabaseError: nothing was moved, or it says what is not known, or that the mark is missing.
     """
-    if source == target or _is_same_file(source, target):
-        raise DatabaseError("FROM and TO are the same database")
-    for each in (source, target):
-        if isinstance(each, str):
-            require_psycopg()
-    with _opened_source(source, target) as snapshot:
-        require_current(snapshot, shown(source))
-        if isinstance(target, Path):
-            return _move_to_file(snapshot, target)
-        from bot.store.copy_to_postgres import open_target  # noqa: PLC0415 - an extra
-
-        with open_target(target) as empty:
-            return empty.copy(snapshot)
-
-
-def shown(address: Address) -> str:
-    """Return an address without user, password and options."""
-    if isinstance(address, Path):
-        return str(address)
-    url = urlsplit(address)
-    return f"postgresql://{url.netloc.rpartition('@')[2]}{url.path}"
-
-
-def _is_same_file(source: Address, target: Address) -> bool:
-    if isinstance(source, str) or isinstance(target, str):
-        return False
-    return source.resolve() == target.resolve()
-
-
-@contextlib.contextmanager
-def _opened_source(source: Address, target: Address) -> Iterator[Snapshot]:
-    """Have a source for this process alone; mark it at the end, if nothing was raised."""
-    if isinstance(source, Path):
-        with _opened_file(source, shown(target)) as of_file:
-            yield of_file
-        return
-    from bot.store.postgres_source import open_source  # noqa: PLC0415 - an extra
-
-    with open_source(source, shown(target)) as of_server:
-        yield of_server
-
-
-@contextlib.contextmanager
-def _opened_file(path: Path, target: str) -> Iterator[Snapshot]:
-    if not path.exists():
-        raise DatabaseError(f"{path} is not there: set FROM to the database of the bot")
-    lock = FileLock(path)
+    if not source.exists():
+        raise DatabaseError(f"{source} is not there: set FROM to the database of the bot")
+    lock = FileLock(source)
     try:
-        refuse_mixed(path)
-        check_file(path, pages="integrity_check")
-        with translated(path), contextlib.closing(connect(path)) as db:
-            snapshot = SQLiteSnapshot(db, path)
-            require_current(snapshot, str(path))
+        refuse_mixed(source)
+        check_file(source, pages="integrity_check")
+        with translated(source), contextlib.closing(connect(source)) as db:
+            _require_current(db, source)
             # Written first: where it cannot be, nothing is moved. It is there once all is moved.
             db.execute("BEGIN IMMEDIATE")
-            yield snapshot
-            db.execute(_MARK, (MOVED, target))
-            _commit_mark(db, path)
+            db.execute(
+                "INSERT INTO migrations (name, checksum) VALUES (?, ?)", (MOVED, shown(target))
+            )
+            with _opened_target(target) as to:
+                counts = _copy(db, to)
+            try:
+                db.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise DatabaseError(
+                    f"Everything was moved, but {source} could not be marked ({error}). Move that "
+                    "file away, so that no bot starts on it."
+                ) from error
     finally:
         lock.release()
+    return counts
 
 
-def _commit_mark(db: sqlite3.Connection, path: Path) -> None:
-    try:
-        db.execute("COMMIT")
-    except sqlite3.Error as error:
+def _require_current(db: sqlite3.Connection, source: Path) -> None:
+    done, pending = steps_in_sqlite(db, source)
+    if not done:
+        raise DatabaseError(f"{source} has no tables of the bot: name the database that it uses")
+    if pending:
         raise DatabaseError(
-            f"Everything was moved, but {path} could not be marked ({error}). Move that file away, "
-            "so that no bot starts on it."
-        ) from error
+            f"an older version made {source}: bring it up to date first, with DATABASE_URL set to "
+            "it and python -m bot migrate"
+        )
 
 
-def _move_to_file(snapshot: Snapshot, target: Path) -> Copied:
-    if target.exists():
-        raise DatabaseError(f"TO is not empty: {target} is there already. Choose another name")
-    if not target.absolute().parent.is_dir():
-        raise DatabaseError(f"the folder of {target} is missing: create it")
-    with tempfile.TemporaryDirectory(dir=target.absolute().parent, prefix=".move-") as folder:
-        copy = Path(folder) / target.name
-        with translated(target):
-            os.close(os.open(copy, os.O_WRONLY | os.O_CREAT, 0o600))
-            copied = Copied(copy_to_file(snapshot, copy))
-            copy.rename(target)
-            sync_folder(target.absolute().parent)
-    return copied
+@contextlib.contextmanager
+def _opened_target(url: str) -> Iterator[_Target]:
+    """Begin a transaction in a database with empty tables, and commit it at the end."""
+    with translated_postgres("TO"), connect_as_command(url) as to:
+        to.execute(_BEGIN)
+        try:
+            _prepare(to)
+            yield to
+        except errors.LockNotAvailable as error:
+            raise DatabaseInUse("TO is in use: end what is connected to it") from error
+        try:
+            to.commit()
+        except psycopg.Error as error:
+            raise DatabaseError(
+                "It is not known whether everything was moved: the server of TO was lost in the "
+                "last step. FROM is as it was. Empty TO, and run this command again."
+            ) from error
+
+
+def _prepare(to: _Target) -> None:
+    """Make the tables, and have nobody else use them."""
+    names = [each.name for each in tables()]
+    if foreign := to.execute(_FOREIGN, [[*names, "migrations"]]).fetchone():
+        raise DatabaseError(
+            f"TO is not empty: it has the table {foreign['tablename']}, which is not the bot's. "
+            "Create a database for the bot alone"
+        )
+    migrate_postgres(to)
+    every = sql.SQL(", ").join(map(sql.Identifier, names))
+    to.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(every))
+    for table in tables():
+        if not table.has_first_rows and _count(to, table.name):
+            raise DatabaseError(
+                f"TO is not empty: it has {table.name}. Create an empty database, or empty this "
+                "one if nobody needs what is in it"
+            )
+
+
+def _copy(db: sqlite3.Connection, to: _Target) -> Counts:
+    counts = {}
+    for table in tables():
+        to.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
+        names = list(table.columns)
+        columns = sql.SQL(", ").join(map(sql.Identifier, names))
+        into = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
+        with to.cursor().copy(into) as copy:
+            for row in db.execute(f"SELECT {', '.join(names)} FROM {table.name}"):  # noqa: S608
+                _require_storable(table, row)
+                copy.write_row(tuple(row))
+        [(before,)] = db.execute(f"SELECT count(*) FROM {table.name}")  # noqa: S608 - our tables
+        counts[table.name] = _count(to, table.name)
+        if counts[table.name] != before:
+            raise DatabaseError(
+                f"nothing was moved: of {before:,} {table.name} there would be "
+                f"{counts[table.name]:,}. Keep FROM, and report this"
+            )
+    for identity in to.execute(_IDENTITIES).fetchall():
+        table_name, column = identity["table_name"], identity["column_name"]
+        to.execute(
+            sql.SQL(_CONTINUE).format(
+                name=table_name,
+                column_name=column,
+                column=sql.Identifier(column),
+                table=sql.Identifier(table_name),
+            )
+        )
+    for module in (jobs, deliveries):
+        to.execute(module.VOID_LEASES.postgres)
+    to.execute("ANALYZE")
+    [row] = to.execute("SELECT count(*) AS rows FROM jobs WHERE ended_at IS NULL").fetchall()
+    return {**counts, "open jobs": row["rows"]}
+
+
+def _count(to: _Target, table: str) -> int:
+    query = sql.SQL("SELECT count(*) AS rows FROM {}").format(sql.Identifier(table))
+    [row] = to.execute(query).fetchall()
+    return int(row["rows"])
+
+
+def _require_storable(table: Table, row: sqlite3.Row) -> None:
+    """Require that PostgreSQL can hold what is in a row: damage may leave what no column holds."""
+    for name, is_number in table.columns.items():
+        value = row[name]
+        fits = isinstance(value, int) if is_number else isinstance(value, str) and "\0" not in value
+        if value is not None and not fits:
+            key = row[0] if isinstance(row[0], int) or str(row[0]).isalnum() else "?"
+            raise DatabaseError(
+                f"nothing was moved: PostgreSQL cannot hold {name} of row {key} of {table.name}. "
+                "Correct or delete that row in FROM, and run this command again"
+            )

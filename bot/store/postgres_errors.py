@@ -31,68 +31,40 @@ class Meaning(Enum):
 
 # By SQLSTATE, or by its class, the first two characters:
 # https://www.postgresql.org/docs/current/errcodes-appendix.html
-MEANINGS: Final = {
-    "02": Meaning.REFUSED,
-    "03": Meaning.REFUSED,
+_REFUSED: Final = {
+    *("02", "03", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "10", "20", "21", "22", "23", "24"),
+    *("25", "27", "2B", "2D", "2F", "34", "38", "39", "3B", "3F", "42", "44", "54", "55", "HV"),
+    "P0",
+}
+MEANINGS: Final = dict.fromkeys(_REFUSED, Meaning.REFUSED) | {
     "08": Meaning.LOST,
-    "09": Meaning.REFUSED,
-    "0A": Meaning.REFUSED,
     # A prepared statement has other columns since a migration. A rollback has psycopg forget it.
     "0A000": Meaning.CONFLICT,
-    "0B": Meaning.REFUSED,
-    "0F": Meaning.REFUSED,
-    "0L": Meaning.REFUSED,
-    "0P": Meaning.REFUSED,
-    "0Z": Meaning.REFUSED,
-    "10": Meaning.REFUSED,
-    "20": Meaning.REFUSED,
-    "21": Meaning.REFUSED,
-    "22": Meaning.REFUSED,
-    "23": Meaning.REFUSED,
     "23505": Meaning.DUPLICATE,
-    "24": Meaning.REFUSED,
-    "25": Meaning.REFUSED,
     "25006": Meaning.LOST,  # the server is no longer the primary
     "25P03": Meaning.LOST,  # it ended the session: this process was asleep in a transaction
     "25P04": Meaning.LOST,
     "26": Meaning.LOST,  # a pooler has changed the connection behind it
-    "27": Meaning.REFUSED,
     "28": Meaning.LOST,
-    "2B": Meaning.REFUSED,
-    "2D": Meaning.REFUSED,
-    "2F": Meaning.REFUSED,
-    "34": Meaning.REFUSED,
-    "38": Meaning.REFUSED,
-    "39": Meaning.REFUSED,
-    "3B": Meaning.REFUSED,
     "3D": Meaning.LOST,
-    "3F": Meaning.REFUSED,
     "40": Meaning.CONFLICT,
     "40003": Meaning.LOST,  # it does not know itself whether it was done
-    "42": Meaning.REFUSED,
-    "44": Meaning.REFUSED,
     "53": Meaning.UNAVAILABLE,
     "53300": Meaning.LOST,
-    "54": Meaning.REFUSED,
-    "55": Meaning.REFUSED,
     "55P03": Meaning.CONFLICT,
     "57": Meaning.LOST,
     "57014": Meaning.UNAVAILABLE,  # the timeout of a statement
     "58": Meaning.UNAVAILABLE,
     "72": Meaning.CONFLICT,
     "F0": Meaning.UNAVAILABLE,
-    "HV": Meaning.REFUSED,
-    "P0": Meaning.REFUSED,
     "XX": Meaning.UNAVAILABLE,
     "XX001": Meaning.CORRUPT,
     "XX002": Meaning.CORRUPT,
 }
-# Of psycopg itself, or of libpq: without SQLSTATE. Of others, the connection is lost.
-_WITHOUT_STATE: Final = (
-    (psycopg.DataError, Meaning.REFUSED),
-    (psycopg.IntegrityError, Meaning.REFUSED),
-    (psycopg.ProgrammingError, Meaning.REFUSED),
-    (psycopg.NotSupportedError, Meaning.REFUSED),
+# Of psycopg itself, without SQLSTATE. Of others, the connection is lost.
+_REFUSED_BY_PSYCOPG: Final = (
+    *(psycopg.DataError, psycopg.IntegrityError),
+    *(psycopg.ProgrammingError, psycopg.NotSupportedError),
 )
 # Their messages name tables, columns and settings. Those of others may quote what is stored.
 _WITHOUT_VALUES: Final = {
@@ -231,7 +203,7 @@ def meaning_of(error: psycopg.Error) -> Meaning:
     """Return what an error means to the work that met it."""
     if state := error.sqlstate:
         return MEANINGS.get(state, MEANINGS.get(state[:2], Meaning.REFUSED))
-    return next((each for kind, each in _WITHOUT_STATE if isinstance(error, kind)), Meaning.LOST)
+    return Meaning.REFUSED if isinstance(error, _REFUSED_BY_PSYCOPG) else Meaning.LOST
 
 
 def connect_problem(error: psycopg.Error) -> ConnectProblem:

@@ -3,13 +3,20 @@
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Final
 
 from bot.model import Snapshot, Verdict
-from bot.store.database import Database, Row, RowUnreadable, Transaction, optional_moment, to_ms
-from bot.store.sql import Query
+from bot.store.database import (
+    Database,
+    Query,
+    Row,
+    RowUnreadable,
+    Transaction,
+    optional_moment,
+    to_ms,
+)
 from bot.store.unreadable import UnreadableRows, number, read_each, reading, text
 
 _NEVER: Final = -1
@@ -48,14 +55,47 @@ _USE: Final = Query(
         revision = excluded.revision
     """
 )
-FORGET_DEFAULTS: Final = Query("DELETE FROM channel_defaults WHERE replica_id = :id")
-FORGET: Final = Query("DELETE FROM replicas WHERE id = :id")
+_FORGET_DEFAULTS: Final = Query("DELETE FROM channel_defaults WHERE replica_id = :id")
+_FORGET: Final = Query("DELETE FROM replicas WHERE id = :id")
 _SET_DEFAULT: Final = Query(
     """
     INSERT INTO channel_defaults (channel, replica_id)
     SELECT :channel, id FROM replicas WHERE id = :id
     ON CONFLICT (channel) DO UPDATE SET replica_id = excluded.replica_id
     """
+)
+# One that is gone from the list may be back in the next: it is offered for as long.
+_KEPT_FOR: Final = timedelta(days=1)
+# What a person's form has just read is newer than a list.
+_READ_MS: Final = 10 * 60_000
+
+# Where the clock was set back, it is due as well.
+_CLAIM_LIST: Final = Query(
+    """
+    INSERT INTO lists (kind, due_at) VALUES (:kind, :next)
+    ON CONFLICT (kind) DO UPDATE SET due_at = excluded.due_at
+    WHERE lists.due_at <= :now OR lists.due_at > excluded.due_at
+    RETURNING kind
+    """
+)
+_ALL: Final = Query("SELECT * FROM replicas")
+_ADD_LISTED: Final = Query(
+    """
+    INSERT INTO replicas
+        (id, name, search_name, status, verdict, reason, used_at, listed_at, revision)
+    VALUES (:id, :name, :search_name, :status, :verdict, :reason, 0, :now, :revision)
+    ON CONFLICT (id) DO NOTHING
+    """
+)
+_CHANGE_LISTED: Final = Query(
+    """
+    UPDATE replicas SET name = :name, search_name = :search_name, status = :status,
+        verdict = :verdict, reason = :reason, revision = :revision
+    WHERE id = :id
+    """
+)
+_SEEN: Final = Query(
+    "UPDATE replicas SET listed_at = :now WHERE id IN (EACH :ids) AND listed_at IS NOT NULL"
 )
 
 
@@ -121,42 +161,23 @@ class Replicas:
 
     async def get(self, replica_id: str) -> KnownReplica | None:
         """Return the replica with this id, if it is known here."""
-
-        def work(tx: Transaction) -> KnownReplica | None:
-            row = tx.one(_GET, id=replica_id)
-            return replica_from(row) if row else None
-
-        return await self._database.run(work, durable=False)
+        row = await self._database.run(lambda tx: tx.one(_GET, id=replica_id), durable=False)
+        return replica_from(row) if row else None
 
     async def names(self, replica_ids: Collection[str]) -> dict[str, str]:
         """Return the names that are known of these replicas, by id."""
         if not replica_ids:
             return {}
-
-        def work(tx: Transaction) -> tuple[list[KnownReplica], list[RowUnreadable]]:
-            return read_each(replica_from, tx.all(_GET_SEVERAL, ids=list(replica_ids)))
-
-        known, unreadable = await self._database.run(work, durable=False)
-        self._unreadable.report(unreadable)
-        return {replica.id: replica.name for replica in known}
+        ids = list(replica_ids)
+        rows = await self._database.run(lambda tx: tx.all(_GET_SEVERAL, ids=ids), durable=False)
+        return {replica.id: replica.name for replica in self._read(rows).values()}
 
     async def learn(self, snapshot: Snapshot, now: datetime) -> None:
         """Store what the service said about a replica, and offer it from now on."""
-        name = snapshot.facts.get("replica_name", "")
 
         def work(tx: Transaction) -> None:
-            tx.all(
-                _LEARN,
-                revision=next_revision(tx),
-                id=snapshot.remote_id,
-                name=name,
-                # Folded here: databases do not agree on the capitals of all alphabets.
-                search_name=name.casefold(),
-                status=snapshot.status,
-                verdict=snapshot.verdict.value,
-                reason=snapshot.reason,
-                now=to_ms(now),
-            )
+            values = _columns(snapshot)
+            tx.all(_LEARN, revision=_next_revision(tx), now=to_ms(now), **values)
 
         await self._database.run(work)
 
@@ -164,7 +185,7 @@ class Replicas:
         """Offer a replica first from now on: a create call was accepted with it."""
 
         def work(tx: Transaction) -> None:
-            tx.all(_USE, revision=next_revision(tx), id=replica_id, now=to_ms(now))
+            tx.all(_USE, revision=_next_revision(tx), id=replica_id, now=to_ms(now))
 
         await self._database.run(work)
 
@@ -172,9 +193,9 @@ class Replicas:
         """Stop offering a replica: the service no longer knows it."""
 
         def work(tx: Transaction) -> None:
-            next_revision(tx)
-            tx.all(FORGET_DEFAULTS, id=replica_id)
-            tx.all(FORGET, id=replica_id)
+            _next_revision(tx)
+            tx.all(_FORGET_DEFAULTS, id=replica_id)
+            tx.all(_FORGET, id=replica_id)
 
         await self._database.run(work)
 
@@ -182,10 +203,53 @@ class Replicas:
         """Make a known replica the default of a channel's create form."""
 
         def work(tx: Transaction) -> None:
-            next_revision(tx)
+            _next_revision(tx)
             tx.all(_SET_DEFAULT, channel=channel, id=replica_id)
 
         await self._database.run(work)
+
+    async def claim_list(self, kind: str, now: datetime, interval: timedelta) -> bool:
+        """Return whether this process is to ask for the list of a kind now; none other does."""
+
+        def work(tx: Transaction) -> bool:
+            values = {"now": to_ms(now), "next": to_ms(now + interval)}
+            return tx.one(_CLAIM_LIST, kind=kind, **values) is not None
+
+        return await self._database.run(work, durable=False)
+
+    async def learn_listed(
+        self, listed: Sequence[Snapshot], now: datetime, *, complete: bool
+    ) -> None:
+        """Store what the service lists; ``complete`` says that it has nothing else.
+
+        Only what has changed gets a new revision. What people added, used or trained stays when it
+        is gone from the list: a read shows whether it can be used.
+        """
+
+        def work(tx: Transaction) -> None:
+            known = {row["id"]: row for row in tx.all(_ALL)}
+            ids = {each.remote_id for each in listed}
+            new = [each for each in listed if each.remote_id not in known]
+            changed = [
+                each
+                for each in listed
+                if each.remote_id in known and _differs(known[each.remote_id], each, now)
+            ]
+            gone = [row for row in known.values() if _is_gone(row, ids, now)] if complete else []
+            # The revision is locked before replicas are, as in all that changes them.
+            if new or changed or gone:
+                revision = _next_revision(tx)
+                for each in new:
+                    tx.all(_ADD_LISTED, now=to_ms(now), revision=revision, **_columns(each))
+                for each in changed:
+                    tx.all(_CHANGE_LISTED, revision=revision, **_columns(each))
+                for row in gone:
+                    tx.all(_FORGET_DEFAULTS, id=row["id"])
+                    tx.all(_FORGET, id=row["id"])
+            if ids:
+                tx.all(_SEEN, ids=list(ids), now=to_ms(now))
+
+        await self._database.run(work, durable=False)
 
     async def _current(self) -> "_Cache":
         """Return the cache, as new as the tables were when this was called, or newer."""
@@ -305,10 +369,9 @@ class _Cache:
         return "".join(texts)
 
 
-def next_revision(tx: Transaction) -> int:
+def _next_revision(tx: Transaction) -> int:
     """Return the number of a change of the tables, which is about to be made."""
-    row = tx.one(_NEXT_REVISION)
-    assert row is not None  # noqa: S101 - the table is made with it
+    [row] = tx.all(_NEXT_REVISION)
     return int(row["revision"])
 
 
@@ -344,3 +407,30 @@ def replica_from(row: Row) -> KnownReplica:
             search_name=text(row["search_name"]),
             used_at=number(row["used_at"]),
         )
+
+
+def _columns(snapshot: Snapshot) -> dict[str, str]:
+    name = snapshot.facts.get("replica_name", "")
+    return {
+        "id": snapshot.remote_id,
+        "name": name,
+        # Folded here: databases do not agree on the capitals of all alphabets.
+        "search_name": name.casefold(),
+        "status": snapshot.status,
+        "verdict": snapshot.verdict.value,
+        "reason": snapshot.reason,
+    }
+
+
+def _differs(row: Row, listed: Snapshot, now: datetime) -> bool:
+    """Return whether a row is out of date, and was not read just now."""
+    if row["read_at"] is not None and abs(to_ms(now) - row["read_at"]) < _READ_MS:
+        return False
+    return any(row[name] != value for name, value in _columns(listed).items())
+
+
+def _is_gone(row: Row, listed_ids: set[str], now: datetime) -> bool:
+    """Return whether only a list had a replica, and none has had it for long."""
+    if row["listed_at"] is None or row["id"] in listed_ids:
+        return False
+    return bool(row["listed_at"] < to_ms(now - _KEPT_FOR))

@@ -1,17 +1,40 @@
-"""A database as it is at one moment, for those who only read it."""
+"""A database as it is at one moment, for those who only read it, and what its server is like."""
 
 import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
-from bot.store.database import Row, Value
-from bot.store.migrate import check_tables, migration_names
-from bot.store.sql import Query
+from bot.store.database import Query, Row, Value
+from bot.store.migrate import steps_in_sqlite
 from bot.store.sqlite_file import read_only, translated
 
-_HAS_MIGRATIONS: Final = "SELECT 1 FROM sqlite_schema WHERE name = 'migrations'"
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server, read without changing anything."""
+
+    version: str
+    number: int
+    """Its version as 160004 for 16.4."""
+    size_bytes: int
+    """Of the database."""
+    is_local: bool
+    """Whether the connection does not leave this machine."""
+    is_encrypted: bool
+    is_verified: bool
+    """Whether the server's certificate is compared with its name."""
+    is_read_only: bool
+    bots: int
+    """How many connections bots have to the database."""
+    ahead: timedelta
+    """How far this machine's clock is ahead of the server's; negative if it is behind."""
+    precision: timedelta
+    """By how much ``ahead`` may be wrong."""
+    missing_rights: Sequence[str]
 
 
 class Snapshot(Protocol):
@@ -21,18 +44,11 @@ class Snapshot(Protocol):
         """Return the migrations that are done, and those that the next start applies.
 
         Raises:
-            DatabaseError: the tables are not those of this version, of an older one, or of a newer
-                one that has only added to them.
+            DatabaseError: another version made the database, and this one cannot use it.
         """
 
-    def all(self, query: Query, **values: Value) -> Sequence[Row]:
-        """Run a query and return its rows."""
-
-    def each(self, query: Query, **values: Value) -> Iterator[Row]:
+    def all(self, query: Query, **values: Value) -> Iterator[Row]:
         """Run a query and return its rows, read as they are needed."""
-
-    def rows(self, table: str) -> Iterator[Row]:
-        """Return all rows of a table, read as they are needed."""
 
 
 class SQLiteSnapshot:
@@ -44,23 +60,11 @@ class SQLiteSnapshot:
 
     def migrations(self) -> tuple[list[str], list[str]]:
         """Return the migrations that are done, and those that are pending."""
-        names = migration_names()
-        if not self._db.execute(_HAS_MIGRATIONS).fetchall():
-            return [], names
-        done = check_tables(self._db, self._path)
-        return done, [name for name in names if name not in done]
+        return steps_in_sqlite(self._db, self._path)
 
-    def all(self, query: Query, **values: Value) -> Sequence[Row]:
-        """Run a query and return its rows."""
-        return self._db.execute(query.sqlite, values).fetchall()
-
-    def each(self, query: Query, **values: Value) -> Iterator[Row]:
+    def all(self, query: Query, **values: Value) -> Iterator[Row]:
         """Run a query and return its rows, read as they are needed."""
         return self._db.execute(query.sqlite, values)
-
-    def rows(self, table: str) -> Iterator[Row]:
-        """Return all rows of a table."""
-        return self._db.execute(f"SELECT * FROM {table}")  # noqa: S608 - our tables
 
 
 @contextlib.contextmanager

@@ -7,48 +7,145 @@ import logging
 import sqlite3
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
+import aiosqlite
+
 from bot.metrics import Metrics
 from bot.store.database import (
     DatabaseCorrupt,
     DatabaseError,
+    DatabaseInUse,
     DatabaseUnavailable,
     DatabaseUncertain,
+    Notifications,
+    Query,
     Row,
     Topic,
     Transaction,
+    TransactionBase,
     Value,
     to_its_end,
 )
-from bot.store.migrate import migrate_sqlite
-from bot.store.sql import Query
-from bot.store.sqlite_connection import (
-    Connection,
-    is_interrupted,
-    is_log_emptied,
-    opened,
-)
+from bot.store.migrate import migrate_sqlite, refuse_other_versions
 from bot.store.sqlite_file import (
+    FileLock,
     OpenFiles,
+    beside,
+    check_file,
+    connect,
     describe,
     is_about_file,
     is_corrupt,
     is_unwritten,
+    translated,
 )
-from bot.timings import StoreTimings
+from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
+# Between two tries to get a file that another process has, in seconds.
+_LOCK_INTERVAL_S: Final = 0.1
+
+
+class Connection(aiosqlite.Connection):
+    """aiosqlite's connection, which also runs a function of ours in its thread, in one hop.
+
+    A hop for each statement costs four times as much under load. ``_execute`` is aiosqlite's own,
+    and not public: therefore its minor version is pinned, and ``tests/test_sqlite.py`` tests this.
+    """
+
+    async def run(self, function: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run ``function`` with SQLite's own connection, after all functions submitted before."""
+        result: _T = await self._execute(function, self._conn)  # type: ignore[no-untyped-call]
+        return result
+
+    def interrupt_now(self) -> None:
+        """Have the statement fail that runs in the connection's thread, if one does."""
+        self._conn.interrupt()
+
+
+@contextlib.asynccontextmanager
+async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connection]:
+    """Open a database for this process alone; wait for another process until the timeout."""
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    waits = False
+    while True:
+        try:
+            lock = FileLock(path)  # not in a thread, which would have it after a cancellation
+            try:
+                await asyncio.to_thread(refuse_mixed, path)
+                await asyncio.to_thread(check_file, path)
+                await asyncio.to_thread(refuse_other_versions, path)
+                connection = Connection(partial(connect, path), iter_chunk_size=64)
+                await connection
+            except BaseException:
+                lock.release()
+                raise
+            break
+        except DatabaseInUse:
+            if loop.time() - begun >= lock_timeout.total_seconds():
+                raise
+            if not waits:
+                waits = True
+                extra = {"file": str(path), "at_most_s": round(lock_timeout.total_seconds())}
+                _LOG.warning("waiting for another process to close the database", extra=extra)
+        await asyncio.sleep(_LOCK_INTERVAL_S)
+    if (waited := loop.time() - begun) > 1:
+        _LOG.info("waited for another process to close the database", extra={"s": int(waited)})
+    try:
+        yield connection
+    finally:
+        try:
+            await to_its_end(connection.close())
+        finally:
+            lock.release()
+
+
+def refuse_mixed(path: Path) -> None:
+    """Refuse a backup that was put beside the log of another file: SQLite would apply that to it.
+
+    Only for a process that has not opened it: to close a file takes SQLite's locks of it away.
+    """
+    wal = beside(path, "-wal")
+    with translated(path):
+        if not path.exists() or not wal.exists() or not wal.stat().st_size:
+            return
+        with path.open("rb") as file:
+            header = file.read(20)
+    # A file that is used with a log says so (https://sqlite.org/fileformat2.html, 1.3.3).
+    if header.startswith(b"SQLite format 3\0") and header[18:] == b"\1\1":
+        raise DatabaseCorrupt(
+            f"{wal} belongs to another file than {path}, which is a backup: move the log away."
+        )
+
+
+def is_interrupted(error: Exception) -> bool:
+    """Return whether a statement was ended to let others go first."""
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+
+
+def is_log_emptied(db: sqlite3.Connection) -> bool:
+    """Move all of the log into the database; return False while a reader still needs it."""
+    [[timeout]] = db.execute("PRAGMA busy_timeout").fetchall()
+    db.execute("PRAGMA busy_timeout = 0").fetchall()
+    try:
+        busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {timeout}").fetchall()
+    return not busy
+
+
 # Works that are committed together at most: each waits for the others.
 _MAX_GROUP: Final = 64
-_LOCK_TIMEOUT: Final = StoreTimings().lock_timeout
+_LOCK_TIMEOUT: Final = Timings().lock_timeout
 _WRITE: Final = Query("UPDATE migrations SET name = name")
 
 
@@ -82,7 +179,7 @@ class _Done:
 
     outcomes: list[_Outcome]
     """In the order of the group."""
-    topics: set[Topic] = field(default_factory=set)
+    notified: set[tuple[Topic, str]] = field(default_factory=set)
     wrote: bool = False
     synced: bool = False
     """A change reached the disk."""
@@ -90,7 +187,7 @@ class _Done:
     """The seconds that each commit of a change took, and whether it waited for the disk."""
 
 
-class SQLiteDatabase:
+class SQLiteDatabase(Notifications):
     """A file that no other bot has open.
 
     Works wait in one queue and are committed in groups, in one transaction in the connection's
@@ -104,11 +201,11 @@ class SQLiteDatabase:
     def __init__(
         self, connection: Connection, path: Path, files: OpenFiles, metrics: Metrics
     ) -> None:
+        super().__init__()
         self._metrics = metrics
         self._connection = connection
         self._path = path
         self._files = files
-        self._events = {topic: asyncio.Event() for topic in Topic}
         self._waiting: deque[_Call] = deque()
         self._group: list[_Call] = []
         self._arrived = asyncio.Event()
@@ -150,10 +247,6 @@ class SQLiteDatabase:
     def is_sole_process(self) -> bool:
         """Whether no other process can use this database: always, it is locked."""
         return True
-
-    def event(self, topic: Topic) -> asyncio.Event:
-        """Return the event that is set when ``topic`` is notified."""
-        return self._events[topic]
 
     async def run(
         self, work: Callable[[Transaction], _T], *, durable: bool = True, serial: bool = False
@@ -253,8 +346,8 @@ class SQLiteDatabase:
         if done.synced and self._problem is not None and not failed:
             _LOG.info("the database works again")
             self._problem = None
-        for topic in done.topics:
-            self._events[topic].set()
+        for topic, subject in done.notified:
+            self.receive(topic, subject)
         for call, (result, problem) in zip(group, answers, strict=True):
             if call.answer.done():
                 continue  # its caller was cancelled
@@ -340,7 +433,7 @@ class SQLiteDatabase:
                 raise _FileError(uncertain=uncertain) from error
             raise
         done.outcomes += outcomes
-        done.topics |= tx.topics
+        done.notified |= tx.notified
         done.wrote |= wrote
         done.synced |= wrote and durable
 
@@ -377,13 +470,12 @@ class SQLiteDatabase:
             self._syncs = wanted
 
 
-class _Transaction:
-    """The engine's ``Transaction``; its topics are notified after the commit."""
+class _Transaction(TransactionBase):
+    """The engine's ``Transaction``; what it notifies is sent after the commit."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
+        super().__init__()
         self._db = db
-        self._known: dict[Hashable, Any] = {}
-        self.topics: set[Topic] = set()
 
     def all(self, query: Query, **values: Value) -> list[Row]:
         for name in query.lists:
@@ -393,14 +485,6 @@ class _Transaction:
     def one(self, query: Query, **values: Value) -> Row | None:
         rows = self.all(query, **values)
         return rows[0] if rows else None
-
-    def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
-        if key not in self._known:
-            self._known[key] = find()
-        return cast(_T, self._known[key])
-
-    def notify(self, topic: Topic) -> None:
-        self.topics.add(topic)
 
 
 async def migrate(path: Path, lock_timeout: timedelta = _LOCK_TIMEOUT) -> list[str]:

@@ -3,9 +3,11 @@
 import contextlib
 import logging
 import os
+import shutil
 import sqlite3
 import struct
 import sys
+import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, Literal
@@ -224,7 +226,7 @@ def check_file(path: Path, *, pages: Literal["", "quick_check", "integrity_check
             _refuse_foreign(path, [row["name"] for row in db.execute(_TABLES)])
             if pages:
                 [found] = db.execute(f"PRAGMA {pages}(1)").fetchone()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, OSError) as error:
         if is_corrupt(error) or _code(error) == sqlite3.SQLITE_BUSY:
             with translated(path):
                 raise
@@ -240,12 +242,24 @@ def check_file(path: Path, *, pages: Literal["", "quick_check", "integrity_check
 
 @contextlib.contextmanager
 def read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database without changing anything, or creating files beside it."""
-    # With no files beside it, no process has it open, and reading it need not create any.
-    alone = not beside(path, "-wal").exists() and not beside(path, "-journal").exists()
-    mode = "mode=ro&immutable=1" if alone else "mode=ro"
-    address = f"{path.absolute().as_uri()}?{mode}"
-    with contextlib.closing(sqlite3.connect(address, uri=True, timeout=0)) as db:
+    """Open a database without changing it or the files beside it, or creating any."""
+    with contextlib.ExitStack() as stack:
+        wal, mode = beside(path, "-wal"), "mode=ro"
+        if not wal.exists() and not beside(path, "-journal").exists():
+            mode = "mode=ro&immutable=1"  # no process has it open
+        elif beside(path, "-shm").exists():
+            # A process that was killed may have left it: it is not repaired
+            # (https://sqlite.org/src/file?name=src/os_unix.c, unixOpenSharedMemory).
+            mode = "mode=ro&readonly_shm=1"
+        elif wal.exists():
+            # Reading would create the other file: somebody has put only these two there.
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            shutil.copyfile(path, folder / path.name)
+            shutil.copyfile(wal, folder / f"{path.name}-wal")
+            path = folder / path.name
+        address = f"{path.absolute().as_uri()}?{mode}"
+        db = sqlite3.connect(address, uri=True, timeout=0)
+        stack.enter_context(contextlib.closing(db))
         db.row_factory = sqlite3.Row
         db.text_factory = text_or_bytes
         yield db

@@ -8,11 +8,10 @@ from datetime import datetime
 from typing import Final
 
 from bot.model import Job, State
-from bot.store.database import Row, Topic, Transaction, optional_ms, span_ms, to_ms, wait_ms
+from bot.store.database import Query, Row, Topic, Transaction, optional_ms, span_ms, to_ms, wait_ms
 from bot.store.deliveries import add_reply, edit_card
 from bot.store.job_rows import changing_columns, job_from, snapshot_text
-from bot.store.sql import Query
-from bot.timings import StoreTimings
+from bot.timings import Timings
 
 # The states in which the service is polled.
 POLLED: Final = frozenset({State.RUNNING, State.OVERDUE})
@@ -22,7 +21,6 @@ _SAVE: Final = Query(
     UPDATE jobs SET state = :state, failures = :failures, remote_id = :remote_id,
         snapshot = :snapshot, late = :late, slow = :slow,
         started_at = :started_at, read_at = :read_at, asked_at = :asked_at, asked = :asked,
-        offered_id = :offered_id, offered_at = :offered_at,
         orphaned_ids = :orphaned_ids, held_by = :held_by, held_until = :held_until,
         waits_for = :waits_for, missing_since = :missing_since,
         claimed = 0, wake_at = NULL, wait_ms = :wait_ms,
@@ -89,7 +87,7 @@ def save(tx: Transaction, before: Row | None, job: Job, due_at: datetime | None,
         return False
     tx.notify(Topic.JOBS)
     if job_from(before).visible != job.visible:
-        edit_card(tx, job.id, now)
+        edit_card(tx, job.id, job.user, now)
     return True
 
 
@@ -122,12 +120,12 @@ def end(tx: Transaction, job: Job, now: int) -> bool:
     if ended is None:
         return False
     tx.notify(Topic.JOBS)
-    edit_card(tx, job.id, now)
+    edit_card(tx, job.id, job.user, now)
     add_reply(tx, job, now)
     return True
 
 
-def wake(tx: Transaction, job_ids: Collection[str], now: datetime, timings: StoreTimings) -> None:
+def wake(tx: Transaction, job_ids: Collection[str], now: datetime, timings: Timings) -> None:
     """Make jobs due at once, or a moment after their last read if that was just now."""
     tx.all(
         _WAKE,

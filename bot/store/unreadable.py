@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Final, TypeVar
 
-from bot.store.database import Row, RowUnreadable, Topic, Transaction, optional_moment
-from bot.store.sql import Query
+from bot.store.database import Query, Row, RowUnreadable, Transaction, optional_moment
 
 _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -23,24 +22,23 @@ _SET_ASIDE: Final = {
     for table, kind in (("jobs", "TEXT"), ("deliveries", "BIGINT"))
 }
 
-_TRY_AGAIN: Final = {
-    Topic.JOBS: Query(
+_TRY_AGAIN: Final = (
+    Query(
         """
         WITH aside AS (SELECT id FROM jobs WHERE set_aside = 1 FOR UPDATE SKIP LOCKED)
-        UPDATE jobs SET due_at = 0, set_aside = 0 WHERE id IN (SELECT id FROM aside) RETURNING id
+        UPDATE jobs SET due_at = 0, set_aside = 0 WHERE id IN (SELECT id FROM aside)
         """
     ),
-    Topic.DELIVERIES: Query(
+    Query(
         """
         WITH aside AS (
             SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
             WHERE deliveries.set_aside = 1 FOR UPDATE OF jobs, deliveries SKIP LOCKED
         )
         UPDATE deliveries SET due_at = 0, set_aside = 0 WHERE id IN (SELECT id FROM aside)
-        RETURNING id
         """
     ),
-}
+)
 
 
 class UnreadableRows:
@@ -74,16 +72,15 @@ def read_each(
 
 
 def set_aside(tx: Transaction, errors: Iterable[RowUnreadable]) -> None:
-    """Have no worker claim these jobs or deliveries until they are tried again."""
+    """Have no worker claim these jobs or deliveries until the next start."""
     for error in errors:
         tx.all(_SET_ASIDE[error.table], id=error.key)
 
 
 def try_again(tx: Transaction) -> None:
     """Make the rows due that were set aside: they may be repaired, or were a newer version's."""
-    for topic, query in _TRY_AGAIN.items():
-        if tx.all(query):
-            tx.notify(topic)
+    for query in _TRY_AGAIN:
+        tx.all(query)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,226 @@
+"""Writes what people asked for, did and used as CSV or JSON, beside a bot that may be running."""
+
+import csv
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Final
+
+from bot.errors import OperatorError
+from bot.links import without_keys
+from bot.store.database import DatabaseError, Query, Row, RowUnreadable, from_ms
+from bot.store.engines import open_snapshot
+from bot.store.job_rows import job_from
+from bot.store.snapshot import Snapshot
+from bot.store.sqlite_file import check_file
+
+Record = dict[str, str | int | bool | None]
+"""A line of an export. Times are ISO 8601, UTC."""
+
+COLUMNS: Final = {
+    "requests": (
+        *("job", "kind", "state", "failure", "reason", "user", "channel", "asked_at"),
+        *("started_at", "ended_at", "remote_id", "name", "replica_id", "create_calls", "charged"),
+        *("spoken_seconds", "retry_of", "erased"),
+    ),
+    "audit": ("at", "action", "user", "job", "kind", "detail"),
+    "usage": ("month", "user", "kind", "created", "spoken_seconds"),
+}
+"""What is exported, and its columns. What reads one goes by their names: new ones come last."""
+
+_CHARGED: Final = "(outcome IS NULL OR outcome IN ('created', 'uncertain'))"
+# A join: without statistics, as after a restore, PostgreSQL reads a subquery's table for each job.
+_REQUESTS: Final = f"""
+    SELECT jobs.*, coalesce(charges.charged, 0) AS charged, charges.spoken_ms
+    FROM jobs LEFT JOIN (
+        SELECT job_id, count(*) AS charged, sum(spoken_ms) AS spoken_ms
+        FROM attempts WHERE {_CHARGED} GROUP BY job_id
+    ) AS charges ON charges.job_id = jobs.id
+    {{where}} ORDER BY created_at, id
+"""  # noqa: S608 - the condition is ours
+_AUDIT: Final = (
+    "SELECT id, at, action, user_id, job_id, kind, detail FROM audit {where} ORDER BY at, id"
+)
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+_ATTEMPTS: Final = f"""
+    SELECT made_at / {_DAY_MS} AS day, user_id, kind, count(*) AS created,
+        CAST(coalesce(sum(spoken_ms), 0) AS BIGINT) AS spoken_ms
+    FROM attempts WHERE {_CHARGED} GROUP BY made_at / {_DAY_MS}, user_id, kind
+"""  # noqa: S608 - likewise
+_DELETED: Final = "SELECT month, user_id, kind, created, spoken_ms FROM spending"
+# What makes a spreadsheet run the text of a cell: https://owasp.org/www-community/attacks/CSV_Injection
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+def export(address: Path | str, what: str, format_: str, job: str | None, to: IO[str]) -> None:
+    """Write one of ``COLUMNS`` as "csv" or "json", record by record.
+
+    Args:
+        address: the database.
+        what: which.
+        format_: how it is written.
+        job: the id of the only request that it is about.
+        to: what it is written to.
+
+    Raises:
+        OperatorError: the database cannot be read, or has no such request; it says what to do.
+    """
+    if isinstance(address, Path):
+        if not address.exists():
+            raise DatabaseError(
+                f"{address} is not there: set DATABASE_URL to the bot's database, or run this in "
+                "the folder that the bot runs in."
+            )
+        check_file(address)
+    with open_snapshot(address) as snapshot:
+        _, pending = snapshot.migrations()
+        if pending:
+            raise DatabaseError(
+                "the database of DATABASE_URL does not have the tables of this version: check that "
+                "it is the bot's, and start the bot of this version on it."
+            )
+        read = {"requests": _requests, "audit": _audit, "usage": _usage}[what]
+        write = write_csv if format_ == "csv" else write_json
+        write(read(snapshot, job), COLUMNS[what], to)
+        to.flush()
+
+
+def write_csv(records: Iterable[Record], columns: Iterable[str], to: IO[str]) -> None:
+    """Write records as CSV, with a header. No cell is a formula: such a text begins with "'"."""
+    names = list(columns)
+    writer = csv.writer(to, lineterminator="\n")
+    writer.writerow(names)
+    for record in records:
+        writer.writerow([_cell(record[name]) for name in names])
+
+
+def write_json(records: Iterable[Record], columns: Iterable[str], to: IO[str]) -> None:
+    """Write records as one JSON array, each on a line of its own."""
+    names = list(columns)
+    separator = "[\n"
+    for record in records:
+        to.write(separator + json.dumps({name: record[name] for name in names}))
+        separator = ",\n"
+    to.write("[]\n" if separator == "[\n" else "\n]\n")
+
+
+def _cell(value: str | int | bool | None) -> str | int | None:  # noqa: FBT001 - a value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    # A spreadsheet may pass over what comes before it.
+    if isinstance(value, str) and value.lstrip(" \u00a0\ufeff").startswith(_FORMULA):
+        return f"'{value}"
+    return value
+
+
+# ── What is exported ──────────────────────────────────────────────────────────────────────────
+
+
+def _selected(snapshot: Snapshot, select: str, column: str, job: str | None) -> Iterator[Row]:
+    """Yield all rows, or those of a request."""
+    if job is None:
+        return snapshot.all(Query(select.format(where="")))
+    return snapshot.all(Query(select.format(where=f"WHERE {column} = :job")), job=job)
+
+
+def _requests(snapshot: Snapshot, job: str | None) -> Iterator[Record]:
+    """Yield requests, the oldest first; say at the end how many are damaged.
+
+    Raises:
+        OperatorError: there is no request ``job``.
+    """
+    rows = damaged = 0
+    for row in _selected(snapshot, _REQUESTS, "jobs.id", job):
+        rows += 1
+        try:
+            yield _request(row)
+        except RowUnreadable:
+            damaged += 1
+    if job is not None and not rows:
+        raise OperatorError(f"There is no request {job}. Old ones are deleted.")
+    if damaged:
+        what = "1 request is" if damaged == 1 else f"{damaged:,} requests are"
+        print(f"{what} damaged and left out: python -m bot doctor says more.", file=sys.stderr)
+
+
+def _request(row: Row) -> Record:
+    found = job_from(row)
+    params = found.params
+    return {
+        "job": found.id,
+        "kind": found.kind,
+        "state": found.state.value,
+        "failure": found.failure and found.failure.value,
+        "reason": without_keys(found.reason),
+        "user": found.user,
+        "channel": found.channel,
+        "asked_at": _iso(found.created_at),
+        "started_at": _optional_iso(found.started_at),
+        "ended_at": _optional_iso(found.ended_at),
+        "remote_id": found.remote_id,
+        "name": next((params[name] for name in params if name.endswith("_name")), None),
+        "replica_id": params.get("replica_id"),
+        "create_calls": found.attempts,
+        "charged": int(row["charged"]),
+        "spoken_seconds": None if row["spoken_ms"] is None else _seconds(int(row["spoken_ms"])),
+        "retry_of": found.retry_of,
+        "erased": found.erased,
+    }
+
+
+def _audit(snapshot: Snapshot, job: str | None) -> Iterator[Record]:
+    """Yield who did what, the oldest first."""
+    for row in _selected(snapshot, _AUDIT, "job_id", job):
+        yield {
+            "at": _iso(from_ms(row["at"])),
+            "action": row["action"],
+            "user": row["user_id"],
+            "job": row["job_id"],
+            "kind": row["kind"],
+            "detail": without_keys(row["detail"]),
+        }
+
+
+def _usage(snapshot: Snapshot, job: str | None) -> Iterator[Record]:
+    """Yield what each person had created in each month: what may have cost money.
+
+    Raises:
+        OperatorError: it is to be about one request.
+    """
+    if job is not None:
+        raise OperatorError("Usage is of a person and a month: leave --job out.")
+    sums: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for row in snapshot.all(Query(_ATTEMPTS)):
+        month = f"{from_ms(row['day'] * _DAY_MS):%Y-%m}"
+        _add(sums[month, row["user_id"], row["kind"]], row)
+    for row in snapshot.all(Query(_DELETED)):
+        _add(sums[row["month"], row["user_id"], row["kind"]], row)
+    for (month, user, kind), (created, spoken_ms) in sorted(sums.items()):
+        yield {
+            "month": month,
+            "user": user,
+            "kind": kind,
+            "created": created,
+            "spoken_seconds": _seconds(spoken_ms),
+        }
+
+
+def _add(to: list[int], row: Row) -> None:
+    to[0] += row["created"]
+    to[1] += row["spoken_ms"]
+
+
+def _iso(moment: datetime) -> str:
+    """Return a moment in ISO 8601, UTC: 2026-11-22T16:44:07Z."""
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _optional_iso(moment: datetime | None) -> str | None:
+    return None if moment is None else _iso(moment)
+
+
+def _seconds(milliseconds: int) -> int:
+    return round(milliseconds / 1000)

@@ -1,0 +1,737 @@
+"""The guided set-up: ask for the settings, check each, write ``.env``, say how to start."""
+
+import asyncio
+import getpass
+import io
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+import sys
+import tempfile
+import textwrap
+import warnings
+import webbrowser
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from http import HTTPStatus
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+from urllib.parse import quote
+
+import click
+import yaml
+from dotenv.parser import parse_stream
+
+from bot import doctor, log
+from bot.clock import SystemClock
+from bot.doctor.finding import CheckState, Finding, printable
+from bot.doctor.outside import read_unknown, try_app_token, try_bot_token
+from bot.env_file import ENV_FILE, EnvFileError, read_env_file
+from bot.errors import OperatorError
+from bot.manifest import manifest
+from bot.masking import Mask
+from bot.settings import ConnectionSettings, ManifestSettings, Settings, environment
+from bot.timings import Timings
+
+_T = TypeVar("_T")
+#: All settings that are asked for, in the order in which they are written.
+ASKED: Final = (
+    "SLACK_BOT_TOKEN",
+    "SLACK_APP_TOKEN",
+    "SLACK_SIGNING_SECRET",
+    "PUBLIC_URL",
+    "COMMAND_PREFIX",
+    "ADMIN_USERS",
+    "VIDEO_API_URL",
+    "VIDEO_API_KEY",
+)
+#: What a secret is called in Slack.
+TITLES: Final = {
+    "SLACK_BOT_TOKEN": "Bot User OAuth Token",
+    "SLACK_APP_TOKEN": "App-Level Token",
+    "SLACK_SIGNING_SECRET": "Signing Secret",
+    "VIDEO_API_KEY": "API key",
+}
+_OPTIONAL: Final = ("COMMAND_PREFIX", "ADMIN_USERS")
+# What stands for no value.
+_NONE: Final = frozenset({"none", "-"})
+_OFFER_AFTER: Final = 3  # tries: then it may go on with what was found wrong
+
+#: The form without a manifest.
+NEW_APP: Final = "https://api.slack.com/apps?new_app=1"
+
+# Allowed as they are in a query: https://www.rfc-editor.org/rfc/rfc3986#section-3.4
+_NOT_ENCODED: Final = "/:@,"
+
+_TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))  # a person waits for it
+
+_WIDTH: Final = 80  # at most: longer lines are hard to read
+_INDENT: Final = "  "
+# What a terminal sends around what is pasted, and for keys that edit no line.
+_SEQUENCE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.)?")
+_INVISIBLE: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]"
+)
+_QUOTES: Final = "\"'`\u2018\u2019\u201c\u201d"
+
+_HEADER: Final = (
+    "# Settings of the bot, written by `python -m bot init`. It holds secrets: keep it private.\n"
+)
+# What every reader takes as it is, a shell too.
+_PLAIN: Final = re.compile(r"[\w.:/@%+,=^-]*", re.ASCII)
+_NOT_FOR_SINGLE_QUOTES: Final = re.compile(r"['\\]")
+_MODE: Final = 0o600
+
+
+class SetupError(OperatorError):
+    """The set-up cannot go on; ``str()`` says why and what to do."""
+
+
+# ── Answers ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def mistake_in(name: str, text: str, beside: Mapping[str, str]) -> str | None:
+    """Return what is wrong with a value beside others, as a sentence without it."""
+    mistake = Settings.mistake(name, text, beside)
+    return f"That {mistake.removeprefix(name).strip()}" if mistake else None
+
+
+def normal(name: str, text: str) -> str:
+    """Return a value as it is written: without ``NAME=`` before it, or a slash at its end."""
+    text = cleaned(re.sub(rf"^(?:export\s+)?{name}\s*=", "", cleaned(text)))
+    if name == "ADMIN_USERS":
+        return ",".join(each for each in re.split(r"[,\s]+", text) if each)
+    return text.rstrip("/") if name.endswith("_URL") else text
+
+
+# ── The Slack app ────────────────────────────────────────────────────────────────────────────────
+
+
+def link(manifest: str) -> str:
+    """Return the link that opens Slack's form with this manifest filled in.
+
+    It has less than 3,000 characters, which every browser takes. Others use the parameter too; the
+    page about it is https://docs.slack.dev/app-manifests/configuring-apps-with-app-manifests.
+    """
+    short = json.dumps(yaml.safe_load(manifest), separators=(",", ":"))
+    return f"{NEW_APP}&manifest_json={quote(short, safe=_NOT_ENCODED)}"
+
+
+# ── The terminal ─────────────────────────────────────────────────────────────────────────────────
+
+
+class Unhidden(Exception):
+    """The terminal would show what is typed, so no secret can be asked for."""
+
+
+class Terminal:
+    """Asks on standard input and prints on standard output.
+
+    Colours only repeat what the words say. There are none unless the output is a terminal that has
+    them, and with ``NO_COLOR``: https://no-color.org.
+
+    Each question raises ``click.Abort`` when the person ends it, with Ctrl-C or Ctrl-D.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        for stream in (sys.stdin, sys.stdout):
+            if isinstance(stream, io.TextIOWrapper):
+                # A small character set shows "?" for what it lacks.
+                stream.reconfigure(errors="replace")
+        self._colour = (
+            sys.stdout.isatty()
+            and not environ.get("NO_COLOR")
+            and environ.get("TERM", "dumb") != "dumb"
+        )
+
+    def heading(self, text: str) -> None:
+        """Print a heading, with an empty line before it."""
+        click.echo()
+        self._print(text, "", bold=True)
+
+    def say(self, text: str = "") -> None:
+        """Print a paragraph, wrapped."""
+        self._print(text)
+
+    def good(self, text: str) -> None:
+        """Print that something is as it should be."""
+        self._print(text, f"{_INDENT}ok: ", fg="green")
+
+    def bad(self, text: str) -> None:
+        """Print what is wrong and what to do."""
+        self._print(text, f"{_INDENT}!  ", fg="red")
+
+    def ask(self, question: str, default: str = "") -> str:
+        """Return what is typed, without what surrounds it; the default for an empty line."""
+        return cleaned(_prompt(f"{question} [{default}]:" if default else question))
+
+    def ask_hidden(self, question: str) -> str:
+        """Return what is typed, without what surrounds it; nothing of it is shown.
+
+        Raises:
+            Unhidden: the terminal cannot hide it.
+        """
+        while True:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error", getpass.GetPassWarning)
+                    typed = _prompt(question, hide_input=True)
+            except getpass.GetPassWarning:
+                raise Unhidden from None
+            except UnicodeDecodeError:
+                self.bad("That is not text in this terminal's character set: copy it again.")
+            else:
+                return cleaned(typed)
+
+    def confirm(self, question: str, *, default: bool) -> bool:
+        """Return whether the person says yes."""
+        return click.confirm(_INDENT + question, default=default)
+
+    def _print(
+        self, text: str, start: str = _INDENT, *, fg: str | None = None, bold: bool = False
+    ) -> None:
+        width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 24)).columns)
+        wrapped = textwrap.fill(
+            printable(text),  # a part of it may come from the file, or from another program
+            max(width, len(start) + 20),
+            initial_indent=start,
+            subsequent_indent=" " * len(start),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        if self._colour and (fg or bold):
+            wrapped = click.style(wrapped, fg=fg, bold=bold or None)
+        click.echo(wrapped, color=self._colour)
+
+
+def _prompt(question: str, *, hide_input: bool = False) -> str:
+    typed: str = click.prompt(
+        _INDENT + question,
+        default="",
+        show_default=False,
+        hide_input=hide_input,
+        prompt_suffix=" ",
+    )
+    return typed
+
+
+def cleaned(text: str) -> str:
+    """Return a pasted value without the spaces, line breaks and quotes around it.
+
+    A terminal's own sequences and invisible characters go too, wherever they are.
+    """
+    text = _INVISIBLE.sub("", _SEQUENCE.sub("", text)).strip()
+    while len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES:
+        text = text[1:-1].strip()
+    return text
+
+
+# ── The file ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class EnvFile:
+    """The lines of a ``.env``, of which only the settings that change are touched."""
+
+    def __init__(self, text: str | None, values: Mapping[str, str]) -> None:
+        self.exists = text is not None
+        self.values = values
+        self._bindings = list(parse_stream(io.StringIO(text or _HEADER, newline="")))
+
+    @classmethod
+    def read(cls) -> Self:
+        """Read the file; there need not be one.
+
+        Raises:
+            EnvFileError: it cannot be read, or is not understood.
+        """
+        values = {name: text for name, text in read_env_file().items() if text}
+        text = ENV_FILE.read_bytes().decode() if ENV_FILE.exists() else None
+        return cls(text, values)
+
+    def changes(self, wanted: Mapping[str, str | None]) -> dict[str, list[str]]:
+        """Return the names that writing would "add", "replace" and "remove".
+
+        None means that a setting is not to be there.
+        """
+        found = defaultdict[str, list[str]](list)
+        for name, text in wanted.items():
+            if self.values.get(name) != text:
+                verb = "add" if name not in self.values else "replace" if text else "remove"
+                found[verb].append(name)
+        return found
+
+    def write(self, wanted: Mapping[str, str | None]) -> None:
+        """Write the file with these settings, for its owner alone; all else in it is kept.
+
+        Raises:
+            EnvFileError: it cannot be written; it is as it was then.
+        """
+        # Through a link, so that the link stays.
+        target = Path(os.path.realpath(ENV_FILE))
+        part = target.with_name(f".env.{secrets.token_hex(4)}.part")
+        try:
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE)
+            try:
+                with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+                    file.write(self._text(wanted))
+                    file.flush()
+                    os.fsync(file.fileno())
+                part.replace(target)
+            except BaseException:
+                part.unlink(missing_ok=True)
+                raise
+        except OSError as error:
+            raise EnvFileError(
+                f"{ENV_FILE.absolute()} cannot be written ({error.strerror}): run this in a folder "
+                "that is yours, on a disk with space left."
+            ) from None
+
+    def _text(self, wanted: Mapping[str, str | None]) -> str:
+        there = self.values
+        left = {name: text for name, text in wanted.items() if there.get(name) != text}
+        parts = list[str]()
+        for each in self._bindings:
+            line = each.original.string
+            if (
+                each.key is None
+                or each.key not in wanted
+                or there.get(each.key) == wanted[each.key]
+            ):
+                parts.append(line)
+            elif text := left.pop(each.key, None):  # a later line about it goes
+                # To python-dotenv, a line begins with the blank ones before it.
+                blank = line[: len(line) - len(line.lstrip())]
+                parts.append(f"{blank}{each.key}={quoted(text)}\n")
+        if parts and not parts[-1].endswith(("\n", "\r")):
+            parts.append("\n")
+        return "".join(
+            [*parts, *(f"{name}={quoted(text)}\n" for name, text in left.items() if text)]
+        )
+
+
+def quoted(text: str) -> str:
+    """Return a value as it stands in the file.
+
+    Bare where everybody reads it as it is: python-dotenv, ``docker --env-file``, Compose, systemd
+    and a shell. Anything else needs quotes, which ``docker --env-file`` takes for a part of the
+    value: single ones mean the same to the other four. With a single quote or a backslash in it, it
+    gets double quotes, in which Compose and shells replace what a dollar sign begins.
+
+    https://docs.docker.com/reference/cli/docker/container/run/#env,
+    https://docs.docker.com/compose/how-tos/environment-variables/variable-interpolation/ and
+    https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html#EnvironmentFile=
+    """
+    if _PLAIN.fullmatch(text):
+        return text
+    if not _NOT_FOR_SINGLE_QUOTES.search(text):
+        return f"'{text}'"
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+# ── The steps ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Wizard:
+    """Collects the settings, one step after the other.
+
+    What the environment says and is valid is not asked for.
+
+    Args:
+        known: what ``.env`` says: the defaults.
+        environ: the environment.
+        is_silent: whether nobody can be asked: then the defaults are the answers.
+    """
+
+    def __init__(
+        self,
+        terminal: Terminal,
+        known: Mapping[str, str],
+        environ: Mapping[str, str],
+        *,
+        is_silent: bool,
+    ) -> None:
+        self._terminal = terminal
+        # What the bot would refuse is no default.
+        self._known = {
+            name: text
+            for name, text in known.items()
+            if name in ASKED and not Settings.mistake(name, text)
+        }
+        given = {name: environ[name] for name in ASKED if environ.get(name, "").strip()}
+        # Empty in the environment, what may be left out is left out.
+        given |= {name: "" for name in _OPTIONAL if name in environ and name not in given}
+        if is_silent:
+            given = dict.fromkeys(_OPTIONAL, "") | self._known | given
+        self._given = given
+        self._is_silent = is_silent
+        self._connection = ConnectionSettings.read({**known, **environ})
+        self._port = {**known, **environ}.get("PORT", "3000")
+        self._values: dict[str, str] = {}
+        self.uses_socket_mode = True
+        self.prefix = ""
+        self._numbers = count(1)
+
+    def missing(self) -> list[str]:
+        """Return the names of the settings that are needed and not known."""
+        needed = ["VIDEO_API_URL", "VIDEO_API_KEY", "SLACK_BOT_TOKEN"]
+        if "SLACK_APP_TOKEN" in self._given or "PUBLIC_URL" not in self._given:
+            needed.append("SLACK_APP_TOKEN")
+        else:
+            needed.append("SLACK_SIGNING_SECRET")
+        return [name for name in needed if name not in self._given]
+
+    def run(self) -> dict[str, str | None]:
+        """Ask for everything and return the settings; None stands for one that is not to be set.
+
+        Raises:
+            SetupError: something is wrong, and nobody can be asked.
+            click.Abort: the person ended it.
+        """
+        if not self._is_silent:
+            self._terminal.say(
+                "Set up Replica Videos in your Slack workspace. It takes a few minutes."
+            )
+            self._terminal.say(
+                "Press Enter to take what is in [brackets]. Ctrl-C stops: nothing is written "
+                "before the end."
+            )
+        self._connect()
+        self._service()
+        self._app()
+        self._tokens()
+        wanted = {name: self._values.get(name) or None for name in ASKED}
+        # What the other way needs stays as it is, but for what would switch to it. In Socket Mode,
+        # a public address is for callbacks.
+        left = ("SLACK_SIGNING_SECRET", "PUBLIC_URL") if self.uses_socket_mode else ()
+        return {name: text for name, text in wanted.items() if text or name not in left}
+
+    # ── Steps ─────────────────────────────────────────────────────────────────────────────────
+
+    def _connect(self) -> None:
+        self._heading("How Slack reaches the bot")
+        if "SLACK_APP_TOKEN" in self._given or self._is_silent:
+            self.uses_socket_mode = "SLACK_APP_TOKEN" in self._given
+        elif "PUBLIC_URL" in self._given:
+            self.uses_socket_mode = False
+        else:
+            self._terminal.say(
+                "Socket Mode needs no public address: it works on a laptop and behind a firewall. "
+                "Without it, Slack calls the bot at an https address of yours."
+            )
+            is_known = "SLACK_APP_TOKEN" in self._known or "PUBLIC_URL" not in self._known
+            self.uses_socket_mode = self._terminal.confirm("Use Socket Mode?", default=is_known)
+        if self.uses_socket_mode and "PUBLIC_URL" not in self._given:
+            return
+        self._values["PUBLIC_URL"] = self._text(
+            "PUBLIC_URL", "The bot's address, such as https://bot.example.com"
+        )
+        self._explain(
+            "PUBLIC_URL",
+            f"A proxy or your host has to pass what arrives there to the bot: port {self._port}, "
+            "without TLS.",
+        )
+
+    def _service(self) -> None:
+        self._heading("Video service")
+        question = "The service's address, such as https://videos.example.com"
+        self._explain(
+            "VIDEO_API_URL", "You need the address of your video service and a key for it."
+        )
+        url = self._text("VIDEO_API_URL", question)
+        key = self._secret("VIDEO_API_KEY")
+        for tries in count(1):
+            proxy, mask = self._connection.proxy_for(url), Mask([key])
+            found, status = self._wait_for(
+                read_unknown(url, key, proxy, _TIMINGS, SystemClock(), mask=mask)
+            )
+            is_accepted = found.ok or status == HTTPStatus.PAYMENT_REQUIRED
+            if self._settled(found.cleaned(mask), "VIDEO_API_KEY", tries, is_accepted=is_accepted):
+                break
+            if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+                key = self._typed_secret("VIDEO_API_KEY")
+            else:
+                url = self._typed("VIDEO_API_URL", question, url)
+        self._values |= {"VIDEO_API_URL": url, "VIDEO_API_KEY": key}
+
+    def _app(self) -> None:
+        self._heading("The Slack app")
+        if not self._is_silent and "COMMAND_PREFIX" not in self._given:
+            self._terminal.say(
+                "Command names are not reserved in Slack: if another app has /video too, the one "
+                "that was installed last gets it. With the prefix acme-, yours are /acme-video and "
+                "/acme-replica."
+            )
+        self.prefix = self._text("COMMAND_PREFIX", "Prefix of the commands")
+        self._values["COMMAND_PREFIX"] = self.prefix
+        if not self._is_silent and "ADMIN_USERS" not in self._given:
+            self._terminal.say(
+                "Admins can use the buttons on everyone's requests. To find your member ID, open "
+                "your profile in Slack, click the three dots, then Copy member ID."
+            )
+        self._values["ADMIN_USERS"] = self._text(
+            "ADMIN_USERS", "Admins' member IDs, with commas between them"
+        )
+        if self._is_silent:
+            return
+        if self._terminal.confirm(
+            "Create the app in Slack now?", default="SLACK_BOT_TOKEN" not in self._known
+        ):
+            self._create_app()
+        else:
+            self._terminal.say(
+                "If your app was made with other answers: `python -m bot manifest` prints what to "
+                "paste under App Manifest in its sidebar."
+            )
+
+    def _create_app(self) -> None:
+        settings = ManifestSettings.read(self._values)
+        text = manifest(settings, socket_mode=self.uses_socket_mode)
+        self._heading("Create the app")
+        address = link(text)
+        self._terminal.say("This link opens Slack's form, with everything filled in:")
+        click.echo(f"\n{address}\n")
+        if self._terminal.confirm("Open it in your browser?", default=True):
+            webbrowser.open(address)
+        with tempfile.TemporaryDirectory(prefix="replica-videos-") as folder:
+            path = Path(folder) / "manifest.yml"
+            path.write_text(text, encoding="utf-8")
+            self._terminal.say("1. Pick your workspace. Click Next, then Create.")
+            self._terminal.say(
+                "2. In the sidebar: Install App > Install to Workspace > Allow. If it says Request "
+                "to Install, an admin of the workspace has to approve the app first."
+            )
+            self._terminal.say(
+                f"No form, or an empty one? Open {NEW_APP}, choose From a manifest, and paste the "
+                f"content of {path} under YAML."
+            )
+            if not self.uses_socket_mode:
+                self._terminal.say(
+                    "If Slack says that the request URL isn't verified, leave that for later: the "
+                    "bot has to run first."
+                )
+            self._terminal.ask("Press Enter once the app is installed:")
+
+    def _tokens(self) -> None:
+        self._heading("The app's tokens")
+        self._explain(
+            "SLACK_BOT_TOKEN", "In the sidebar: OAuth & Permissions > Bot User OAuth Token > Copy."
+        )
+        self._checked_secret("SLACK_BOT_TOKEN", try_bot_token)
+        if self.uses_socket_mode:
+            self._explain(
+                "SLACK_APP_TOKEN",
+                "In the sidebar: Basic Information > App-Level Tokens > Generate Token and Scopes. "
+                "Type any name, then: Add Scope > connections:write > Generate > Copy.",
+            )
+            self._checked_secret("SLACK_APP_TOKEN", try_app_token)
+        else:
+            self._explain(
+                "SLACK_SIGNING_SECRET",
+                "In the sidebar: Basic Information > App Credentials > Signing Secret > Show. Copy "
+                "it.",
+            )
+            self._values["SLACK_SIGNING_SECRET"] = self._secret("SLACK_SIGNING_SECRET")
+            self._terminal.good("It looks right. Slack's first request will show whether it is.")
+
+    def _explain(self, name: str, text: str) -> None:
+        if name not in self._given and not self._is_silent:
+            self._terminal.say(text)
+
+    def _heading(self, text: str) -> None:
+        if not self._is_silent:
+            self._terminal.heading(f"{next(self._numbers)}. {text}")
+
+    # ── Questions ─────────────────────────────────────────────────────────────────────────────
+
+    def _text(self, name: str, question: str) -> str:
+        """Return a setting as the environment says it, or as it is typed."""
+        text = self._answer(name)
+        return self._typed(name, question, self._known.get(name, "")) if text is None else text
+
+    def _answer(self, name: str) -> str | None:
+        """Return what is given for a setting; None if that is nothing, or not valid.
+
+        Raises:
+            SetupError: it is not valid, and nobody can be asked.
+        """
+        if name not in self._given:
+            return None
+        text = normal(name, self._given[name])
+        if not text or (mistake := mistake_in(name, text, self._values)) is None:
+            return text
+        if self._is_silent:
+            raise SetupError(f"{name}: {mistake}")
+        self._terminal.bad(f"{name} in the environment: {mistake}")
+        return None
+
+    def _typed(self, name: str, question: str, known: str) -> str:
+        optional = name in _OPTIONAL
+        default = known or ("none" if optional else "")
+        asked = question if default else f"{question}:"
+        while True:
+            text = normal(name, self._terminal.ask(asked, default) or default)
+            if optional and text.casefold() in _NONE:
+                return ""
+            if not text:
+                self._terminal.bad("This one is needed.")
+            elif mistake := mistake_in(name, text, self._values):
+                self._terminal.bad(mistake)
+            else:
+                return text
+
+    def _checked_secret(
+        self,
+        name: str,
+        check: Callable[[str, ConnectionSettings, Timings], Coroutine[Any, Any, Finding]],
+    ) -> None:
+        text = self._secret(name)
+        for tries in count(1):
+            found = self._wait_for(check(text, self._connection, _TIMINGS))
+            if self._settled(found.cleaned(Mask([text])), name, tries, is_accepted=found.ok):
+                self._values[name] = text
+                return
+            text = self._typed_secret(name)
+
+    def _secret(self, name: str) -> str:
+        """Return a secret as the environment says it, or as it is typed."""
+        return self._answer(name) or self._typed_secret(name)
+
+    def _typed_secret(self, name: str) -> str:
+        known = self._known.get(name)
+        keep = f"Enter keeps the one in {ENV_FILE}" if known else "not shown"
+        while True:
+            try:
+                typed = self._terminal.ask_hidden(f"{TITLES[name]} ({keep}):")
+            except Unhidden:
+                raise SetupError(
+                    f"This terminal would show what you type. Set {name} in the environment."
+                ) from None
+            text = normal(name, typed) or known or ""
+            if not text:
+                self._terminal.bad("Nothing arrived. Paste it once more, then press Enter.")
+            elif mistake := mistake_in(name, text, self._values):
+                self._terminal.bad(mistake)
+            else:
+                return text
+
+    def _settled(self, found: Finding, name: str, tries: int, *, is_accepted: bool) -> bool:
+        """Show what a check found; return whether to go on with what was checked."""
+        said = f"{found.name}: {found.message}. {found.remedy}".rstrip()
+        if not is_accepted and self._is_silent:
+            raise SetupError(f"{TITLES[name]}: {said}")
+        (self._terminal.good if found.state is CheckState.OK else self._terminal.bad)(said)
+        return is_accepted or (
+            tries >= _OFFER_AFTER and self._terminal.confirm("Go on with it anyway?", default=False)
+        )
+
+    def _wait_for(self, check: Coroutine[Any, Any, _T]) -> _T:
+        async def announced() -> _T:
+            # Once it is shown, Ctrl-C meets a loop that runs.
+            self._terminal.say("Checking...")
+            return await check
+
+        return asyncio.run(announced())
+
+
+# ── From the first question to the end ───────────────────────────────────────────────────────────
+
+
+def run() -> int:
+    """Run the set-up in the working directory and return the exit code.
+
+    Raises:
+        SetupError, EnvFileError, SettingsError: it cannot go on.
+    """
+    log.configure(sys.stderr, logging.CRITICAL)
+    environ = environment(with_file=False)
+    terminal = Terminal(environ)
+    file = EnvFile.read()
+    is_silent = not sys.stdin.isatty()
+    wizard = Wizard(terminal, file.values, environ, is_silent=is_silent)
+    if is_silent and (missing := wizard.missing()):
+        click.echo(
+            f"Nobody can be asked here: set {', '.join(missing)} in the environment, or run this "
+            "at a terminal.",
+            err=True,
+        )
+        return 2
+    try:
+        values = wizard.run()
+        is_written = _write(terminal, file, values, is_silent=is_silent)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo()
+        terminal.say("Stopped. Nothing was written.")
+        return 130
+    if not is_written:
+        terminal.say("Nothing was written.")
+        return 1
+    return _finish(terminal, wizard, is_new=not file.exists)
+
+
+def _write(
+    terminal: Terminal,
+    file: EnvFile,
+    values: Mapping[str, str | None],
+    *,
+    is_silent: bool,
+) -> bool:
+    """Write the settings if that is allowed; return whether ``.env`` holds them now."""
+    terminal.heading("Settings")
+    changes = file.changes(values)
+    if not changes:
+        terminal.good(f"{ENV_FILE} has these settings already.")
+        return True
+    if file.exists:
+        terminal.say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")
+        for verb, names in changes.items():
+            terminal.say(f"{verb}: {', '.join(names)}")
+        if is_silent:
+            raise SetupError(
+                "Nothing was written, because nobody can be asked here: change the file by hand, "
+                "or run this at a terminal."
+            )
+        replaces = changes.keys() & {"replace", "remove"}
+        if not terminal.confirm("Change it?", default=not replaces):
+            return False
+    file.write(values)
+    terminal.good(f"{ENV_FILE} is written. Only you can read it.")
+    return True
+
+
+def _finish(terminal: Terminal, wizard: Wizard, *, is_new: bool) -> int:
+    terminal.heading("Check")
+    terminal.say("Checking everything...")
+    findings = asyncio.run(_examine())
+    for finding in findings:
+        if finding.state in {CheckState.ERROR, CheckState.WARNING}:
+            terminal.bad(f"{finding.name}: {finding.message}. {finding.remedy}")
+    is_ok = all(finding.ok for finding in findings)
+    (terminal.good if is_ok else terminal.bad)(doctor.summary(findings))
+    terminal.say("All that was checked:")
+    click.echo(f"    {_python()} -m bot doctor")
+    terminal.heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
+    restart = "" if is_new else "If it is running, restart it. "
+    click.echo(f"    {_python()} -m bot serve\n")
+    terminal.say(f"{restart}Then type /{wizard.prefix}video help in Slack.")
+    terminal.say("In a private channel, invite it first: /invite @replica-videos")
+    if not wizard.uses_socket_mode:
+        terminal.say(
+            "Once it runs, open Event Subscriptions in the app's sidebar. If the request URL isn't "
+            "verified, click Retry there."
+        )
+    return 0 if is_ok else 1
+
+
+async def _examine() -> list[Finding]:
+    return [finding async for finding in doctor.examine_deployment()]
+
+
+def _python() -> str:
+    """Return how to call this Python from here."""
+    path = Path(sys.executable)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

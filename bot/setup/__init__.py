@@ -1,1 +1,0 @@
-"""The guided set-up: questions, checks, and the ``.env`` they lead to."""

@@ -1,0 +1,207 @@
+"""What Slack says about people, channels and user groups: asked in the background, and kept."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from slack_sdk.web.async_client import AsyncWebClient
+
+from bot.clock import Clock
+from bot.errors import OutsideError, Refused
+from bot.slack.errors import translated
+from bot.slack.limits import GroupProblem, Membership
+from bot.slack.rate_limits import MethodLimits
+from bot.timings import Timings
+
+_T = TypeVar("_T")
+_MAX_KEPT: Final = 10_000
+_METHOD: Final = "usergroups.users.list"
+# Also for a group that was disabled: without include_disabled, it is as if there were none.
+_GONE: Final = "no_such_subteam"
+
+
+class Background(Protocol):
+    """Runs work that no request waits for."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work``; a process that stops waits for it."""
+
+    def spawn_at(
+        self, clock: Clock, at: datetime, work: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Run ``work`` at a time by ``clock``; a process that stops before that drops it."""
+
+
+class Lookups(Generic[_T]):
+    """Answers about ids, the last 10,000 of them.
+
+    Args:
+        ask: asks Slack about an id; None if there was no answer.
+        background: runs the question.
+        clock: dates the answers.
+        max_age: after this time an answer is asked for again. Until there is a new one, it counts.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[str], Awaitable[_T | None]],
+        background: Background,
+        clock: Clock,
+        max_age: timedelta,
+    ) -> None:
+        self._ask = ask
+        self._background = background
+        self._clock = clock
+        self._max_age = max_age
+        self._answers: OrderedDict[str, tuple[datetime, _T]] = OrderedDict()
+        self._asking: dict[str, asyncio.Event] = {}
+
+    def prepare(self, key: str) -> None:
+        """Ask about an id in the background, unless a fresh answer is known."""
+        if not self._is_fresh(key) and key not in self._asking:
+            self._asking[key] = asyncio.Event()
+            self._background.spawn(self._look_up(key))
+
+    def known(self, key: str) -> _T | None:
+        """Return the last answer about an id, without asking."""
+        answer = self._answers.get(key)
+        return None if answer is None else answer[1]
+
+    def forget(self, key: str) -> None:
+        """Ask again the next time about an id, whose answer may have changed."""
+        self._answers.pop(key, None)
+
+    async def get(self, key: str, deadline: float) -> _T | None:
+        """Return a fresh answer about an id, or at the deadline the last one, if any.
+
+        ``deadline`` is by the event loop's clock.
+        """
+        self.prepare(key)
+        if (asking := self._asking.get(key)) is not None:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await asking.wait()
+            except TimeoutError:
+                pass
+        return self.known(key)
+
+    async def _look_up(self, key: str) -> None:
+        try:
+            answer = await self._ask(key)
+            if answer is not None:
+                self._answers[key] = (self._clock.now(), answer)
+                self._answers.move_to_end(key)
+                if len(self._answers) > _MAX_KEPT:
+                    self._answers.popitem(last=False)
+        finally:
+            self._asking.pop(key).set()
+
+    def _is_fresh(self, key: str) -> bool:
+        answer = self._answers.get(key)
+        return answer is not None and abs(self._clock.now() - answer[0]) <= self._max_age
+
+
+class _Named(BaseModel):
+    """The answer of users.info or conversations.info.
+
+    https://docs.slack.dev/reference/objects/user-object
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    channel: str = Field(default="", validation_alias=AliasPath("channel", "name"))
+    real_name: str = Field(default="", validation_alias=AliasPath("user", "real_name"))
+    display_name: str = Field(
+        default="", validation_alias=AliasPath("user", "profile", "display_name")
+    )
+
+
+async def fetch_name(client: AsyncWebClient, mentioned: str, time_limit: timedelta) -> str:
+    """Return the name of a person or channel; "" if Slack does not tell it in time."""
+    try:
+        async with translated(time_limit):
+            if mentioned.startswith(("C", "G")):
+                channel = await client.conversations_info(channel=mentioned)
+                return _Named.model_validate(channel.data).channel
+            person = _Named.model_validate((await client.users_info(user=mentioned)).data)
+            return person.display_name or person.real_name
+    except OutsideError:
+        return ""
+
+
+class Names:
+    """The names that Slack has told."""
+
+    def __init__(
+        self, client: AsyncWebClient, background: Background, clock: Clock, timings: Timings
+    ) -> None:
+        async def ask(mentioned: str) -> str | None:
+            return await fetch_name(client, mentioned, timings.call_timeout) or None
+
+        self._names = Lookups(ask, background, clock, timings.person_max_age)
+
+    def prepare(self, ids: Iterable[str]) -> None:
+        """Have Slack asked about ids whose names are not known yet."""
+        for each in ids:
+            self._names.prepare(each)
+
+    async def get(self, ids: Iterable[str], deadline: float) -> list[str]:
+        """Return the names of those that are known by ``deadline`` of the event loop's clock."""
+        names = await asyncio.gather(*(self._names.get(each, deadline) for each in ids))
+        return [name for name in names if name]
+
+
+class _Members(BaseModel):
+    """The answer of usergroups.users.list, which comes whole: there are no pages.
+
+    https://docs.slack.dev/reference/methods/usergroups.users.list
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+
+    users: frozenset[str]
+
+
+class UserGroups:
+    """The user groups that Slack was asked about."""
+
+    def __init__(
+        self, client: AsyncWebClient, background: Background, clock: Clock, timings: Timings
+    ) -> None:
+        self._client = client
+        self._timings = timings
+        max_age = timings.person_max_age
+        self._limits = MethodLimits(clock, max_age)
+        self._members = Lookups(self._look_up, background, clock, max_age)
+
+    async def of(self, user: str, groups: Iterable[str], deadline: float) -> Membership:
+        """Return which of these groups a person is in, as far as that is known by the deadline.
+
+        ``deadline`` is by the event loop's clock.
+        """
+        ids = sorted(groups)
+        found = await asyncio.gather(*(self._members.get(each, deadline) for each in ids))
+        problems = [GroupProblem.NO_ANSWER] if None in found else []
+        problems += [GroupProblem.HIDDEN] if GroupProblem.HIDDEN in found else []
+        inside = frozenset(
+            each
+            for each, members in zip(ids, found, strict=True)
+            if isinstance(members, frozenset) and user in members
+        )
+        return Membership(inside, problems[0] if problems else None)
+
+    async def _look_up(self, group: str) -> frozenset[str] | GroupProblem | None:
+        if self._limits.until(_METHOD) is not None:
+            return None
+        try:
+            async with translated(self._timings.call_timeout):
+                answer = await self._client.usergroups_users_list(usergroup=group)
+                return _Members.model_validate(answer.data).users
+        except Refused as error:
+            return frozenset() if error.code == _GONE else GroupProblem.HIDDEN
+        except OutsideError as error:
+            self._limits.note(_METHOD, error)
+            return None

@@ -1,0 +1,94 @@
+"""The Home tabs that people opened at this copy of the bot, and which of them are due."""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from bot.clock import Clock
+from bot.store import ANY, Database, Topic
+from bot.timings import Timings
+
+_MAX_HOMES: Final = 1000  # more than a workspace has open; the least recently opened is forgotten
+
+
+@dataclass(slots=True, eq=False)
+class OpenHome:
+    """A Home tab that a person has opened."""
+
+    user: str
+    not_before: datetime
+    page: int = 0
+    """Which part of the list of jobs it shows, counted from 0."""
+    changed: bool = False
+    """Whether it is to be published again."""
+
+
+class OpenHomes:
+    """Remembers who has opened their Home tab, in memory.
+
+    After a restart a tab is current once it is opened again.
+    """
+
+    def __init__(self, database: Database, clock: Clock, timings: Timings) -> None:
+        self._database = database
+        self._clock = clock
+        self._interval = timings.home_interval
+        self._homes: dict[str, OpenHome] = {}  # the least recently opened first
+        database.subscribe(Topic.HOMES, self._on_change)
+
+    @property
+    def due(self) -> asyncio.Event:
+        """Set when one may have become due."""
+        return self._database.event(Topic.HOMES)
+
+    async def open(self, user: str, page: int = 0) -> None:
+        """Have a user's Home tab published on this page, and whenever it changes."""
+        home = self._homes.pop(user, OpenHome(user, not_before=self._clock.now()))
+        self._homes[user] = home
+        if len(self._homes) > _MAX_HOMES:
+            del self._homes[next(iter(self._homes))]
+        # Other copies that know this person turn to the same page.
+        await self._database.run(lambda tx: tx.notify(Topic.HOMES, f"{user} {page}"), durable=False)
+
+    def change(self, home: OpenHome) -> None:
+        """Make a Home tab due."""
+        home.changed = True
+        self.due.set()
+
+    def claim(self, limit: int, held: Collection[OpenHome]) -> list[OpenHome]:
+        """Return up to ``limit`` that are due and not ``held``; they are due after a change."""
+        now = self._clock.now()
+        due = [
+            home
+            for home in self._changed(held)
+            # A wait that is too long is from before the clock was set back.
+            if not now < home.not_before <= now + self._interval
+        ]
+        claimed = sorted(due, key=lambda home: home.not_before)[:limit]
+        for home in claimed:
+            home.changed = False
+        return claimed
+
+    def next_due(self, held: Collection[OpenHome]) -> datetime | None:
+        """Return when the next one is due that is not ``held``."""
+        return min((home.not_before for home in self._changed(held)), default=None)
+
+    def published(self, home: OpenHome) -> None:
+        """Leave a Home tab alone for a moment: then it shows the newest of all changes."""
+        home.not_before = self._clock.now() + self._interval
+
+    def _changed(self, held: Collection[OpenHome]) -> list[OpenHome]:
+        return [home for home in self._homes.values() if home.changed and home not in held]
+
+    def _on_change(self, subject: str) -> None:
+        """Note a change: ``subject`` is a user's id, with a page where they have turned to it."""
+        if subject == ANY:
+            for home in self._homes.values():
+                home.changed = True
+            return
+        user, _, page = subject.partition(" ")
+        if (known := self._homes.get(user)) is not None:
+            known.changed = True
+            known.page = int(page) if page else known.page
