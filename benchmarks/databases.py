@@ -14,7 +14,7 @@ from benchmarks.fakes import FakeService
 from bot.kinds.video import Video
 from bot.model import State, Verdict
 from bot.store.job_rows import snapshot_text
-from bot.store.postgres_migrations import migrate as migrate_postgres
+from bot.store.postgres import migrate as migrate_postgres
 from bot.store.sqlite import migrate
 
 _ID: Final = "REMOTE"

@@ -29,6 +29,10 @@ class KeyQuote(StrEnum):
     BROKEN = "with an invisible character in it"
 
 
+PARTS: Final = (KeyQuote.CUT, KeyQuote.ENDING)
+"""Those that show a part of the key: the bot withholds such a sentence or link as a whole."""
+
+
 def quoting(response: web.Response, key: str, how: KeyQuote) -> web.Response:
     """Return a JSON response with the key in each of its sentences and links."""
     body: Json = json.loads(response.text or "{}")

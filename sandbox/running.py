@@ -73,12 +73,12 @@ SETTINGS: Final = tuple(
 )
 # Under these, the sample requests would be refused, or would use up what may be asked for.
 _LIMITING: Final = frozenset(
-    {"ALLOWED_USERS", "VIDEO_USERS", "TRAINING_USERS", "ALLOWED_CHANNELS", "APPROVERS"}
+    {"VIDEO_USERS", "TRAINING_USERS", "ALLOWED_CHANNELS", "APPROVERS"}
     | {"MAX_OPEN_PER_USER", "MAX_PER_USER_PER_DAY", "MAX_PER_DAY", "MAX_SCRIPT"}
     | {"MAX_PER_USER_PER_MONTH", "MAX_PER_MONTH"}
 )
 _NAMED: Final = frozenset(
-    {"ADMIN_USERS", "ALLOWED_USERS", "VIDEO_USERS", "TRAINING_USERS", "APPROVERS"}
+    {"ADMIN_USERS", "VIDEO_USERS", "TRAINING_USERS", "APPROVERS"}
     | {"ALLOWED_CHANNELS", "APPROVAL_CHANNEL"}
 )
 _ADMIN: Final = "cleo"

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from email.utils import format_datetime
-from typing import Final, Literal
+from typing import Final
 
 from aiohttp import web
 
@@ -58,7 +58,7 @@ def video_created(video: Video, base_url: str) -> Json:
         "video_name": video.name,
         "status": "queued",
         "hosted_url": _hosted_url(video, base_url),
-        "created_at": written(video.created_at, "no zone"),
+        "created_at": f"{video.created_at:%Y-%m-%d %H:%M:%S.%f}",
     }
     return _overridden(body, video.scenario.overrides)
 
@@ -160,17 +160,6 @@ def _hosted_url(video: Video, base_url: str) -> str:
 def _overridden(body: Json, overrides: Mapping[str, object]) -> Json:
     merged = {**body, **overrides}
     return {name: value for name, value in merged.items() if value is not MISSING}
-
-
-def written(moment: datetime, form: Literal["http", "no zone", "iso"]) -> str:
-    """Return a time in one of the forms that have been seen."""
-    match form:
-        case "http":
-            return _http_date(moment)
-        case "no zone":
-            return f"{moment:%Y-%m-%d %H:%M:%S.%f}"
-        case "iso":
-            return _iso(moment)
 
 
 def _http_date(moment: datetime) -> str:

@@ -1,4 +1,4 @@
-"""The sandbox's video service: the interface's four operations and lists, as seen elsewhere."""
+"""The sandbox's video service: the interface's four operations and a list, as seen elsewhere."""
 
 import secrets
 from collections import deque
@@ -26,9 +26,7 @@ from sandbox.service_limits import Limits, RateLimit
 from sandbox.service_lists import Lists
 from sandbox.wire import Wire
 
-Operation = Literal[
-    "create_video", "read_video", "list_videos", "create_replica", "read_replica", "list_replicas"
-]
+Operation = Literal["create_video", "read_video", "create_replica", "read_replica", "list_replicas"]
 Hook = Callable[[Literal["before", "after"], Operation, str], Awaitable[None]]
 
 _DOWN: Final = "<html><body><h1>503 Service Temporarily Unavailable</h1></body></html>"
@@ -80,7 +78,7 @@ class SandboxVideoService:
         quotes_key: how it writes the key into its answers; None for not at all.
         limits: whom it turns away otherwise: for one id, one replica, or too many calls a second.
         unknown_id_status: the answer to a read of an unknown id; 400 has been seen, not 404.
-        lists: how it lists what it has.
+        lists: how it lists its replicas.
         wire: the log of requests and callbacks.
     """
 
@@ -282,8 +280,7 @@ class SandboxVideoService:
         app = web.Application(middlewares=[self._record, self.downloads.serve])
         get, post = app.router.add_get, app.router.add_post
         post("/v2/videos", partial(self._serve, "create_video", self._create_video))
-        get("/v2/videos", partial(self._serve, "list_videos", self._list))
-        get("/v2/replicas", partial(self._serve, "list_replicas", self._list))
+        get("/v2/replicas", partial(self._serve, "list_replicas", self._list_replicas))
         get("/v2/videos/{id}", partial(self._serve, "read_video", self._read_video))
         post("/v2/replicas", partial(self._serve, "create_replica", self._create_replica))
         get("/v2/replicas/{id}", partial(self._serve, "read_replica", self._read_replica))
@@ -386,9 +383,9 @@ class SandboxVideoService:
             return web.json_response({"error": "Invalid video_id"}, status=self.unknown_id_status)
         return web.json_response(service_bodies.video_read(video, self._clock.now(), self.url))
 
-    async def _list(self, request: web.Request, _body: object) -> web.Response:
-        jobs = self.videos if request.path.endswith("/videos") else self.replicas
-        return self.lists.page(request, [*jobs.values()], self._clock.now(), self.url)
+    async def _list_replicas(self, request: web.Request, _body: object) -> web.Response:
+        replicas = [*self.replicas.values()]
+        return self.lists.page(request, replicas, self._clock.now(), self.url)
 
     async def _create_replica(self, request: web.Request, body: object) -> web.Response:
         optional = ("consent_video_url", "replica_name", "callback_url")

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from bot.slack.admin_view import AdminContent, Health
+from bot.slack.home_view import AdminContent, Health
 from bot.slack.limits_form import Group
 from bot.store import (
     LimitChange,

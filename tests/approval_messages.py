@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bot.approval import Approval
-from bot.model import Failure, Role, Settlement, State
+from bot.model import Approval, Failure, Role, Settlement, State
 from bot.slack.approval_message import approval_request
 from bot.slack.blocks import Message
 from bot.slack.cards import card

@@ -27,6 +27,9 @@ from tests.world import MEMORY, World
 
 pytest_plugins = ["tests.browser", "tests.invalid_input"]
 
+# How long an example takes in real time says how busy the machine is.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 # A longer search for failing examples: ``pytest --hypothesis-profile=long``.
 settings.register_profile(
     "long", max_examples=500, stateful_step_count=40, deadline=None, print_blob=True

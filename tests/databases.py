@@ -11,8 +11,7 @@ from urllib.parse import quote
 import psycopg
 from psycopg import rows, sql
 
-from bot.store.database import Value
-from bot.store.sql import Query
+from bot.store.database import Query, Value
 from tests.postgres import database_url
 
 Address: TypeAlias = Path | str
@@ -54,12 +53,12 @@ class HasDatabase:
         return self.postgres_url or f"sqlite:///{self.database}"
 
     def query(self, statement: str, **values: Value) -> list[dict[str, Any]]:
-        """Run a statement as ``bot.store.sql`` has them; return its rows."""
+        """Run a statement as ``Query`` has them; return its rows."""
         return query(self.address, statement, **values)
 
 
 def query(address: Address, statement: str, **values: Value) -> list[dict[str, Any]]:
-    """Run a statement as ``bot.store.sql`` has them, and commit it; return its rows."""
+    """Run a statement as ``Query`` has them, and commit it; return its rows."""
     if isinstance(address, str):
         with psycopg.connect(address, row_factory=rows.dict_row) as connection:
             cursor = connection.execute(Query(statement).postgres, values)

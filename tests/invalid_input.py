@@ -10,6 +10,7 @@ import itertools
 import logging
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +27,7 @@ from sandbox.driver import Modal
 from sandbox.scenarios import Pace
 from sandbox.slack_objects import APP, TEAM
 from tests.leaks import _secrets
+from tests.tcp import Streams, connected
 from tests.world import World
 
 _HEAD: Final = "Host: bot.example.com\r\nConnection: close\r\n"
@@ -76,9 +78,9 @@ class BotUnderTest:
         lines.append(f"Content-Length: {len(body)}")
         return parse_response(await self.exchange("\r\n".join([*lines, "", ""]).encode() + body))
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a connection to the bot."""
-        return await asyncio.open_connection("127.0.0.1", self.world.bot.port)
+    def connected(self) -> AbstractAsyncContextManager[Streams]:
+        """Open a connection to the bot, and close it."""
+        return connected(self.world.bot.port)
 
     async def exchange(
         self,
@@ -96,15 +98,14 @@ class BotUnderTest:
             drip: what is sent then, again and again.
             disconnects: close the connection when all is sent.
         """
-        reader, writer = await self.connect()
         received = bytearray()
 
-        async def listen() -> None:
+        async def listen(reader: asyncio.StreamReader) -> None:
             with contextlib.suppress(ConnectionError):
                 while chunk := await reader.read(1 << 16):
                     received.extend(chunk)
 
-        async def talk() -> None:
+        async def talk(writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(ConnectionError):
                 writer.write(content)
                 await writer.drain()
@@ -115,13 +116,12 @@ class BotUnderTest:
                     writer.write(drip)
                     await asyncio.sleep(_STEP_S)
 
-        talking = asyncio.ensure_future(talk())  # noqa: TID251 - ended below
-        try:
-            async with asyncio.timeout(_TIMEOUT_S):
-                await (talking if disconnects else listen())
-        finally:
-            talking.cancel()
-            writer.close()
+        async with asyncio.timeout(_TIMEOUT_S), self.connected() as (reader, writer):
+            talking = asyncio.ensure_future(talk(writer))  # noqa: TID251 - ended below
+            try:
+                await (talking if disconnects else listen(reader))
+            finally:
+                talking.cancel()
         return bytes(received)
 
     async def check_unchanged(self, answer: str = "", slack_calls: Sequence[str] = ()) -> None:

@@ -292,7 +292,10 @@ class InvariantChecker:
                 assert not outside, f"outside its thread: {message.text}"
                 if role_of(key) == "question":
                     asked = {now.jobs[job]["user_id"], self._world.cleo.user.id}
-                    shortened = now.deliveries[key]["text_only"]
+                    if "I asked the admins first" in message.text:
+                        assert not now.deliveries[key]["direct"], message.text
+                        asked = {self._world.cleo.user.id}
+                    shortened = now.deliveries[key]["rewrites"]
                     assert message.pings == asked or shortened, f"not asked: {message.text}"
                 else:
                     self._check_reply(now, job, message)

@@ -13,24 +13,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from bot.attempt import Offer
-from bot.model import Failure, Role, Settlement, State
+from bot.model import Failure, Settlement, State
 from bot.slack.blocks import Json, Message
 from bot.slack.cards import card
-from bot.slack.details import details
+from bot.slack.create_video import offer
 from bot.slack.help import replica_help, short_help, video_help
-from bot.slack.home_view import HomeContent, home_view
-from bot.slack.job_actions import not_theirs
+from bot.slack.home_view import HomeContent, home_view, spending_modal
+from bot.slack.job_actions import details, not_theirs
 from bot.slack.job_status import listed, status_message
 from bot.slack.limits import limit_sentence
 from bot.slack.limits_form import limits_form
 from bot.slack.messages import redirected
 from bot.slack.question_message import question
-from bot.slack.replica_commands import listed_replicas
 from bot.slack.replies import FILE_COMMENT, file_name, reply
-from bot.slack.same_again import offer
-from bot.slack.share_message import share
-from bot.slack.spending_view import spending_modal
+from bot.slack.train_replica import listed_replicas
 from bot.store import (
     KnownReplica,
     Limit,
@@ -151,7 +147,7 @@ def rich_lines(element: Json) -> list[str]:
 
 def card_entries() -> Iterator[Entry]:
     """Yield the cards of both kinds in every state."""
-    for state, (job, *_) in cards.CARDS.items():
+    for state, job in cards.CARDS.items():
         yield f"A video: {state}", shown(card(job, PRESENTER, replica="Anna"))
     asked = replace(cards.job(State.UNCONFIRMED), asked=1)
     yield "A video: the question was asked", shown(card(asked, PRESENTER, replica="Anna"))
@@ -160,7 +156,7 @@ def card_entries() -> Iterator[Entry]:
     for why, failure in (("key rejected", Failure.KEY_REJECTED), ("limited", Failure.UNREACHABLE)):
         held = cards.job(State.QUEUED, held_by=failure, held_until=NINE)
         yield f"A video: waiting, {why}", shown(card(held, PRESENTER, replica="Anna"))
-    for state, (job, *_) in cards.TRAININGS.items():
+    for state, job in cards.TRAININGS.items():
         yield f"A replica: {state}", shown(card(job, REPLICA_PRESENTER))
     bad = cards.failed(Failure.SERVICE_FAILED, "Too dark.")
     yield "A card that was retried", shown(card(bad, PRESENTER, retry=cards.RETRY))
@@ -168,7 +164,7 @@ def card_entries() -> Iterator[Entry]:
 
 def reply_entries() -> Iterator[Entry]:
     """Yield the closing replies, one for each way in which a request can end."""
-    for state, (job, *_) in cards.REPLIES.items():
+    for state, job in cards.REPLIES.items():
         yield state.capitalize(), shown(reply(job, PRESENTERS[job.kind]))
     for failure in Failure:
         why = failure.value.replace("_", " ")
@@ -177,15 +173,11 @@ def reply_entries() -> Iterator[Entry]:
     text = [line[:200] for line in plain(reply(long, PRESENTER).text).splitlines()]
     yield "Ready, with a long script", text
     yield "The file below it", [FILE_COMMENT, file_name("Hello")]
-    for each in (cards.WELL, *(job for job, *_ in cards.TRAININGS.values())):
+    for each in (cards.WELL, *cards.TRAININGS.values()):
         presenter = PRESENTERS[each.kind]
         if clip := presenter.clip(each):
             name = file_name(presenter.name(each), otherwise="", ending="mp4")
             yield f"The {each.kind} below it, with MEDIA_HOSTS", [clip.comment, name]
-    shared = replace(OWED, role=Role.SHARE, shared_by=ANA, shared_to="C1")
-    yield "A share, in the chosen channel", shown(share(shared, cards.WELL, PRESENTER))
-    refused = share(replace(shared, direct=True), cards.WELL, PRESENTER)
-    yield "A share, in a direct message, since the channel refused it", shown(refused)
     yield (
         "In a direct message, since the channel refused it",
         shown(redirected(reply(cards.WELL, PRESENTER), cards.WELL)),
@@ -200,11 +192,8 @@ def reply_entries() -> Iterator[Entry]:
 def question_entries() -> Iterator[Entry]:
     """Yield the question, asked and settled."""
     yield "Asked", shown(question(OWED, ASKED, PRESENTER, [BEN]))
-    offered = replace(ASKED, offer=Offer("v-1", NINE))
-    yield (
-        "Asked, where the service lists what may be it",
-        shown(question(OWED, offered, PRESENTER, [BEN])),
-    )
+    to_admins = question(OWED, ASKED, PRESENTER, [BEN], admins_first=True)
+    yield "Asked, without PUBLIC_URL", shown(to_admins)
     again = replace(ASKED, asked=2)
     direct = replace(OWED, direct=True)
     yield "Asked again, in a direct message", shown(question(direct, again, PRESENTER, [BEN]))
@@ -230,7 +219,7 @@ def command_entries() -> Iterator[Entry]:
         "Short help, after a mention or in the app's messages",
         shown(short_help("/video", "/replica")),
     )
-    jobs = [cards.rendering(), cards.WELL, cards.CARDS["erased"][0]]
+    jobs = [cards.rendering(), cards.WELL, cards.CARDS["erased"]]
     yield "`/video list`", shown(listed(jobs, PRESENTER))
     known = [KnownReplica("r-anna", "Anna", default=True), KnownReplica("r-kim", "Kim")]
     yield "`/replica list`, after the trainings", shown(listed_replicas(known))
@@ -274,7 +263,7 @@ def view_entries() -> Iterator[Entry]:
     def command(kind: str) -> str:
         return f"/{kind}"
 
-    jobs = [ASKED, cards.rendering(), cards.CARDS["erased"][0]]
+    jobs = [ASKED, cards.rendering(), cards.CARDS["erased"]]
     replicas = ["Anna · r-anna"]
     full = HomeContent(jobs, page=1, more=True, replicas=replicas, questions=[ASKED], admin=ADMIN)
     yield "Home, for an admin", view_lines(home_view(full, PRESENTERS, command))
@@ -310,11 +299,6 @@ async def form_entries() -> list[Entry]:
             form = await world.open_form(world.ana, command="/replica")
             entries.append(("Train a replica", view_lines(form.view.body)))
             await form.close()
-            card = await world.request_video(world.ana)
-            await world.advance(minutes=5)
-            await world.ana.click(world.now(card), "Share to…")
-            assert world.ana.modal is not None
-            entries.append(("Share to…", view_lines(world.ana.modal.view.body)))
     return entries
 
 

@@ -10,8 +10,8 @@ from weakref import WeakSet
 import psycopg
 
 from bot.app import Bot
+from bot.store.database import Query
 from bot.store.postgres import PostgresDatabase
-from bot.store.sql import Query
 
 _TIMEOUT_S: Final = 60.0
 _PREFIX: Final = "mark-"

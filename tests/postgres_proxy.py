@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from enum import Enum
 from urllib.parse import parse_qs, urlsplit
 
+from tests.tcp import listening
+
 _MAX_CHUNK = 1 << 16
 # https://www.postgresql.org/docs/current/protocol-message-formats.html: SSLRequest
 _ENCRYPT = (8).to_bytes(4, "big") + (80877103).to_bytes(4, "big")
@@ -79,45 +81,44 @@ class PostgresProxy:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["PostgresProxy"]:
         """Accept connections."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
-        self._port = server.sockets[0].getsockname()[1]
-        try:
+        async with listening(self._serve, port=self._port) as self._port:
             yield self
-        finally:
-            server.close()
-            self.cut_all()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         if self.is_away:
             writer.transport.abort()
             return
-        with contextlib.suppress(OSError):
-            answers, server = await asyncio.open_unix_connection(self._socket)
-            self._writers |= {writer, server}
+        answers, server = await asyncio.open_unix_connection(self._socket)
+        self._writers |= {writer, server}
+        try:
             if self.encryption is not None:
                 assert await reader.readexactly(len(_ENCRYPT)) == _ENCRYPT
                 writer.write(b"S")
                 await writer.start_tls(self.encryption)
             way = _Way()
-            back = asyncio.create_task(  # noqa: TID251 - it ends here
-                self._pass_answers(answers, writer, way)
-            )
-            with contextlib.suppress(OSError):
-                while chunk := await reader.read(_MAX_CHUNK):
-                    text = way.spelled_out(chunk)
-                    self.statements.append(text)
-                    fault = way.fault = self._fault_of(text)
-                    self._note_hold(text, way)
-                    if fault is Fault.CUT_BEFORE:
-                        break
-                    server.write(chunk)
-            if way.fault is Fault.CUT_BEFORE:
-                writer.transport.abort()
-            server.close()
-            await back
-            writer.close()
+            async with asyncio.TaskGroup() as back:
+                back.create_task(self._pass_answers(answers, writer, way))
+                await self._pass_statements(reader, server, way)
+                if way.fault is Fault.CUT_BEFORE:
+                    writer.transport.abort()
+                server.close()
+        finally:
+            server.transport.abort()
             self._writers -= {writer, server}
+
+    async def _pass_statements(
+        self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, way: "_Way"
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(_MAX_CHUNK):
+                text = way.spelled_out(chunk)
+                self.statements.append(text)
+                fault = way.fault = self._fault_of(text)
+                self._note_hold(text, way)
+                if fault is Fault.CUT_BEFORE:
+                    break
+                server.write(chunk)
 
     async def _pass_answers(
         self, answers: asyncio.StreamReader, writer: asyncio.StreamWriter, way: "_Way"
@@ -136,6 +137,10 @@ class PostgresProxy:
                 writer.close()
 
     def _note_hold(self, chunk: bytes, way: "_Way") -> None:
+        if way.hold is not None and b"ROLLBACK\x00" in chunk:
+            # Its statement will come again, maybe over another connection.
+            self._holds.append(way.hold)
+            way.hold = None
         for hold in self._holds:
             if hold.statement in chunk:
                 way.hold = hold

@@ -129,13 +129,7 @@ class Server:
     @functools.cached_property
     def programs(self) -> Path:
         """The folder of the programs, readable for the user that they run as."""
-        found = importlib.util.find_spec(_WHEEL)
-        if found is None or not found.submodule_search_locations:
-            raise NoServer(
-                "there is no PostgreSQL server here: install what requirements-dev.txt lists"
-            )
-        installed = Path(found.submodule_search_locations[0]) / _INSTALLED
-        programs = installed / "bin"
+        programs = installed() / "bin"
         with contextlib.suppress(PermissionError):
             subprocess.run(
                 [programs / "postgres", "--version"], check=True, capture_output=True, **self._as
@@ -143,10 +137,24 @@ class Server:
             return programs
         # The folder is root's alone.
         copy = self.folder / "programs"
-        shutil.copytree(installed, copy)
+        shutil.copytree(installed(), copy)
         for path in (copy, *copy.rglob("*")):
             path.chmod(0o755)
         return copy / "bin"
+
+
+def installed() -> Path:
+    """Return the folder where PostgreSQL is installed.
+
+    Raises:
+        NoServer: it is not.
+    """
+    found = importlib.util.find_spec(_WHEEL)
+    if found is None or not found.submodule_search_locations:
+        raise NoServer(
+            "there is no PostgreSQL server here: install what requirements-dev.txt lists"
+        )
+    return Path(found.submodule_search_locations[0]) / _INSTALLED
 
 
 def shared_server(among: Path) -> str:

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+from tests.tcp import listening
+
 
 class Proxy:
     """A proxy that opens no connections, and records which were asked for."""
@@ -14,9 +16,8 @@ class Proxy:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Proxy"]:
-        server = await asyncio.start_server(self._refuse, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server:
+        async with listening(self._refuse) as port:
+            self.url = f"http://127.0.0.1:{port}"
             yield self
 
     async def _refuse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -24,4 +25,3 @@ class Proxy:
         self.asked.append(head.decode().partition(" HTTP/")[0])
         writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
         await writer.drain()
-        writer.close()

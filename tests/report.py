@@ -47,6 +47,5 @@ async def report_of(
 
 async def report(world: World, *, integrity: bool = False, **changed: str) -> Report:
     """Run the doctor with the settings of a world, some of them changed."""
-    # Where a bot runs, callbacks and Slack's requests go to it.
     port = world.bot.port if hasattr(world, "bot") else free_port()
     return await report_of(world.environment(str(port)) | changed, integrity=integrity)

@@ -17,23 +17,19 @@ _ELSEWHERE: Final = {
     "kinds/replica.py": _MISTAKES,
     "links.py": _MISTAKES,
     "file_links.py": _MISTAKES,
-    "service_body.py": _SERVICE,
+    "service_clients.py": _SERVICE,
     "service_errors.py": _SERVICE,
     "service_gate.py": _SERVICE,
     "video_service.py": _SERVICE,
 }
 _HEADINGS: Final = {
     "create_video.py": _MISTAKES,
-    "create_form.py": _MISTAKES,
     "train_replica.py": _MISTAKES,
     "forms.py": _MISTAKES,
-    "question.py": _MISTAKES,
     "replica_picker.py": _MISTAKES,
-    "script_file.py": _MISTAKES,
     "access.py": "Who may ask, and where I post",
-    "replica_presenter.py": "What a failed training usually means",
+    "kind_presenters.py": "What a failed training usually means",
     "cards.py": "Further parts of messages",
-    "failures.py": "Further parts of messages",
     "replies.py": "Further parts of messages",
 }
 #: In ``bot/slack``: they are about Slack's API, and their words are for the log or a terminal.

@@ -88,7 +88,6 @@ async def test_a_user_group_is_chosen_by_its_name(quiet_world: World) -> None:
         assert f"Who can create videos: <!subteam^{group}>," in words(ana.home)
 
 
-@on_both_engines
 async def test_nobody_but_an_admin_changes_a_limit(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(ADMIN_USERS=world.ana.user.id):
@@ -185,7 +184,6 @@ async def test_admins_see_what_was_spent_each_month_and_by_whom(quiet_world: Wor
         assert f"<@{ben.user.id}>: 2 videos, about 4 min spoken" in words(ana.modal)
 
 
-@on_both_engines
 async def test_admins_see_how_many_requests_wait_for_approval(quiet_world: World) -> None:
     world = quiet_world
     ana, ben = world.ana, world.ben

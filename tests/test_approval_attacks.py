@@ -49,7 +49,7 @@ async def test_a_request_goes_on_waiting_where_its_database_was_moved_to(
     async with world.running_bot(**settings(world)):
         first_card, first = await ask(world)
         second_card, second = await ask(world, {"script": "Another one."})
-    assert move(world.database, empty_url).counts["jobs"] == 2
+    assert move(world.database, empty_url)["jobs"] == 2
     world.postgres_url = empty_url
     async with world.running_bot(**settings(world)):
         await world.ben.click(first, "Approve")

@@ -8,7 +8,7 @@ from bot import doctor
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse
 from tests.test_approval import SCRIPT, ask, labels, requests, settings
-from tests.world import World
+from tests.world import REPLICA, World
 
 
 @pytest.fixture
@@ -36,6 +36,19 @@ async def test_no_script_is_posted_for_approval_where_another_organization_reads
         assert len(requests(world)) == 1
 
 
+async def test_no_script_is_posted_for_approval_while_slack_does_not_say_who_reads_it(
+    world: World,
+) -> None:
+    async with world.running_bot(**settings(world)):
+        form = await world.open_form(world.ana)
+        await world.settle()
+        world.slack.faults.always("conversations.info", CannedResponse(503))
+        await form.submit({"replica_id": REPLICA, "script": SCRIPT})
+        await world.settle()
+        assert not requests(world)
+        assert len(requests(world, world.slack.dm("ben").id)) == 1
+
+
 async def test_doctor_says_that_another_organization_reads_the_approvers_channel(
     world: World,
 ) -> None:
@@ -47,7 +60,7 @@ async def test_doctor_says_that_another_organization_reads_the_approvers_channel
         return f"{finding.state.name} {finding.message}"
 
     assert (await said()).startswith("ERROR another organization reads APPROVAL_CHANNEL")
-    assert (await said(ALLOW_SHARED_CHANNELS="yes")).endswith("they are asked in #approvals")
+    assert (await said(ALLOW_SHARED_CHANNELS="yes")).endswith("approvers are asked in #approvals")
 
 
 async def test_a_request_says_who_can_approve_it_where_nobody_could_be_asked(

@@ -15,13 +15,13 @@ import pytest
 
 from bot.store import DatabaseError
 from bot.store.backup import back_up
-from bot.store.migrate import SQLITE_MIGRATIONS
 from bot.store.sqlite import migrate
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
 from tests.modes import on_sqlite_alone
 from tests.processes_of_commands import ROOT
 from tests.test_command_line import bot, files_in
+from tests.test_migrations import migrations
 from tests.world import World
 
 pytestmark = on_sqlite_alone
@@ -119,19 +119,13 @@ async def test_a_backup_beside_the_log_of_the_database_before_is_refused(
 
 
 async def test_a_database_of_an_older_version_can_be_backed_up_before_it_is_brought_up_to_date(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    database, backup, older = tmp_path / "bot.db", tmp_path / "backup.db", tmp_path / "older"
-    older.mkdir()
-    files = sorted(SQLITE_MIGRATIONS.glob("*.sql"))
-    before = [file for file in files if file.stem < "0026"]  # without a column that backups write
-    for file in before:
-        shutil.copy(file, older)
-    with monkeypatch.context() as version:
-        version.setattr("bot.store.migrate.SQLITE_MIGRATIONS", older)
-        await migrate(database)
-    back_up(database, backup, _NOW, replace=False)
-    assert await migrate(backup) == [file.stem for file in files[len(before) :]]
+    database, backup = tmp_path / "bot.db", tmp_path / "backup.db"
+    await migrate(database)
+    with migrations(tmp_path / "newer", _0001_newer="CREATE INDEX newer ON jobs (channel)"):
+        back_up(database, backup, _NOW, replace=False)
+        assert await migrate(backup) == ["0001_newer"]
 
 
 async def test_a_backup_is_one_file_for_its_owner_and_nothing_is_left_beside_it(

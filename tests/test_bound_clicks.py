@@ -111,18 +111,3 @@ async def test_a_changed_form_that_is_sent_again_and_again_creates_one_video(
         await replay(world, body)
         await world.advance(minutes=10)
     assert world.created_count() == 1
-
-
-async def test_a_replayed_edit_and_retry_opens_one_form_and_creates_nothing(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        world.service.faults.next("create_video", CannedResponse(422, {"message": "No."}))
-        card = world.now(await world.request_video(world.ana))
-        body = click(world, card, "video_retry")
-        body_again = click(world, card, "video_retry")
-        await replay(world, body)
-        await replay(world, body_again)
-        assert len(world.slack.modals[world.ana.user.id]) == 1
-    assert world.created_count() == 0

@@ -5,11 +5,10 @@ from sandbox.scenarios import CallbackPlan, Scenario
 from tests.modes import in_both_modes
 from tests.world import REPLICA, World, number_of
 
-pytestmark = in_both_modes
-
 STOPPED = "You stopped following this video. It may still be created and charged."
 
 
+@in_both_modes
 async def test_stop_following_ends_a_video_once_whatever_comes_later(world: World) -> None:
     card = await world.request_video(world.ana)
     await world.advance(seconds=30)
@@ -54,19 +53,6 @@ async def test_a_click_for_an_earlier_attempt_stops_nothing(world: World) -> Non
         assert not await jobs.stop(number, attempts, Failure.STOPPED, "U1", now)
     await world.advance(minutes=5)
     assert "is ready" in world.replies(card)[0].text
-
-
-async def test_an_admin_who_stops_following_lets_the_requester_know(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        card = await world.request_video(world.ana)
-        await world.advance(seconds=30)
-        await world.ben.click(world.now(card), "Stop following")
-        await world.settle()
-
-    [reply] = world.replies(card)
-    assert "an admin stopped following your video" in reply.text
-    assert reply.pings == {world.ana.user.id}
 
 
 async def test_an_overdue_video_can_be_stopped_and_retried_without_two_replies(
@@ -150,29 +136,3 @@ async def test_another_like_this_opens_the_form_filled_in_for_a_new_request_in_t
     assert world.ben.modal is not None
     assert world.ben.modal.values["replica_id"] == REPLICA
     assert world.ben.modal.values["script"] is None, "only the person who typed it sees it there"
-
-
-async def test_progress_of_a_video_is_shown_where_a_read_has_it(world: World) -> None:
-    world.service.next_video(Scenario(overrides={"generation_progress": "40/100"}))
-    card = await world.request_video(world.ana)
-    await world.advance(seconds=40)
-    shown = world.now(card)
-    assert "40% done." in shown.text
-    assert f"`{'█' * 5}{'░' * 7}` 40% done." in str(shown.blocks)
-    edits = len(world.calls("chat.update"))
-    await world.advance(seconds=30)
-    assert len(world.calls("chat.update")) == edits, "nothing has changed"
-
-
-async def test_a_list_tells_two_alike_apart_by_when_they_were_asked_for(world: World) -> None:
-    first = await world.request_video(world.ana, {"video_name": "Greeting"})
-    await world.advance(hours=1)
-    await world.request_video(world.ana, {"video_name": "Greeting"})
-    answer = await world.ana.command("/video", "list")
-    assert answer.message is not None
-    heading, newer, older = answer.message.text.split("\n")
-    assert heading == "Your videos, newest first:"
-    at = "<!date^{}^{{date_short_pretty}} at {{time}}|2026-03-02 {}:00 UTC>"
-    assert newer.endswith(f" · Greeting · {at.format(1772445600, '10')}")
-    assert older.startswith(f"• Ready · Greeting · {at.format(1772442000, '09')} · <http")
-    assert number_of(first) not in answer.message.text

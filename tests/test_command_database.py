@@ -1,20 +1,16 @@
 """Commands on the database: what they ask for, and what they do where a bot has it."""
 
 import asyncio
-import contextlib
 import signal
-import sqlite3
 from pathlib import Path
 
 import pytest
 
-from bot.store.migrate import SQLITE_MIGRATIONS
 from bot.store.sqlite_file import FileLock
 from tests.processes_of_commands import started
 from tests.test_command_line import bot, files_in
 from tests.world import World
 
-_NAMES = sorted(each.stem for each in SQLITE_MIGRATIONS.glob("*.sql"))
 # Less than the time for which another process is waited for.
 _AT_ONCE_S = 8.0
 
@@ -27,12 +23,12 @@ async def test_migrate_needs_no_other_setting_than_the_database(tmp_path: Path) 
     path = tmp_path / "bot.db"
     environ = url(path) | {"VIDEO_API_URL": "foo", "DYNO": "run.1", "PORT": "http"}
     check = await bot("migrate", "--check", environ=environ, folder=tmp_path)
-    assert (check.code, check.out) == (1, f"pending: {', '.join(_NAMES)}\n")
+    assert (check.code, check.out) == (1, "pending: schema\n")
     assert f"{path} does not exist yet" in check.err
     assert "python -m bot migrate" in check.err
     assert files_in(tmp_path) == []
     done = await bot("migrate", environ=environ, folder=tmp_path)
-    assert (done.code, done.out) == (0, f"applied: {', '.join(_NAMES)}\n")
+    assert (done.code, done.out) == (0, "applied: schema\n")
     assert done.err == f"{path} is new.\n", "nobody migrates the wrong file unawares"
     for arguments in (("migrate",), ("migrate", "--check")):
         again = await bot(*arguments, environ=environ, folder=tmp_path)
@@ -41,20 +37,6 @@ async def test_migrate_needs_no_other_setting_than_the_database(tmp_path: Path) 
     assert wrong.code == 1
     assert "DATABASE_URL is no database" in wrong.err
     assert "start" not in wrong.err
-
-
-async def test_migrate_check_names_what_is_pending_and_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "bot.db"
-    with contextlib.closing(sqlite3.connect(path)) as db:
-        db.execute("CREATE TABLE migrations (name TEXT PRIMARY KEY, checksum TEXT)")
-        db.executescript((SQLITE_MIGRATIONS / f"{_NAMES[0]}.sql").read_text())
-        db.execute("INSERT INTO migrations VALUES (?, NULL)", (_NAMES[0],))
-        db.commit()
-    before = path.read_bytes()
-    check = await bot("migrate", "--check", environ=url(path), folder=tmp_path)
-    assert (check.code, check.out) == (1, f"pending: {', '.join(_NAMES[1:])}\n")
-    assert path.read_bytes() == before
-    assert files_in(tmp_path) == [path]
 
 
 async def test_migrate_ends_at_once_where_a_running_bot_has_nothing_pending(
@@ -92,9 +74,3 @@ async def test_a_command_that_waits_for_another_process_says_so_and_can_be_ended
         assert not world.database.exists()
     finally:
         lock.release()
-
-
-def test_a_host_runs_one_process_and_no_step_that_needs_its_database() -> None:
-    # A release step would run beside the bot that has the database, or on a disk of its own.
-    lines = (Path(__file__).parents[1] / "Procfile").read_text(encoding="utf-8").splitlines()
-    assert lines == ["web: python -m bot serve"]

@@ -1,13 +1,9 @@
 """What the command line says of itself, and what it says where it cannot run."""
 
-import ast
 import asyncio
 import shutil
 import sys
-import tomllib
 from pathlib import Path
-
-import pytest
 
 from bot.command_line import cli
 from tests.test_command_line import Result, bot
@@ -44,30 +40,11 @@ async def test_without_a_command_it_says_what_it_can_do_and_that_nothing_was_don
     assert "..." not in result.err.partition("Commands:")[2], "a first line is cut off"
 
 
-@pytest.mark.parametrize("name", [name for name in cli.commands if name != "help"])
-async def test_help_says_the_same_in_two_ways(name: str, tmp_path: Path) -> None:
-    command = await bot("help", name, environ={}, folder=tmp_path)
-    option = await bot(name, "--help", environ={}, folder=tmp_path)
-    assert command == option
-    assert option.code == 0
-    assert f"Usage: python -m bot {name}" in option.out
-    assert "Example" in option.out
-
-
-@pytest.mark.parametrize("arguments", [("srve",), ("help", "srve")])
-async def test_an_unknown_command_is_answered_with_the_nearest(
-    arguments: tuple[str, ...], tmp_path: Path
-) -> None:
-    result = await bot(*arguments, environ={}, folder=tmp_path)
+async def test_an_unknown_command_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    result = await bot("srve", environ={}, folder=tmp_path)
     assert result.code == 2
     assert "No such command 'srve'. Did you mean 'serve'?" in result.err
     assert "Traceback" not in result.err
-
-
-async def test_the_version_is_that_of_the_project(tmp_path: Path) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    result = await bot("--version", environ={}, folder=tmp_path)
-    assert (result.code, result.out) == (0, f"{project['name']} {project['version']}\n")
 
 
 async def test_what_is_not_installed_is_named_with_what_installs_it(tmp_path: Path) -> None:
@@ -85,17 +62,3 @@ async def test_what_is_not_installed_is_named_with_what_installs_it(tmp_path: Pa
     program.touch()
     result = await prepared(missing, tmp_path, command, source=tmp_path)
     assert result.err.endswith(f"  {program} -m bot serve\n")
-
-
-async def test_an_older_python_is_told_which_one_is_needed(tmp_path: Path) -> None:
-    ast.parse((ROOT / "bot/__main__.py").read_text(encoding="utf-8"), feature_version=(3, 7))
-    older = "sys.version_info = (3, 9, 18)"
-    result = await prepared(older, tmp_path, "serve")
-    assert result.code == 1
-    assert result.err.startswith("The bot needs Python 3.11 or newer, and this is 3.9. ")
-    assert "Traceback" not in result.err
-
-
-async def test_help_does_not_import_what_only_the_bot_needs(tmp_path: Path) -> None:
-    missing = "sys.modules |= dict.fromkeys(['pydantic', 'aiohttp', 'httpx', 'aiosqlite'])"
-    assert (await prepared(missing, tmp_path, "--help")).code == 0

@@ -59,7 +59,7 @@ def files_in(folder: Path) -> list[Path]:
 async def test_the_story_shows_each_outcome_and_ends_well(tmp_path: Path) -> None:
     # It takes nothing from the file of a deployment.
     deployed = tmp_path / ".env"
-    deployed.write_text("SLACK_BOT_TOKEN=xoxb-real\nMAX_OPEN_PER_USER=none\nALLOWED_USERS=U0REAL\n")
+    deployed.write_text("SLACK_BOT_TOKEN=xoxb-real\nMAX_OPEN_PER_USER=none\nVIDEO_USERS=U0REAL\n")
     deployed.chmod(0o600)
     # A terminal with a small character set gets what it can show.
     shown = await run(
@@ -124,21 +124,3 @@ async def test_serve_explains_a_database_that_cannot_be_opened(
         assert result.code == 1
         assert reason in result.err
         assert "Traceback" not in result.err
-
-
-async def test_the_sandbox_reads_a_limit_from_the_environment(tmp_path: Path) -> None:
-    environ = {"MAX_OPEN_PER_USER": "none"}
-    result = await run("sandbox", "--story", environ=environ, folder=tmp_path)
-    assert result.code == 1
-    assert "MAX_OPEN_PER_USER" in result.err
-    assert "Traceback" not in result.err
-
-
-async def test_serve_explains_a_host_that_does_not_exist(
-    quiet_world: World, tmp_path: Path
-) -> None:
-    environ = quiet_world.environment("0") | {"HOST": "no-such-host.invalid"}
-    result = await bot("serve", environ=environ, folder=tmp_path)
-    assert result.code == 1
-    assert "HOST" in result.err
-    assert "Traceback" not in result.err

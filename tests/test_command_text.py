@@ -2,7 +2,6 @@
 
 import pytest
 
-from bot.slack.payloads import unescaped
 from tests.world import World, number_of
 
 
@@ -40,27 +39,6 @@ async def test_a_script_for_which_no_form_can_be_opened_is_given_back(world: Wor
     assert "".join(quoted) == script
 
 
-@pytest.mark.parametrize(
-    ("sent", "typed"),
-    [
-        ("Ask <@U012ABCDEF> or <@U012ABCDEF|ben>", "Ask @U012ABCDEF or @ben"),
-        (
-            "In <#C012ABCDE> or <#C012ABCDE|> or <#C012ABCDE|studio>",
-            "In #C012ABCDE or #C012ABCDE or #studio",
-        ),
-        ("<!here> <!subteam^S1|@all> <!subteam^S2>", "@here @all @subteam"),
-        (
-            "<https://example.com/?a=1&amp;b=2> &lt;3 &amp;lt;",
-            "https://example.com/?a=1&b=2 <3 &lt;",
-        ),
-    ],
-)
-def test_in_a_message_mentions_with_and_without_names_read_as_they_were_typed(
-    sent: str, typed: str
-) -> None:
-    assert unescaped(sent) == typed
-
-
 # ── Subcommands ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -84,12 +62,6 @@ async def test_a_mistyped_subcommand_is_suggested_and_can_still_be_the_script(
     await world.ana.modal.submit({"replica_id": "r-anna-42"})
     await world.settle()
     assert [video.script for video in world.service.videos.values()] == [typed]
-
-
-async def test_other_single_words_are_scripts(world: World) -> None:
-    for typed in ("Hello", "Welcome!", "states-of-matter", "help!me", "x" * 3000):
-        form = await world.open_form(world.ana, typed)
-        assert form.values["script"] == typed
 
 
 async def test_a_subcommand_alone_explains_itself_in_any_case_and_opens_no_form(
@@ -124,18 +96,6 @@ async def test_subcommands_with_a_capital_are_no_scripts(world: World) -> None:
         assert world.ana.modal is None
     assert world.created_count() == 1
     assert world.ephemerals(world.ana)[-1].endswith("is now this channel's default.")
-
-
-async def test_help_is_a_list_whose_lines_wrap_with_an_indent(world: World) -> None:
-    for command in ("/video", "/replica"):
-        shown = (await world.ana.command(command, "help")).message
-        assert shown is not None
-        [rich] = [block for block in shown.blocks if block["type"] == "rich_text"]
-        [listed] = rich["elements"]
-        assert listed["type"] == "rich_text_list"
-        typed = [item["elements"][0]["text"] for item in listed["elements"]]
-        assert typed[0] == command
-        assert all(f"`{line}`" in shown.text for line in typed)
 
 
 # ── The names of the commands ─────────────────────────────────────────────────────────────────

@@ -17,6 +17,7 @@ from aiohttp import web
 from bot.timings import Timings
 from sandbox.delivery import deliver, timestamp_of
 from tests.invalid_input import BotUnderTest, command, parse_response
+from tests.tcp import connected
 from tests.world import World
 
 KIB = 1024
@@ -64,19 +65,16 @@ async def test_a_stale_timestamp_or_a_malformed_signature_is_refused_before_the_
     heads |= {f"{late_s} s late": slack_head(bot.world, late_s=late_s) for late_s in (-301, 301)}
     async with asyncio.timeout(5):
         for name, head in heads.items():
-            reader, writer = await bot.connect()
-            writer.write(head)
-            # The body never comes.
-            assert parse_response(await reader.readuntil(b"\r\n\r\n")).status == 401, name
-            writer.close()
+            async with bot.connected() as (reader, writer):
+                writer.write(head)
+                # The body never comes.
+                assert parse_response(await reader.readuntil(b"\r\n\r\n")).status == 401, name
 
 
 async def test_a_body_of_more_than_256_kib_is_refused_before_it_is_read(bot: BotUnderTest) -> None:
-    reader, writer = await bot.connect()
-    writer.write(slack_head(bot.world, length=256 * KIB + 1))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(5), bot.connected() as (reader, writer):
+        writer.write(slack_head(bot.world, length=256 * KIB + 1))
         assert parse_response(await reader.readuntil(b"\r\n\r\n")).status == 413
-    writer.close()
 
 
 # ── Requests that cannot be read ──────────────────────────────────────────────────────────────
@@ -145,17 +143,14 @@ async def test_the_head_of_a_second_request_has_as_long_as_that_of_the_first(
 async def test_a_connection_may_be_idle_for_longer_than_a_request_may_take(
     impatient_bot: BotUnderTest,
 ) -> None:
-    reader, writer = await impatient_bot.connect()
-    slow, other = await impatient_bot.connect()
-    for _ in range(3):
+    async with impatient_bot.connected() as (reader, writer), impatient_bot.connected() as other:
+        for _ in range(3):
+            writer.write(HEALTH)
+            assert b"200 OK" in await reader.readuntil(b"\r\n\r\nok")
+        # Another one is closed meanwhile, as nothing comes.
+        assert await other[0].read() == b""
         writer.write(HEALTH)
         assert b"200 OK" in await reader.readuntil(b"\r\n\r\nok")
-    # Another one is closed meanwhile, as nothing comes.
-    assert await slow.read() == b""
-    writer.write(HEALTH)
-    assert b"200 OK" in await reader.readuntil(b"\r\n\r\nok")
-    for each in (writer, other):
-        each.close()
 
 
 # ── Memory ────────────────────────────────────────────────────────────────────────────────────
@@ -181,8 +176,7 @@ async def test_the_oldest_unfinished_requests_are_closed_when_all_together_are_t
     async with contextlib.AsyncExitStack() as stack:
         ends: set[asyncio.Task[bytes]] = set()
         for _ in range(20):
-            reader, writer = await bot.connect()
-            stack.callback(writer.close)
+            reader, writer = await stack.enter_async_context(bot.connected())
             writer.write(head + rest)
             await writer.drain()
             end = asyncio.create_task(reader.read())  # noqa: TID251 - cancelled at the end
@@ -235,8 +229,7 @@ async def test_a_flood_of_unfinished_requests_blocks_no_complete_one(
     async with contextlib.AsyncExitStack() as stack:
         readers = []
         for _ in range(300):
-            reader, writer = await asyncio.open_connection("127.0.0.1", world.bot.port)
-            stack.callback(writer.close)
+            reader, writer = await stack.enter_async_context(connected(world.bot.port))
             writer.write(start)
             readers.append(reader)
         assert (await deliver(world.slack, command(world, ""))).ok
@@ -249,30 +242,29 @@ async def test_a_flood_of_unfinished_requests_blocks_no_complete_one(
 
 async def test_a_connection_without_a_request_is_closed(tmp_path: Path) -> None:
     world = World(tmp_path, Timings(jitter=0, receive_timeout=timedelta(seconds=0.2)))
-    async with world.running_sandbox(), world.running_bot():
-        reader, writer = await asyncio.open_connection("127.0.0.1", world.bot.port)
-        used, other = await asyncio.open_connection("127.0.0.1", world.bot.port)
-        other.write(HEALTH)
+    async with (
+        world.running_sandbox(),
+        world.running_bot(),
+        connected(world.bot.port) as (reader, _),
+        connected(world.bot.port) as (used, writer),
+    ):
+        writer.write(HEALTH)
         async with asyncio.timeout(5):
             assert await reader.read() == b""
         # A connection that was used stays open for the next request.
-        other.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert (await used.read()).count(b"200 OK") == 2
-        for each in (writer, other):
-            each.close()
 
 
 @pytest.mark.usefixtures("few_files")
 async def test_a_request_that_is_being_answered_keeps_its_connection(world: World) -> None:
-    others = []
+    async with contextlib.AsyncExitStack() as stack:
 
-    async def crowd(phase: str, method: str, _: object) -> None:
-        if (phase, method) == ("before", "views.open"):
-            port = world.bot.port
-            others.extend([await asyncio.open_connection("127.0.0.1", port) for _ in range(200)])
+        async def crowd(phase: str, method: str, _: object) -> None:
+            if (phase, method) == ("before", "views.open"):
+                for _ in range(200):
+                    await stack.enter_async_context(connected(world.bot.port))
 
-    world.slack.on_request = crowd
-    assert (await deliver(world.slack, command(world, ""))).ok
-    assert world.ana.modal is not None
-    for _, writer in others:
-        writer.close()
+        world.slack.on_request = crowd
+        assert (await deliver(world.slack, command(world, ""))).ok
+        assert world.ana.modal is not None

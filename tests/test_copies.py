@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from sandbox import events
 from sandbox.block_kit import Json
 from sandbox.delivery import deliver
 from sandbox.faults import CannedResponse
@@ -144,24 +143,6 @@ async def test_what_one_copy_learns_of_replicas_the_other_offers_at_once(world: 
             await form.close()
         form = await world.at(first, world.open_form(world.ben))
         assert form.values["replica_id"] == "r-kim"
-
-
-async def test_help_is_given_once_also_where_the_other_copy_gets_the_event_again(
-    world: World,
-) -> None:
-    async with world.running_copies() as (first, second):
-        world.ana.mention("what can you do?")
-        await world.settle()
-        again = world.slack.sent_events[-1]
-        for copy in (first, second):
-            await world.at(copy, events.send_again(world.slack, again))
-        world.ben.write_direct("hello")
-        again = world.slack.sent_events[-1]
-        await asyncio.gather(
-            *(world.at(copy, events.send_again(world.slack, again)) for copy in (first, second))
-        )
-        await world.settle()
-        assert len(world.posts()) == 2
 
 
 # ── Callbacks, and messages in order ──────────────────────────────────────────────────────────

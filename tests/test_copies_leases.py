@@ -11,9 +11,8 @@ from psycopg import sql
 
 from bot.model import token_hash
 from bot.store import Store
-from bot.store.database import Topic, to_ms
+from bot.store.database import Query, Topic, to_ms
 from bot.store.postgres import PostgresDatabase
-from bot.store.sql import Query
 from tests.test_store import NOW, TIMINGS, claim, submit
 
 #: How far the clocks of two copies may be apart: docs/postgresql.md says so too.
@@ -65,17 +64,15 @@ async def _claimed(store: Store) -> dict[str, int]:
     return {
         "jobs": len(await store.jobs.claim(NOW, 2)),
         "deliveries": len(await store.deliveries.claim(NOW, 2)),
-        "homes": len(await store.homes.claim(NOW, 2, ())),
     }
 
 
-@pytest.mark.parametrize("table", ["jobs", "deliveries", "homes"])
+@pytest.mark.parametrize("table", ["jobs", "deliveries"])
 async def test_a_claim_passes_over_what_another_copy_has_locked(
     table: str, store: Store, postgres_url: str
 ) -> None:
     for number in range(2):
         await submit(store, f"V{number}")
-        await store.homes.open(f"U{number}", 0, NOW)
     with psycopg.connect(postgres_url) as other:
         query = sql.SQL("SELECT 1 FROM {} ORDER BY 1 LIMIT 1 FOR UPDATE")
         other.execute(query.format(sql.Identifier(table)))
@@ -102,7 +99,6 @@ def test_a_lease_is_longer_than_every_call_under_it_at_the_greatest_difference_o
         "a create call, and whether a refused key is refused for all": 2 * call,
         "a post": call,
         "an edit, and the link to the card of a retry": 2 * call,
-        "a Home tab": call,
         "the last call of a file": call,
     }
     for step, duration in steps.items():

@@ -127,15 +127,11 @@ async def test_a_row_that_could_not_be_read_goes_on_once_it_can_without_a_new_st
     assert 1 <= caplog.text.count("it is left as it is") <= 2
 
 
-async def test_both_copies_erase_old_texts_and_add_up_what_they_count(world: World) -> None:
-    world.service.next_video(*[Scenario(overrides={"shiny_url": "https://x"})] * 4)
+async def test_both_copies_erase_old_texts(world: World) -> None:
     async with world.running_copies(RETENTION_DAYS="1") as copies:
         for number in range(4):
             await world.at(copies[number % 2], submitted(world))
         await world.advance(minutes=6)
-        [[counted]] = sql(world, "SELECT sum(count) FROM drift WHERE field = 'shiny_url'")
-        answers = world.created_count() + len(world.requests_for("read_video"))
-        assert int(str(counted)) == answers
         assert "Hello" in str(sql(world, "SELECT params FROM jobs"))
 
         world.clock.set(world.clock.now() + timedelta(days=1, hours=2))

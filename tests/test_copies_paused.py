@@ -185,6 +185,7 @@ async def test_a_home_tab_that_comes_late_is_not_what_a_person_sees_in_the_end(
         await paused.is_asked()
         world.clock.set(world.clock.now() + world.timings.home_interval)
         async with paused.stopped(reached):
+            await world.ana.open_home()
             await paused.goes_on_until(lambda: "Ready" in words(world.ana.home))
             await paused.resumes(let_go)
             assert "Ready" in words(world.ana.home)

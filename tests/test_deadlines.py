@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from bot.kinds.video import Video
 from bot.timings import Timings
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
@@ -90,16 +91,6 @@ async def test_checking_an_overdue_video_finds_that_it_is_ready(world: World) ->
     assert "Ready" in world.now(card).text
 
 
-async def test_an_overdue_video_is_reported_at_its_callback(world: World) -> None:
-    card = await _never_ends(world)
-    await world.advance(hours=6)
-    [video_id] = world.service.videos
-    world.service.finish(video_id)
-    await world.settle()
-
-    assert len(world.replies(card)) == 1
-
-
 async def test_a_video_that_never_ends_times_out(quiet_world: World) -> None:
     world = quiet_world
     world.timings = ONE_DAY
@@ -152,27 +143,26 @@ async def test_a_read_waits_as_long_as_the_service_asks(world: World) -> None:
     assert len(world.requests_for("read_video")) == reads + 1
 
 
-async def test_a_service_outage_only_delays_the_reply(
-    world: World,
+async def test_a_job_whose_step_failed_goes_on_when_its_lease_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    def fails(*_: object) -> None:
+        monkeypatch.undo()
+        raise LookupError
+
+    world.service.callback_plan = CallbackPlan(times=0)
     card = await world.request_video(world.ana)
-    world.service.down = True
-    await world.advance(minutes=10)
-    assert "can't check this right now" in world.now(card).text
-    assert world.posts() == [world.now(card)]
+    monkeypatch.setattr(Video, "read", fails)
+    await world.advance(minutes=5)
 
-    world.service.down = False
-    await world.advance(minutes=6)
-
-    assert len(world.replies(card)) == 1
+    assert "a step failed" in caplog.messages
+    [reply] = world.replies(card)
+    assert "is ready" in reply.text
 
 
-@pytest.mark.parametrize("code", [400, 404])
-async def test_an_id_that_is_too_new_for_the_service_is_polled_again(
-    world: World, code: int
-) -> None:
-    unknown = CannedResponse(code, {"error": "Invalid video_id"})
-    world.service.faults.next("read_video", unknown, unknown, unknown)
+async def test_an_id_that_is_too_new_for_the_service_is_polled_again(world: World) -> None:
+    unknown = [CannedResponse(code, {"error": "Invalid video_id"}) for code in (400, 404, 400)]
+    world.service.faults.next("read_video", *unknown)
     card = await world.request_video(world.ana)
 
     await world.advance(minutes=5)
@@ -205,19 +195,3 @@ async def test_a_revoked_key_only_delays_the_reply(
 
     [reply] = world.replies(card)
     assert "is ready" in reply.text
-
-
-async def test_a_clock_that_is_set_back_a_day_delays_nothing(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(callbacks=False):
-        card = await world.request_video(world.ana)
-        await world.advance(seconds=30)
-        world.clock.set(world.clock.now() - timedelta(days=1))
-        # What is asked for now wakes the bot: a clock that is pushed rings no alarm by itself.
-        other = await world.request_video(world.ben)
-        for video_id in world.service.videos:
-            world.service.finish(video_id)
-        await world.advance(minutes=3)
-
-    assert len(world.replies(card)) == 1
-    assert len(world.replies(other)) == 1

@@ -19,6 +19,7 @@ import pytest
 from bot.command_line import cli
 from sandbox.http import free_port
 from tests.postgres import empty_database_url
+from tests.postgres_server import installed
 from tests.world import World
 
 ROOT = Path(__file__).parent.parent
@@ -82,9 +83,6 @@ def why_not(command: str) -> str | None:
     return next((why for each, why in NOT_RUN.items() if re.fullmatch(each, command)), None)
 
 
-COMMANDS = {page: [each for block in blocks(page) for each in block] for page in PAGES}
-
-
 class Machine:
     """A machine on which somebody follows the docs: a copy of the tree, and a shell in it."""
 
@@ -136,7 +134,7 @@ class Machine:
         return await asyncio.create_subprocess_exec(
             *("/bin/sh", "-euc", self._here(command)),
             cwd=self.folder,
-            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+            env={"PATH": f"{installed() / 'bin'}:/usr/bin:/bin", "LANG": "C.UTF-8"},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
@@ -199,24 +197,14 @@ async def test_the_commands_of_the_docs_work_in_the_order_of_the_pages(machine: 
     assert SERVE in ran
 
 
-def test_what_is_not_run_is_in_the_docs_and_names_files_that_exist() -> None:
-    commands = [command for listed in COMMANDS.values() for command in listed]
-    for pattern in NOT_RUN:
-        assert any(re.fullmatch(pattern, command) for command in commands), pattern
-    for command in commands:
-        for name in re.findall(r"[\w./-]+\.(?:txt|toml|yaml|service)\b", command):
-            assert (ROOT / name).is_file(), command
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_commands_of_the_bot_in_the_text_exist(page: str) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for name, rest in re.findall(r"-m bot ([a-z-]+)([^`\n]*)", text):
-        assert name in cli.commands, f"{page} names python -m bot {name}"
-        command, options = cli.commands[name], rest
-        if isinstance(command, click.Group) and rest:
-            part, _, options = rest.strip().partition(" ")
-            assert part in command.commands, f"{page} names python -m bot {name} {part}"
-            command = command.commands[part]
-        known = {each for parameter in command.params for each in parameter.opts}
-        assert set(re.findall(r"--[a-z-]+", options)) <= {*known, "--help"}, page
+def test_commands_of_the_bot_in_the_text_exist(subtests: pytest.Subtests) -> None:
+    for page in PAGES:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for name, rest in re.findall(r"-m bot ([a-z-]+)([^`\n]*)", text):
+            with subtests.test(page, command=name + rest):
+                command, options = cli.commands[name], rest
+                if isinstance(command, click.Group) and rest:
+                    part, _, options = rest.strip().partition(" ")
+                    command = command.commands[part]
+                known = {each for parameter in command.params for each in parameter.opts}
+                assert set(re.findall(r"--[a-z-]+", options)) <= {*known, "--help"}

@@ -1,6 +1,6 @@
 """Messages that were posted twice, because the bot could not look for a lost one."""
 
-from sandbox.faults import CannedResponse, Reset
+from sandbox.faults import Reset
 from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
 
@@ -43,16 +43,6 @@ async def test_a_click_on_a_card_that_was_posted_twice_leads_to_the_one_that_is_
         await world.ana.click(world.now(card), "Details")
         await world.settle()
         assert "Ready" in world.now(card).text
-
-
-async def test_without_a_link_the_copy_still_says_what_it_is(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot():
-        first, _ = await doubled(world)
-        world.slack.faults.next("chat.getPermalink", CannedResponse(500))
-        await world.ana.click(first, "Details")
-        await world.settle()
-        assert "posted twice" in world.now(first).text
 
 
 async def test_a_message_whose_place_is_not_known_yet_is_not_replaced(quiet_world: World) -> None:

@@ -1,15 +1,13 @@
-"""What the service answers differently than expected: counted, logged once, and kept."""
+"""What the service answers differently than expected: counted, and logged once."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from bot.kinds.drift import Drift, DriftType, drift_in
+from bot.kinds.drift import Drift, DriftLog, DriftType, drift_in
 from bot.kinds.replica import Replica
 from bot.kinds.video import Video
-from bot.store.inspection import seen_drift
-from sandbox.faults import CannedResponse
+from bot.metrics import Metrics
 from sandbox.scenarios import MISSING, Scenario
 from tests.test_metrics import scrape
 from tests.world import World
@@ -67,7 +65,7 @@ def test_an_id_under_an_alias_is_a_renamed_field_and_not_a_missing_one() -> None
     ]
 
 
-async def test_drift_is_counted_logged_once_and_survives_a_restart(
+async def test_each_type_of_drift_is_counted_each_time_and_logged_once(
     quiet_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = quiet_world
@@ -80,57 +78,20 @@ async def test_drift_is_counted_logged_once_and_survives_a_restart(
         found = await scrape(world)
     for what in ("unknown_status", "missing_field", "odd_time", "new_field"):
         assert found.value("replica_bot_drift_total", kind="video", what=what) >= 2
-    ours = [each for each in caplog.records if each.name == "bot.drift"]
+    ours = [each for each in caplog.records if each.name == "bot.kinds.drift"]
     assert sorted(each.message for each in ours if each.levelname == "WARNING") == [
         "the service leaves out a field",
         "the service sends a time that cannot be read",
         "the service uses an unknown status",
     ]
-    kept = {(each.what, each.field): each.count for each in seen_drift(world.address)}
-    assert kept.keys() == {
-        ("unknown_status", "polishing"),
-        ("missing_field", "stream_url"),
-        ("odd_time", "updated_at"),
-        ("new_field", "mood"),
-    }
-    assert all(count >= 2 for count in kept.values())
-
-    world.service.next_video(Scenario(statuses=("Polishing",)))
-    async with world.running_bot(callbacks=False):
-        await world.request_video(world.ana)
-        await world.advance(minutes=2)
-        again = {(each.what, each.field): each.count for each in seen_drift(world.address)}
-    assert again["unknown_status", "polishing"] > kept["unknown_status", "polishing"]
+    [new] = [each for each in ours if each.levelname == "INFO"]
+    assert (new.message, vars(new)["field"]) == ("the service sends a new field", "mood")
 
 
-async def test_answers_that_cannot_be_read_are_counted(world: World) -> None:
-    await world.request_video(world.ana)
-    world.service.faults.next(
-        "read_video", CannedResponse(200, "<html>Secret words</html>"), CannedResponse(200, ["odd"])
-    )
-    await world.advance(minutes=2)
-    found = await scrape(world)
-    assert found.value("replica_bot_drift_total", kind="video", what="unreadable") == 2
-    kept = [(each.what, each.field) for each in seen_drift(world.address)]
-    assert kept == [("unreadable", "")]
-
-
-async def test_an_outage_is_no_drift(world: World) -> None:
-    world.service.down = True
-    await world.request_video(world.ana)
-    await world.advance(minutes=5)
-    assert (await scrape(world)).value("replica_bot_drift_total") == 0
-    assert seen_drift(world.address) == []
-
-
-async def test_a_service_that_changes_with_each_answer_fills_no_table(world: World) -> None:
-    store = world.bot.store
-    many = {("video", "new_field", f"field_{number}"): 1 for number in range(500)}
-    await store.drift.add(many, world.clock.now())
-    assert len(seen_drift(world.address)) == 200
-    await store.drift.add({("video", "new_field", "field_7"): 4}, world.clock.now())
-    [again] = [each for each in seen_drift(world.address) if each.field == "field_7"]
-    assert again.count == 5
-    later = world.clock.now() + timedelta(days=91)
-    await store.drift.add({("video", "new_field", "newer"): 1}, later)
-    assert [each.field for each in seen_drift(world.address)] == ["newer"]
+async def test_a_service_that_changes_with_each_answer_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    drift = DriftLog(Metrics())
+    for number in range(500):
+        drift.compare(Video(), VIDEO | {f"field_{number}": 1}, created=False)
+    assert [each.message for each in caplog.records] == ["the service sends a new field"]

@@ -49,14 +49,3 @@ async def test_a_write_that_does_not_end_does_not_keep_the_process_from_ending(
     with pytest.raises(asyncio.CancelledError):
         await step
     assert not write.done
-
-
-async def test_the_caller_gets_the_result_or_the_error_of_a_write() -> None:
-    async def fail() -> None:
-        raise ValueError("no")
-
-    write = Write()
-    write.may_end.set()
-    assert await uncancelled(write.run())
-    with pytest.raises(ValueError, match="no"):
-        await uncancelled(fail())

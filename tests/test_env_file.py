@@ -57,56 +57,55 @@ def test_the_environment_goes_before_the_file(
     assert "COMMAND_PREFIX" not in os.environ  # noqa: TID251
 
 
-@pytest.mark.parametrize(
-    ("line", "value"),
-    [
+def test_a_value_is_what_is_written_there(folder: Path, subtests: pytest.Subtests) -> None:
+    for line, value in [
         ("KEY=a$HOME${HOME}b", "a$HOME${HOME}b"),
         ("KEY='a b#c' # why", "a b#c"),
         ('KEY="a\\"b"', 'a"b'),
         ("export KEY = plain # why", "plain"),
         ("\ufeffKEY=after-a-mark\r\n", "after-a-mark"),
         ("KEY=", ""),
-    ],
-)
-def test_a_value_is_what_is_written_there(line: str, value: str, folder: Path) -> None:
-    write(folder, line)
-    assert environment()["KEY"] == value
+    ]:
+        with subtests.test(line=line, value=value):
+            write(folder, line)
+            assert environment()["KEY"] == value
 
 
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
+def test_a_wrong_line_is_named_by_its_number_and_never_shown(
+    folder: Path, subtests: pytest.Subtests
+) -> None:
+    cases: list[tuple[str | bytes, int]] = [
         (f"# mine\n\nA=1\n\n{_SECRET}\nB=2\n", 5),
         (f"A=1\r\n\r\nKEY='{_SECRET}\r\nB=2\r\n", 3),
         (f'A=1\nKEY="{_SECRET}" {_SECRET}\n', 2),
         (f"A=1\n={_SECRET}\n", 2),
         (b"A=1\nKEY=" + _SECRET.encode() + b"\xff\n", 2),
         (f"KEY={_SECRET}".encode("utf-16"), 1),
-    ],
-    ids=["no-name", "one-quote", "after-a-quote", "no-name-before", "no-utf-8", "utf-16"],
-)
-def test_a_wrong_line_is_named_by_its_number_and_never_shown(
-    content: str | bytes, line: int, folder: Path
+    ]
+    for content, line in cases:
+        with subtests.test(content=content, line=line):
+            path = write(folder, content)
+            with pytest.raises(EnvFileError) as refused:
+                environment()
+            assert str(refused.value).startswith(f"Line {line} of {path} is not ")
+            assert str(refused.value).endswith(".")
+            assert _SECRET not in str(refused.value)
+
+
+def test_a_file_that_is_wrong_or_cannot_be_read_is_a_sentence(
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = write(folder, content)
-    with pytest.raises(EnvFileError) as refused:
-        environment()
-    assert str(refused.value).startswith(f"Line {line} of {path} is not ")
-    assert str(refused.value).endswith(".")
-    assert _SECRET not in str(refused.value)
-
-
-async def test_a_file_that_is_wrong_or_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
-    path = write(tmp_path, f"{_SECRET}\n")
-    wrong = await bot("serve", environ={}, folder=tmp_path)
+    path = write(folder, f"{_SECRET}\n")
+    assert command_line.run(["serve"]) == 1
+    wrong = capsys.readouterr().err
     path.unlink()
     path.mkdir()
-    unreadable = await bot("serve", environ={}, folder=tmp_path)
-    for result, said in ((wrong, "Line 1 of "), (unreadable, f"{path} cannot be read (Is a dir")):
-        assert result.code == 1
-        assert result.err.startswith(said)
-        assert len(result.err.splitlines()) == 1
-        assert _SECRET not in result.err
+    assert command_line.run(["serve"]) == 1
+    unreadable = capsys.readouterr().err
+    for printed, said in ((wrong, "Line 1 of "), (unreadable, f"{path} cannot be read (Is a dir")):
+        assert printed.startswith(said)
+        assert len(printed.splitlines()) == 1
+        assert _SECRET not in printed
 
 
 async def test_serve_runs_on_the_file_alone_and_warns_if_others_can_read_it(

@@ -105,16 +105,3 @@ async def test_a_link_that_fits_nowhere_else_keeps_its_field_and_says_that_it_is
     assert "Not used unless you choose “A web page”." in str(form.view.body["blocks"])
     await form.submit({"replica_id": REPLICA, "background_url": ""})
     assert not form.is_open, form.errors
-
-
-async def test_a_link_that_was_emptied_does_not_come_back(world: World) -> None:
-    form = await world.open_form(world.ana, "Hello.")
-    await form.choose("background", "background_url")
-    _fill(form, "background_url", SHORT["background_url"])
-    await form.choose("background", "none")
-    await form.choose("background", "background_url")
-    assert form.values["background_url"] == SHORT["background_url"]
-    _fill(form, "background_url", "")
-    await form.choose("background", "none")
-    await form.choose("background", "background_url")
-    assert form.values["background_url"] is None

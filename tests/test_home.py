@@ -2,15 +2,11 @@
 
 import itertools
 
-from bot.model import Request
 from sandbox.block_kit import Json, objects
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse
-from sandbox.scenarios import Scenario
-from tests.modes import in_both_modes, on_both_engines
+from tests.modes import in_both_modes
 from tests.world import FOOTAGE, REPLICA, World
-
-pytestmark = in_both_modes
 
 REFUSED = CannedResponse(200, b'{"ok": false, "error": "not_in_channel"}')
 
@@ -29,6 +25,7 @@ async def opened(world: World, person: Person) -> Modal:
     return person.home
 
 
+@in_both_modes
 async def test_home_shows_my_requests_and_follows_them(world: World) -> None:
     empty = words(await opened(world, world.ana))
     assert "Nothing here yet" in empty
@@ -46,7 +43,6 @@ async def test_home_shows_my_requests_and_follows_them(world: World) -> None:
     assert world.ben.user.id not in world.slack.homes, "who never opened it needs none"
 
 
-@on_both_engines
 async def test_a_persons_home_is_published_once_in_a_few_seconds_and_shows_the_newest(
     world: World,
 ) -> None:
@@ -65,25 +61,24 @@ async def test_a_persons_home_is_published_once_in_a_few_seconds_and_shows_the_n
     assert all(f"Video {number}" in words(world.ana.home) for number in range(6))
 
 
-async def test_a_change_during_the_publication_is_published_after_it(world: World) -> None:
-    await opened(world, world.ana)
-    await world.advance(seconds=10)
+async def test_a_change_during_the_publication_is_published_after_it(quiet_world: World) -> None:
+    world, admin = quiet_world, quiet_world.ana
     changed = False
 
     async def change(moment: str, method: str, _: Json) -> None:
         nonlocal changed
         if (moment, method, changed) == ("before", "views.publish", False):
             changed = True
-            await world.bot.store.jobs.submit(
-                Request("V-late", "video", {"video_name": "Late"}, world.ana.user.id, "C0LATE"),
-                world.clock.now(),
+            await world.bot.store.limits.change(
+                {"MAX_PER_DAY": "7"}, admin.user.id, world.clock.now(), homes=[admin.user.id]
             )
 
     world.slack.on_request = change
-    await world.request_video(world.ana, {"video_name": "Early"})
-    await world.advance(seconds=10)
-    assert changed
-    assert "Late" in words(world.ana.home)
+    async with world.running_bot(ADMIN_USERS=admin.user.id):
+        await admin.open_home()
+        await world.advance(seconds=10)
+        assert changed
+        assert "Requests per workspace in 24 hours: *7*" in words(admin.home)
 
 
 async def test_an_answer_can_be_found_in_home_when_no_message_can_be_posted(world: World) -> None:
@@ -150,7 +145,6 @@ async def test_forms_open_from_home_and_ask_where_to_post(world: World) -> None:
     assert len(world.posts()) == 2
 
 
-@on_both_engines
 async def test_more_requests_than_fit_are_on_further_pages(world: World) -> None:
     for number in range(12):
         await world.request_video(world.ana, {"video_name": f"Video {number:02}"})
@@ -179,49 +173,42 @@ async def test_admins_see_how_much_is_used_and_what_waits(quiet_world: World) ->
         assert "Every message is posted" in shown
 
 
-async def test_a_home_that_could_not_be_published_is_published_later(quiet_world: World) -> None:
-    world = quiet_world
+async def test_a_home_that_was_not_published_is_published_later(world: World) -> None:
     slow = CannedResponse(429, b'{"ok": false, "error": "ratelimited"}', {"Retry-After": "30"})
+    world.slack.faults.next("views.publish", slow)
+    await world.ana.open_home()
+    await world.advance(seconds=29)
+    assert len(world.calls("views.publish")) == 1
+    await world.advance(seconds=5)
+    assert world.ana.home is not None
+    # What fails in another way waits for the next change.
+    world.slack.faults.next("views.publish", CannedResponse(500))
+    await world.ana.open_home()
+    await world.advance(seconds=5)
+    assert len(world.calls("views.publish")) == 3
+    await world.request_video(world.ana, {"video_name": "Kept"})
+    await world.advance(seconds=5)
+    assert "Kept" in words(world.ana.home)
+
+
+async def test_after_a_restart_buttons_of_an_old_home_work_and_opening_it_makes_it_current(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
     async with world.running_bot():
-        world.slack.faults.next("views.publish", slow)
-        await world.ana.open_home()
-        await world.advance(seconds=29)
-        assert len(world.calls("views.publish")) == 1
-        await world.advance(seconds=5)
-        assert world.ana.home is not None
-        world.slack.faults.next("views.publish", CannedResponse(500))
         await world.request_video(world.ana, {"video_name": "Kept"})
-    # It is due after a restart too.
+        await opened(world, world.ana)
     async with world.running_bot():
-        await world.advance(minutes=1)
-        assert "Kept" in words(world.ana.home)
-
-
-async def test_home_lists_the_replicas_that_everyone_can_use(world: World) -> None:
-    await world.request_video(world.ana)
-    await world.advance(seconds=10)
-    assert "Anna" in words(await opened(world, world.ben))
-
-
-async def test_a_stopped_video_is_checked_from_home(world: World) -> None:
-    card = await world.request_video(world.ana)
-    await world.ana.click(card, "Stop following")
-    home = await opened(world, world.ana)
-    await home.click("Check now")
-    await world.settle()
-    assert world.ana.modal is not None
-    assert "Video service status" in str(world.ana.modal.view.body)
-
-
-async def test_what_home_says_about_a_check_is_where_it_will_be_seen(world: World) -> None:
-    world.service.next_video(Scenario(end="never"))
-    await world.request_video(world.ana)
-    await world.advance(hours=13)
-    home = await opened(world, world.ana)
-    await home.click("Check now")
-    await world.settle()
-    assert world.ana.modal is not None
-    assert "this tab will show it" in str(world.ana.modal.view.body)
+        await world.advance(minutes=10)
+        assert "Ready" not in words(world.ana.home)
+        assert world.ana.home is not None
+        assert (await world.ana.home.click("Details")).ok
+        assert world.ana.modal is not None
+        assert "Ready" in words(world.ana.modal)
+        assert "Ready" in words(await opened(world, world.ana))
+        await world.request_video(world.ana, {"video_name": "New"})
+        await world.advance(seconds=5)
+        assert "New" in words(world.ana.home)
 
 
 async def test_admins_answer_questions_that_went_to_somebody_else(quiet_world: World) -> None:
@@ -242,16 +229,3 @@ async def test_admins_answer_questions_that_went_to_somebody_else(quiet_world: W
         await world.advance(minutes=10)
         assert world.created_count() == 1
         assert "Questions waiting" not in words(world.ana.home)
-
-
-async def test_admins_see_that_the_service_holds_requests_back(quiet_world: World) -> None:
-    world = quiet_world
-    async with world.running_bot(ADMIN_USERS=world.ana.user.id):
-        assert "credit" not in words(await opened(world, world.ana))
-        world.service.faults.always("create_video", CannedResponse(402))
-        form = await world.open_form(world.ben)
-        await form.submit({"replica_id": REPLICA, "script": "Hello."})
-        await world.advance(seconds=5)
-        await world.ana.open_home()
-        await world.advance(seconds=5)
-        assert "no credit left" in words(world.ana.home)

@@ -3,10 +3,18 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from bot.slack.admin_view import MAX_PAST, AdminContent, Health
-from bot.slack.home_view import MAX_QUESTIONS, MAX_REPLICAS, PAGE, HomeContent, home_view
+from bot.slack.home_view import (
+    MAX_PAST,
+    MAX_QUESTIONS,
+    MAX_REPLICAS,
+    PAGE,
+    AdminContent,
+    Health,
+    HomeContent,
+    home_view,
+    spending_modal,
+)
 from bot.slack.limits_form import Group, limits_form
-from bot.slack.spending_view import spending_modal
 from bot.store import (
     CHANGEABLE,
     LimitChange,

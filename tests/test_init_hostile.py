@@ -42,8 +42,8 @@ async def test_an_answer_that_quotes_the_token_at_length_is_shown_short_and_with
         "SLACK_BOT_TOKEN": token,
         "SLACK_APP_TOKEN": outside.slack.socket_mode.app_token,
     }
-    result = await init(outside, "--no-input", **environ)
-    assert "It belongs to @bot ***" in " ".join(result.out.split())
+    result = await init(outside, **environ)
+    assert "Slack: bot ***" in " ".join(result.out.split())
     assert token not in result.out + result.err
     assert len(result.out) < 5_000
     assert "\x1b" not in result.out

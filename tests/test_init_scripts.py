@@ -1,26 +1,18 @@
 """The guided set-up without a terminal, on unusual ones, and the file that it writes."""
 
-import asyncio
 import shlex
 import stat
 import subprocess
-import unicodedata
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from dotenv import dotenv_values
 
-from bot.setup.answers import SetupError, mistake_in
-from bot.setup.env_file_editor import EnvFile, quoted
-from bot.setup.flags import given
-from bot.setup.terminal import cleaned
+from bot.setup import EnvFile, cleaned, mistake_in, quoted
 from tests.test_command_line import Result, run
 from tests.typist import (
-    CTRL_C,
     Outside,
-    answer_service,
-    at_terminal,
     environment,
     running_outside,
 )
@@ -32,130 +24,81 @@ async def outside(tmp_path: Path) -> AsyncIterator[Outside]:
         yield found
 
 
-async def init(outside: Outside, *flags: str, **environ: str) -> Result:
+async def init(outside: Outside, **environ: str) -> Result:
     environ |= {"SLACK_API_URL": outside.slack.api_url}
     given = environment(outside.folder, environ)
-    return await run("bot", "init", *flags, environ=given, folder=outside.folder)
+    return await run("bot", "init", environ=given, folder=outside.folder)
 
 
-def secret(outside: Outside, name: str, text: str) -> str:
-    path = outside.folder.parent / name
-    path.write_text(f"{text}\n")
-    return str(path)
+def answers(outside: Outside, **changed: str) -> dict[str, str]:
+    return {
+        "VIDEO_API_URL": outside.service.url,
+        "VIDEO_API_KEY": outside.service.api_key,
+        "SLACK_BOT_TOKEN": outside.slack.bot_token,
+        "SLACK_APP_TOKEN": outside.slack.socket_mode.app_token,
+    } | changed
 
 
-@pytest.mark.parametrize("flags", [(), ("--no-input",)])
-async def test_where_nothing_can_be_asked_it_lists_the_missing_flags(
-    outside: Outside, flags: tuple[str, ...]
+async def test_where_nothing_can_be_asked_one_sentence_names_the_missing_variables(
+    outside: Outside,
 ) -> None:
-    result = await init(outside, *flags, VIDEO_API_KEY=outside.service.api_key)
-    assert result.code == 1
-    named = [line.strip() for line in result.err.splitlines() if line.startswith("  --")]
-    assert named == ["--video-api-url", "--slack-bot-token-file", "--slack-app-token-file"]
+    result = await init(outside, VIDEO_API_KEY=outside.service.api_key)
+    assert (result.code, result.out) == (2, "")
+    assert result.err == (
+        "Nobody can be asked here: set VIDEO_API_URL, SLACK_BOT_TOKEN, SLACK_APP_TOKEN in the "
+        "environment, or run this at a terminal.\n"
+    )
+    result = await init(
+        outside, **answers(outside, PUBLIC_URL="https://a.example", SLACK_APP_TOKEN="")
+    )
+    assert result.code == 2
+    assert "set SLACK_SIGNING_SECRET in" in result.err
     assert list(outside.folder.iterdir()) == []
 
 
-async def test_a_script_gives_flags_files_and_variables(
-    outside: Outside, postgres_url: str
-) -> None:
-    flags = [
-        "--no-input",
-        *("--video-api-url", outside.service.url),
-        *("--slack-bot-token-file", secret(outside, "token", outside.slack.bot_token)),
-        *("--slack-app-token-file", secret(outside, "app", outside.slack.socket_mode.app_token)),
-    ]
-    key = {"VIDEO_API_KEY": outside.service.api_key}
-    made = await asyncio.create_subprocess_exec("git", "init", "--quiet", outside.folder)
-    assert await made.wait() == 0
-    result = await init(outside, *flags, **key)
+async def test_the_environment_can_give_every_answer(outside: Outside, postgres_url: str) -> None:
+    result = await init(outside, **answers(outside))
     assert (result.code, result.err) == (0, "")
-    assert "git does not ignore .env" in result.out
     for each in outside.secrets:
         assert each not in result.out
-    assert dotenv_values(outside.env_file) == {
-        "SLACK_BOT_TOKEN": outside.slack.bot_token,
-        "SLACK_APP_TOKEN": outside.slack.socket_mode.app_token,
-        "VIDEO_API_URL": outside.service.url,
-        "VIDEO_API_KEY": outside.service.api_key,
-    }
+    assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600
+    assert dotenv_values(outside.env_file) == answers(outside)
 
-    # What is there is replaced only with a flag that says so.
+    # What is there is changed only after a yes.
     before = outside.env_file.read_text()
-    result = await init(outside, *flags, "--command-prefix", "acme-", **key)
+    result = await init(outside, COMMAND_PREFIX="acme-")
     assert result.code == 1
-    assert "--overwrite" in result.err
+    assert "run this at a terminal" in result.err
     assert outside.env_file.read_text() == before
-    (outside.folder / ".gitignore").write_text(".env\n")
     # A host may have set where the database is: that is not asked for.
     url = postgres_url.replace("postgres@", "postgres:4f00ta9e@")
-    again = ("--no-input", "--command-prefix", "acme-", "--overwrite")
-    result = await init(outside, *again, DATABASE_URL=url)
+    result = await init(outside, DATABASE_URL=url)
     assert result.code == 0, result
+    assert ".env has these settings already." in result.out
     assert "4f00ta9e" not in result.out
-    assert "git" not in result.out
-    assert outside.env_file.read_text() == f"{before}COMMAND_PREFIX=acme-\n"
-
-
-@pytest.mark.parametrize(
-    ("flags", "without", "says"),
-    [
-        # Somebody took the flag for the token itself.
-        ({"slack_bot_token_file": "xoxb-4f00ta9e"}, None, "no text file of that name"),
-        ({"slack_bot_token_file": "/dev/null"}, None, "nothing is in it"),
-        ({}, "chat:write", "chat:write cannot be left out"),
-    ],
-)
-def test_a_wrong_flag_is_explained_without_a_secret(
-    flags: dict[str, str], without: str | None, says: str
-) -> None:
-    with pytest.raises(SetupError) as refusal:
-        given(flags, None, without, is_silent=True)
-    assert says in str(refusal.value)
-    assert "4f00ta9e" not in str(refusal.value)
+    assert outside.env_file.read_text() == before
 
 
 async def test_a_script_is_told_what_was_refused(outside: Outside) -> None:
-    environ = {
-        "VIDEO_API_URL": outside.service.url,
-        "VIDEO_API_KEY": outside.service.api_key,
-        "SLACK_BOT_TOKEN": outside.slack.bot_token,
-        "SLACK_APP_TOKEN": "xapp-1-A0-1-4f00ta9e",
-    }
-    result = await init(outside, "--no-input", **environ)
-    assert result.code == 1
-    assert result.err.startswith("App-Level Token: Slack refuses it (invalid_auth)")
-    assert result.err.count("\n") == 1
-    assert "4f00ta9e" not in result.out + result.err
-    assert list(outside.folder.iterdir()) == []
-
-
-async def test_it_fits_a_narrow_terminal_without_colours_or_unicode(outside: Outside) -> None:
-    where = {"SLACK_API_URL": outside.slack.api_url, "PYTHONIOENCODING": "latin-1"}
-    with at_terminal(outside.folder, "init", columns="40", TERM="dumb", **where) as typist:
-        await typist.answers("Use Socket Mode?", "\u00fc")  # one byte here
-        await typist.answers("Use Socket Mode?")
-        await answer_service(typist, outside)
-        await typist.types("Prefix of the commands", CTRL_C)
-        await typist.sees("Stopped.")
-    printed = [line for line in typist.shown.splitlines() if "[" not in line and ":" not in line]
-    assert max(map(len, printed)) <= 40
-    assert "\x1b" not in typist.shown
-    assert "ok: The video service answers" in typist.shown
-    assert all(unicodedata.category(each) != "Cc" or each in "\r\n" for each in typist.shown[:-4])
-
-
-async def test_colors_can_be_switched_off(outside: Outside) -> None:
-    where = {"SLACK_API_URL": outside.slack.api_url, "NO_COLOR": "1"}
-    with at_terminal(outside.folder, "init", **where) as typist:
-        await typist.types("Use Socket Mode?", CTRL_C)
-        await typist.ends()
-    assert "\x1b" not in typist.shown
+    for changed, said in (
+        (
+            {"SLACK_APP_TOKEN": "xapp-1-A0-1-4f00ta9e"},
+            "App-Level Token: Socket Mode: Slack rejects",
+        ),
+        ({"SLACK_APP_TOKEN": "4f00ta9e"}, "SLACK_APP_TOKEN: That does not look like an app-level"),
+    ):
+        result = await init(outside, **answers(outside, **changed))
+        assert result.code == 1
+        assert result.err.startswith(said)
+        assert result.err.count("\n") == 1
+        assert "4f00ta9e" not in result.out + result.err
+        assert list(outside.folder.iterdir()) == []
 
 
 async def test_a_file_that_cannot_be_written_is_explained(outside: Outside) -> None:
     # A folder is not a file, for root either.
     outside.env_file.mkdir()
-    result = await init(outside, "--no-input")
+    result = await init(outside)
     assert result.code == 1
     assert "cannot be read (Is a directory)" in result.err
     assert "Traceback" not in result.err
@@ -181,8 +124,15 @@ _VALUES = [
 ]
 
 
-@pytest.mark.parametrize("value", _VALUES)
-def test_each_reader_of_the_file_finds_the_same_value(value: str, tmp_path: Path) -> None:
+def test_each_reader_of_the_file_finds_the_same_value(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    for value in _VALUES:
+        with subtests.test(value=value):
+            check_readers(value, tmp_path)
+
+
+def check_readers(value: str, tmp_path: Path) -> None:
     written = quoted(value)
     path = tmp_path / ".env"
     path.write_text(f"A=1\nNAME={written}\nB=2\n")
@@ -262,6 +212,6 @@ def test_the_file_of_a_link_stays_where_it_is(
     link.symlink_to(real)
     EnvFile.read().write({"PUBLIC_URL": "b", "ADMIN_USERS": None, "COMMAND_PREFIX": "acme-"})
     assert link.is_symlink()
-    assert real.read_bytes() == (b"MAX_PER_DAY=7\r\nPUBLIC_URL=b\r\n# end\nCOMMAND_PREFIX=acme-\n")
+    assert real.read_bytes() == b"MAX_PER_DAY=7\r\nPUBLIC_URL=b\n# end\nCOMMAND_PREFIX=acme-\n"
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
     assert sorted(tmp_path.iterdir()) == [link, real]

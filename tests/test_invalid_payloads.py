@@ -140,19 +140,22 @@ async def test_an_invalid_payload_is_explained_and_changes_nothing(
                 assert case.private_reply in str(world.slack.calls[-1].arguments["text"])
 
 
-@pytest.mark.parametrize("of", ["form", "training", "id", "button", "choice", "query"])
-async def test_the_same_payload_without_a_mistake_has_an_effect(scene: Scene, of: str) -> None:
-    world = scene.bot.world
-    calls = len(world.slack.calls)
-    answer = await deliver(world.slack, encoded(scene.base_payloads[of]()))
-    await world.settle()
-    assert answer.ok
-    if of == "query":
-        assert "Anna" in answer.body
-    elif of == "id":
-        assert "can't find it" in answer.body
-    else:
-        assert len(world.slack.calls) > calls
+async def test_the_same_payload_without_a_mistake_has_an_effect(
+    scene: Scene, subtests: pytest.Subtests
+) -> None:
+    for of in ["form", "training", "id", "button", "choice", "query"]:
+        with subtests.test(of=of):
+            world = scene.bot.world
+            calls = len(world.slack.calls)
+            answer = await deliver(world.slack, encoded(scene.base_payloads[of]()))
+            await world.settle()
+            assert answer.ok
+            if of == "query":
+                assert "Anna" in answer.body
+            elif of == "id":
+                assert "can't find it" in answer.body
+            else:
+                assert len(world.slack.calls) > calls
 
 
 # ── Text ──────────────────────────────────────────────────────────────────────────────────────

@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,15 +13,8 @@ from sandbox.scenarios import CallbackPlan
 from tests.invalid_cases import (
     CALLBACK_BODIES,
     CALLBACK_TOKENS,
-    COMMANDS,
     CONNECTIONS,
-    CREATE_RESPONSES,
-    FORM_TEXTS,
-    PAYLOADS,
-    READ_RESPONSES,
     REQUESTS,
-    SLACK_RESPONSES,
-    Case,
     Connection,
     Request,
     body_of,
@@ -37,24 +29,6 @@ from tests.invalid_input import (
     signature_of,
 )
 from tests.world import World
-
-# ── The corpus ────────────────────────────────────────────────────────────────────────────────
-
-
-def test_there_are_more_than_three_hundred_cases_with_unique_names() -> None:
-    groups: list[Sequence[Case]] = [
-        REQUESTS,
-        CALLBACK_BODIES,
-        CALLBACK_TOKENS,
-        CONNECTIONS,
-        PAYLOADS,
-    ]
-    groups += [COMMANDS, FORM_TEXTS, CREATE_RESPONSES, READ_RESPONSES, SLACK_RESPONSES]
-    for group in groups:
-        names = [case.name for case in group]
-        assert sorted(names) == sorted(set(names))
-    assert sum(map(len, groups)) > 300
-
 
 # ── HTTP ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -22,10 +22,6 @@ VIDEO, REPLICA = Video(), Replica()
 KINDS: list[Kind] = [VIDEO, REPLICA]
 
 
-def each_kind(test: Any) -> Any:  # noqa: ANN401 - as pytest types its marks
-    return pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)(test)
-
-
 # The form
 
 
@@ -35,24 +31,8 @@ def mistakes(fields: dict[str, str]) -> dict[str, str]:
     return dict(caught.value.errors)
 
 
-def test_a_full_form_becomes_the_fields_of_the_create_request() -> None:
-    fields = {**FORM, "video_name": "Greeting", "background_url": PAGE}
-    assert parse({**fields, "background": "background_url", "where": "C1"}) == fields
-
-
-def test_surrounding_spaces_and_empty_fields_are_dropped() -> None:
-    fields = {"replica_id": " r-anna-42\n", "script": "\n Hello. ", "video_name": " "}
-    assert parse(fields) == FORM
-
-
-def test_a_script_stays_as_it_was_typed() -> None:
-    script = "One.\n\n  Two <three> & *four* 🙂"
-    assert parse({**FORM, "script": script})["script"] == script
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "said"),
-    [
+def test_a_mistake_is_shown_under_its_field(subtests: pytest.Subtests) -> None:
+    for field, value, said in [
         ("replica_id", "", "Pick a replica"),
         ("replica_id", "   ", "Pick a replica"),
         ("replica_id", "two words", "one word"),
@@ -67,32 +47,17 @@ def test_a_script_stays_as_it_was_typed() -> None:
         ("background_source_url", "https://user:pw@example.com/", "user name or password"),
         ("background", "background_url", "Paste the link"),
         ("background", "background_source_url", "Paste the link"),
-    ],
-)
-def test_a_mistake_is_shown_under_its_field(field: str, value: str, said: str) -> None:
-    place = value if field == "background" else field
-    found = mistakes({**FORM, field: value})
-    assert list(found) == [place]
-    assert said in found[place]
-
-
-def test_all_mistakes_are_shown_at_once() -> None:
-    found = mistakes({"video_name": "x" * 101, "background_url": "nothing"})
-    assert found.keys() == {"replica_id", "script", "video_name", "background_url"}
+    ]:
+        with subtests.test(field=field, value=value, said=said):
+            place = value if field == "background" else field
+            found = mistakes({**FORM, field: value})
+            assert list(found) == [place]
+            assert said in found[place]
 
 
 def test_a_video_has_one_background() -> None:
     found = mistakes({**FORM, "background_url": PAGE, "background_source_url": FILM})
     assert found == {"background_source_url": "Choose one background: a web page or a video file."}
-
-
-def test_no_background_can_be_chosen() -> None:
-    assert parse({**FORM, "background": "none"}) == FORM
-
-
-def test_fields_of_the_maximum_length_are_accepted() -> None:
-    fields = {"replica_id": "r" * 150, "script": "x" * 3000, "video_name": "x" * 100}
-    assert parse(fields) == fields
 
 
 @settings(deadline=None)
@@ -120,23 +85,19 @@ def test_a_training_form_becomes_the_fields_of_the_create_request() -> None:
     assert replicas.parse(FOOTAGE) == {"train_video_url": FILM}
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "said"),
-    [
+def test_a_mistake_in_a_training_form_is_shown_under_its_field(subtests: pytest.Subtests) -> None:
+    for field, value, said in [
         ("train_video_url", "", "direct link to the training video"),
         ("train_video_url", "s3://bucket/x", "https://"),
         ("consent_video_url", "http://localhost/", "isn't reachable from the internet"),
         ("replica_name", "x" * 101, "at most 100"),
         ("agreed", "", "Please confirm"),
-    ],
-)
-def test_a_mistake_in_a_training_form_is_shown_under_its_field(
-    field: str, value: str, said: str
-) -> None:
-    with pytest.raises(Invalid) as caught:
-        replicas.parse({**FOOTAGE, field: value})
-    assert list(caught.value.errors) == [field]
-    assert said in caught.value.errors[field]
+    ]:
+        with subtests.test(field=field, value=value, said=said):
+            with pytest.raises(Invalid) as caught:
+                replicas.parse({**FOOTAGE, field: value})
+            assert list(caught.value.errors) == [field]
+            assert said in caught.value.errors[field]
 
 
 @settings(deadline=None)
@@ -151,135 +112,106 @@ def test_any_training_form_is_accepted_or_has_named_mistakes(fields: dict[str, s
     assert all(found.values())
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def test_a_progress_is_a_valid_pair_of_numbers_or_none(subtests: pytest.Subtests) -> None:
+    for text, found in [
         ("3/7", (3, 7)),
         ("0/1", (0, 1)),
         ("7 / 7", (7, 7)),
         ("999999/999999", (999_999, 999_999)),
         *[(nonsense, None) for nonsense in ("", "abc", "5/0", "0/0", "7/3", "-1/2", "1/2/3", "1/")],
         *[(nonsense, None) for nonsense in ("٣/٤", "1.5/2", "50%", "1000000/1000000", "x3/7")],
-    ],
-)
-def test_a_progress_is_a_valid_pair_of_numbers_or_none(
-    text: str, found: tuple[int, int] | None
-) -> None:
-    assert progress(text) == found
-
-
-@settings(deadline=None)
-@given(st.text() | st.from_regex(r"-?\d+ ?/ ?-?\d+"))
-def test_a_progress_never_exceeds_its_total(text: str) -> None:
-    if (found := progress(text)) is not None:
-        assert 0 <= found[0] <= found[1] > 0
+    ]:
+        with subtests.test(text=text, found=found):
+            assert progress(text) == found
 
 
 # The create request and its answer
 
 
-@each_kind
-def test_the_create_request_has_the_parameters_unchanged(kind: Kind) -> None:
-    params = {"script": "Hello.", "video_name": "Greeting"}
-    body = kind.body(params)
-    assert body == params
-    body["callback_url"] = "https://bot.example/callbacks/token"
-    assert "callback_url" not in params
+def test_a_created_job_is_in_progress_whatever_its_status(subtests: pytest.Subtests) -> None:
+    for kind in KINDS:
+        with subtests.test(kind=kind.name):
+            for word in ("ready", "error", "completed", "training", "", None):
+                snapshot = kind.created({kind.id_field: "x1", "status": word})
+                assert (snapshot.remote_id, snapshot.verdict) == ("x1", Verdict.GOING)
+                assert snapshot.status == (word or "")
 
 
-@each_kind
-def test_a_created_job_is_in_progress_whatever_its_status(kind: Kind) -> None:
-    for word in ("ready", "error", "completed", "training", "", None):
-        snapshot = kind.created({kind.id_field: "x1", "status": word})
-        assert (snapshot.remote_id, snapshot.verdict) == ("x1", Verdict.GOING)
-        assert snapshot.status == (word or "")
+def test_a_number_is_accepted_as_an_id(subtests: pytest.Subtests) -> None:
+    for kind in KINDS:
+        with subtests.test(kind=kind.name):
+            assert kind.created({kind.id_field: 50172}).remote_id == "50172"
 
 
-@each_kind
-def test_a_number_is_accepted_as_an_id(kind: Kind) -> None:
-    assert kind.created({kind.id_field: 50172}).remote_id == "50172"
-
-
-@each_kind
-@pytest.mark.parametrize("named", [None, "", " ", True, ["x1"], {"x": 1}])
-def test_a_created_job_needs_an_id(kind: Kind, named: object) -> None:
-    answers: list[Any] = [{kind.id_field: named}, {"id": "x1"}, {}, [], None]
-    for answer in answers:
-        with pytest.raises(Unreadable):
-            kind.created(answer)
+def test_a_created_job_needs_an_id(subtests: pytest.Subtests) -> None:
+    for named in [None, "", " ", True, ["x1"], {"x": 1}]:
+        for kind in KINDS:
+            with subtests.test(named=named, kind=kind.name):
+                answers: list[Any] = [{kind.id_field: named}, {"id": "x1"}, {}, [], None]
+                for answer in answers:
+                    with pytest.raises(Unreadable):
+                        kind.created(answer)
 
 
 # Reading
 
 
-@each_kind
-@pytest.mark.parametrize("answer", [None, [], [{"status": "ready"}], "ready", 7, True, {}])
-def test_an_answer_without_a_status_is_unreadable(kind: Kind, answer: object) -> None:
-    with pytest.raises(Unreadable):
-        kind.read(answer, "x1")
+def test_an_answer_without_a_status_is_unreadable(subtests: pytest.Subtests) -> None:
+    answers: list[Any] = [None, [], [{"status": "ready"}], "ready", 7, True, {}]
+    for answer in answers:
+        for kind in KINDS:
+            with subtests.test(answer=answer, kind=kind.name), pytest.raises(Unreadable):
+                kind.read(answer, "x1")
 
 
-@each_kind
-@pytest.mark.parametrize("status", [None, "", "  ", 1, True, ["ready"], {"is": "ready"}])
-def test_a_status_that_is_not_text_is_unreadable(kind: Kind, status: object) -> None:
-    with pytest.raises(Unreadable):
-        kind.read({kind.id_field: "x1", "status": status}, "x1")
+def test_a_status_that_is_not_text_is_unreadable(subtests: pytest.Subtests) -> None:
+    for status in [None, "", "  ", 1, True, ["ready"], {"is": "ready"}]:
+        for kind in KINDS:
+            with subtests.test(status=status, kind=kind.name), pytest.raises(Unreadable):
+                kind.read({kind.id_field: "x1", "status": status}, "x1")
 
 
-@each_kind
-def test_an_answer_about_another_id_is_unreadable(kind: Kind) -> None:
-    with pytest.raises(Unreadable):
-        kind.read({kind.id_field: "x2", "status": "ready"}, "x1")
+def test_an_answer_about_another_id_is_unreadable(subtests: pytest.Subtests) -> None:
+    for kind in KINDS:
+        with subtests.test(kind=kind.name), pytest.raises(Unreadable):
+            kind.read({kind.id_field: "x2", "status": "ready"}, "x1")
 
 
-@each_kind
-def test_an_answer_without_an_id_is_about_the_requested_one(kind: Kind) -> None:
-    assert kind.read({"status": "ready"}, "x1").remote_id == "x1"
+def test_known_good_statuses_end_a_job_well(subtests: pytest.Subtests) -> None:
+    for word in ["ready", "completed", "Ready", " READY "]:
+        for kind in KINDS:
+            with subtests.test(word=word, kind=kind.name):
+                snapshot = kind.read({"status": word}, "x1")
+                assert snapshot.verdict is Verdict.SUCCEEDED
+                assert snapshot.status == word.strip()
 
 
-@each_kind
-@pytest.mark.parametrize("word", ["ready", "completed", "Ready", " READY "])
-def test_known_good_statuses_end_a_job_well(kind: Kind, word: str) -> None:
-    snapshot = kind.read({"status": word}, "x1")
-    assert snapshot.verdict is Verdict.SUCCEEDED
-    assert snapshot.status == word.strip()
+def test_known_bad_statuses_end_a_job_badly(subtests: pytest.Subtests) -> None:
+    for word in ["error", "deleted", "failed", "ERROR"]:
+        for kind in KINDS:
+            with subtests.test(word=word, kind=kind.name):
+                assert kind.read({"status": word}, "x1").verdict is Verdict.FAILED
 
 
-@each_kind
-@pytest.mark.parametrize("word", ["error", "deleted", "failed", "ERROR"])
-def test_known_bad_statuses_end_a_job_badly(kind: Kind, word: str) -> None:
-    assert kind.read({"status": word}, "x1").verdict is Verdict.FAILED
+def test_any_other_status_means_in_progress(subtests: pytest.Subtests) -> None:
+    for word in ["queued", "started", "archiving", "not ready", "ready?", "готово"]:
+        for kind in KINDS:
+            with subtests.test(word=word, kind=kind.name):
+                assert kind.read({"status": word}, "x1").verdict is Verdict.GOING
 
 
-@each_kind
-@pytest.mark.parametrize(
-    "word", ["queued", "started", "archiving", "not ready", "ready?", "готово"]
-)
-def test_any_other_status_means_in_progress(kind: Kind, word: str) -> None:
-    assert kind.read({"status": word}, "x1").verdict is Verdict.GOING
+def test_the_reason_of_a_failure_is_the_services_sentence(subtests: pytest.Subtests) -> None:
+    for kind, field in zip(KINDS, ("status_details", "error_message"), strict=True):
+        with subtests.test(kind.name):
+            said = "The consent statement was not found"
+            assert kind.read({"status": "error", field: said}, "x1").reason == said
+            assert kind.read({"status": "ready", field: said}, "x1").reason == ""
+            for no_text in (None, "", 7, [7], {"code": 7}):
+                assert kind.read({"status": "error", field: no_text}, "x1").reason == ""
 
 
-@each_kind
-def test_every_observed_status_of_unfinished_work_is_known(kind: Kind) -> None:
-    seen = {"video": {"queued", "generating"}, "replica": {"training", "started"}}
-    assert seen[kind.name] <= kind.in_progress
-    for word in kind.in_progress:
-        assert kind.read({"status": word}, "x1").verdict is Verdict.GOING
-
-
-@pytest.mark.parametrize(("kind", "field"), [(VIDEO, "status_details"), (REPLICA, "error_message")])
-def test_the_reason_of_a_failure_is_the_services_sentence(kind: Kind, field: str) -> None:
-    said = "The consent statement was not found"
-    assert kind.read({"status": "error", field: said}, "x1").reason == said
-    assert kind.read({"status": "ready", field: said}, "x1").reason == ""
-    for no_text in (None, "", 7, [7], {"code": 7}):
-        assert kind.read({"status": "error", field: no_text}, "x1").reason == ""
-
-
-@each_kind
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
+def test_the_reason_of_a_failure_is_found_under_other_names(subtests: pytest.Subtests) -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"error_message": "Too dark", "error_details": "Frame 7"}, "Too dark"),
         ({"error_message": None, "error_details": "Frame 7 is dark"}, "Frame 7 is dark"),
         ({"error_details": {"code": 7, "message": "Too dark"}}, "Too dark"),
@@ -289,13 +221,12 @@ def test_the_reason_of_a_failure_is_the_services_sentence(kind: Kind, field: str
         ({"status_details": "", "error_message": "Too dark"}, "Too dark"),
         ({"error_details": "See https://a.example/b?sig=SECRET"}, "See https://a.example/b"),
         ({"tags": ["one two"], "title": "A name"}, ""),
-    ],
-)
-def test_the_reason_of_a_failure_is_found_under_other_names(
-    kind: Kind, fields: dict[str, object], reason: str
-) -> None:
-    assert kind.read({"status": "error", **fields}, "x1").reason == reason
-    assert kind.read({"status": "ready", **fields}, "x1").reason == ""
+    ]
+    for fields, reason in cases:
+        for kind in KINDS:
+            with subtests.test(fields=fields, reason=reason, kind=kind.name):
+                assert kind.read({"status": "error", **fields}, "x1").reason == reason
+                assert kind.read({"status": "ready", **fields}, "x1").reason == ""
 
 
 def test_a_recorded_video_answer_is_read_in_full() -> None:
@@ -337,16 +268,11 @@ def test_a_recorded_replica_answer_is_read_in_full() -> None:
     assert snapshot == Snapshot("r1", "completed", Verdict.SUCCEEDED, facts=said)
 
 
-@pytest.mark.parametrize("data", [None, {}, [], "Hello.", {"script": None}, {"script": ["Hello."]}])
-def test_a_video_answer_without_a_script_has_none(data: object) -> None:
-    assert "script" not in VIDEO.read({"status": "ready", "data": data}, "v1").facts
-
-
-def test_lone_surrogates_are_replaced() -> None:
-    half = "cut: \ud83d"
-    answer = {"status": "error", "status_details": half, "data": {"script": half}}
-    snapshot = VIDEO.read(answer, "v1")
-    assert (snapshot.reason, snapshot.facts["script"]) == ("cut: ?", "cut: ?")
+def test_a_video_answer_without_a_script_has_none(subtests: pytest.Subtests) -> None:
+    nothing: list[Any] = [None, {}, [], "Hello.", {"script": None}, {"script": ["Hello."]}]
+    for data in nothing:
+        with subtests.test(data=data):
+            assert "script" not in VIDEO.read({"status": "ready", "data": data}, "v1").facts
 
 
 JSON = st.recursive(
@@ -360,9 +286,8 @@ ANSWERS = JSON | st.dictionaries(
 )
 
 
-@each_kind
 @settings(deadline=None)
-@given(answer=ANSWERS)
+@given(kind=st.sampled_from(KINDS), answer=ANSWERS)
 def test_any_json_is_read_or_unreadable_and_nothing_else(kind: Kind, answer: object) -> None:
     for read in (kind.created, lambda it: kind.read(it, "x1")):
         try:
@@ -386,9 +311,10 @@ SAME, DIFFERENT, UNKNOWN = Comparison.SAME, Comparison.DIFFERENT, Comparison.UNK
 ASKED = 'Welcome to "Studio 7", dear friends.\n\nToday: the weather, Ana\'s café & \uff21\uff29.'
 
 
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
+def test_scripts_are_compared_without_case_spaces_and_punctuation_and_by_beginning(
+    subtests: pytest.Subtests,
+) -> None:
+    for found, expected in [
         (ASKED, SAME),
         ("welcome  to “studio 7” dear friends today the weather ana\u2019s cafe\u0301 ai", SAME),
         ("Welcome to &quot;Studio 7&quot;, dear friends. Today: the weather", SAME),
@@ -399,13 +325,10 @@ ASKED = 'Welcome to "Studio 7", dear friends.\n\nToday: the weather, Ana\'s caf�
         ("", UNKNOWN),
         ("Welcome to Studio 8, dear friends. Today: the weather", DIFFERENT),
         ("Bye.", DIFFERENT),
-    ],
-)
-def test_scripts_are_compared_without_case_spaces_and_punctuation_and_by_beginning(
-    found: str, expected: Comparison
-) -> None:
-    answer = {"status": "x", "data": {"script": found}}
-    assert VIDEO.compare({"script": ASKED}, VIDEO.read(answer, "v1")) is expected
+    ]:
+        with subtests.test(found=found, expected=expected):
+            answer = {"status": "x", "data": {"script": found}}
+            assert VIDEO.compare({"script": ASKED}, VIDEO.read(answer, "v1")) is expected
 
 
 def test_a_script_decides_whatever_the_names_are() -> None:
@@ -430,36 +353,21 @@ def test_an_equal_name_says_that_a_replica_is_the_same_and_another_says_nothing(
     assert REPLICA.compare({}, named) is UNKNOWN
 
 
-@each_kind
-def test_a_snapshot_with_nothing_to_compare_is_neither_the_same_nor_another(kind: Kind) -> None:
-    snapshot = kind.read({"status": "x"}, "x1")
-    assert kind.compare({}, snapshot) is UNKNOWN
-    assert kind.compare({"script": "", "video_name": ""}, snapshot) is UNKNOWN
-
-
-def test_a_video_uses_a_replica_and_a_replica_none() -> None:
-    assert VIDEO.uses({"replica_id": "r1"}) == ("replica", "r1")
-    assert REPLICA.uses({"replica_id": "r1"}) is None
-
-
-def test_a_kind_uses_only_catalogued_kinds() -> None:
-    used = VIDEO.uses({"replica_id": "r1"})
-    assert used is not None
-    assert [kind.name for kind in KINDS if kind.catalogued] == [used[0]]
-
-
-def test_only_a_queued_video_is_waiting() -> None:
-    assert VIDEO.is_waiting(VIDEO.read({"status": "Queued"}, "v1"))
-    assert not VIDEO.is_waiting(VIDEO.read({"status": "generating"}, "v1"))
-    assert not REPLICA.is_waiting(REPLICA.read({"status": "queued"}, "r1"))
+def test_a_snapshot_with_nothing_to_compare_is_neither_the_same_nor_another(
+    subtests: pytest.Subtests,
+) -> None:
+    for kind in KINDS:
+        with subtests.test(kind=kind.name):
+            snapshot = kind.read({"status": "x"}, "x1")
+            assert kind.compare({}, snapshot) is UNKNOWN
+            assert kind.compare({"script": "", "video_name": ""}, snapshot) is UNKNOWN
 
 
 # Times
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
+def test_times_of_the_service_are_parsed_in_each_observed_format(subtests: pytest.Subtests) -> None:
+    for text, found in [
         ("Mon, 14 Jul 2025 09:14:24 GMT", datetime(2025, 7, 14, 9, 14, 24, tzinfo=UTC)),
         ("2024-08-28 15:27:40.824457", datetime(2024, 8, 28, 15, 27, 40, 824457, UTC)),
         ("2024-01-24T07:14:03.327Z", datetime(2024, 1, 24, 7, 14, 3, 327000, UTC)),
@@ -470,16 +378,6 @@ def test_only_a_queued_video_is_waiting() -> None:
         ("yesterday", None),
         ("1721000000", None),
         ("", None),
-    ],
-)
-def test_times_of_the_service_are_parsed_in_each_observed_format(
-    text: str, found: datetime | None
-) -> None:
-    assert moment(text) == found
-
-
-@settings(deadline=None)
-@given(st.text() | st.datetimes().map(str) | st.from_regex(r"\w{3}, \d+ Jul \d+ \d\d:\d\d [+-]\d+"))
-def test_any_text_is_a_time_or_none(text: str) -> None:
-    found = moment(text)
-    assert found is None or found.tzinfo is UTC
+    ]:
+        with subtests.test(text=text, found=found):
+            assert moment(text) == found

@@ -43,12 +43,6 @@ def test_an_event_is_one_line_with_its_fields(lines: Lines) -> None:
     )
 
 
-def test_the_time_is_utc(lines: Lines) -> None:
-    record = logging.makeLogRecord({"created": 1_772_442_000.25, "levelno": logging.INFO})
-    logging.root.handle(record)
-    assert lines()[0].startswith("time=2026-03-02T09:00:00.250Z ")
-
-
 def test_text_from_outside_cannot_forge_fields_or_lines(lines: Lines) -> None:
     forged = 'a\nlevel=error event="forged"\u2028\x1b[31m'
     logging.getLogger("bot").info("odd", extra={"answer": forged, "nothing": ""})
@@ -116,12 +110,6 @@ def test_an_input_that_pydantic_rejects_is_masked(lines: Lines) -> None:
     assert "colleagues" not in line
 
 
-def test_a_stack_is_logged_in_one_line(lines: Lines) -> None:
-    logging.getLogger("bot").info("here", stack_info=True)
-    (line,) = lines()
-    assert 'stack="Stack (most recent call last)' in line
-
-
 @pytest.mark.parametrize("name", _LIBRARIES)
 def test_libraries_that_log_requests_log_from_warnings_up(lines: Lines, name: str) -> None:
     logging.getLogger(name).info("request with everything in it")
@@ -135,35 +123,6 @@ def test_bolt_logs_errors_only_because_its_warnings_quote_people(
 ) -> None:
     logging.getLogger("slack_bolt").warning("unhandled request with everything in it")
     assert lines() == []
-
-
-def test_an_event_below_the_level_is_not_logged(lines: Lines) -> None:
-    logging.getLogger("bot").debug("details")
-    assert lines() == []
-
-
-def test_without_secrets_nothing_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logging.root, "handlers", [])
-    level = logging.root.level
-    stream = io.StringIO()
-    log.configure(stream, logging.INFO)
-    logging.getLogger("bot").info("plain words")
-    logging.root.setLevel(level)
-    assert stream.getvalue().endswith('event="plain words"\n')
-
-
-def test_configuring_twice_does_not_log_twice(lines: Lines) -> None:
-    stream = io.StringIO()
-    log.configure(stream, "INFO")
-    logging.getLogger("bot").info("once")
-    assert lines() == []
-    assert len(stream.getvalue().splitlines()) == 1
-
-
-def test_each_reference_is_short_and_unique() -> None:
-    references = {log.reference() for _ in range(100)}
-    assert len(references) == 100
-    assert all(re.fullmatch("[0-9a-f]{8}", each) for each in references)
 
 
 @pytest.mark.parametrize(

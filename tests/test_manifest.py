@@ -10,9 +10,9 @@ import jsonschema
 import pytest
 import yaml
 
+from bot import setup
 from bot.manifest import manifest as manifest_for
 from bot.settings import ManifestSettings
-from bot.setup import slack_app
 from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES
 
 _ROOT = Path(__file__).parent.parent
@@ -45,11 +45,6 @@ def test_each_url_is_the_same_placeholder(manifest: Any) -> None:  # noqa: ANN40
     assert urls == [_REQUEST_URL] * 5
 
 
-def test_each_scope_has_a_reason(manifest: Any) -> None:  # noqa: ANN401
-    for scope in manifest["oauth_config"]["scopes"]["bot"]:
-        assert re.search(rf"^ +- {re.escape(scope)} # \S", _TEXT, re.MULTILINE), scope
-
-
 def test_scopes_to_find_lost_posts_and_to_know_people_and_channels_are_optional(
     manifest: Any,  # noqa: ANN401
 ) -> None:
@@ -66,13 +61,6 @@ def test_doctor_and_setup_know_each_scope_of_the_manifest(manifest: Any) -> None
     scopes = manifest["oauth_config"]["scopes"]
     assert set(scopes["bot_optional"]) == set(OPTIONAL_SCOPES)
     assert set(scopes["bot"]) - set(scopes["bot_optional"]) == set(REQUIRED_SCOPES)
-
-
-def test_the_bot_has_a_name_that_slack_allows_and_that_can_be_typed(
-    manifest: Any,  # noqa: ANN401
-) -> None:
-    # https://docs.slack.dev/reference/app-manifest
-    assert re.fullmatch(r"[a-z0-9._-]{1,80}", manifest["features"]["bot_user"]["display_name"])
 
 
 def test_scripts_arrive_as_they_are_typed(manifest: Any) -> None:  # noqa: ANN401
@@ -96,64 +84,47 @@ def test_the_manifest_of_a_deployment_has_its_host_and_the_names_of_its_commands
     assert "YOUR-HOST" not in printed
 
 
-@pytest.mark.parametrize("public_url", ["", "https://bot.example.com"])
-def test_with_socket_mode_the_manifest_has_no_request_urls(public_url: str) -> None:
-    settings = {"SLACK_APP_TOKEN": "xapp-1-A0-1-abc", "PUBLIC_URL": public_url}
-    printed = manifest_for(ManifestSettings.read(settings))
-    assert printed == manifest_for(ManifestSettings.read({}), socket_mode=True)
-    document = yaml.safe_load(printed)
-    schema = json.loads((_ROOT / "tests/data/manifest.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft7Validator(schema).validate(document)
+def test_with_socket_mode_the_manifest_has_no_request_urls(subtests: pytest.Subtests) -> None:
+    for public_url in ["", "https://bot.example.com"]:
+        with subtests.test(public_url=public_url):
+            settings = {"SLACK_APP_TOKEN": "xapp-1-A0-1-abc", "PUBLIC_URL": public_url}
+            printed = manifest_for(ManifestSettings.read(settings))
+            assert printed == manifest_for(ManifestSettings.read({}), socket_mode=True)
+            document = yaml.safe_load(printed)
+            schema = json.loads(
+                (_ROOT / "tests/data/manifest.schema.json").read_text(encoding="utf-8")
+            )
+            jsonschema.Draft7Validator(schema).validate(document)
 
-    assert document["settings"]["socket_mode_enabled"] is True
-    assert not re.search(r"https?:|YOUR-HOST|xapp|url", re.sub("(?m)#.*", "", printed))
-    assert "xapp" not in printed
-    # Everything else is as without it.
-    over_http = yaml.safe_load(_TEXT)
-    for part in (*over_http["features"]["slash_commands"], over_http["settings"]["interactivity"]):
-        part.pop("url", None)
-        part.pop("request_url", None)
-        part.pop("message_menu_options_url", None)
-    over_http["settings"]["event_subscriptions"].pop("request_url")
-    over_http["settings"]["socket_mode_enabled"] = True
-    assert document == over_http
-    assert manifest_for(ManifestSettings.read(settings), socket_mode=False).count("request_url")
+            assert document["settings"]["socket_mode_enabled"] is True
+            assert not re.search(r"https?:|YOUR-HOST|xapp|url", re.sub("(?m)#.*", "", printed))
+            assert "xapp" not in printed
+            # Everything else is as without it.
+            over_http = yaml.safe_load(_TEXT)
+            for part in (
+                *over_http["features"]["slash_commands"],
+                over_http["settings"]["interactivity"],
+            ):
+                part.pop("url", None)
+                part.pop("request_url", None)
+                part.pop("message_menu_options_url", None)
+            over_http["settings"]["event_subscriptions"].pop("request_url")
+            over_http["settings"]["socket_mode_enabled"] = True
+            assert document == over_http
+            assert manifest_for(ManifestSettings.read(settings), socket_mode=False).count(
+                "request_url"
+            )
 
 
 def test_without_settings_the_manifest_is_printed_as_it_is() -> None:
     assert manifest_for(ManifestSettings.read({})) == _TEXT
 
 
-def test_people_can_read_the_apps_direct_messages(manifest: Any) -> None:  # noqa: ANN401
-    assert manifest["features"]["app_home"]["messages_tab_enabled"] is True
-    assert manifest["features"]["app_home"]["messages_tab_read_only_enabled"] is False
-
-
-def test_the_schema_has_its_licence_beside_it() -> None:
-    licence = (_ROOT / "tests/data/manifest.schema.LICENSE").read_text(encoding="utf-8")
-    assert licence.startswith("MIT License")
-
-
 @pytest.mark.parametrize("socket_mode", [True, False])
-@pytest.mark.parametrize("declined", [set(), {"im:history"}, set(OPTIONAL_SCOPES)])
-def test_the_link_to_slacks_form_has_the_manifest_without_the_declined_scopes(
-    socket_mode: bool,  # noqa: FBT001
-    declined: set[str],
-) -> None:
+def test_the_link_to_slacks_form_has_the_manifest(socket_mode: bool) -> None:  # noqa: FBT001
     settings = ManifestSettings.read({"PUBLIC_URL": "https://bot.example.com"})
     text = manifest_for(settings, socket_mode=socket_mode)
-    link = slack_app.link(slack_app.without_scopes(text, declined))
+    link = setup.link(text)
     assert len(link) < 3000
     [given] = parse_qs(urlsplit(link).query)["manifest_json"]
-    document, whole = json.loads(given), yaml.safe_load(text)
-    schema = json.loads((_ROOT / "tests/data/manifest.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft7Validator(schema).validate(document)
-
-    scopes = document["oauth_config"]["scopes"]
-    left = [scope for scope in whole["oauth_config"]["scopes"]["bot"] if scope not in declined]
-    assert scopes["bot"] == left
-    assert set(scopes.get("bot_optional", [])) == OPTIONAL_SCOPES.keys() - declined
-    is_heard = "message.im" in document["settings"]["event_subscriptions"]["bot_events"]
-    assert is_heard == ("im:history" not in declined)
-    if not declined:
-        assert document == whole
+    assert json.loads(given) == yaml.safe_load(text)

@@ -1,26 +1,22 @@
 """What /metrics says: names, units, and nothing about anybody."""
 
 import contextlib
-import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from bot.store import backlog
+from bot.store import installation
 from bot.store.sqlite import migrate
 from sandbox import events
 from sandbox.faults import CannedResponse, Reset
 from tests.modes import on_sqlite_alone
 from tests.test_query_cost import cost
 from tests.world import World, number_of
-
-_NAME = re.compile(r"(replica_bot|process)_[a-z_]+")
 
 
 class Scrape:
@@ -147,14 +143,6 @@ async def test_metrics_answer_without_a_database_and_say_so(world: World) -> Non
     assert found.value("replica_bot_database_errors_total") >= 1
 
 
-async def test_two_bots_in_one_process_share_no_metrics(world: World, tmp_path: Path) -> None:
-    other = World(tmp_path)
-    async with other.running_sandbox(), other.running_bot():
-        await world.request_video(world.ana)
-        found = await scrape(other)
-    assert found.value("replica_bot_ack_seconds_count") == 0
-
-
 def _ended(db: sqlite3.Connection, count: int) -> None:
     db.executemany(
         "INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, state,"
@@ -170,11 +158,11 @@ def _ended(db: sqlite3.Connection, count: int) -> None:
 
 
 def _queries() -> Iterator[Any]:
-    yield backlog._JOBS, {"open": '["queued", "running"]'}
+    yield installation._JOBS, {"open": '["queued", "running"]'}
     for table in ("jobs", "deliveries"):
-        yield backlog._DUE[table], {"now": 5}
-        yield backlog._OLDEST[table], {"now": 5}
-        yield backlog._AT_ONCE[table], {}
+        yield installation._DUE[table], {"now": 5}
+        yield installation._OLDEST[table], {"now": 5}
+        yield installation._AT_ONCE[table], {}
 
 
 async def test_a_scrape_costs_the_same_beside_many_ended_jobs(tmp_path: Path) -> None:
@@ -185,16 +173,3 @@ async def test_a_scrape_costs_the_same_beside_many_ended_jobs(tmp_path: Path) ->
         _ended(db, 5000)
         many = [cost(db, query, values) for query, values in _queries()]
     assert all(after <= before + 1 for before, after in zip(few, many, strict=True)), (few, many)
-
-
-@pytest.mark.parametrize("path", ["/metrics", "/readyz"])
-async def test_what_is_measured_is_only_read(world: World, path: str) -> None:
-    url = f"http://127.0.0.1:{world.bot.port}{path}"
-    async with aiohttp.ClientSession() as session, session.post(url) as answer:
-        assert answer.status == 405
-
-
-async def test_names_have_units_and_one_prefix(world: World) -> None:
-    found = await scrape(world)
-    assert all(_NAME.fullmatch(family.name) for family in found.families)
-    assert all(family.documentation for family in found.families)

@@ -1,4 +1,4 @@
-"""A database that is moved to the other engine: everything goes on there, and nothing twice."""
+"""A SQLite database that is moved to PostgreSQL: everything goes on there, and nothing twice."""
 
 import asyncio
 import contextlib
@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from bot.store import DatabaseError
-from bot.store.migrate import SQLITE_MIGRATIONS, Table, tables
+from bot.store.migrate import Table, tables
 from bot.store.move import move
-from bot.store.postgres_migrations import migrate as migrate_postgres
+from bot.store.postgres import migrate as migrate_postgres
 from bot.store.sqlite import migrate
 from bot.store.sqlite_file import FileLock
 from sandbox.faults import CannedResponse
@@ -25,6 +25,7 @@ from tests.postgres_proxy import Fault, PostgresProxy
 from tests.processes_of_commands import started
 from tests.test_backup import states
 from tests.test_command_line import bot, files_in
+from tests.test_migrations import migrations
 from tests.test_storage import many_jobs
 from tests.world import World
 
@@ -107,20 +108,15 @@ async def test_everything_goes_on_where_it_was_moved_to_and_nothing_is_made_twic
         await world.request_video(world.ben, {"script": "Asked for there."})
         await world.advance(minutes=10)
         assert len(world.requests_for("create_video")) == 5, "one was refused, four are made"
-        with pytest.raises(DatabaseError, match="FROM is in use: stop all bots first"):
-            move(empty_url, tmp_path / "back.db")
-    back = tmp_path / "back.db"
-    assert move(empty_url, back).counts["jobs"] == 4
-    assert states(back) == ["succeeded"] * 4
-    assert content_of_file(back) == content_of_server(empty_url)
-    with pytest.raises(DatabaseError, match=f"was moved to {back}"):
-        migrate_postgres(empty_url)
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("INSERT INTO homes (user_id) VALUES ('U1')", "TO is not empty: it has homes. Create"),
+        (
+            "INSERT INTO answered_messages VALUES ('C', '1', 0)",
+            "TO is not empty: it has answered_messages. Create",
+        ),
         ("CREATE TABLE theirs (id TEXT)", "TO is not empty: it has the table theirs, which is not"),
         ("INSERT INTO migrations VALUES ('9999_x_contract', '')", "made by a newer version"),
     ],
@@ -140,15 +136,8 @@ async def test_a_target_that_is_not_empty_is_refused_and_left_as_it_is(
 
 
 async def test_each_mistake_is_named_and_changes_nothing(empty_url: str, tmp_path: Path) -> None:
-    path, older, other = tmp_path / "bot.db", tmp_path / "older.db", tmp_path / "other.db"
+    path = tmp_path / "bot.db"
     await migrate(path)
-    await migrate(other)
-    with contextlib.closing(sqlite3.connect(older)) as db:
-        first = SQLITE_MIGRATIONS / "0001_jobs.sql"
-        db.executescript("CREATE TABLE migrations (name TEXT PRIMARY KEY, checksum TEXT)")
-        db.executescript(first.read_text())
-        db.execute("INSERT INTO migrations (name) VALUES (?)", (first.stem,))
-        db.commit()
     nothing = tmp_path / "nothing.db"
     nothing.touch()
     on_server(
@@ -156,26 +145,25 @@ async def test_each_mistake_is_named_and_changes_nothing(empty_url: str, tmp_pat
         "DROP ROLE IF EXISTS reader; CREATE ROLE reader LOGIN;"
         " REVOKE CREATE ON SCHEMA public FROM PUBLIC",
     )
-    mistakes: list[tuple[Path | str, Path | str, str]] = [
-        (path, path, "FROM and TO are the same database"),
-        (path, tmp_path / "." / "bot.db", "FROM and TO are the same database"),
+    mistakes: list[tuple[Path, str, str]] = [
         (tmp_path / "none.db", empty_url, "is not there"),
-        (older, empty_url, "an older version made"),
         (nothing, empty_url, "nothing.db has no tables of the bot: name the database that it uses"),
-        (path, other, "TO is not empty: .* is there already. Choose another name"),
-        (path, tmp_path / "none" / "new.db", "the folder of .* is missing: create it"),
         (
             path,
             "postgresql://bot:secret@127.0.0.1:1/bot",
             "the database server cannot be reached: start it, or correct the host and port in TO",
         ),
         (path, empty_url.replace("postgres@", "reader@"), "permission denied for schema public"),
-        (empty_url, tmp_path / "new.db", "FROM has no tables of the bot"),
     ]
     for source, target, says in mistakes:
         with pytest.raises(DatabaseError, match=says) as refused:
             move(source, target)
         assert "secret" not in str(refused.value)
+    with (
+        migrations(tmp_path / "newer", _0001_newer="CREATE INDEX newer ON jobs (channel)"),
+        pytest.raises(DatabaseError, match="an older version made"),
+    ):
+        move(path, empty_url)
     lock = FileLock(path)
     with pytest.raises(DatabaseError, match="is in use by another process"):
         move(path, empty_url)
@@ -183,11 +171,13 @@ async def test_each_mistake_is_named_and_changes_nothing(empty_url: str, tmp_pat
     for arguments, says in [
         (("bot.db", "sqlite:///new.db"), "FROM is no database: it should look like"),
         (("sqlite:///bot.db", "mysql://x/y"), "TO is no database: it should look like"),
+        (("sqlite:///bot.db", "sqlite:///new.db"), "it goes this way only"),
+        ((empty_url, "sqlite:///new.db"), "it goes this way only"),
     ]:
         wrong = await bot("move-database", *arguments, environ={}, folder=tmp_path)
         assert (wrong.code, wrong.out) == (1, "")
         assert says in wrong.err
-    assert sorted(files_in(tmp_path)) == sorted([path, older, other, nothing])
+    assert sorted(files_in(tmp_path)) == sorted([path, nothing, tmp_path / "newer"])
     move(path, empty_url)
 
 
@@ -209,7 +199,7 @@ async def test_a_move_that_is_killed_leaves_the_target_empty_and_can_be_repeated
     while on_server(empty_url, copies):
         pass
     assert on_server(empty_url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == []
-    assert move(path, empty_url).counts["jobs"] == len(states(path)) == 10_000
+    assert move(path, empty_url)["jobs"] == len(states(path)) == 10_000
 
 
 async def test_a_move_whose_last_step_is_not_answered_says_so_and_leaves_the_old_one_usable(
@@ -246,7 +236,7 @@ async def test_a_move_whose_last_step_is_not_answered_says_so_and_leaves_the_old
             await asyncio.to_thread(move, path, proxy.url)
         await migrate(path)
         on_server(empty_url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        assert (await asyncio.to_thread(move, path, proxy.url)).counts["jobs"] == 3
+        assert (await asyncio.to_thread(move, path, proxy.url))["jobs"] == 3
 
 
 async def test_new_rows_follow_the_highest_id_and_leases_of_a_killed_bot_are_over(
@@ -268,39 +258,23 @@ async def test_new_rows_follow_the_highest_id_and_leases_of_a_killed_bot_are_ove
     assert on_server(empty_url, insert) == [(highest + 1,)]
 
 
-async def test_what_postgresql_cannot_hold_is_replaced_and_named_and_stays_unreadable(
-    world: World, empty_url: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        ("reason = 'a' || char(0) || 'b'", "reason"),
+        ("params = CAST(x'7bff7d' AS TEXT)", "params"),
+        ("due_at = 'y'", "due_at"),
+    ],
+)
+async def test_what_postgresql_cannot_hold_is_named_and_nothing_is_moved(
+    change: str, column: str, empty_url: str, tmp_path: Path
 ) -> None:
-    for script in ("one", "two", "three"):
-        await world.request_video(world.ana, {"script": script})
     path = tmp_path / "bot.db"
-    with contextlib.closing(sqlite3.connect(world.database)) as db:
-        db.execute("VACUUM INTO ?", [str(path)])
-    [(first,), (second,), (third,)] = in_file(path, "SELECT id FROM jobs ORDER BY created_at, id")
-    with contextlib.closing(sqlite3.connect(path)) as db, db:
-        for change, id_ in [
-            ("reason = 'a' || char(0) || 'b'", first),
-            ("params = CAST(x'7bff7d' AS TEXT)", second),
-            ("claim = 'x', due_at = 'y'", third),
-        ]:
-            db.execute(f"UPDATE jobs SET {change} WHERE id = ?", [id_])  # noqa: S608
-    done = await bot("move-database", f"sqlite:///{path}", empty_url, environ={}, folder=tmp_path)
-    assert done.code == 0, done.err
-    named = "replaced, because PostgreSQL cannot hold it: "
-    assert sorted(done.err.splitlines()) == sorted(
-        f"{named}{column} of row {row} of jobs"
-        for column, row in [
-            ("reason", first),
-            ("params", second),
-            ("due_at", third),
-            ("claim", third),
-        ]
-    )
-    found = on_server(
-        empty_url, "SELECT id, reason, params, set_aside, due_at IS NULL FROM jobs WHERE true"
-    )
-    by_id = {row[0]: row[1:] for row in found}
-    assert by_id[first][0] == "a\ufffdb"
-    assert by_id[first][2:] == (0, False), "it goes on"
-    assert by_id[second][1:] == ("\ufffd{\ufffd}", 1, True)
-    assert by_id[third][2:] == (1, True)
+    await migrate(path)
+    many_jobs(path, 2)
+    [(damaged,)] = in_file(path, "SELECT max(id) FROM jobs")
+    in_file(path, f"UPDATE jobs SET {change} WHERE id = '{damaged}'")  # noqa: S608
+    with pytest.raises(DatabaseError, match=f"cannot hold {column} of row {damaged} of jobs"):
+        move(path, empty_url)
+    assert on_server(empty_url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'") == []
+    assert await migrate(path) == [], "it was not marked"

@@ -1,7 +1,6 @@
 """Messages and jobs that only a newer version knows, while copies of both versions run."""
 
-from bot.approval import ApprovalPolicy
-from bot.model import DeliveryState
+from bot.model import ApprovalPolicy, DeliveryState
 from bot.store import Limited, Store
 from bot.store.database import to_ms
 from tests.databases import Address, query

@@ -13,8 +13,6 @@ from sandbox.scenarios import Scenario
 from tests.modes import in_both_modes, on_both_engines
 from tests.world import REPLICA, World, offered_ids
 
-pytestmark = in_both_modes
-
 
 async def _adds(world: World, *replicas: str) -> None:
     """Have replicas added one after the other: an id, and its name after a space."""
@@ -44,9 +42,10 @@ async def _sends_off(world: World, person: Person, replica_id: str) -> Modal:
 # ── While a user types ───────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("query", "found"),
-    [
+async def test_it_finds_what_was_typed_letter_for_letter_in_names_and_ids(
+    world: World, subtests: pytest.Subtests
+) -> None:
+    for query, found in [
         ("anna", ["r-1"]),
         ("NNA LE", ["r-1"]),
         ("  anna ", ["r-1"]),
@@ -61,18 +60,17 @@ async def _sends_off(world: World, person: Person, replica_id: str) -> Modal:
         ("a%e", []),
         ("r_1", []),
         ("' OR 1=1", []),
-    ],
-)
-async def test_it_finds_what_was_typed_letter_for_letter_in_names_and_ids(
-    world: World, query: str, found: list[str]
-) -> None:
-    await _adds(world, "r-1 Anna Lee \\o/", "r-2 Bob 100%", "r-3 Żaneta_K")
-    form = await world.open_form(world.ben)
+    ]:
+        with subtests.test(query=query, found=found):
+            await _adds(world, "r-1 Anna Lee \\o/", "r-2 Bob 100%", "r-3 Żaneta_K")
+            form = await world.open_form(world.ben)
 
-    offered = await form.suggest("replica_id", query)
+            offered = await form.suggest("replica_id", query)
 
-    known = [each["value"] for each in offered if not each["text"]["text"].startswith("Use ID")]
-    assert known == found
+            known = [
+                each["value"] for each in offered if not each["text"]["text"].startswith("Use ID")
+            ]
+            assert known == found
 
 
 async def test_an_unknown_id_can_be_used_and_a_known_one_is_not_offered_twice(
@@ -87,6 +85,7 @@ async def test_an_unknown_id_can_be_used_and_a_known_one_is_not_offered_twice(
     assert await _texts(form, "no id") == []
 
 
+@in_both_modes
 async def test_the_default_of_the_channel_comes_first_and_then_the_last_used(world: World) -> None:
     await _adds(world, "r-1 Anna", "r-2 Bob", "r-3 Cleo")
     await _sets_default(world, "r-2")
@@ -102,29 +101,6 @@ async def test_the_default_of_the_channel_comes_first_and_then_the_last_used(wor
     assert await offered_ids(lobby) == ["r-1", "r-3", "r-2"]
     assert studio.values["replica_id"] == "r-2"
     assert lobby.values["replica_id"] is None
-
-
-async def test_the_state_is_shown_beside_the_name(world: World) -> None:
-    world.service.add_replica("r-new", "New", status="training")
-    await _adds(world, "r-1 Anna", "r-new")
-    await world.request_replica(world.ben, {"replica_name": "Kim"})
-    await world.advance(minutes=5)
-    kim = world.last_replica_id()
-    form = await world.open_form(world.ana)
-    known = {f"Kim · {kim} · training", "New · r-new · training", "Anna · r-1"}
-    assert set(await _texts(form)) == known
-
-    world.service.fail(kim, "Too dark.")
-    await world.advance(seconds=10)
-
-    assert f"Kim · {kim} · can't be used" in await _texts(form)
-
-
-async def test_a_replica_that_matches_in_several_places_is_offered_once(world: World) -> None:
-    await _adds(world, "anna-1 Anna, Anna", "r-2 Ben", "anna-3 Hannah Anna")
-    form = await world.open_form(world.ben)
-
-    assert await offered_ids(form, "ann") == ["anna-3", "anna-1", "ann"]
 
 
 async def test_the_picker_offers_the_same_after_a_restart(quiet_world: World) -> None:
@@ -253,20 +229,6 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
 # ── On submission ─────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_pasted_id_that_the_service_does_not_know_is_refused_under_its_field(
-    world: World,
-) -> None:
-    form = await _sends_off(world, world.ana, "r-nobody")
-
-    assert form.errors.keys() == {"replica_id"}
-    assert "can't find this replica. It says: Invalid replica_id" in form.errors["replica_id"]
-    assert form.values["script"] == "Hello."
-    await form.submit({"replica_id": REPLICA})
-    assert not form.is_open
-    await world.settle()
-    assert world.created_count() == 1
-
-
 @pytest.mark.parametrize(
     ("reason", "shown"),
     [
@@ -286,19 +248,6 @@ async def test_a_replica_in_error_is_refused_under_its_field_with_its_reason(
     assert form.errors["replica_id"].startswith(f"This replica can't be used: {shown}")
     await world.settle()
     assert not world.requests_for("create_video")
-
-
-async def test_a_replica_in_training_is_accepted_and_the_card_says_that_the_video_waits(
-    world: World,
-) -> None:
-    world.service.add_replica("r-new", "New", status="training")
-
-    form = await _sends_off(world, world.ana, "r-new")
-    assert not form.is_open
-    await world.advance(minutes=1)
-
-    [card] = world.posts()
-    assert "Waiting for its replica" in card.text
 
 
 @pytest.mark.parametrize(
@@ -386,17 +335,6 @@ async def test_an_id_that_a_form_refused_is_not_offered_until_it_is_accepted(
         await form.submit()
         assert not form.is_open, form.errors
         assert await _texts(await world.open_form(world.ben), "nine l") == ["Nine lives · r-9"]
-
-
-async def test_the_id_of_a_replica_that_cannot_be_used_is_not_offered(world: World) -> None:
-    world.service.add_replica("r-bad", "Bad", status="error")
-
-    form = await _sends_off(world, world.ana, "r-bad")
-    await world.ana.command("/replica", "add r-bad")
-    await world.settle()
-
-    assert form.errors.keys() == {"replica_id"}
-    assert "r-bad" not in await offered_ids(form)
 
 
 async def test_a_form_has_one_deadline_for_all_its_reads_from_the_service(

@@ -1,21 +1,22 @@
 """Works of several copies that want the same rows of a PostgreSQL database at the same time."""
 
 import asyncio
+import contextlib
 import logging
 import random
 import threading
 from collections import Counter
 from contextlib import AsyncExitStack
+from functools import partial
 
 import psycopg
 import pytest
 
 from bot.model import DeliveryState
 from bot.store import DatabaseUnavailable, Store, postgres
-from bot.store.database import Transaction
+from bot.store.database import Query, Transaction
 from bot.store.job_rows import lock_job, lock_jobs
 from bot.store.postgres import PostgresDatabase
-from bot.store.sql import Query
 from tests.test_postgres_failures import QUICK, SOON_S, add, slow_work, spawn
 from tests.test_store import NOW, TIMINGS, submit
 
@@ -159,6 +160,28 @@ async def test_a_group_that_waits_for_a_row_delays_none_of_its_other_works(
             assert not waits.done()
             may_end.set()
             assert await waits is not None
+
+
+async def test_works_that_are_repeated_go_before_those_that_came_later(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "_CONNECTIONS", 1)
+    fails, answered = 3, list[int]()
+
+    def work(number: int, tx: Transaction) -> None:
+        tx.one(_DEADLOCKS)
+        if number == fails:  # and each of its group runs once more
+            raise ValueError
+
+    async with PostgresDatabase.open(postgres_url) as database:
+
+        async def run(number: int) -> None:
+            with contextlib.suppress(ValueError):
+                await database.run(partial(work, number))
+            answered.append(number)
+
+        await asyncio.gather(*map(run, range(40)))
+    assert answered == list(range(40))
 
 
 async def test_a_database_is_closed_although_works_wait_for_the_same_lock(

@@ -3,9 +3,8 @@
 import asyncio
 from urllib.parse import quote
 
-from bot.store.database import Transaction
+from bot.store.database import Query, Transaction
 from bot.store.postgres import PostgresDatabase
-from bot.store.sql import Query
 from tests.postgres_server import QUICK
 
 _SHOW = Query("SHOW synchronous_commit")

@@ -9,11 +9,9 @@ import pytest
 from psycopg import errors
 
 from bot.store import DatabaseError, DatabaseUnavailable
-from bot.store.database import Transaction
-from bot.store.postgres import PostgresDatabase
+from bot.store.database import Query, Transaction
+from bot.store.postgres import PostgresDatabase, migrate
 from bot.store.postgres_errors import MEANINGS, Meaning, meaning_of
-from bot.store.postgres_migrations import migrate
-from bot.store.sql import Query
 
 SECRET = "the launch is on Friday"
 PASSWORD = "pa%3Asq%40zebra"
@@ -61,9 +59,10 @@ async def test_no_error_of_a_statement_shows_what_is_stored(
     assert "violates not-null constraint" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
+def test_no_error_of_a_connection_shows_a_part_of_its_url(
+    caplog: pytest.LogCaptureFixture, subtests: pytest.Subtests
+) -> None:
+    for url, words in [
         (f"postgresql://bot:{PASSWORD}@127.0.0.1:1/bot", "start it"),
         (f"postgresql://bot:{PASSWORD}@nowhere.invalid/bot", "name cannot be resolved"),
         (f"postgresql://bot@127.0.0.1:1/bot?password={PASSWORD}", "start it"),
@@ -71,15 +70,12 @@ async def test_no_error_of_a_statement_shows_what_is_stored(
         (f"postgresql://bot:x@{PASSWORD}@127.0.0.1:1/bot", "name cannot be resolved"),
         (f"postgresql://bot:{PASSWORD}@127.0.0.1:1/bot?sslmode={PASSWORD}", "sslmode"),
         (f"postgresql://bot@127.0.0.1:1/bot?pasword={PASSWORD}", "not a URL of PostgreSQL's"),
-    ],
-)
-def test_no_error_of_a_connection_shows_a_part_of_its_url(
-    url: str, words: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-    with pytest.raises(DatabaseError, match=words) as raised:
-        migrate(url)
-    logging.error("the start failed", exc_info=raised.value)  # noqa: LOG015 - as a start
-    assert not re.search("zebra|pa:sq|pa%3A", caplog.text)
-    waits = "resolved" in words or "start" in words
-    assert isinstance(raised.value, DatabaseUnavailable) is waits
+    ]:
+        with subtests.test(url=url, words=words):
+            caplog.set_level(logging.DEBUG)
+            with pytest.raises(DatabaseError, match=words) as raised:
+                migrate(url)
+            logging.error("the start failed", exc_info=raised.value)  # noqa: LOG015 - as a start
+            assert not re.search("zebra|pa:sq|pa%3A", caplog.text)
+            waits = "resolved" in words or "start" in words
+            assert isinstance(raised.value, DatabaseUnavailable) is waits

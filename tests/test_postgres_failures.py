@@ -16,12 +16,9 @@ import psycopg
 import pytest
 
 from bot.store import DatabaseError, DatabaseUnavailable, DatabaseUncertain
-from bot.store.database import Topic, Transaction, run_until_stored
-from bot.store.postgres import PostgresDatabase
-from bot.store.postgres_listener import Listener
-from bot.store.postgres_migrations import migrate
-from bot.store.sql import Query
-from bot.timings import DatabaseTimings
+from bot.store.database import Query, Topic, Transaction, run_until_stored
+from bot.store.postgres import Listener, PostgresDatabase, migrate
+from bot.timings import Timings
 from tests.postgres_proxy import Fault, PostgresProxy
 from tests.postgres_server import Server
 from tests.world import MEMORY
@@ -29,7 +26,7 @@ from tests.world import MEMORY
 _T = TypeVar("_T")
 
 SILENCE: Final = timedelta(milliseconds=400)
-QUICK: Final = DatabaseTimings(database_silence=SILENCE)
+QUICK: Final = Timings(database_silence=SILENCE)
 SHORT: Final = replace(QUICK, max_database_wait=timedelta(milliseconds=200))
 # Many times what anything takes.
 SOON_S: Final = 20
@@ -221,23 +218,19 @@ async def test_a_quiet_copy_uses_the_connections_that_it_has_while_the_server_ac
 async def test_a_copy_that_cannot_listen_looks_for_work_itself_however_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bot.store.postgres_listener._RECONNECT_S", 0.0)
-    monkeypatch.setattr("bot.store.postgres_listener._MAX_RECONNECT_S", 0.0)
+    monkeypatch.setattr("bot.store.postgres._LISTEN_AGAIN_S", 0.0)
+    monkeypatch.setattr("bot.store.postgres._MAX_LISTEN_AGAIN_S", 0.0)
     looks, enough = 0, asyncio.Event()
 
-    def look(_: Topic) -> None:
+    def look(_: Topic, __: str) -> None:
         nonlocal looks
         looks += 1
         if looks > 1100 * len(Topic):  # of doubled pauses, the last is no number any more
             enough.set()
 
     interval = timedelta(hours=1)
-    listener = Listener(
-        "postgresql:///test?host=/missing",
-        look,
-        poll_interval=interval,
-        pooled_poll_interval=interval,
-    )
+    timings = Timings(slow_poll=interval, pooled_slow_poll=interval)
+    listener = Listener("postgresql:///test?host=/missing", look, timings)
     listening = spawn(listener.run())
     enough_looks = spawn(enough.wait())
     done, _ = await asyncio.wait(
@@ -316,9 +309,8 @@ def own_server() -> Iterator[Server]:
         server.stop()
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT])
 async def test_works_are_neither_lost_nor_doubled_when_the_server_restarts(
-    own_server: Server, how: signal.Signals
+    own_server: Server,
 ) -> None:
     long = replace(QUICK, max_database_wait=timedelta(seconds=SOON_S))
     async with PostgresDatabase.open(own_server.url, timings=long) as database:
@@ -337,7 +329,7 @@ async def test_works_are_neither_lost_nor_doubled_when_the_server_restarts(
         under_way = [spawn(add_many()) for _ in range(8)]
         while done < 80:  # noqa: ASYNC110 - nor has a number
             await asyncio.sleep(0)
-        await asyncio.to_thread(own_server.stop, how)
+        await asyncio.to_thread(own_server.stop, signal.SIGQUIT)
         await asyncio.to_thread(own_server.start)
         async with asyncio.timeout(SOON_S):
             await asyncio.gather(*under_way)

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 import bot.store
 from bot.model import DeliveryState
 from bot.store import Limited, Limits, Store
-from bot.store.database import Database, Transaction
+from bot.store.database import Database, Query, Transaction
 from bot.store.postgres import PostgresDatabase
-from bot.store.sql import Query
 from bot.store.sqlite import SQLiteDatabase
 from tests.test_store import NOW, TIMINGS
 
@@ -140,7 +139,6 @@ async def test_claims_read_what_is_due_and_not_what_has_ended(
                 await store.deliveries.claim_limited(NOW, Limited(DeliveryState.PENDING, "C1"))
                 await store.jobs.next_due()
                 await store.deliveries.next_due()
-                await store.homes.claim(NOW, 1, ())
                 if analyzed:
                     await store.jobs.wake_far_future(NOW)
                     await store.deliveries.wake_far_future(NOW)

@@ -19,14 +19,14 @@ import pytest
 
 from bot.store.database import Database, Topic, Transaction
 from bot.store.postgres import PostgresDatabase
-from bot.timings import DatabaseTimings
+from bot.timings import Timings
 from sandbox.http import free_port
 from tests.postgres_proxy import PostgresProxy
 from tests.test_postgres_failures import add, count
 
 #: Where it is set, what needs pgbouncer fails without it.
 REQUIRED: Final = "PGBOUNCER_REQUIRED"
-RARELY: Final = DatabaseTimings(slow_poll=timedelta(hours=1), pooled_slow_poll=timedelta(hours=1))
+RARELY: Final = Timings(slow_poll=timedelta(hours=1), pooled_slow_poll=timedelta(hours=1))
 # Many times what anything takes.
 SOON_S: Final = 8
 _END_LISTENERS: Final = (
@@ -138,7 +138,7 @@ def pooled_url(postgres_url: str) -> Iterator[str]:
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         assert REQUIRED not in os.environ  # noqa: TID251 - not a setting of the bot's
-        pytest.skip("needs pgbouncer")
+        pytest.skip("needs PgBouncer (Debian: pgbouncer)")
     url, port = urlsplit(postgres_url), free_port()
     [socket] = parse_qs(url.query)["host"]
     with tempfile.TemporaryDirectory() as name:

@@ -88,7 +88,47 @@ async def test_admins_are_mentioned_once_each_and_can_answer(quiet_world: World)
     assert len(world.replies(card)) == 1
 
 
-@in_both_modes
+@on_both_engines
+async def test_without_callbacks_admins_are_asked_first_and_then_the_person_too(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    ana, ben = world.ana.user.id, world.ben.user.id
+    async with world.running_bot(callbacks=False, ADMIN_USERS=ben):
+        await loses_a_create_call(world)
+        card = card_of(world)
+        first = world.question(card)
+        assert first.pings == {ben}
+        assert labels(first) == BUTTONS
+
+        await world.advance(days=1)
+        second = world.question(card)
+        assert second.ts != first.ts
+        assert second.pings == {ana, ben}
+
+        world.service.faults.next("create_video", Reset())
+        await world.ana.click(second, AGAIN)
+        await world.advance(minutes=5)
+        third = world.question(card)
+        assert third.pings == {ben}, "another attempt is another question"
+        await world.ana.click(third, "Cancel request")
+        await world.settle()
+        assert len(world.replies(card)) == 1
+
+
+async def test_without_callbacks_a_question_in_a_direct_message_is_for_the_person(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    ana, ben = world.ana.user.id, world.ben.user.id
+    async with world.running_bot(callbacks=False, ADMIN_USERS=ben):
+        await loses_a_create_call(world, "vault")
+        question = world.question(card_of(world))
+        assert question.channel == world.slack.dm("ana").id
+        assert question.pings == {ana, ben}
+        assert question.text.startswith(f"<@{ana}>")
+
+
 async def test_a_question_that_the_channel_refuses_is_sent_to_the_person(
     quiet_world: World,
 ) -> None:
@@ -132,7 +172,6 @@ async def test_a_question_whose_answer_was_lost_is_looked_for_and_posted_once(
     assert question.edited is None, "there was nothing new to say"
 
 
-@in_both_modes
 async def test_a_question_that_waits_for_its_card_is_posted_in_its_thread(world: World) -> None:
     world.slack.faults.always("chat.postMessage", CannedResponse(503, ""))
     await loses_a_create_call(world)
@@ -144,19 +183,17 @@ async def test_a_question_that_waits_for_its_card_is_posted_in_its_thread(world:
     assert world.question(card).thread_ts == card.ts
 
 
-async def test_a_question_that_could_be_delivered_nowhere_is_still_in_the_list_and_ends(
+async def test_a_question_that_could_be_delivered_nowhere_is_still_in_the_list(
     world: World,
 ) -> None:
-    card = await _asked_nowhere(world)
+    await _asked_nowhere(world)
 
     listed = await world.ana.command("/video", "list")
     assert listed.message is not None
     assert "Your answer is needed" in listed.message.text
-    await world.advance(days=9)
-    assert "Cancelled" in world.now(card).text or world.replies(card)
 
 
-async def _asked_nowhere(world: World) -> Message:
+async def _asked_nowhere(world: World) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.next("create_video", Reset())
     card = await world.request_video(world.ana)
@@ -166,7 +203,6 @@ async def _asked_nowhere(world: World) -> Message:
     await world.advance(hours=8)
     assert not world.questions(card)
     world.slack.faults.clear()
-    return card
 
 
 # ── Settled ───────────────────────────────────────────────────────────────────────────────────
@@ -242,6 +278,23 @@ async def test_the_person_is_asked_again_after_a_day_in_a_new_message(world: Wor
     [reply] = world.replies(card)
     assert "Nobody could say" in reply.text
     assert len(world.requests_for("create_video")) == 1
+
+
+async def test_a_question_that_waits_for_slack_for_a_day_is_posted_once(
+    world: World,
+) -> None:
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset())
+    card = await world.request_video(world.ana)
+    wait = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "3600"})
+    world.slack.faults.always("chat.postMessage", wait)
+    await world.advance(hours=25)
+    world.slack.faults.clear()
+    await world.advance(hours=2)
+
+    [question] = world.questions(card)
+    assert "asking again" in question.text
+    assert labels(question) == BUTTONS
 
 
 async def test_a_question_that_was_settled_before_it_could_be_posted_is_not_posted(

@@ -45,17 +45,36 @@ def test_the_admins_who_can_answer_too_are_named() -> None:
     assert "Ask <@U1> or <@U2>." in asked_with(["U1", "U2"], direct=True)
 
 
-@pytest.mark.parametrize("settlement", Settlement)
-@pytest.mark.parametrize("user", [BEN, None])
-def test_a_settled_question_says_how_and_has_no_buttons(
-    settlement: Settlement, user: str | None
-) -> None:
-    settled = replace(OWED, settled_as=settlement, settled_by=user)
-    message = question(settled, ASKED, PRESENTER, [BEN])
-    assert "We didn't know whether this video was created." in message.text
-    assert message.text.endswith(".")
-    assert not buttons(message)
-    assert ANA not in message.text
+def test_without_callbacks_the_first_question_is_for_the_admins_who_can_see_it() -> None:
+    def asked(owed: Delivery, job: Job, *admins: str) -> Message:
+        return question(owed, job, PRESENTER, admins, admins_first=True)
+
+    first = asked(OWED, ASKED, BEN, "U1")
+    assert first.text.startswith(f"<@{BEN}> and <@U1> *We don't know")
+    assert pings(first) == {"U1", BEN}
+    assert "I asked the admins first" in first.text
+    assert "The person who asked can answer too." in first.text
+    again = asked(OWED, replace(ASKED, asked=2), BEN)
+    assert pings(again) == {ANA, BEN}
+    for other in (
+        asked(OWED, ASKED),
+        asked(OWED, ASKED, ANA, BEN),
+        asked(replace(OWED, channel="D1"), ASKED, BEN),
+        asked(replace(OWED, channel=ANA, direct=True), ASKED, BEN),
+    ):
+        assert other.text.startswith(f"<@{ANA}> *We don't know")
+
+
+def test_a_settled_question_says_how_and_has_no_buttons(subtests: pytest.Subtests) -> None:
+    for user in [BEN, None]:
+        for settlement in Settlement:
+            with subtests.test(user=user, settlement=settlement):
+                settled = replace(OWED, settled_as=settlement, settled_by=user)
+                message = question(settled, ASKED, PRESENTER, [BEN])
+                assert "We didn't know whether this video was created." in message.text
+                assert message.text.endswith(".")
+                assert not buttons(message)
+                assert ANA not in message.text
 
 
 @many

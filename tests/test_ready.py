@@ -167,14 +167,6 @@ async def test_readiness_is_public_and_says_nothing_about_anybody(world: World) 
     assert world.slack.bot_token not in shown
 
 
-async def test_a_probe_each_second_asks_neither_slack_nor_the_service(world: World) -> None:
-    before = len(world.slack.calls), len(world.service.requests)
-    for _ in range(30):
-        await ready(world)
-        await world.advance(seconds=1)
-    assert (len(world.slack.calls), len(world.service.requests)) == before
-
-
 async def test_a_closed_socket_is_not_ready_after_a_minute(quiet_world: World) -> None:
     world = quiet_world
     world.socket_mode = True

@@ -30,53 +30,7 @@ async def _shown_after(world: World, person: Person, text: str, channel: str = "
     return shown
 
 
-# ── Help and whatever else is typed ───────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("text", ["help", "  help "])
-async def test_help_says_what_the_commands_do(world: World, text: str) -> None:
-    shown = await _says(world.ana, text)
-
-    for subcommand in ("", " list", " status <id>", " add <id>", " default <name or id>", " help"):
-        assert f"`/replica{subcommand}`" in shown.text
-    assert world.ana.modal is None
-
-
-@pytest.mark.parametrize("text", ["add", "default", "status", "Add"])
-async def test_a_subcommand_without_its_id_says_what_it_needs(world: World, text: str) -> None:
-    shown = await _says(world.ana, text)
-
-    assert f"`/replica {text.lower()}` needs a replica ID" in shown.text
-    assert world.ana.modal is None
-
-
-async def test_the_case_of_a_subcommand_does_not_matter(world: World) -> None:
-    shown = await _shown_after(world, world.ana, f"Add {REPLICA}")
-
-    assert "is ready to use" in shown
-
-
-@pytest.mark.parametrize("text", ["hepl", "add two words", "list me", "<!channel>", "-- %"])
-async def test_an_unknown_subcommand_shows_the_help_and_does_nothing(
-    world: World, text: str
-) -> None:
-    shown = await _says(world.ana, text)
-
-    assert "I don't know that command." in shown.text
-    assert "/replica list" in shown.text
-    assert world.ana.modal is None
-    assert not world.service.requests
-    assert not world.posts()
-
-
 # ── List ──────────────────────────────────────────────────────────────────────────────────────
-
-
-async def test_the_list_of_a_user_without_trainings_says_how_to_start(world: World) -> None:
-    shown = await _says(world.ana, "list")
-
-    assert "don't have any replicas yet. Start with `/replica`" in shown.text
-    assert "everybody" not in shown.text
 
 
 async def test_the_list_shows_my_trainings_and_what_everybody_can_use(world: World) -> None:
@@ -158,13 +112,6 @@ async def test_the_status_of_a_replica_from_elsewhere_is_what_the_service_says(
     assert await offered_ids(await world.open_form(world.ana)) == [], "a look puts it nowhere"
 
 
-async def test_an_unknown_id_is_reported_with_the_services_words(world: World) -> None:
-    shown = await _shown_after(world, world.ana, "status r-<nobody>")
-
-    assert "replica “r-&lt;nobody&gt;”" in shown
-    assert "Invalid replica_id" in shown
-
-
 async def test_each_command_points_to_the_other_for_a_job_of_the_other_kind(world: World) -> None:
     video, training = await world.request_video(world.ana), await world.request_replica(world.ana)
 
@@ -189,89 +136,76 @@ async def test_while_the_service_is_down_the_status_shows_what_was_last_known(wo
 # ── Add ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("written", [REPLICA, f"`{REPLICA}`"])
-async def test_a_replica_that_is_added_is_in_everybodys_picker(world: World, written: str) -> None:
-    shown = await _shown_after(world, world.ana, f"add {written}")
+async def test_a_replica_that_is_added_is_in_everybodys_picker(
+    world: World, subtests: pytest.Subtests
+) -> None:
+    for written in [REPLICA, f"`{REPLICA}`"]:
+        with subtests.test(written=written):
+            shown = await _shown_after(world, world.ana, f"add {written}")
 
-    assert f"Anna · {REPLICA} is ready to use by everyone" in shown
-    form = await world.open_form(world.ben, channel="lobby")
-    assert await offered_ids(form) == [REPLICA]
-
-
-async def test_a_replica_in_training_can_be_added_and_is_shown_as_such(world: World) -> None:
-    world.service.add_replica("r-new", "New", status="training")
-
-    shown = await _shown_after(world, world.ana, "add r-new")
-
-    assert "New · r-new · training is ready to use by everyone" in shown
-    form = await world.open_form(world.ben)
-    [option] = await form.suggest("replica_id")
-    assert option["text"]["text"] == "New · r-new · training"
+            assert f"Anna · {REPLICA} is ready to use by everyone" in shown
+            form = await world.open_form(world.ben, channel="lobby")
+            assert await offered_ids(form) == [REPLICA]
 
 
-@pytest.mark.parametrize("subcommand", ["add", "default"])
-@pytest.mark.parametrize("code", [400, 404])
 async def test_an_id_that_the_service_does_not_know_is_not_added(
-    world: World, subcommand: str, code: int
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    world.service.unknown_id_status = code
+    for code in [400, 404]:
+        for subcommand in ["add", "default"]:
+            with subtests.test(code=code, subcommand=subcommand):
+                world.service.unknown_id_status = code
 
-    shown = await _shown_after(world, world.ana, f"{subcommand} r-nobody")
+                shown = await _shown_after(world, world.ana, f"{subcommand} r-nobody")
 
-    assert "can't find a replica “r-nobody”" in shown
-    assert "“Invalid replica_id”" in shown
-    assert await offered_ids(await world.open_form(world.ana)) == []
-
-
-@pytest.mark.parametrize("subcommand", ["add", "default"])
-@pytest.mark.parametrize("written", ["``", "../videos/v1", "<!channel>", "x" * 151, "ä"])
-async def test_an_impossible_id_causes_no_call(world: World, subcommand: str, written: str) -> None:
-    shown = await _shown_after(world, world.ana, f"{subcommand} {written}")
-
-    said = {"add": "That's not an ID", "default": "There's no replica"}
-    assert said[subcommand] in shown
-    assert not world.service.requests
+                assert "can't find a replica “r-nobody”" in shown
+                assert "“Invalid replica_id”" in shown
+                assert await offered_ids(await world.open_form(world.ana)) == []
 
 
-@pytest.mark.parametrize("subcommand", ["add", "default"])
-async def test_a_replica_in_error_is_refused_with_its_reason(world: World, subcommand: str) -> None:
-    broken = world.service.add_replica("r-bad", "Bad", status="training")
-    world.service.fail("r-bad", "Two <people>")
-    assert broken.reason == "Two <people>"
+async def test_an_impossible_id_causes_no_call(world: World, subtests: pytest.Subtests) -> None:
+    for written in ["``", "../videos/v1", "<!channel>", "x" * 151, "ä"]:
+        for subcommand in ["add", "default"]:
+            with subtests.test(written=written, subcommand=subcommand):
+                shown = await _shown_after(world, world.ana, f"{subcommand} {written}")
 
-    shown = await _shown_after(world, world.ana, f"{subcommand} r-bad")
-
-    assert "Bad · r-bad · can't be used." in shown
-    assert "“Two &lt;people&gt;”" in shown
-    form = await world.open_form(world.ana)
-    assert form.values["replica_id"] is None
+                said = {"add": "That's not an ID", "default": "There's no replica"}
+                assert said[subcommand] in shown
+                assert not world.service.requests
 
 
-@pytest.mark.parametrize("subcommand", ["add", "default"])
-async def test_a_replica_in_error_without_a_reason_is_refused_with_the_services_status(
-    world: World, subcommand: str
+async def test_a_replica_in_error_is_refused_with_its_reason(
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    world.service.add_replica("r-bad", "Bad", status="error")
+    for subcommand in ["add", "default"]:
+        with subtests.test(subcommand=subcommand):
+            broken = world.service.add_replica("r-bad", "Bad", status="training")
+            world.service.fail("r-bad", "Two <people>")
+            assert broken.reason == "Two <people>"
 
-    shown = await _shown_after(world, world.ana, f"{subcommand} r-bad")
+            shown = await _shown_after(world, world.ana, f"{subcommand} r-bad")
 
-    assert "the video service calls it “error” and doesn't say why" in shown
+            assert "Bad · r-bad · can't be used." in shown
+            assert "“Two &lt;people&gt;”" in shown
+            form = await world.open_form(world.ana)
+            assert form.values["replica_id"] is None
 
 
-@pytest.mark.parametrize("subcommand", ["add", "default"])
 async def test_a_service_that_is_down_is_reported_and_nothing_is_changed(
-    world: World, subcommand: str
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    world.service.faults.next("read_replica", CannedResponse(503, "<html>Down</html>"))
+    for subcommand in ["add", "default"]:
+        with subtests.test(subcommand=subcommand):
+            world.service.faults.next("read_replica", CannedResponse(503, "<html>Down</html>"))
 
-    shown = await _shown_after(world, world.ana, f"{subcommand} {REPLICA}")
+            shown = await _shown_after(world, world.ana, f"{subcommand} {REPLICA}")
 
-    assert "couldn't be checked" in shown
-    assert "try again" in shown
-    assert "<html>" not in shown
-    form = await world.open_form(world.ana)
-    assert form.values["replica_id"] is None
-    assert await offered_ids(form) == []
+            assert "couldn't be checked" in shown
+            assert "try again" in shown
+            assert "<html>" not in shown
+            form = await world.open_form(world.ana)
+            assert form.values["replica_id"] is None
+            assert await offered_ids(form) == []
 
 
 # ── Default ───────────────────────────────────────────────────────────────────────────────────
@@ -293,24 +227,16 @@ async def test_the_default_of_a_channel_is_chosen_beforehand_there_and_nowhere_e
     assert elsewhere.values["replica_id"] is None
 
 
-@pytest.mark.parametrize("typed", ["Anna", "anna", "`ANNA`", "ann"])
 async def test_a_replica_becomes_the_default_by_its_name_where_only_one_has_it(
-    world: World, typed: str
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    await _shown_after(world, world.ana, f"add {REPLICA}")
+    for typed in ["Anna", "anna", "`ANNA`", "ann"]:
+        with subtests.test(typed=typed):
+            await _shown_after(world, world.ana, f"add {REPLICA}")
 
-    shown = await _shown_after(world, world.ana, f"default {typed}")
+            shown = await _shown_after(world, world.ana, f"default {typed}")
 
-    assert f"Anna · {REPLICA} is now this channel's default" in shown
-
-
-async def test_a_name_of_several_words_is_a_name_too(world: World) -> None:
-    world.service.add_replica("r-bob", "Bob of Sales")
-    await _shown_after(world, world.ana, "add r-bob")
-
-    shown = await _shown_after(world, world.ana, "default  bob of  sales ")
-
-    assert "Bob of Sales · r-bob is now this channel's default" in shown
+            assert f"Anna · {REPLICA} is now this channel's default" in shown
 
 
 async def test_a_name_that_several_replicas_have_is_answered_with_all_of_them(
@@ -328,12 +254,6 @@ async def test_a_name_that_several_replicas_have_is_answered_with_all_of_them(
     assert "Maxine · r-3 is now" in shown
 
 
-async def test_a_name_that_no_replica_has_says_where_they_are_listed(world: World) -> None:
-    shown = await _shown_after(world, world.ana, "default <b>Nobody here")
-
-    assert "There's no replica “&lt;b&gt;Nobody here” here. `/replica list` shows them." in shown
-
-
 async def test_a_new_default_replaces_the_old_one(world: World) -> None:
     world.service.add_replica("r-bob", "Bob")
     await _shown_after(world, world.ana, f"default {REPLICA}")
@@ -345,19 +265,3 @@ async def test_a_new_default_replaces_the_old_one(world: World) -> None:
         form = await world.open_form(world.ana, channel=channel)
         assert form.values["replica_id"] == "r-bob"
         assert await offered_ids(form) == ["r-bob", REPLICA]
-
-
-async def test_a_default_that_fails_later_is_refused_with_its_reason(
-    world: World,
-) -> None:
-    world.service.add_replica("r-new", "New", status="training")
-    await _shown_after(world, world.ana, "default r-new")
-    world.service.fail("r-new", "Too dark.")
-    await world.advance(minutes=11)
-
-    form = await world.open_form(world.ana)
-    assert form.values["replica_id"] == "r-new"
-    await form.submit({"script": "Hello."})
-
-    assert form.errors == {"replica_id": "This replica can't be used: Too dark."}
-    assert not world.requests_for("create_video")

@@ -77,19 +77,6 @@ async def test_without_a_name_it_gets_one_that_the_form_shows(world: World) -> N
     assert created["replica_name"] in card.text
 
 
-async def test_the_form_explains_the_footage_and_the_consent_statement(
-    world: World,
-) -> None:
-    form = await _opens(world)
-
-    shown = str(form.view.body)
-    for needed in ("H.264", "750 MB", "one minute long", "25 frames a second", "face in view"):
-        assert needed in shown
-    [consent] = [b for b in form.view.body["blocks"] if b["block_id"] == "consent_video_url"]
-    assert consent["optional"]
-    assert "must be at the beginning of the training video" in consent["hint"]["text"]
-
-
 async def test_the_links_are_shown_on_the_card_without_their_secrets(
     world: World,
 ) -> None:
@@ -100,20 +87,6 @@ async def test_the_links_are_shown_on_the_card_without_their_secrets(
     assert len(world.posts()) == 2
     assert "Footage: storage.example.com" in (await world.details(world.ana, card)).text
     assert "secret" not in str([(each.text, each.blocks) for each in world.posts()])
-
-
-async def test_where_the_bot_cannot_post_everything_is_sent_as_a_direct_message(
-    world: World,
-) -> None:
-    form = await world.open_form_and_remove_bot(world.ana, command="/replica")
-    await form.submit(SENT_OFF)
-    await world.settle()
-    world.service.finish(world.last_replica_id())
-    await world.settle()
-
-    [card] = world.slack.messages(world.slack.dm(world.ana.user.id).id)
-    assert world.posts() == [card, *world.replies(card)]
-    assert len(world.replies(card)) == 1
 
 
 # ── Consent ───────────────────────────────────────────────────────────────────────────────────
@@ -147,22 +120,15 @@ async def test_nothing_is_sent_without_the_confirmation_that_the_person_agreed(
 
 
 @pytest.mark.parametrize("field", ["train_video_url", "consent_video_url"])
-@pytest.mark.parametrize(
-    ("link", "shown"),
-    [
-        ("http://localhost/x.mp4", "isn't reachable from the internet"),
-        ("https://user:pw@example.com/x.mp4", "user name or password"),
-        ("https://192.168.0.1/x.mp4", "not one on the public internet"),
-    ],
-)
 async def test_an_unusable_link_is_pointed_out_and_no_input_is_lost(
-    world: World, field: str, link: str, shown: str
+    world: World, field: str
 ) -> None:
+    link = "http://localhost/x.mp4"
     typed = {**SENT_OFF, "consent_video_url": CONSENT, "replica_name": "Kept", "where": "lobby"}
     form = await _opens(world, {**typed, field: link})
 
     assert form.errors.keys() == {field}
-    assert shown in form.errors[field]
+    assert "isn't reachable from the internet" in form.errors[field]
     kept = {**typed, field: link, "where": world.slack.channel("lobby").id}
     assert form.values == kept
     await form.submit({field: "https://storage.example.com/ok.mp4"})
@@ -256,18 +222,6 @@ async def test_a_link_that_is_corrected_after_the_warning_is_sent_without_anothe
     assert len(_created(world)) == 1
 
 
-@pytest.mark.parametrize(
-    "link",
-    [FOOTAGE, _signed(datetime(2026, 3, 2, 9), timedelta(hours=24))],  # noqa: DTZ001
-)
-async def test_a_link_that_is_valid_for_long_enough_is_sent_at_once(
-    world: World, link: str
-) -> None:
-    form = await _opens(world, {**SENT_OFF, "train_video_url": link})
-
-    assert not form.is_open
-
-
 async def test_an_expired_link_is_refused_under_its_field(world: World) -> None:
     now = world.clock.now()
     over = _signed(now - timedelta(hours=2), timedelta(hours=1))
@@ -295,31 +249,6 @@ async def test_a_link_that_expires_while_the_warning_is_read_is_refused(world: W
 # ── One form, one replica ─────────────────────────────────────────────────────────────────────
 
 
-async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_trains_a_second(
-    world: World,
-) -> None:
-    form = await _opens(world, {**SENT_OFF, "replica_name": "Kim"})
-    await world.settle()
-    # The answer was lost on the way, so the form is still there.
-    world.slack.modals[world.ana.user.id].append(form.view)
-
-    await form.submit()
-    assert not form.is_open, "unchanged, it is the one that was sent"
-    world.slack.modals[world.ana.user.id].append(form.view)
-    await form.submit({"replica_name": "Kim 2", "where": None})
-
-    second = world.ana.modal
-    assert second is not None
-    [note] = _notes(second)
-    assert "already submitted" in note
-    assert "creates a second replica" in note
-    assert second.values == form.values, "what was typed stands in it too"
-    await second.submit()
-    assert world.ana.modal is None, "both are closed"
-    await world.settle()
-    assert [created["replica_name"] for created in _created(world)] == ["Kim", "Kim 2"]
-
-
 async def test_a_form_that_is_retried_by_an_admin_shows_no_links(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(ADMIN_USERS=world.ben.user.id):
@@ -341,16 +270,3 @@ async def test_a_form_that_is_retried_by_an_admin_shows_no_links(quiet_world: Wo
         "where": studio,
     }
     assert "storage.example.com" not in json.dumps(form.view.body)
-
-
-async def test_others_cannot_retry_and_see_why(world: World) -> None:
-    card = await world.request_replica(world.ana)
-    world.service.fail(world.last_replica_id(), "Too dark.")
-    await world.settle()
-
-    await world.ben.click(world.now(card), "Edit and retry")
-    await world.settle()
-
-    [shown] = world.ephemerals(world.ben)
-    assert "or an admin can do that" in shown
-    assert world.ben.modal is None

@@ -4,18 +4,16 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import AsyncIterator
-from datetime import timedelta
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from bot.store.database import Value
-from bot.store.same_again import _SAME
+from bot.store.history import _SAME
 from bot.store.sqlite import migrate
 from bot.timings import Timings
 from sandbox.driver import Modal, Person
-from sandbox.faults import Reset
 from sandbox.scenarios import Scenario
 from tests.modes import in_both_modes
 from tests.test_copies_limits import waiting
@@ -108,14 +106,6 @@ async def test_what_is_being_made_is_offered_too(offering: World) -> None:
     await form.close()
     mine = await submit(world, world.ben)
     assert offer(mine).startswith("*This video is already being made.* You asked for it ")
-
-
-async def test_one_that_waits_for_an_answer_is_not_called_finished(offering: World) -> None:
-    world = offering
-    world.service.faults.next("create_video", Reset(done=True))
-    await submit(world, world.ben)
-    form = await submit(world, world.ana)
-    assert offer(form).startswith("*This video has already been requested.* ")
 
 
 async def test_people_who_ask_for_the_same_at_once_do_not_all_pay(offering: World) -> None:
@@ -284,7 +274,3 @@ async def test_the_comparison_costs_the_same_beside_many_requests(tmp_path: Path
         db.execute(add, {"first": 1_000, "count": 20_000})
         db.commit()
         assert cost(db, _SAME, values) <= few + 1
-
-
-def test_a_day_is_the_default() -> None:
-    assert Timings().same_within == timedelta(days=1)

@@ -86,20 +86,6 @@ async def test_the_whole_of_a_transcript_is_in_the_reply_where_a_message_has_roo
     assert not [call for call in world.slack.calls if call.error]
 
 
-async def test_a_reply_whose_blocks_are_too_long_for_slack_says_where_the_rest_is(
-    filed: World,
-) -> None:
-    world = filed
-    too_long = CannedResponse(200, {"ok": False, "error": "msg_blocks_too_long"})
-    form = await with_file(world, b"A short sentence. " * 300)
-    assert not form.is_open, form.errors
-    world.slack.faults.next("chat.postMessage", too_long)
-    await world.advance(minutes=10)
-    _, reply, _ = world.posts()
-    assert "A short sentence." in reply.text
-    assert "The whole transcript is under *Details*" in reply.text
-
-
 async def test_a_file_that_is_no_script_is_refused_under_its_field(filed: World) -> None:
     world = filed
     refused = {
@@ -224,10 +210,13 @@ async def test_the_token_goes_to_no_host_but_slacks(filed: World) -> None:
     assert form.is_open
 
 
-@pytest.mark.parametrize("link", ["https://u:p@files.slack.com/a", "https://[.slack.com/", "a"])
-async def test_a_file_whose_link_is_none_is_explained(filed: World, link: str) -> None:
-    file = filed.slack.upload("ana", "a.txt", b"Hello")
-    file["url_private_download"] = link
-    form = await filed.open_form(filed.ana)
-    await form.submit({"replica_id": REPLICA, "script_file": [file["id"]]})
-    assert "couldn't read the file" in form.errors["script_file"]
+async def test_a_file_whose_link_is_none_is_explained(
+    filed: World, subtests: pytest.Subtests
+) -> None:
+    for link in ("https://u:p@files.slack.com/a", "https://[.slack.com/", "a"):
+        with subtests.test(link=link):
+            file = filed.slack.upload("ana", "a.txt", b"Hello")
+            file["url_private_download"] = link
+            form = await filed.open_form(filed.ana)
+            await form.submit({"replica_id": REPLICA, "script_file": [file["id"]]})
+            assert "couldn't read the file" in form.errors["script_file"]

@@ -66,10 +66,11 @@ def test_missing_and_wrong_settings_are_in_one_list() -> None:
     assert named == {*_REQUIRED, "PORT", "ALLOW_TEMPORARY_DISK"}
 
 
-@pytest.mark.parametrize("name", _REQUIRED)
-@pytest.mark.parametrize("blank", ["", "  ", "\n"])
-def test_a_blank_value_counts_as_missing(name: str, blank: str) -> None:
-    assert _refusal(**{name: blank}).startswith(f"{name} is missing:")
+def test_a_blank_value_counts_as_missing(subtests: pytest.Subtests) -> None:
+    for blank in ["", "  ", "\n"]:
+        for name in _REQUIRED:
+            with subtests.test(blank=blank, name=name):
+                assert _refusal(**{name: blank}).startswith(f"{name} is missing:")
 
 
 def test_a_blank_optional_value_means_the_default() -> None:
@@ -81,24 +82,21 @@ def test_other_variables_are_ignored() -> None:
     assert _read(PATH="/bin", slack_bot_token="x", database="y") == _read()
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
+def test_every_url_of_postgresql_is_passed_on_as_it_is(subtests: pytest.Subtests) -> None:
+    for url in [
         "postgresql://me:p%40ss%2Fword@a.example.com:5432,b.example.com:5433/bot",
         "postgres://me@[::1]:5432/bot?sslmode=verify-full&sslrootcert=/etc/ca.pem",
         "postgresql:///bot?host=/var/run/postgresql&user=me@here",
         "postgresql://me@%2Fvar%2Frun%2Fpostgresql/bot?target_session_attrs=any",
-    ],
-)
-def test_every_url_of_postgresql_is_passed_on_as_it_is(url: str) -> None:
-    settings = Settings.read(_REQUIRED | {"DATABASE_URL": url})
-    assert settings.database_address == url
-    assert "p@ss/word" in settings.secrets or "p%40" not in url
+    ]:
+        with subtests.test(url=url):
+            settings = Settings.read(_REQUIRED | {"DATABASE_URL": url})
+            assert settings.database_address == url
+            assert "p@ss/word" in settings.secrets or "p%40" not in url
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "says"),
-    [
+def test_a_wrong_value_is_refused_with_an_explanation(subtests: pytest.Subtests) -> None:
+    for name, text, says in [
         ("SLACK_BOT_TOKEN", "xoxp-1234", "starts with xoxb-"),
         ("SLACK_BOT_TOKEN", "xoxb-12 34", "starts with xoxb-"),
         ("SLACK_BOT_TOKEN", "xoxb-", "starts with xoxb-"),
@@ -197,28 +195,25 @@ def test_every_url_of_postgresql_is_passed_on_as_it_is(url: str) -> None:
         ("PORT", "65536", "from 0 to 65535"),
         ("PORT", "-1", "from 0 to 65535"),
         ("PORT", "3_000", "whole number"),
-    ],
-)
-def test_a_wrong_value_is_refused_with_an_explanation(name: str, text: str, says: str) -> None:
-    refusal = _refusal(**{name: text})
-    assert refusal.startswith(f"{name} ")
-    assert says in refusal
-    assert refusal.endswith(".")
+    ]:
+        with subtests.test(name=name, text=text, says=says):
+            refusal = _refusal(**{name: text})
+            assert refusal.startswith(f"{name} ")
+            assert says in refusal
+            assert refusal.endswith(".")
 
 
-@pytest.mark.parametrize("name", _NAMES)
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
+def test_a_common_mistake_has_a_message_of_its_own(subtests: pytest.Subtests) -> None:
+    for text, says in [
         ('"quoted"', "quotes around it"),
         ("'quoted'", "quotes around it"),
         (" spaced", "space or line break before or after"),
         ("broken\n", "space or line break before or after"),
         ("xoxb-YOUR-TOKEN", "placeholder"),
-    ],
-)
-def test_a_common_mistake_has_a_message_of_its_own(name: str, text: str, says: str) -> None:
-    assert says in _refusal(**{name: text})
+    ]:
+        for name in _NAMES:
+            with subtests.test(text=text, says=says, name=name):
+                assert says in _refusal(**{name: text})
 
 
 @given(st.sampled_from(_NAMES), st.text(min_size=1))
@@ -231,9 +226,10 @@ def test_no_refusal_shows_a_value(name: str, text: str) -> None:
     assert _MARK not in shown
 
 
-@pytest.mark.parametrize("name", _NAMES)
-def test_bytes_that_are_not_text_are_refused(name: str) -> None:
-    assert _refusal(**{name: "\udcff"}).startswith(f"{name} ")
+def test_bytes_that_are_not_text_are_refused(subtests: pytest.Subtests) -> None:
+    for name in _NAMES:
+        with subtests.test(name=name):
+            assert _refusal(**{name: "\udcff"}).startswith(f"{name} ")
 
 
 def test_printed_settings_contain_no_secret() -> None:
@@ -281,9 +277,8 @@ def test_settings_are_immutable() -> None:
         _read().port = 1  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
-    ("given_url", "url"),
-    [
+def test_urls_are_normalised(subtests: pytest.Subtests) -> None:
+    for given_url, url in [
         ("https://videos.example.com/", "https://videos.example.com"),
         ("https://videos.example.com//", "https://videos.example.com"),
         ("HTTPS://Videos.Example.com:8443/Base/", "https://videos.example.com:8443/Base"),
@@ -291,55 +286,54 @@ def test_settings_are_immutable() -> None:
         ("http://localhost:4000", "http://localhost:4000"),
         ("http://127.0.0.1:4000/", "http://127.0.0.1:4000"),
         ("http://[::1]:4000/", "http://[::1]:4000"),
-    ],
-)
-def test_urls_are_normalised(given_url: str, url: str) -> None:
-    settings = _read(VIDEO_API_URL=given_url, SLACK_API_URL=given_url)
-    assert settings.video_api_url == url
-    assert settings.slack_api_url == url + "/"
-    assert ManifestSettings.read({"PUBLIC_URL": given_url}).public_url == url
+    ]:
+        with subtests.test(given_url=given_url, url=url):
+            settings = _read(VIDEO_API_URL=given_url, SLACK_API_URL=given_url)
+            assert settings.video_api_url == url
+            assert settings.slack_api_url == url + "/"
+            assert ManifestSettings.read({"PUBLIC_URL": given_url}).public_url == url
 
 
-@pytest.mark.parametrize(
-    ("url", "path"),
-    [
+def test_three_slashes_mean_a_relative_path_and_four_an_absolute_one(
+    subtests: pytest.Subtests,
+) -> None:
+    for url, path in [
         ("sqlite:///bot.db", Path("bot.db")),
         ("sqlite:///data/bot.db", Path("data/bot.db")),
         ("sqlite:////var/lib/bot/bot.db", Path("/var/lib/bot/bot.db")),
-    ],
-)
-def test_three_slashes_mean_a_relative_path_and_four_an_absolute_one(url: str, path: Path) -> None:
-    assert _read(DATABASE_URL=url).database == path
+    ]:
+        with subtests.test(url=url, path=path):
+            assert _read(DATABASE_URL=url).database == path
 
 
-@pytest.mark.parametrize(
-    "text", ["U024BE7LH,W012A3CDE", "U024BE7LH W012A3CDE", "U024BE7LH, W012A3CDE,"]
-)
-def test_admins_are_separated_by_commas_or_spaces(text: str) -> None:
-    assert _read(ADMIN_USERS=text).admin_users == {"U024BE7LH", "W012A3CDE"}
+def test_admins_are_separated_by_commas_or_spaces(subtests: pytest.Subtests) -> None:
+    for text in ["U024BE7LH,W012A3CDE", "U024BE7LH W012A3CDE", "U024BE7LH, W012A3CDE,"]:
+        with subtests.test(text=text):
+            assert _read(ADMIN_USERS=text).admin_users == {"U024BE7LH", "W012A3CDE"}
 
 
 def test_retention_is_a_duration() -> None:
     assert _read(RETENTION_DAYS="1").retention == timedelta(days=1)
 
 
-@pytest.mark.parametrize("port", [0, 65535])
-def test_any_port_is_accepted(port: int) -> None:
-    assert _read(PORT=str(port)).port == port
+def test_any_port_is_accepted(subtests: pytest.Subtests) -> None:
+    for port in [0, 65535]:
+        with subtests.test(port=port):
+            assert _read(PORT=str(port)).port == port
 
 
-@pytest.mark.parametrize(
-    ("word", "allowed"), [("yes", True), ("1", True), ("True", True), ("no", False), ("0", False)]
-)
-def test_yes_and_no_have_several_spellings(word: str, allowed: bool) -> None:  # noqa: FBT001
-    assert _read(ALLOW_TEMPORARY_DISK=word).allow_temporary_disk is allowed
+def test_yes_and_no_have_several_spellings(subtests: pytest.Subtests) -> None:
+    for word, allowed in [("yes", True), ("1", True), ("True", True), ("no", False), ("0", False)]:
+        with subtests.test(word=word, allowed=allowed):
+            assert _read(ALLOW_TEMPORARY_DISK=word).allow_temporary_disk is allowed
 
 
-@pytest.mark.parametrize("answer", [{}, {"ALLOW_TEMPORARY_DISK": "no"}])
-def test_a_temporary_disk_is_refused(answer: dict[str, str]) -> None:
-    refusal = _refusal(DYNO="web.1", **answer)
-    assert refusal.startswith("ALLOW_TEMPORARY_DISK is not yes")
-    assert "where the disk is permanent" in refusal
+def test_a_temporary_disk_is_refused(subtests: pytest.Subtests) -> None:
+    for answer in [{}, {"ALLOW_TEMPORARY_DISK": "no"}]:
+        with subtests.test(answer=answer):
+            refusal = _refusal(DYNO="web.1", **answer)
+            assert refusal.startswith("ALLOW_TEMPORARY_DISK is not yes")
+            assert "where the disk is permanent" in refusal
 
 
 def test_a_temporary_disk_can_be_allowed() -> None:

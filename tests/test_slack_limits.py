@@ -1,11 +1,8 @@
 """Slack's limits on each method, and what goes on once Slack answers again."""
 
-from datetime import timedelta
-
 import pytest
 
 from sandbox.faults import CannedResponse
-from sandbox.rate_limits import RateLimits
 from tests.world import World
 
 
@@ -44,7 +41,7 @@ async def test_a_message_that_slack_may_still_do_is_not_hastened(quiet_world: Wo
         assert len(world.replies(card)) == 1
 
 
-@pytest.mark.parametrize("asked", [0, 10**6, 10**30, -5, "soon", "1e3", ""])
+@pytest.mark.parametrize("asked", [0, 10**30, "soon"])
 async def test_any_wait_that_slack_asks_for_is_kept_within_bounds(
     world: World, asked: object
 ) -> None:
@@ -81,16 +78,3 @@ async def test_a_limited_question_about_a_person_is_not_asked_again_before_its_t
     await world.advance(seconds=61)
     await first.submit({"replica_id": "r-anna-42", "script": "Hello."})
     assert not first.is_open, first.errors
-
-
-def test_the_sandbox_counts_posts_by_channel_and_other_calls_by_method(world: World) -> None:
-    limits = RateLimits(world.clock)
-
-    def accepted(method: str, channel: str) -> int:
-        return next(n for n in range(1000) if limits.refusal(method, channel) is not None)
-
-    assert [accepted("chat.postMessage", name) for name in ("C1", "C2")] == [5, 5]
-    assert [accepted("chat.update", name) for name in ("C1", "C2")] == [50, 0]
-    assert accepted("users.info", "") == 100
-    world.clock.set(world.clock.now() + timedelta(seconds=6))
-    assert [accepted("chat.postMessage", "C1"), accepted("chat.update", "C1")] == [5, 5]

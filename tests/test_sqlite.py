@@ -16,10 +16,8 @@ from bot.app import running
 from bot.parts import PartFailed
 from bot.settings import Settings
 from bot.store import DatabaseError, DatabaseInUse, DatabaseUnavailable, Store
-from bot.store.database import Transaction
-from bot.store.sql import Query
-from bot.store.sqlite import SQLiteDatabase
-from bot.store.sqlite_connection import Connection
+from bot.store.database import Query, Transaction
+from bot.store.sqlite import Connection, SQLiteDatabase
 from bot.timings import Timings
 from tests.test_store import NOW, claim, submit
 from tests.world import World
@@ -43,9 +41,8 @@ def count(tx: Transaction) -> int:
 # ── SQL ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("text", "sqlite", "lists"),
-    [
+def test_a_query_is_rendered_for_sqlite_once(subtests: pytest.Subtests) -> None:
+    for text, sqlite, lists in [
         ("SELECT 1", "SELECT 1", set()),
         ("SELECT a FROM t WHERE id = :id FOR UPDATE", "SELECT a FROM t WHERE id = :id ", set()),
         ("SELECT a FROM t LIMIT :n FOR UPDATE SKIP LOCKED", "SELECT a FROM t LIMIT :n ", set()),
@@ -58,13 +55,12 @@ def count(tx: Transaction) -> int:
             ),
             {"ids", "others"},
         ),
-    ],
-)
-def test_a_query_is_rendered_for_sqlite_once(text: str, sqlite: str, lists: set[str]) -> None:
-    query = Query(text)
-    assert query.sqlite == sqlite
-    assert query.sqlite is query.sqlite
-    assert query.lists == lists
+    ]:
+        with subtests.test(text=text, sqlite=sqlite, lists=lists):
+            query = Query(text)
+            assert query.sqlite == sqlite
+            assert query.sqlite is query.sqlite
+            assert query.lists == lists
 
 
 # ── aiosqlite's connection, and our method of it ──────────────────────────────────────────────

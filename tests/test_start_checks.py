@@ -2,7 +2,6 @@
 
 import pytest
 
-from sandbox.http import free_port
 from tests.world import World
 
 
@@ -31,42 +30,6 @@ async def test_a_refused_token_is_one_line_with_what_to_do_and_one_when_it_is_ac
         tries = len(world.calls("auth.test"))
         await world.advance(minutes=30)
         assert len(world.calls("auth.test")) == tries, "now it is known"
-
-
-async def test_sides_that_cannot_be_reached_are_one_line_each_with_the_cause_and_what_to_check(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world = quiet_world
-    gone = f"http://127.0.0.1:{free_port()}"
-    async with world.running_bot(SLACK_API_URL=f"{gone}/api/", VIDEO_API_URL=gone):
-        await world.advance(minutes=5)
-    found = [vars(each) for each in caplog.records if each.message.endswith("is down")]
-    assert sorted((each["message"], each["cause"], each["remedy"]) for each in found) == [
-        ("Slack is down", "refused", "is SLACK_API_URL right, and reachable from here?"),
-        (
-            "the video service is down",
-            "refused",
-            "is VIDEO_API_URL right, and reachable from here?",
-        ),
-    ]
-
-
-async def test_a_service_that_is_down_at_the_start_is_tried_again_and_its_return_logged_once(
-    quiet_world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    world = quiet_world
-    world.service.down = True
-    async with world.running_bot():
-        await world.advance(minutes=3)
-        world.service.down = False
-        await world.advance(minutes=3)
-        assert lines(caplog, "service") == [
-            "the video service is down",
-            "the video service is back",
-        ]
-        tries = len(world.service.requests)
-        await world.advance(minutes=30)
-        assert len(world.service.requests) == tries, "now it is known"
 
 
 async def test_a_refused_key_is_found_at_the_start_and_forms_say_so_before_they_are_sent(

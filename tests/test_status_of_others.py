@@ -104,15 +104,18 @@ async def test_in_another_channel_an_admin_sees_links_and_names(quiet_world: Wor
     assert SCRIPT not in shown
 
 
-@pytest.mark.parametrize("by_id", [False, True])
-async def test_in_its_own_channel_people_see_links_and_names(by_id: bool, world: World) -> None:  # noqa: FBT001
-    number, video_id = await _video(world)
+async def test_in_its_own_channel_people_see_links_and_names(
+    world: World, subtests: pytest.Subtests
+) -> None:
+    for by_id in [False, True]:
+        with subtests.test(by_id=by_id):
+            number, video_id = await _video(world)
 
-    shown = await _status(world, world.ben, video_id if by_id else number)
+            shown = await _status(world, world.ben, video_id if by_id else number)
 
-    assert f"/watch/{video_id}" in shown
-    assert NAME in shown
-    assert SCRIPT not in shown
+            assert f"/watch/{video_id}" in shown
+            assert NAME in shown
+            assert SCRIPT not in shown
 
 
 async def test_a_video_made_elsewhere_is_shown_to_anybody_without_its_script(world: World) -> None:
@@ -153,20 +156,21 @@ async def test_a_link_in_a_status_is_shown_as_its_host_on_the_card_and_to_those_
     assert "see files.example.com" in shown[-1]
 
 
-@pytest.mark.parametrize("status", [404, 422])
-@pytest.mark.parametrize("command", ["status", "add"])
 async def test_a_link_in_a_refusal_is_shown_as_its_host(
-    command: str, status: int, world: World
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    refusal = {"message": "not found: https://files.example.com/t-s3cretPath"}
-    world.service.faults.always("read_replica", CannedResponse(status, refusal))
+    for command in ["status", "add"]:
+        for status in [404, 422]:
+            with subtests.test(command=command, status=status):
+                refusal = {"message": "not found: https://files.example.com/t-s3cretPath"}
+                world.service.faults.always("read_replica", CannedResponse(status, refusal))
 
-    await world.ben.command("/replica", f"{command} r-elsewhere")
-    await world.settle()
+                await world.ben.command("/replica", f"{command} r-elsewhere")
+                await world.settle()
 
-    shown = world.ephemerals(world.ben)[-1]
-    assert "not found: files.example.com" in shown
-    assert "s3cret" not in shown
+                shown = world.ephemerals(world.ben)[-1]
+                assert "not found: files.example.com" in shown
+                assert "s3cret" not in shown
 
 
 @on_both_engines

@@ -6,7 +6,7 @@ import pytest
 
 from bot.app import FEATURES
 from sandbox.faults import CannedResponse, Reset
-from sandbox.scenarios import CallbackPlan, Scenario
+from sandbox.scenarios import CallbackPlan
 from sandbox.slack_objects import Message
 from tests import third_kind
 from tests.world import REPLICA, World, number_of
@@ -48,60 +48,6 @@ async def test_it_is_made_and_reported_in_the_thread_once(world: World) -> None:
     assert world.posts() == [world.now(card), reply]
 
 
-async def test_its_form_reports_mistakes_and_makes_one_job_even_if_it_is_sent_repeatedly(
-    world: World,
-) -> None:
-    form = await world.open_form(world.ana, command=third_kind.COMMAND)
-    await form.submit()
-    assert form.errors == {"video_name": "What is it called?"}
-
-    await form.submit({"video_name": "Spring"}, clicks=3)
-    await world.advance(minutes=5)
-
-    assert world.created_count() == 1
-    assert len(world.posts()) == 2
-
-
-async def test_its_failure_is_reported_in_the_services_words_and_can_be_retried(
-    world: World,
-) -> None:
-    world.service.next_video(Scenario(end="error", reason="The film tore"))
-    card = await _cuts(world)
-    await world.advance(minutes=5)
-    [reply] = world.replies(card)
-    assert "your trailer “Spring” couldn't be created." in reply.text
-    assert "“The film tore”" in reply.text
-
-    await world.ana.click(reply, "Edit and retry")
-
-    form = world.ana.modal
-    assert form is not None
-    assert form.values["video_name"] == "Spring"
-    await form.submit()
-    await world.advance(minutes=5)
-    assert world.created_count() == 2
-
-
-async def test_it_has_a_list_and_a_status(world: World) -> None:
-    card = await _cuts(world)
-    await world.advance(minutes=5)
-
-    listed = await world.ana.command(third_kind.COMMAND, "list")
-    assert listed.message is not None
-    assert "Ready · Spring · <!date^" in listed.message.text
-    await world.ana.command(third_kind.COMMAND, f"status {number_of(card)}")
-    await world.settle()
-    shown = world.ephemerals(world.ana)[-1]
-    assert "Video service status: ready" in shown
-
-    answer = await world.ana.command("/video", f"status {number_of(card)}")
-    assert answer.message is not None
-    assert f"`/trailer status {number_of(card)}`" in answer.message.text
-    answer = await world.ana.command("/video", "list")
-    assert answer.message is not None
-    assert "Spring" not in answer.message.text
-
-
 async def test_when_its_create_answer_is_lost_a_person_decides(world: World) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.next("create_video", Reset(done=True))
@@ -133,35 +79,6 @@ async def test_the_video_form_works_beside_a_second_kind_that_other_jobs_can_use
 
     assert quiet_world.created_count() == 1
     assert "is ready to use" in quiet_world.ephemerals(quiet_world.ana)[-1]
-
-
-async def test_it_becomes_overdue_and_can_be_checked(world: World) -> None:
-    world.service.next_video(Scenario(end="never"))
-    card = await _cuts(world)
-    await world.advance(hours=3, minutes=30)
-    overdue = world.now(card)
-    assert "Overdue" in overdue.text
-    [video_id] = world.service.videos
-    world.service.finish(video_id)
-
-    await world.ana.click(overdue, "Check now")
-    await world.advance(seconds=5)
-
-    assert len(world.replies(card)) == 1
-
-
-async def test_it_goes_on_after_a_restart_beside_the_other_kinds(quiet_world: World) -> None:
-    world = quiet_world
-    features = (*FEATURES, third_kind.FEATURE)
-    async with world.running_bot(features=features):
-        trailer = await _cuts(world)
-        video = await world.request_video(world.ben)
-    async with world.running_bot(features=features):
-        await world.advance(minutes=6)
-
-    assert "your trailer" in world.replies(trailer)[0].text
-    assert "your video" in world.replies(video)[0].text
-    assert len(world.posts()) == 4
 
 
 async def test_its_jobs_wait_while_no_feature_knows_it_and_then_go_on(

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from bot.timings import Timings
-from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
+from sandbox.faults import CannedResponse, Fault, Reset
 from sandbox.scenarios import Echo, Scenario
 from sandbox.slack import FILE_CONTENT, Call
 from sandbox.slack_objects import Message
@@ -19,14 +19,10 @@ GET_URL, COMPLETE = "files.getUploadURLExternal", "files.completeUploadExternal"
 LOST: list[Fault] = [
     Reset(done=True),
     CannedResponse(503, "<html>Bad gateway</html>", done=True),
-    CannedResponse(200, {"ok": False, "error": "internal_error"}, done=True),
     CannedResponse(200, {"ok": False, "error": "file_update_failed"}, done=True),
-    CannedResponse(200, "{", done=True),
 ]
 NOT_DONE: list[Fault] = [
     Reset(),
-    CannedResponse(500, "<html>Oops</html>"),
-    CannedResponse(200, {"ok": False, "error": "fatal_error"}),
     CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "20"}),
 ]
 
@@ -57,9 +53,9 @@ def shared(world: World) -> list[Message]:
     return [each for each in world.posts() if each.files]
 
 
-def one_file(world: World) -> Message:
+def one_file(world: World, before: int = 0) -> Message:
     """Return the message with the file, which is below the reply in the card's thread."""
-    card, reply, file = world.posts()
+    card, reply, file = world.posts()[before:]
     assert [card.thread_ts, reply.thread_ts, file.thread_ts] == [None, card.ts, card.ts]
     assert "is ready" in reply.text
     return file
@@ -116,28 +112,6 @@ async def test_a_transcript_that_the_reply_holds_is_no_file(filed: World) -> Non
     assert not world.calls(GET_URL)
 
 
-async def test_the_file_has_the_script_that_was_asked_for_whatever_the_service_returns(
-    filed: World,
-) -> None:
-    world = filed
-    await asks(world)
-    [video] = world.service.videos.values()
-    video.script = f"Please note: {LONG}".replace(" ", "  ")
-    await world.advance(minutes=5)
-    assert content(world, one_file(world)) == LONG
-
-
-async def test_a_long_script_that_only_the_service_has_is_no_file(filed: World) -> None:
-    world = filed
-    await asks(world, "Hello, world.")
-    [video] = world.service.videos.values()
-    video.script = LONG
-    await world.advance(minutes=5)
-    _, reply = world.posts()
-    assert reply.text.endswith("Transcript: Hello, world.")
-    assert not world.calls(GET_URL)
-
-
 async def test_a_transcript_is_a_file_where_slack_takes_the_reply_only_as_text(
     filed: World,
 ) -> None:
@@ -163,14 +137,24 @@ async def test_the_file_goes_where_the_reply_went(filed: World) -> None:
 # ── Answers that are lost ─────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("step", [GET_URL, FILE_CONTENT, COMPLETE])
-@pytest.mark.parametrize("fault", [*LOST, *NOT_DONE])
 async def test_a_step_of_an_upload_without_an_answer_makes_no_second_file(
-    step: str, fault: Fault, filed: World
+    filed: World, subtests: pytest.Subtests
 ) -> None:
     world = filed
+    for fault in [*LOST, *NOT_DONE]:
+        for step in [GET_URL, FILE_CONTENT, COMPLETE]:
+            with subtests.test(fault=fault, step=step):
+                before = len(world.posts())
+                await asks(world)
+                world.slack.faults.next(step, fault)
+                await world.advance(minutes=10)
+                assert content(world, one_file(world, before)) == LONG
+
+
+async def test_a_file_follows_a_reply_whose_post_got_no_answer(filed: World) -> None:
+    world = filed
     await asks(world)
-    world.slack.faults.next(step, fault)
+    world.slack.faults.next("chat.postMessage", Reset(done=True))
     await world.advance(minutes=10)
     assert content(world, one_file(world)) == LONG
 
@@ -186,20 +170,11 @@ async def test_a_file_whose_sharing_got_no_answer_is_looked_for_before_it_is_sha
     assert [len(world.calls(each)) for each in (GET_URL, COMPLETE)] == [1, 1]
 
 
-@pytest.mark.parametrize("delay", [10, 45, 200])
-async def test_a_file_that_slack_shares_late_is_shared_once(delay: int, filed: World) -> None:
+async def test_a_file_that_slack_shares_late_is_shared_once(filed: World) -> None:
     world = filed
-    world.slack.share_delay = timedelta(seconds=delay)
+    world.slack.share_delay = timedelta(seconds=200)
     await asks(world)
     world.slack.faults.next(COMPLETE, Reset(done=True))
-    await world.advance(minutes=20)
-    one_file(world)
-
-
-async def test_a_call_that_slack_carries_out_late_shares_the_file_once(filed: World) -> None:
-    world = filed
-    await asks(world)
-    world.slack.faults.next(COMPLETE, LateCommit(timedelta(seconds=50)))
     await world.advance(minutes=20)
     one_file(world)
 
@@ -302,9 +277,8 @@ async def test_without_the_scopes_the_reply_says_where_the_transcript_is(
     assert not world.calls(GET_URL)
 
 
-@pytest.mark.parametrize("step", [GET_URL, COMPLETE])
 @pytest.mark.parametrize(
-    "code", ["missing_scope", "file_type_not_allowed", "file_uploads_disabled"]
+    ("code", "step"), [("missing_scope", GET_URL), ("file_uploads_disabled", COMPLETE)]
 )
 async def test_what_a_workspace_refuses_is_tried_again_after_an_hour(
     step: str, code: str, filed: World
@@ -337,15 +311,6 @@ async def test_a_channel_that_the_bot_is_not_in_does_not_keep_files_from_others(
     assert [call.error for call in world.calls(COMPLETE)] == ["not_in_channel", None]
 
 
-async def test_an_unknown_refusal_gives_up_one_file(filed: World) -> None:
-    world = filed
-    world.slack.faults.next(COMPLETE, refusal("moon_phase_wrong"))
-    for _ in range(2):
-        await asks(world)
-        await world.advance(minutes=10)
-    assert len(shared(world)) == 1
-
-
 async def test_while_the_workspace_accepts_nothing_the_file_is_kept(filed: World) -> None:
     world = filed
     await asks(world)
@@ -362,21 +327,6 @@ async def test_a_host_for_contents_that_is_never_reached_is_given_up(filed: Worl
     await world.advance(hours=2)
     assert len(world.posts()) == 2
     assert len(world.calls(FILE_CONTENT)) < 20
-
-
-async def test_uploads_keep_to_the_rate_limits_of_their_methods(filed: World) -> None:
-    world = filed
-    world.slack.rate_limits = True
-    wait = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "30"})
-    world.slack.faults.next(GET_URL, wait)
-    await asks(world)
-    await world.advance(minutes=2)
-    await asks(world)
-    await world.advance(minutes=10)
-    first, second, _ = world.calls(GET_URL)
-    assert second.at - first.at >= timedelta(seconds=30)
-    assert len(shared(world)) == 2
-    assert len(world.posts()) == 6
 
 
 async def test_a_transcript_that_was_erased_before_it_was_uploaded_is_no_file(

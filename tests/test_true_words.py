@@ -54,29 +54,33 @@ def after_create_again(kind: str) -> list[Job]:
     return [*going, *failed]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_after_create_again_no_message_says_that_nothing_was_created(kind: str) -> None:
-    for job in after_create_again(kind):
-        for message in (card(job, PRESENTERS[kind]), reply(job, PRESENTERS[kind])):
-            assert not claims_in(message.text), (job.state, job.failure, message.text)
-            assert not claims_in(str(message.blocks)), (job.state, job.failure)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_after_create_again_a_refusal_says_what_is_not_known_of_the_earlier_attempt(
-    kind: str,
+def test_after_create_again_no_message_says_that_nothing_was_created(
+    subtests: pytest.Subtests,
 ) -> None:
-    refused = replace(
-        JOB,
-        kind=kind,
-        state=State.FAILED,
-        failure=Failure.REFUSED,
-        attempts=2,
-        asked_at=JOB.created_at,
-    )
-    assert "but an earlier one may have" in reply(refused, PRESENTERS[kind]).text
-    first = replace(refused, attempts=1, asked_at=None)
-    assert "nothing was created" in reply(first, PRESENTERS[kind]).text
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            for job in after_create_again(kind):
+                for message in (card(job, PRESENTERS[kind]), reply(job, PRESENTERS[kind])):
+                    assert not claims_in(message.text), (job.state, job.failure, message.text)
+                    assert not claims_in(str(message.blocks)), (job.state, job.failure)
+
+
+def test_after_create_again_a_refusal_says_what_is_not_known_of_the_earlier_attempt(
+    subtests: pytest.Subtests,
+) -> None:
+    for kind in KINDS:
+        with subtests.test(kind=kind):
+            refused = replace(
+                JOB,
+                kind=kind,
+                state=State.FAILED,
+                failure=Failure.REFUSED,
+                attempts=2,
+                asked_at=JOB.created_at,
+            )
+            assert "but an earlier one may have" in reply(refused, PRESENTERS[kind]).text
+            first = replace(refused, attempts=1, asked_at=None)
+            assert "nothing was created" in reply(first, PRESENTERS[kind]).text
 
 
 def test_creating_a_third_time_warns_of_every_earlier_attempt() -> None:

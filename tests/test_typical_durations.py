@@ -7,15 +7,14 @@ from pathlib import Path
 
 from bot.slack.buttons import HAVE_ID
 from bot.store.database import Value
-from bot.store.durations import _RECENT, _RECENT_OF_LENGTH
+from bot.store.history import _RECENT, _RECENT_OF_LENGTH
 from bot.store.sqlite import migrate
 from sandbox.driver import Modal, Person
 from sandbox.faults import Reset
 from sandbox.scenarios import CallbackPlan, Pace, Scenario
 from sandbox.slack_objects import Message
-from tests.modes import in_both_modes
 from tests.test_query_cost import cost
-from tests.world import World, number_of
+from tests.world import World
 
 SHORT = "Hello, world."
 LONG = "All that happened this year, in one long film. " * 40
@@ -49,7 +48,6 @@ async def hint(world: World, person: Person, script: str = "") -> str:
     return str(block["hint"]["text"])
 
 
-@in_both_modes
 async def test_people_are_told_how_long_it_takes_once_there_is_a_history(
     quiet_world: World,
 ) -> None:
@@ -102,15 +100,6 @@ async def test_where_videos_take_long_a_long_wait_is_not_called_unusual(world: W
     assert "Rendering, usually about 40 min" in world.now(card).text
     await world.advance(minutes=15)
     assert "is taking longer than usual" in world.now(card).text
-
-
-async def test_the_status_of_a_request_says_how_long_it_usually_takes(world: World) -> None:
-    await make(world, SHORT, [3] * 2)
-    card = await begin(world)
-    await world.ana.command("/video", f"status {number_of(card)}")
-    await world.settle()
-    # Two are too few to say what nine of ten take.
-    assert "Usually takes: about 3 minutes\n" in world.ephemerals(world.ana)[-1]
 
 
 async def test_the_time_that_nobody_answered_a_question_is_not_taken_for_a_videos(

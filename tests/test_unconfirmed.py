@@ -9,7 +9,7 @@ from aiohttp import web
 
 from bot.timings import Timings
 from sandbox.driver import Modal
-from sandbox.faults import CannedResponse, Drip, Fault, LateCommit, Reset, Truncated
+from sandbox.faults import CannedResponse, Fault, LateCommit, Reset
 from sandbox.scenarios import CallbackPlan, Scenario
 from sandbox.slack_objects import Message
 from tests.modes import on_both_engines, on_sqlite_alone
@@ -74,11 +74,7 @@ async def _until_created(world: World, form: Modal) -> None:
     "fault",
     [
         Reset(done=True),
-        CannedResponse(500, "<html>Oops</html>", done=True),
-        CannedResponse(200, "no JSON", done=True),
         CannedResponse(200, {"status": "queued"}, done=True),
-        CannedResponse(302, "", {"Location": "/elsewhere"}, done=True),
-        Truncated(done=True),
         LateCommit(timedelta(seconds=40)),
     ],
 )
@@ -94,37 +90,6 @@ async def test_a_lost_create_answer_is_reconciled_by_a_callback(world: World, fa
     assert world.posts() == [world.now(card), reply]
     assert len(world.requests_for("create_video")) == 1
     assert not world.ephemerals(world.ana), "no question was needed"
-
-
-async def test_a_create_answer_that_never_ends_times_out(
-    quiet_world: World,
-) -> None:
-    world = quiet_world
-    world.timings = Timings(jitter=0, call_timeout=timedelta(seconds=0.2))
-    world.service.faults.next("create_video", Drip(done=True))
-    async with world.running_bot():
-        card = await world.request_video(world.ana)
-        assert "Checking" in world.now(card).text
-        await world.advance(minutes=5)
-
-    assert len(world.replies(card)) == 1
-    assert len(world.requests_for("create_video")) == 1
-
-
-async def test_a_callback_that_comes_after_the_question_answers_it(world: World) -> None:
-    world.service.callback_plan = CallbackPlan(after=timedelta(minutes=20))
-    world.service.faults.next("create_video", Reset(done=True))
-    card = await world.request_video(world.ana)
-    await world.advance(minutes=16)
-    assert "Your answer is needed" in world.now(card).text
-    assert world.posts() == [world.now(card), world.question(card)]
-
-    await world.advance(minutes=10)
-
-    [reply] = world.replies(card)
-    assert "is ready" in reply.text
-    assert "Ready" in world.now(card).text
-    assert len(world.requests_for("create_video")) == 1
 
 
 async def test_a_callback_is_kept_while_the_service_is_unavailable(
@@ -240,29 +205,6 @@ async def test_without_a_public_address_the_question_comes_at_once(quiet_world: 
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_the_question_is_asked_again_after_a_day_and_closed_after_a_week(
-    world: World,
-) -> None:
-    asking = await _is_asked(world, made=False)
-    await world.advance(hours=23)
-    assert world.now(asking) == asking
-    assert len(world.questions(asking)) == 1
-
-    await world.advance(hours=2)
-    again = world.now(asking)
-    questions = world.questions(asking)
-    assert len(questions) == 2
-    await world.advance(days=5, hours=20)
-    assert world.posts() == [again, *questions]
-
-    await world.advance(hours=6)
-    [reply] = world.replies(asking)
-    assert "Nobody could say" in reply.text
-    assert "Cancelled" in world.now(asking).text
-    assert len(world.questions(asking)) == 2
-    assert len(world.requests_for("create_video")) == 1
-
-
 @on_sqlite_alone
 async def test_a_create_call_that_a_stop_interrupted_is_not_repeated(
     quiet_world: World,
@@ -330,38 +272,30 @@ async def test_a_wrong_id_is_refused_under_its_field(
     assert len(world.replies(theirs)) == 1
 
 
-@pytest.mark.parametrize("status", [401, 403, 422])
-async def test_an_id_that_the_service_does_not_let_us_read_now_is_checked_later(
-    world: World, status: int
+async def test_an_id_that_cannot_be_read_now_is_checked_later(
+    world: World, subtests: pytest.Subtests
 ) -> None:
     asking = await _is_asked(world, made=True)
     [video_id] = world.service.videos
-    world.service.faults.always("read_video", CannedResponse(status, {"message": "Not now"}))
-
-    form = await _gives_id(world, asking, video_id, warned=True)
-    assert not form.is_open, form.errors
+    for status in (401, 403, 422, 503):
+        with subtests.test(status=status):
+            world.service.faults.always("read_video", CannedResponse(status, {"message": "No"}))
+            await world.ana.click(world.question(asking), "I found it")
+            form = world.ana.modal
+            assert form is not None
+            await form.submit({"remote_id": video_id})
+            assert "I can't verify" in str(form.view.body)
+    warned = world.ana.modal
+    assert warned is not None
+    await warned.submit({})
+    assert not warned.is_open, warned.errors
+    await world.advance(minutes=1)
+    assert not world.replies(asking)
     world.service.faults.clear()
     await world.advance(minutes=10)
 
     assert len(world.replies(asking)) == 1
     assert len(world.requests_for("create_video")) == 1
-
-
-async def test_an_id_that_cannot_be_checked_now_is_checked_later(
-    world: World,
-) -> None:
-    asking = await _is_asked(world, made=True)
-    [video_id] = world.service.videos
-    world.service.down = True
-
-    form = await _gives_id(world, asking, video_id, warned=True)
-    assert not form.is_open
-    await world.advance(minutes=1)
-    assert not world.replies(asking)
-    world.service.down = False
-    await world.advance(minutes=5)
-
-    assert len(world.replies(asking)) == 1
 
 
 async def test_a_wrong_id_that_is_checked_later_is_not_adopted(
@@ -488,25 +422,6 @@ async def test_cancelling_the_request_ends_it_with_a_closing_reply(world: World)
     assert len(world.requests_for("create_video")) == 1
 
 
-async def test_a_cancelled_request_is_cancelled_in_the_list_and_the_status_too(
-    world: World,
-) -> None:
-    asking = await _is_asked(world, made=False)
-    listed = await world.ana.command("/video", "list")
-    assert listed.message is not None
-    assert "• Your answer is needed · " in listed.message.text
-    await world.ana.click(world.question(asking), "Cancel request")
-    await world.advance(minutes=1)
-    assert "Cancelled" in world.now(asking).text
-
-    listed = await world.ana.command("/video", "list")
-    assert listed.message is not None
-    assert "• Cancelled · " in listed.message.text
-    shown = await world.ana.command("/video", f"status {number_of(asking)}")
-    assert shown.message is not None
-    assert "Status: Cancelled" in shown.message.text
-
-
 @on_both_engines
 async def test_an_id_named_before_create_again_prevents_a_second_video(world: World) -> None:
     asking = await _is_asked(world, made=True)
@@ -564,49 +479,6 @@ async def test_a_video_found_after_its_request_was_cancelled_is_shown_on_the_car
     assert len(world.posts()) == 3
 
 
-@pytest.mark.parametrize("status", [400, 401, 402])
-async def test_a_refused_second_attempt_does_not_claim_that_the_first_made_nothing(
-    world: World, status: int
-) -> None:
-    asking = await _is_asked(world, made=True)
-    world.service.faults.next("create_video", CannedResponse(status, {"message": "No"}))
-    await world.ana.click(world.question(asking), AGAIN)
-    await world.settle()
-
-    assert world.created_count() == 1
-    [reply] = world.replies(asking)
-    for message in (world.now(asking), reply):
-        assert "this attempt created nothing, but an earlier one may have" in message.text
-    assert "couldn't be created again" in reply.text
-
-
-async def test_after_the_first_attempt_was_found_a_refusal_of_the_second_does_not_doubt_it(
-    world: World,
-) -> None:
-    asking = await _is_asked(world, made=True)
-    [video_id] = world.service.videos
-    world.service.faults.next("create_video", CannedResponse(400, {"message": "No"}))
-    await world.ana.click(world.question(asking), AGAIN)
-    await world.settle()
-    await _calls_back(world, 0, video_id)
-    await world.advance(minutes=5)
-
-    card = world.now(asking)
-    assert "An earlier video was created after all" in card.text
-    assert "this attempt created nothing." in card.text
-
-
-@pytest.mark.parametrize("status", [401, 403])
-async def test_a_card_does_not_say_that_a_service_that_answers_cannot_be_reached(
-    world: World, status: int
-) -> None:
-    card = await world.request_video(world.ana)
-    world.service.faults.always("read_video", CannedResponse(status, {"message": "No"}))
-    await world.advance(minutes=5)
-
-    assert "I can't check this right now. I'll keep trying." in world.now(card).text
-
-
 async def test_create_again_retries_an_unavailable_service_for_a_day(
     quiet_world: World,
 ) -> None:
@@ -660,42 +532,6 @@ async def test_an_unreadable_earlier_attempt_does_not_delay_the_reply(
     await world.advance(minutes=5)
 
     assert "is ready" in world.replies(card)[0].text
-
-
-async def test_a_video_named_before_its_request_was_cancelled_is_shown_on_the_card(
-    world: World,
-) -> None:
-    card = await _is_asked(world, made=True)
-    [video_id] = world.service.videos
-    world.service.faults.always("read_video", CannedResponse(500, "down"))
-    await _calls_back(world, 0, video_id)
-    await world.ana.click(world.question(card), "Cancel request")
-    await world.advance(minutes=10)
-    world.service.faults.clear()
-    await world.advance(minutes=10)
-
-    assert "An earlier video was created after all" in world.now(card).text
-    assert len(world.replies(card)) == 1
-
-
-async def test_an_unreadable_candidate_of_a_request_that_has_ended_is_read_ever_more_rarely(
-    world: World,
-) -> None:
-    card = await _is_asked(world, made=True)
-    [video_id] = world.service.videos
-    world.service.faults.always("read_video", CannedResponse(403, "Forbidden"))
-    await _calls_back(world, 0, video_id)
-    await world.ana.click(world.question(card), "Cancel request")
-    await world.advance(days=1)
-    before = len(world.requests_for("read_video"))
-    await world.advance(days=1)
-    assert len(world.requests_for("read_video")) - before <= 24
-    await world.advance(days=6)
-    after = len(world.requests_for("read_video"))
-    await world.advance(days=1)
-
-    assert len(world.requests_for("read_video")) == after
-    assert len(world.replies(card)) == 1
 
 
 async def test_the_question_reaches_a_person_whose_card_is_a_direct_message(

@@ -73,8 +73,9 @@ async def test_a_reinstalled_app_goes_on_without_a_restart(world: World) -> None
 
 
 async def test_a_persons_token_that_is_revoked_changes_nothing(world: World) -> None:
+    card = await world.request_video(world.ana)
     tokens = {"oauth": [world.ana.user.id], "bot": []}
     await events.send(world.slack, {"type": "tokens_revoked", "tokens": tokens})
-    card = await world.request_video(world.ana)
+    assert await readiness(world) == (200, "")
     await world.advance(minutes=5)
     assert len(world.replies(card)) == 1

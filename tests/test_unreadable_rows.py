@@ -21,16 +21,12 @@ NOT_UTF8 = (
 DAMAGED_JOBS = [
     NOT_UTF8,
     """params = '{"script": "A secret script.'""",
-    """params = '["A secret script."]'""",
     "state = 'A secret script.'",
-    "state = CAST(X'FF' AS TEXT)",
-    "created_at = 'A secret script.'",
     "created_at = 9000000000000000000",
-    "orphaned_ids = 'A secret script.'",
     "snapshot = 'A secret script.'",
     "channel = X'FF'",
 ]
-DAMAGED_DELIVERIES = ["state = 'A secret script.'", "channel = CAST(X'FF' AS TEXT)", "ts = X'FF'"]
+DAMAGED_DELIVERIES = ["state = 'A secret script.'", "channel = CAST(X'FF' AS TEXT)"]
 
 
 def change(world: World, sql: str, *values: object) -> None:
@@ -151,13 +147,8 @@ async def test_a_replica_that_cannot_be_read_is_left_out_of_the_picker(
         assert logged(caplog) == 1
 
 
-@pytest.mark.parametrize(
-    "damage",
-    ["UPDATE revisions SET revision = 'A secret script.'", "UPDATE revisions SET revision = X'FF'"],
-    ids=["text", "bytes"],
-)
 async def test_without_a_revision_that_can_be_read_the_picker_offers_what_is_there(
-    damage: str, quiet_world: World, caplog: pytest.LogCaptureFixture
+    quiet_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = quiet_world
     for replica in ("r-ben", "r-cleo"):
@@ -174,7 +165,7 @@ async def test_without_a_revision_that_can_be_read_the_picker_offers_what_is_the
         await world.request_video(world.ana, {"replica_id": "r-ben"})
         await world.advance(minutes=5)
         before = await offered()
-    change(world, damage)
+    change(world, "UPDATE revisions SET revision = X'FF'")
     found = {each.name: each async for each in doctor.examine(world.environment("0"))}
     assert "row replicas of revisions" in found["database rows"].message
     async with world.running_bot():
@@ -220,7 +211,7 @@ async def test_a_time_that_cannot_be_read_does_not_end_the_bot(quiet_world: Worl
         assert "Ready" in world.now(card).text
 
 
-@pytest.mark.parametrize("damaged", ["CAST(X'FF' AS TEXT)", "''", "X'00'"])
+@pytest.mark.parametrize("damaged", ["CAST(X'FF' AS TEXT)", "X'00'"])
 async def test_without_a_team_that_can_be_read_slack_is_asked_and_people_are_served(
     damaged: str, quiet_world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

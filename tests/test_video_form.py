@@ -6,20 +6,15 @@ from typing import Any
 
 import pytest
 
-from bot.kinds import Invalid
-from bot.kinds.video import parse
 from bot.store import DatabaseUnavailable
-from bot.store.database import Transaction
+from bot.store.database import Query, Transaction
 from bot.store.replicas import Replicas
-from bot.store.sql import Query
 from sandbox.block_kit import Json
 from sandbox.driver import Modal
-from sandbox.faults import CannedResponse, Reset
+from sandbox.faults import Reset
 from sandbox.slack_objects import Event
 from tests.modes import in_both_modes
 from tests.world import REPLICA, World
-
-pytestmark = in_both_modes
 
 PAGE = "https://www.example.com/background?colour=blue&size=2#top"
 FILE = "https://files.example.com/clips/sea.mp4?signature=a%2Fb"
@@ -37,25 +32,30 @@ def _note(form: Modal) -> str:
 # ── What is typed arrives ─────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize(
-    ("background", "link"),
-    [("none", ""), ("background_url", PAGE), ("background_source_url", FILE)],
-)
+@in_both_modes
 async def test_every_field_arrives_at_the_service_as_typed(
-    world: World, background: str, link: str
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    script = "Hello & welcome, <friends>!\n\n  “Zażółć gęślą jaźń” — *not* bold\t:tada: 你好"
-    form = await world.open_form(world.ana)
-    await form.choose("background", background)
-    values = {"replica_id": REPLICA, "script": script, "video_name": "Week 7: <b>Hi</b>"}
-    await form.submit(values | ({background: link} if link else {}))
-    await world.settle()
+    for background, link in [
+        ("none", ""),
+        ("background_url", PAGE),
+        ("background_source_url", FILE),
+    ]:
+        with subtests.test(background=background, link=link):
+            script = (
+                "Hello & welcome, <friends>!\n\n  “Zażółć gęślą jaźń” — *not* bold\t:tada: 你好"
+            )
+            form = await world.open_form(world.ana)
+            await form.choose("background", background)
+            values = {"replica_id": REPLICA, "script": script, "video_name": "Week 7: <b>Hi</b>"}
+            await form.submit(values | ({background: link} if link else {}))
+            await world.settle()
 
-    [create] = world.requests_for("create_video")
-    assert isinstance(create.body, dict)
-    assert create.body.pop("callback_url")
-    expected = {"replica_id": REPLICA, "script": script, "video_name": "Week 7: <b>Hi</b>"}
-    assert create.body == expected | ({background: link} if link else {})
+            create = world.requests_for("create_video")[-1]
+            assert isinstance(create.body, dict)
+            assert create.body.pop("callback_url")
+            expected = {"replica_id": REPLICA, "script": script, "video_name": "Week 7: <b>Hi</b>"}
+            assert create.body == expected | ({background: link} if link else {})
 
 
 async def test_a_video_that_is_stored_is_not_called_unsaved_where_its_replica_cannot_be_offered(
@@ -92,14 +92,6 @@ async def test_after_an_unforeseen_error_a_form_does_not_claim_that_nothing_was_
     assert world.created_count() == 1
 
 
-async def test_fields_that_were_left_empty_are_not_sent(world: World) -> None:
-    await world.request_video(world.ana, {"video_name": ""})
-
-    [create] = world.requests_for("create_video")
-    assert isinstance(create.body, dict)
-    assert create.body.keys() == {"replica_id", "script", "callback_url"}
-
-
 async def test_what_people_wrote_pings_only_the_requester(world: World) -> None:
     script = f"<!channel> <@{world.ben.user.id}> @here"
     card = await world.request_video(world.ana, {"script": script, "video_name": "<!everyone>"})
@@ -110,15 +102,6 @@ async def test_what_people_wrote_pings_only_the_requester(world: World) -> None:
         assert message.pings == {world.ana.user.id}
         assert "<!" not in message.text.replace("<!date^", "")
     assert len(world.replies(card)) == 1
-
-
-async def test_the_script_typed_after_the_command_is_in_the_form_unchanged(
-    world: World,
-) -> None:
-    typed = "Hi @ben & #studio, 1 < 2: see https://example.com/?a=1&b=2 for &lt;more&gt;"
-    form = await world.open_form(world.ana, typed)
-
-    assert form.values["script"] == typed
 
 
 async def test_a_script_that_is_too_long_is_refused_before_a_form_opens(world: World) -> None:
@@ -143,51 +126,40 @@ async def test_the_longest_allowed_script_is_accepted_unchanged(world: World) ->
 # ── Mistakes ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_script_of_spaces_only_is_refused_under_its_field(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "  \n ", "video_name": "Kept"})
-
-    assert form.errors.keys() == {"script"}
-    assert form.values["video_name"] == "Kept"
-    assert form.values["replica_id"] == REPLICA
-    await world.settle()
-    assert not world.posts()
-    assert not world.requests_for("create_video")
-
-
-@pytest.mark.parametrize("background", ["background_url", "background_source_url"])
-@pytest.mark.parametrize("link", ["http://localhost/x", "https://user:pw@example.com/", None])
+@in_both_modes
 async def test_an_unusable_link_is_pointed_out_and_no_input_is_lost(
-    world: World, background: str, link: str | None
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    form = await world.open_form(world.ana, "Hello.")
-    await form.choose("background", background)
-    typed = {"replica_id": REPLICA, "video_name": "Kept", "where": "lobby", background: link}
-    if link is None:
-        # Clients do not check a field that is not there any more when the form is sent off.
-        form.view.values[background][background]["value"] = " "
-        del typed[background]
-    await form.submit(typed)
+    made = 0
+    for link in ["http://localhost/x", "https://user:pw@example.com/", None]:
+        for background in ["background_url", "background_source_url"]:
+            with subtests.test(link=link, background=background):
+                form = await world.open_form(world.ana, "Hello.")
+                await form.choose("background", background)
+                typed = {
+                    "replica_id": REPLICA,
+                    "video_name": "Kept",
+                    "where": "lobby",
+                    background: link,
+                }
+                if link is None:
+                    # Clients do not check a field that is gone when the form is sent off.
+                    form.view.values[background][background]["value"] = " "
+                    del typed[background]
+                await form.submit(typed)
 
-    assert form.errors.keys() == {background}
-    assert form.values["script"] == "Hello."
-    assert form.values["video_name"] == "Kept"
-    assert form.values["where"] == world.slack.channel("lobby").id
-    await form.submit({background: "https://example.com/ok"})
-    assert not form.is_open
-    await world.settle()
-    assert world.created_count() == 1
+                assert form.errors.keys() == {background}
+                assert form.values["script"] == "Hello."
+                assert form.values["video_name"] == "Kept"
+                assert form.values["where"] == world.slack.channel("lobby").id
+                await form.submit({background: "https://example.com/ok"})
+                assert not form.is_open
+                await world.settle()
+                made += 1
+                assert world.created_count() == made
 
 
-def test_two_backgrounds_are_refused() -> None:
-    fields = {"replica_id": REPLICA, "script": "Hello.", "background_url": PAGE}
-
-    with pytest.raises(Invalid) as found:
-        parse(fields | {"background_source_url": FILE})
-
-    assert found.value.errors.keys() == {"background_source_url"}
-
-
+@in_both_modes
 async def test_choosing_a_background_shows_its_link_field_and_keeps_the_others(
     world: World,
 ) -> None:
@@ -202,26 +174,6 @@ async def test_choosing_a_background_shows_its_link_field_and_keeps_the_others(
         assert form.values["background"] == choice
         assert form.values["replica_id"] == REPLICA
         assert form.values["video_name"] == "Kept"
-
-
-async def test_a_background_whose_link_field_did_not_appear_is_asked_for_again(
-    world: World,
-) -> None:
-    form = await world.open_form(world.ana, "Hello.")
-    world.slack.faults.next("views.update", Reset())
-    answer = await form.choose("background", "background_url")
-    assert answer.ok
-    assert "background_url" not in form.values
-
-    await form.submit({"replica_id": REPLICA, "video_name": "Kept"})
-
-    assert form.values["background_url"] is None
-    assert form.values["script"] == "Hello."
-    assert form.values["video_name"] == "Kept"
-    await form.submit({"background_url": PAGE})
-    assert not form.is_open
-    await world.settle()
-    assert world.created_count() == 1
 
 
 async def test_a_background_that_was_deselected_is_not_sent_even_if_its_field_remains(
@@ -240,6 +192,7 @@ async def test_a_background_that_was_deselected_is_not_sent_even_if_its_field_re
     assert "background_url" not in create.body
 
 
+@in_both_modes
 async def test_a_form_that_cannot_be_opened_in_time_is_explained(world: World) -> None:
     async def dawdle(when: str, method: str, _: Json) -> None:
         if (when, method) == ("before", "views.open"):
@@ -253,27 +206,10 @@ async def test_a_form_that_cannot_be_opened_in_time_is_explained(world: World) -
     assert world.ana.modal is None
 
 
-async def test_a_form_that_slack_does_not_open_is_explained(world: World) -> None:
-    world.slack.faults.next("views.open", CannedResponse(503, "<html>Bad gateway</html>"))
-    answer = await world.ana.command("/video", "Hello.")
-
-    assert answer.message is not None
-    assert "try again" in answer.message.text
-
-
 # ── One form, one video ───────────────────────────────────────────────────────────────────────
 
 
-async def test_five_clicks_at_once_make_one_video_and_one_card(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello."}, clicks=5)
-    await world.advance(minutes=5)
-
-    assert not form.is_open
-    assert len(world.requests_for("create_video")) == 1
-    assert len(world.posts()) == 2
-
-
+@in_both_modes
 async def test_five_submissions_of_one_form_make_one_video_and_one_card(world: World) -> None:
     form = await world.open_form(world.ana, "Hello.")
     await form.choose("background", "background_url")
@@ -335,21 +271,6 @@ async def test_a_form_that_was_changed_after_its_answer_was_lost_says_so_and_mak
     assert len(world.posts()) == 4
 
 
-async def test_the_second_form_can_still_be_changed(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello."})
-    await world.settle()
-    world.slack.modals[world.ana.user.id].append(form.view)
-    await form.submit({"script": "Hello, you."})
-    second = world.ana.modal
-    assert second is not None
-
-    await second.choose("background", "background_url")
-
-    assert "already submitted" in _note(second)
-    assert second.values["script"] == "Hello, you."
-
-
 async def test_a_place_that_was_cleared_stays_cleared_when_the_form_is_drawn_again(
     world: World,
 ) -> None:
@@ -390,48 +311,7 @@ async def test_the_first_replica_is_given_by_its_id_and_later_ones_are_offered(
     assert _texts(await form.suggest("replica_id")) == [f"Anna · {REPLICA}", "Bob · r-bob"]
 
 
-async def test_a_replica_that_the_service_refused_is_not_offered(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": "r-nobody", "script": "Keep this."})
-
-    assert "Invalid replica_id" in form.errors["replica_id"]
-    assert form.values["script"] == "Keep this."
-    assert await form.suggest("replica_id") == []
-    assert world.created_count() == 0
-
-
-@pytest.mark.parametrize("query", ["what is this", "%", "_", "x" * 151, "<!channel>", "', 1)--"])
-async def test_an_impossible_replica_id_is_not_offered(world: World, query: str) -> None:
-    await world.request_video(world.ana)
-    form = await world.open_form(world.ana)
-
-    offered = _texts(await form.suggest("replica_id", query))
-
-    assert offered == ([REPLICA] if query in REPLICA else [])
-
-
-async def test_the_longest_id_can_be_used(world: World) -> None:
-    long = "r" * 150
-    world.service.add_replica(long, "Long")
-
-    await world.request_video(world.ana, {"replica_id": long})
-
-    [video] = world.service.videos.values()
-    assert video.replica_id == long
-
-
 # ── Where it is posted ────────────────────────────────────────────────────────────────────────
-
-
-async def test_the_answer_is_posted_in_the_chosen_conversation(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello.", "where": "lobby"})
-    await world.advance(minutes=5)
-
-    lobby = world.slack.channel("lobby")
-    [card] = world.slack.messages(lobby.id)
-    assert len(world.replies(card)) == 1
-    assert {message.channel for message in world.posts()} == {lobby.id}
 
 
 async def test_where_the_bot_cannot_post_everything_is_sent_as_a_direct_message(
@@ -453,12 +333,15 @@ async def test_where_the_bot_cannot_post_everything_is_sent_as_a_direct_message(
     assert world.created_count() == 1
 
 
-@pytest.mark.parametrize("script", ["\u200b", "\u2060\ufeff", "\u00ad", "\u3164", "…!"])
-async def test_a_script_without_letters_or_digits_is_refused(world: World, script: str) -> None:
+async def test_a_script_without_letters_or_digits_is_refused(
+    world: World, subtests: pytest.Subtests
+) -> None:
     form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": script})
-    assert "script" in form.errors
-    assert not world.requests_for("create_video")
+    for script in ["\u200b", "\u2060\ufeff", "\u00ad", "\u3164", "…!"]:
+        with subtests.test(script=script):
+            await form.submit({"replica_id": REPLICA, "script": script})
+            assert "script" in form.errors
+            assert not world.requests_for("create_video")
 
 
 async def test_a_lone_surrogate_in_a_script_does_no_harm(world: World) -> None:

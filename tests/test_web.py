@@ -72,15 +72,6 @@ def untouched(world: World) -> bool:
     return not calls and not world.service.requests and world.ana.modal is None
 
 
-# ── Signed requests ─────────────────────────────────────────────────────────────────────────────
-
-
-async def test_a_signed_command_is_answered(world: World) -> None:
-    # The same request is refused below, where something is wrong with its signature.
-    assert (await deliver(world.slack, command(world))).ok
-    assert world.ana.modal is not None
-
-
 # ── Signed, but invalid ───────────────────────────────────────────────────────────────────────
 
 
@@ -132,21 +123,6 @@ async def test_a_replayed_command_opens_one_form(world: World) -> None:
     await asyncio.gather(*(deliver(world.slack, body) for _ in range(5)))
     await replay(world, body)
     assert len(world.slack.modals[world.ana.user.id]) == 1
-
-
-async def test_a_replayed_question_changes_nothing(world: World) -> None:
-    body = command(world, text="list")
-    assert "don't have any videos yet" in (await deliver(world.slack, body)).body
-    await replay(world, body)
-    assert untouched(world)
-
-
-async def test_concurrent_copies_of_a_submission_make_one_video(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form.submit({"replica_id": REPLICA, "script": "Hello, world."}, clicks=5)
-    await world.advance(minutes=10)
-    assert world.created_count() == 1
-    assert len(world.posts()) == 2
 
 
 async def test_a_replayed_submission_makes_one_video(world: World) -> None:
@@ -240,32 +216,22 @@ async def test_headers_that_choose_what_bolt_runs_are_dropped(
     assert world.ana.modal is not None
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
+async def test_a_script_comes_out_of_the_form_letter_for_letter(
+    world: World, subtests: pytest.Subtests
+) -> None:
+    for script in [
         "a+b c%20d",
         "=3D=\r\n= \n!",
         "100 % & more=less",
         "Żaneta 😀 \t!",
         "payload={}",
         "payload=%7B",
-    ],
-)
-async def test_a_script_comes_out_of_the_form_letter_for_letter(world: World, script: str) -> None:
-    await world.request_video(world.ana, {"script": script})
-    [request] = world.requests_for("create_video")
-    assert isinstance(request.body, dict)
-    assert request.body["script"] == script
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-async def test_health_and_readiness_answer_get_alone(
-    path: str, client: aiohttp.ClientSession
-) -> None:
-    async with client.get(path) as answer:
-        assert answer.status == 200
-    async with client.post(path) as answer:
-        assert answer.status == 405
+    ]:
+        with subtests.test(script=script):
+            await world.request_video(world.ana, {"script": script})
+            *_, request = world.requests_for("create_video")
+            assert isinstance(request.body, dict)
+            assert request.body["script"] == script
 
 
 async def test_the_bot_is_not_ready_without_its_database(
@@ -277,18 +243,6 @@ async def test_the_bot_is_not_ready_without_its_database(
         assert "nothing can be stored" in (await answer.json())["checks"]["database"]["reason"]
     async with client.get("/healthz") as answer:
         assert answer.status == 200
-
-
-async def test_a_form_stays_open_when_its_job_could_not_be_stored(world: World) -> None:
-    form = await world.open_form(world.ana)
-    await form.suggest("replica_id", REPLICA)
-    world.database.unlink()
-    await form.submit({"replica_id": REPLICA, "script": "Hello, world."})
-    assert form.is_open
-    assert "couldn't be saved" in " ".join(form.errors.values())
-    await world.settle()
-    assert world.posts() == []
-    assert world.created_count() == 0
 
 
 # ── Callbacks ─────────────────────────────────────────────────────────────────────────────────
@@ -321,6 +275,18 @@ async def call_back(
     """Call back ``times`` times, fifty at once."""
     for _ in range(times // 50):
         await asyncio.gather(*(answer_to(client, "POST", path, body) for _ in range(50)))
+
+
+async def test_a_callback_that_cannot_be_stored_is_answered_so_that_it_comes_again(
+    world: World, client: aiohttp.ClientSession
+) -> None:
+    path = await callback_path(world)
+    away = world.database.rename(world.database.with_suffix(".away"))
+    async with client.post(path, data=b"{}") as answer:
+        assert answer.status == 503
+    away.rename(world.database)
+    async with client.post(path, data=b"{}") as answer:
+        assert answer.status == 200
 
 
 async def test_a_thousand_callbacks_cause_a_read_every_two_seconds_and_one_after_the_last(
@@ -379,20 +345,6 @@ async def test_callbacks_that_each_name_another_id_cause_few_reads(
     assert [each.path for each in world.requests_for("read_video")][1:] == ["/v2/videos/v19"]
 
 
-async def test_the_last_of_many_callbacks_finds_the_finished_video(
-    world: World, client: aiohttp.ClientSession
-) -> None:
-    path = await callback_path(world)
-    await world.advance(seconds=30)
-    await call_back(client, path, 50)
-    await world.advance(seconds=2)
-    await call_back(client, path, 50)
-    world.service.finish(next(iter(world.service.videos)))
-    await call_back(client, path, 50)
-    await world.advance(seconds=2)
-    assert "is ready" in world.posts()[-1].text
-
-
 async def test_only_the_hash_of_a_token_is_stored(quiet_world: World) -> None:
     async with quiet_world.running_bot():
         token = (await callback_path(quiet_world)).removeprefix("/callbacks/")
@@ -430,17 +382,18 @@ async def test_the_log_holds_no_secrets_and_no_text_that_people_wrote(tmp_path: 
         assert secret not in logged
 
 
-@pytest.mark.parametrize("named", ["\\ud800", "x" * 201])
 async def test_a_callback_that_names_an_impossible_id_is_answered_like_any_other(
-    world: World, named: str
+    world: World, subtests: pytest.Subtests
 ) -> None:
-    await world.request_video(world.ana)
-    body = world.requests_for("create_video")[0].body
-    assert isinstance(body, dict)
-    url = body["callback_url"]
-    raw = f'{{"video_id": "{named}"}}'.encode()
-    async with world.slack.session.post(url, data=raw) as answer:
-        assert (answer.status, await answer.text()) == (200, "ok")
+    for named in ["\\ud800", "x" * 201]:
+        with subtests.test(named=named):
+            await world.request_video(world.ana)
+            body = world.requests_for("create_video")[0].body
+            assert isinstance(body, dict)
+            url = body["callback_url"]
+            raw = f'{{"video_id": "{named}"}}'.encode()
+            async with world.slack.session.post(url, data=raw) as answer:
+                assert (answer.status, await answer.text()) == (200, "ok")
 
 
 # ── What the signature covers ─────────────────────────────────────────────────────────────────

@@ -83,9 +83,6 @@ class Trailer:
         named = snapshot.facts.get("video_name") == params["video_name"]
         return Comparison.SAME if named else Comparison.UNKNOWN
 
-    def resembles(self, params: Mapping[str, str], item: Mapping[str, Any]) -> bool:
-        return item.get("video_name") == params["video_name"]
-
     def uses(self, params: Mapping[str, str]) -> tuple[str, str] | None:  # noqa: ARG002 - nothing
         return None
 
@@ -104,7 +101,6 @@ class TrailerPresenter:
 
     noun: Final = "trailer"
     counted: Final = "trailer"
-    likeness: Final = "the same name"
     slow: Final = False
     running_word: Final = "Being cut"
 

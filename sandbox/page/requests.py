@@ -7,8 +7,7 @@ from typing import Final
 
 from bot.model import token_hash
 from bot.store import Store
-from bot.store.database import Transaction
-from bot.store.sql import Query
+from bot.store.database import Query, Transaction
 from sandbox.slack import SandboxSlack
 from sandbox.slack_objects import Message
 from sandbox.wire import Exchange

@@ -21,7 +21,7 @@ Side = Literal["service", "slack"]
 #: The operations of each side.
 OPERATIONS: Final[dict[Side, tuple[str, ...]]] = {
     "service": (
-        *("create_video", "read_video", "list_videos"),
+        *("create_video", "read_video"),
         *("create_replica", "read_replica", "list_replicas"),
     ),
     "slack": (

@@ -19,7 +19,6 @@ from tests.chaos.environment import Environment
 from tests.chaos.plan import draw_plan
 from tests.chaos.results import all_done, results_of
 from tests.chaos.rows import Result
-from tests.chaos.shares import Shares
 from tests.chaos.users import Users
 
 # For all jobs to end once the faults have stopped.
@@ -109,7 +108,6 @@ async def _run(
     env: Environment, rng: random.Random, *, jobs: int, can_search: bool
 ) -> Sequence[Result]:
     users = Users(env, rng, jobs=jobs)
-    shares = Shares(env, users, rng)
     approvals = Approvals(env, users, rng)
     async with env.running(), asyncio.TaskGroup() as group:
         answering = group.create_task(users.answer_questions())
@@ -121,22 +119,22 @@ async def _run(
             killing.create_task(env.kill())
             killing.create_task(env.restart_server())
             killing.create_task(users.submit_all())
-            killing.create_task(shares.share_all())
         turning_away.cancel()
         disturbing.cancel()
         env.stop_faults()
         deadline = time.monotonic() + _FINISH_TIMEOUT_S
         opening.cancel()
         while time.monotonic() < deadline and not all_done(
-            env, users, shares, approvals, can_search=can_search
+            env, users, approvals, can_search=can_search
         ):
             await asyncio.sleep(1)
+        await users.open_homes_again()
         await asyncio.sleep(_EXTRA_WAIT_S)
         answering.cancel()
         approving.cancel()
         await env.stop()
         damaged = await env.run_database.close()
-        return results_of(env, users, shares, approvals, damaged=damaged, can_search=can_search)
+        return results_of(env, users, approvals, damaged=damaged, can_search=can_search)
 
 
 def _print(result: Result) -> None:

@@ -26,11 +26,10 @@ Claims = Mapping[tuple[str, str], int]
 """The claim number of each row that is claimed, by its table and id."""
 
 _MEMORY: Final = Path("/dev/shm")
-# The three tables with claims.
+# The two tables with claims.
 _CLAIMED: Final = """
     SELECT 'job', CAST(id AS TEXT), claim FROM jobs WHERE claimed = 1
     UNION ALL SELECT 'delivery', CAST(id AS TEXT), claim FROM deliveries WHERE claimed = 1
-    UNION ALL SELECT 'home', user_id, claim FROM homes WHERE claimed = 1
 """
 
 

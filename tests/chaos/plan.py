@@ -18,7 +18,7 @@ from sandbox.faults import (
     Reset,
     Truncated,
 )
-from sandbox.key_quotes import KeyQuote
+from sandbox.key_quotes import PARTS, KeyQuote
 from sandbox.scenarios import CallbackPlan, Echo, Ending, Scenario
 from sandbox.slack import FILE_CONTENT
 from sandbox.socket_mode import OPEN
@@ -31,6 +31,8 @@ _LATE: Final = timedelta(milliseconds=150)
 _VERY_LATE: Final = timedelta(milliseconds=500)
 _STORM: Final = 40  # callbacks of one job
 _SHAPES: Final = tuple(SHAPES)
+# A link with a part of the key is withheld, so that the reply would have none.
+_QUOTES: Final = (None, *(how for how in KeyQuote if how not in PARTS))
 _SOON: Final = {"Retry-After": "1"}
 
 _LOST: Final = (
@@ -147,7 +149,6 @@ MOMENTS: Final = tuple(
         "edit",
         "reply",
         "approval",
-        "share",
         "search",
         "upload url",
         "upload",
@@ -260,7 +261,7 @@ def draw_plan(
         kills=[_kill(rng) for _ in range(kills)],
         scenarios=[_scenario(rng) for _ in range(2 * jobs)],
         spells=[_spell(rng) for _ in range(max(3, kills))],
-        quotes=rng.choices((None, *KeyQuote), k=jobs),
+        quotes=rng.choices(_QUOTES, k=jobs),
         server_restarts=[
             _server_restart(rng, number, server_restarts) for number in range(server_restarts)
         ],

@@ -10,7 +10,6 @@ from sandbox.slack_objects import Message
 from tests.chaos.approvals import Approvals
 from tests.chaos.environment import Environment
 from tests.chaos.rows import Result, copies_rows, socket_rows
-from tests.chaos.shares import Shares
 from tests.chaos.users import UserRequest, Users, is_open, tag_in
 from tests.crash import role_of
 from tests.leaks import secrets_found
@@ -32,7 +31,6 @@ _GOING_ON: Final = {
 def results_of(
     env: Environment,
     users: Users,
-    shares: Shares,
     approvals: Approvals,
     *,
     damaged: Sequence[str],
@@ -91,7 +89,6 @@ def results_of(
         Result("closing replies posted", sum(map(len, replies.values()))),
         Result("transcript files shared", sum(map(len, files.values()))),
         Result("video files shared", sum(clips.shared.values())),
-        Result("shares accepted", len(shares.accepted)),
         *approvals.rows(creates),
         Result("Home tabs opened", len(users.homes_opened)),
         promise(
@@ -111,7 +108,7 @@ def results_of(
             "doubled messages where the bot cannot search",
             sum(
                 len(doubled(each, searchable=False))
-                for each in (cards, asked, replies, shares.posted, approvals.posted)
+                for each in (cards, asked, replies, approvals.posted)
             ),
         ),
         promise("doubled questions", doubled(asked, searchable=True)),
@@ -120,12 +117,10 @@ def results_of(
         promise("transcript files in the wrong place", _misplaced_files(files, replies)),
         promise("doubled video files", clips.doubled),
         promise("missing video files", clips.missing),
-        promise("doubled shares", doubled(shares.posted, searchable=True)),
         promise("doubled approvals", doubled(approvals.posted, searchable=True)),
         promise(
             "approvals that were left open", approvals.left_open(replies) if can_search else []
         ),
-        promise("missing or wrong shares", [*shares.missing(), *shares.wrong()]),
         promise("Home tabs that were not published", _missing_homes(env, users)),
         promise("Home tabs with an old state", list(_outdated_homes(env, replies))),
         promise(
@@ -180,9 +175,7 @@ def results_of(
     ]
 
 
-def all_done(
-    env: Environment, users: Users, shares: Shares, approvals: Approvals, *, can_search: bool
-) -> bool:
+def all_done(env: Environment, users: Users, approvals: Approvals, *, can_search: bool) -> bool:
     """Return whether every accepted request has its reply, and other messages say how it ended."""
     requests = users.requests
     known = {request.tag: request for request in requests}
@@ -193,7 +186,6 @@ def all_done(
         and not (can_search and any(_left_open(env, _by_delivery(questions))))
         and not _missing_files(env, known, replies)
         and not _clips(env, replies).missing
-        and not shares.missing()
         and not (can_search and approvals.left_open(replies))
         and not _missing_homes(env, users)
         and not any(_outdated_homes(env, replies))
@@ -208,7 +200,7 @@ def _by_role(
 ) -> tuple[Posts, Posts, Posts, list[str]]:
     cards, questions, replies, unexpected = Posts(list), Posts(list), Posts(list), []
     for message in posted:
-        if message.files or role_of(delivery_of(message)) in {"share", "approval"}:
+        if message.files or role_of(delivery_of(message)) == "approval":
             continue
         tag, role = tag_in(message.text), _role(message)
         if tag not in known or role is None:

@@ -38,6 +38,7 @@ TIMINGS: Final = Timings(
     pause=timedelta(milliseconds=500),
     post_interval=timedelta(milliseconds=50),
     call_interval=timedelta(milliseconds=50),
+    home_interval=timedelta(milliseconds=300),
     replica_max_age=timedelta(seconds=2),
     stop_timeout=timedelta(seconds=2),
     socket_heartbeat=timedelta(milliseconds=400),

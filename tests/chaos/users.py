@@ -130,6 +130,13 @@ class Users:
             if (await person.open_home()).ok:
                 self.homes_opened.append(person.user.id)
 
+    async def open_homes_again(self) -> None:
+        """Open each Home tab that was opened once more: it is current when it is opened."""
+        for person in self._people:
+            if person.user.id in self.homes_opened:
+                while not (await person.open_home()).ok:
+                    await asyncio.sleep(_INTERVAL_S)
+
     async def _submit_requests(self, requests: Sequence[UserRequest]) -> None:
         for request in requests:
             number = int(request.tag.rpartition("·")[2])

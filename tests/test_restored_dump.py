@@ -1,19 +1,23 @@
-"""Backups of a PostgreSQL database: made while the bot runs, and safe to restore."""
+"""Dumps of a PostgreSQL database: safe to restore, as docs/postgresql.md says."""
 
-import sqlite3
-import stat
+import asyncio
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-from bot.store.move import move
 from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan
 from tests.postgres import database_url, empty_database_url
-from tests.test_backup import states
-from tests.test_command_line import bot, files_in
+from tests.postgres_server import installed
+from tests.processes_of_commands import ROOT
+from tests.test_command_line import bot
 from tests.world import World
+
+_ADDRESS: Final = "postgresql://bot:PASSWORD@db.example.com/"
+_SHELL: Final = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -23,36 +27,46 @@ def databases() -> Iterator[tuple[str, str]]:
         yield used, empty
 
 
-async def test_what_was_created_after_a_backup_is_not_created_again_once_it_is_restored(
+def documented() -> list[str]:
+    """Return the commands that docs/postgresql.md has for a backup and for restoring it."""
+    text = (ROOT / "docs/postgresql.md").read_text().partition("## Back up and restore")[2]
+    return _SHELL.findall(text)
+
+
+async def shell(script: str, folder: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        "bash",
+        *("-e", "-c", script),
+        env={"PATH": f"{installed() / 'bin'}:/usr/bin:/bin"},
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    printed, _ = await process.communicate()
+    assert process.returncode == 0, printed
+
+
+async def test_what_was_created_after_a_dump_is_not_created_again_once_it_is_restored(
     databases: tuple[str, str], quiet_world: World, tmp_path: Path
 ) -> None:
-    world, backup = quiet_world, tmp_path / "backup.db"
+    world = quiet_world
     world.postgres_url, empty = databases
     world.service.callback_plan = CallbackPlan(times=0)
+    (tmp_path / "bot").symlink_to(ROOT / "bot")
+    dump, restore = documented()
     async with world.running_bot():
         await world.request_video(world.ana, {"script": "Ended before."})
         await world.advance(minutes=10)
         running = await world.request_video(world.ana, {"script": "Runs meanwhile."})
         world.service.faults.next("create_video", CannedResponse(429, "", {"Retry-After": "60"}))
         card = await world.request_video(world.ana, {"script": "Waits to be created."})
-        environ = {"DATABASE_URL": world.postgres_url.replace("postgres@", "postgres:secret@")}
-        done = await bot("backup", str(backup), environ=environ, folder=tmp_path)
-        assert (done.code, done.err) == (0, "")
-        assert done.out.startswith("copied postgresql:///test")
-        assert "secret" not in done.out
-        assert files_in(tmp_path) == [backup]
-        assert stat.S_IMODE(backup.stat().st_mode) == 0o600
-        with sqlite3.connect(backup) as db:
-            assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        db.close()
-        # One that was queued counts as begun.
-        assert sorted(states(backup)) == ["creating", "running", "succeeded"]
+        await shell(dump.replace(f"{_ADDRESS}new", world.postgres_url), tmp_path)
         await world.advance(minutes=10)
         before = [each.text for each in world.posts()]
     made = len(world.requests_for("create_video"))
     assert made == 4, "one was refused, three are made"
 
-    move(backup, empty)
+    await shell(restore.replace(f"{_ADDRESS}restored", empty), tmp_path)
     world.postgres_url = empty
     async with world.running_bot():
         await world.settle()
@@ -63,3 +77,10 @@ async def test_what_was_created_after_a_backup_is_not_created_again_once_it_is_r
         # Only a person can say what the service has made of it, as after a lost answer.
         assert "Your answer is needed" in world.now(card).text
         assert len(world.posts()) == len(before) + 1, "the question is new"
+
+
+async def test_the_command_for_a_backup_names_pg_dump(tmp_path: Path) -> None:
+    environ = {"DATABASE_URL": "postgresql://bot:secret@127.0.0.1:1/bot"}
+    refused = await bot("backup", "backup.db", environ=environ, folder=tmp_path)
+    assert (refused.code, refused.out) == (1, "")
+    assert "backed up with pg_dump" in refused.err
