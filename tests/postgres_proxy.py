@@ -16,7 +16,7 @@ _ENCRYPT = (8).to_bytes(4, "big") + (80877103).to_bytes(4, "big")
 # Of psycopg's prepared statements: Parse with name and text, and Bind with the name.
 _PARSE = re.compile(rb"P....(_pg3_[0-9]+)\x00([^\x00]+)\x00", re.DOTALL)
 _BIND = re.compile(rb"B....\x00(_pg3_[0-9]+)\x00", re.DOTALL)
-# The end of an answer after which no transaction is open: ReadyForQuery with the status I. What only
+# How an answer ends after which no transaction is open: ReadyForQuery with the status I. What only
 # parses a COMMIT is answered with the status T.
 _IDLE = b"Z\x00\x00\x00\x05I"
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import bot.store
 from bot.model import DeliveryState
 from bot.store import Limited, Limits, Store
-from bot.store.database import Database, Query, Transaction
+from bot.store.database import Database, Query, Row, Transaction
 from bot.store.postgres import PostgresDatabase
 from bot.store.sqlite import SQLiteDatabase
 from tests.test_store import NOW, TIMINGS
@@ -193,18 +193,25 @@ async def test_a_statement_that_was_prepared_before_a_migration_is_run_after_it(
     postgres_url: str,
 ) -> None:
     query = Query("SELECT * FROM channel_defaults WHERE channel = :channel")
+    names = Query(
+        "SELECT name FROM pg_prepared_statements"
+        " WHERE starts_with(statement, 'SELECT * FROM channel_defaults')"
+    )
+    met = list[Row]()
+
+    def read(tx: Transaction) -> None:
+        met.extend(tx.all(names))
+        assert tx.one(query, channel="C1") is None
+
+    # Each connection prepares a statement of its own, once it has run it some times.
     async with PostgresDatabase.open(postgres_url) as database:
-
-        async def read() -> None:
-            assert await database.run(lambda tx: tx.one(query, channel="C1")) is None
-
-        for _ in range(5):
-            await read()
-        names = Query("SELECT name FROM pg_prepared_statements WHERE statement LIKE '%defaults%'")
-        assert await database.run(lambda tx: tx.all(names))
+        while not met:
+            await database.run(read)
         with psycopg.connect(postgres_url, autocommit=True) as connection:
             connection.execute("ALTER TABLE channel_defaults ADD COLUMN extra TEXT")
-        await read()
+        met.clear()
+        while not met:
+            await database.run(read)
 
 
 # ── Texts ─────────────────────────────────────────────────────────────────────────────────────

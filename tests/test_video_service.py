@@ -501,7 +501,7 @@ async def test_calls_use_no_cookies_and_no_proxy_of_the_environment(
     assert b"cookie" not in b"".join(asked).lower()
 
 
-@pytest.mark.parametrize("key", ["a\r\nb", "a\nb", "a\0b", "\udcff", "é", "x" * 100_000])
+@pytest.mark.parametrize("key", ["a\r\nb", "a\nb", "a\0b", "\udcff", "é", "x" * 10_000])
 async def test_an_odd_key_raises_an_error_of_ours_that_does_not_show_it(
     clients: Clients, clock: ManualClock, key: str
 ) -> None:
