@@ -1,7 +1,8 @@
 """HTTP servers on the loopback interface, for every part of the sandbox."""
 
 import contextlib
-import secrets
+import itertools
+import os
 import socket
 from contextvars import ContextVar
 from http import HTTPStatus
@@ -14,6 +15,10 @@ _HOST: Final = "127.0.0.1"
 # Below those that a system gives to connections, and for port 0:
 # https://blog.fpmurphy.com/2015/02/ip-dynamic-port-range.html
 _CHOSEN_BY_HAND: Final = range(20_000, 32_768)
+# Processes that were started soon after each other choose among different ports: what one has
+# chosen, another one would find free until the first one listens there.
+_CHOICES: Final = len(_CHOSEN_BY_HAND) // 128
+_NUMBERS: Final = itertools.count()
 _LOOPBACK: Final = (_HOST, "localhost", "[::1]")
 #: What a page of the sandbox may load and do: nothing from elsewhere, nothing inline, in no frame.
 POLICY: Final = (
@@ -96,8 +101,11 @@ def _refused(reason: str) -> web.Response:
 
 def free_port() -> int:
     """Return a free port of the loopback interface that no connection is given meanwhile."""
+    first = _CHOSEN_BY_HAND.start + os.getpid() % 128 * _CHOICES
     while True:
-        port = secrets.choice(_CHOSEN_BY_HAND)
+        port = first + next(_NUMBERS) % _CHOICES
         with socket.socket() as probe, contextlib.suppress(OSError):
+            # Connections that have ended keep no server from a port.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((_HOST, port))
             return port

@@ -29,7 +29,7 @@ from bot.timings import Timings
 from bot.video_service import VideoService
 from sandbox.clock import ManualClock
 from sandbox.faults import CannedResponse, Drip, Fault, Hang, LateCommit, Reset, Truncated
-from sandbox.http import Server
+from sandbox.http import Server, free_port
 from sandbox.video_service import SandboxVideoService
 from tests.tcp import listening
 
@@ -363,9 +363,7 @@ async def test_a_call_asks_for_an_uncompressed_answer(clients: Clients, clock: M
 
 @pytest.fixture
 def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_port()
 
 
 @pytest.fixture
