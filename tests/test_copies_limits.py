@@ -32,7 +32,10 @@ def sql(world: World, query: str) -> list[tuple[object, ...]]:
 
 async def waiting(world: World, number: int) -> None:
     """Wait until this number of the bots' transactions wait for a lock."""
-    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    query = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
     async with asyncio.timeout(30):
         while (await asyncio.to_thread(sql, world, query)) != [(number,)]:
             pass

@@ -48,7 +48,10 @@ def sent(world: World, copies: Sequence[Bot], requests: Sequence[bytes]) -> list
 
 async def waiting_for_locks(url: str) -> int:
     """Return how many transactions wait for a lock."""
-    query = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    query = (
+        "SELECT count(*) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
         found = await (await connection.execute(query)).fetchone()
     return int(found[0]) if found else 0

@@ -291,7 +291,10 @@ def test_a_migration_that_is_cut_off_changes_nothing_and_is_applied_by_the_next_
 ) -> None:
     sql = _NEWER_COLUMN + "; SELECT pg_sleep(CASE WHEN {} THEN 60 END);"
     has_column = "SELECT 1 FROM information_schema.columns WHERE column_name = 'newer'"
-    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+    cut = (
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND wait_event = 'PgSleep'"
+    )
     with (
         migrations(tmp_path, _0001_newer=sql.format("true")),
         ThreadPoolExecutor(1) as thread,
