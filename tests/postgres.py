@@ -20,8 +20,10 @@ _NUMBERS: Final = itertools.count()
 _TABLES: Final = (
     "SELECT tablename FROM pg_tables WHERE schemaname = 'public' AND tablename <> 'migrations'"
 )
+# Also those that their clients have closed, which the server may not have noticed yet: it waits for
+# the end of each, in milliseconds, as the next test may count them.
 _TERMINATE: Final = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
 # What a test must leave as it was, for another one to have the database.

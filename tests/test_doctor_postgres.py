@@ -49,7 +49,9 @@ async def test_a_server_and_the_bots_on_it_are_described(url: str, quiet_world: 
     assert "(up to 30 seconds between two copies do no harm)" in lines["database clock"].message
     assert lines["bot"].message.startswith("is running on this database (")
     assert lines.not_ok() == []
-    # The bot has ended.
+    async with asyncio.timeout(30):
+        while await asyncio.to_thread(connected_bots, url):  # the server may notice its end later
+            pass
     ask(url, _JOB.format(params="{}"))
     waits = found(url)["bot"]
     assert waits.state == "warning"
