@@ -24,7 +24,7 @@ from tests.bot_process import BotProcess
 from tests.crash import delivery_key, role_of
 from tests.databases import HasDatabase
 from tests.leaks import LeakDetector
-from tests.world import NO_LIMITS, REPLICA, is_question
+from tests.world import NO_LIMITS, PATIENCE, REPLICA, is_question
 
 Phase = Literal["before", "after"]
 MomentHook = Callable[[str, str], Awaitable[None]]
@@ -88,6 +88,7 @@ class LiveWorld(HasDatabase):
     def __init__(self, folder: Path) -> None:
         clock = SystemClock()
         self.slack = SandboxSlack(clock)
+        self.slack.response_timeout = PATIENCE
         self.service = SandboxVideoService(clock, pace=Pace(timedelta(0), timedelta(days=1)))
         self.service.add_replica(REPLICA, "Anna")
         self.ana = Person(self.slack, "ana")

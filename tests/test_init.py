@@ -113,7 +113,7 @@ async def serving(outside: Outside, **environ: str) -> AsyncIterator[None]:
     )
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             async for line in process.stderr:
                 if b"listening" in line:
                     break

@@ -45,9 +45,9 @@ FOOTAGE = "https://storage.example.com/anna.mp4?X-Amz-Signature=4f00ta9e"
 
 _START_CHECK: Final = "/v2/videos/is-anyone-there"
 _MAX_START_CHECK_S: Final = 5.0
-# Longer than Slack's, as it is in real time: a busy machine may need it. Tests in which something
-# does not answer in time set Slack's own.
-_RESPONSE_TIMEOUT: Final = timedelta(seconds=20)
+#: How long Slack waits for an answer: longer than its own time, as this is real time and a busy
+#: machine may need it. Tests in which something does not answer in time set Slack's own.
+PATIENCE: Final = timedelta(seconds=20)
 _SHARED_MEMORY: Final = Path("/dev/shm")
 #: For folders that need no disk; None means the default folder for temporary files.
 MEMORY: Final = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
@@ -63,7 +63,7 @@ class World(HasDatabase):
         self.clock = ManualClock()
         self.bot_clock: Clock = self.clock
         self.slack = SandboxSlack(self.clock)
-        self.slack.response_timeout = _RESPONSE_TIMEOUT
+        self.slack.response_timeout = self.slack.socket_mode.response_timeout = PATIENCE
         self.slack.app = APP
         events.follow(self.slack)
         self.service = SandboxVideoService(self.clock)
