@@ -60,7 +60,7 @@ class PausedWorld:
     @contextlib.asynccontextmanager
     async def stopped(self, reached: asyncio.Event) -> AsyncIterator[None]:
         """Stop the first copy once it has ``reached`` something, while a second one goes on."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await reached.wait()
         self.clock.stop()
         self.world.clock._workers.remove(self.first.settled)
@@ -135,7 +135,7 @@ async def test_what_is_not_created_for_a_pause_is_created_afterwards_if_nobody_t
     async with paused.running_first():
         hold = paused.proxy.hold_commit_of(BEGIN_ATTEMPT)
         await paused.is_asked()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await hold.reached.wait()
         world.clock.set(world.clock.now() + timedelta(minutes=10))
         hold.let_go.set()

@@ -125,16 +125,16 @@ async def test_all_checks_together_take_no_longer_than_one_time_out(quiet_world:
             "VIDEO_API_URL": silent,
         }
         begun = loop.time()
-        found = await report_of(environ, call_timeout=2)
+        found = await report_of(environ, call_timeout=5)
         taken = loop.time() - begun
     for name in ("Slack", "video service"):
-        assert "no answer within 2 s" in found[name].message
-    assert taken < 3.9  # one after the other they would take 4 s
+        assert "no answer within 5 s" in found[name].message
+    assert taken < 9.9  # one after the other they would take 10 s
 
 
 async def test_what_was_found_before_a_time_out_is_reported(quiet_world: World) -> None:
     quiet_world.slack.faults.always("bots.info", Hang())
-    found = await report_of(quiet_world.environment(str(free_port())), call_timeout=1)
+    found = await report_of(quiet_world.environment(str(free_port())), call_timeout=3)
     assert [each.state for each in found.all("Slack")] == ["ok", "error"]
 
 

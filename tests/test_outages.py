@@ -10,7 +10,6 @@ from aiohttp.client_reqrep import ConnectionKey
 
 from bot import doctor
 from bot.causes import cause_of
-from bot.timings import Timings
 from sandbox.delivery import deliver
 from sandbox.faults import CannedResponse, Reset
 from sandbox.http import free_port
@@ -136,8 +135,7 @@ async def test_a_clock_that_is_off_is_one_counted_line_a_minute(
 async def told(world: World, name: str, **changed: str) -> str:
     """Return what the doctor says about one side, with other settings."""
     environ = world.environment("0") | changed
-    timings = Timings(call_timeout=timedelta(seconds=2))
-    found = [each async for each in doctor.examine(environ, timings=timings) if each.name == name]
+    found = [each async for each in doctor.examine(environ) if each.name == name]
     [finding] = found
     assert not finding.ok
     return finding.message

@@ -28,7 +28,7 @@ from tests.test_postgres_failures import add, count
 REQUIRED: Final = "PGBOUNCER_REQUIRED"
 RARELY: Final = Timings(slow_poll=timedelta(hours=1), pooled_slow_poll=timedelta(hours=1))
 # Many times what anything takes.
-SOON_S: Final = 8
+SOON_S: Final = 20
 _END_LISTENERS: Final = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
     " WHERE datname = current_database() AND query LIKE 'LISTEN%'"

@@ -26,7 +26,7 @@ from tests.world import REPLICA, World
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = "Hello <b>you</b> & welcome."
-_LONG = 10.0
+_LONG = 30.0
 
 
 class Browser:

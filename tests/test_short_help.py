@@ -82,7 +82,7 @@ async def test_help_that_slack_does_not_take_is_given_up(world: World) -> None:
 async def test_what_is_written_to_the_app_gets_help_once_a_message(world: World) -> None:
     written = world.ana.write_direct("hi")
     # A bot that answers itself never has nothing left to do.
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await world.settle()
     [help_] = world.posts()
     assert help_.channel == written.channel

@@ -603,7 +603,7 @@ async def test_the_cache_of_replicas_matches_the_table(address: Address) -> None
         changing.cancel()
         await asyncio.gather(committing, reading, changing, return_exceptions=True)
         # The change whose caller went may be made, or not, and later than what is read next.
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while True:
                 cached = {each.id for each in await store.replicas.find("", "C1", 9)}
                 ids = ("r-1", "r-2")

@@ -14,7 +14,7 @@ from tests.world import World
 
 PARTS = ("engine", "messenger", "sweep", "database", "web server")
 # In seconds: it never takes that long unless the bot hangs.
-TIMEOUT = 10.0
+TIMEOUT = 20.0
 
 
 class BrokenClock:
