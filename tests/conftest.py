@@ -37,8 +37,8 @@ settings.register_profile(
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Run three workers for each core, as tests in real time and of processes leave it idle."""
-    return 3 * (os.cpu_count() or 1)
+    """Run two workers for each core, as tests in real time and of processes leave it idle."""
+    return 2 * (os.cpu_count() or 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

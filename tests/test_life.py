@@ -701,10 +701,10 @@ def _tests(machine: type[RuleBasedStateMachine], examples: int, steps: int) -> A
 
 
 #: Nothing is paid twice, and every request is answered.
-TestServiceFaults = _tests(ServiceFaults, 20, 25)
+TestServiceFaults = _tests(ServiceFaults, 10, 25)
 #: Every message arrives once.
-TestSlackFaults = _tests(SlackFaults, 20, 25)
-TestAllFaults = _tests(AllFaults, 20, 25)
+TestSlackFaults = _tests(SlackFaults, 10, 25)
+TestAllFaults = _tests(AllFaults, 12, 25)
 #: Nothing is created before it is approved.
 TestApprovals = _tests(Approvals, 8, 20)
-TestAllFaultsOnPostgres = _tests(AllFaultsOnPostgres, 10, 25)
+TestAllFaultsOnPostgres = _tests(AllFaultsOnPostgres, 6, 25)
