@@ -1,5 +1,6 @@
 """The database of a world: a file of SQLite, or a database on a PostgreSQL server."""
 
+import asyncio
 import contextlib
 import sqlite3
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from psycopg import rows, sql
 
 from bot.store.database import Query, Value
 from tests.postgres import database_url
+
+# Many times what anything takes: other work may keep the machine busy.
+_TIMEOUT_S: Final = 30.0
 
 Address: TypeAlias = Path | str
 """The path of a file, or the URL of a database."""
@@ -66,6 +70,16 @@ def query(address: Address, statement: str, **values: Value) -> list[dict[str, A
     with contextlib.closing(sqlite3.connect(address)) as db, db:
         db.row_factory = sqlite3.Row
         return [dict(row) for row in db.execute(Query(statement).sqlite, values)]
+
+
+async def installed(address: Address) -> None:
+    """Wait until a bot in another process has stored whose it is: it serves nobody before.
+
+    It asks Slack beside listening. On a busy machine that may take longer than a request waits.
+    """
+    async with asyncio.timeout(_TIMEOUT_S):
+        while not await asyncio.to_thread(query, address, "SELECT 1 FROM installation"):
+            pass
 
 
 def all_rows(address: Address) -> Iterator[tuple[str, dict[str, Any]]]:

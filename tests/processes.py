@@ -22,7 +22,7 @@ from sandbox.slack_objects import Message
 from sandbox.video_service import Operation, SandboxVideoService
 from tests.bot_process import BotProcess
 from tests.crash import delivery_key, role_of
-from tests.databases import HasDatabase
+from tests.databases import HasDatabase, installed
 from tests.leaks import LeakDetector
 from tests.world import NO_LIMITS, PATIENCE, REPLICA, is_question
 
@@ -124,7 +124,7 @@ class LiveWorld(HasDatabase):
             self.slack.request_url = f"{self._relay_server.url}/slack/events"
             try:
                 await self.start_bot()
-                await self._wait_until_serving()
+                await installed(self.address)
                 yield self
             finally:
                 await self.bot.kill()
@@ -156,15 +156,6 @@ class LiveWorld(HasDatabase):
         """Start the bot on the world's database and wait until it listens."""
         self.bot = self.spawn_bot()
         self.port = await self.bot.wait_until_listening()
-
-    async def _wait_until_serving(self) -> None:
-        """Wait until the bot has stored whose it is: it serves nobody before.
-
-        It asks Slack beside listening. On a busy machine that may take longer than a request waits.
-        """
-        async with asyncio.timeout(_TIMEOUT_S):
-            while not await asyncio.to_thread(self._is_installed):
-                pass
 
     async def restart_killed_bot(self) -> None:
         """Wait until the bot was killed at ``kill_at``, and start it again."""
@@ -242,9 +233,6 @@ class LiveWorld(HasDatabase):
             await self.start_bot()
             await self.wait_until(lambda: self.moments)
             assert await self.bot.terminate() == 0
-
-    def _is_installed(self) -> bool:
-        return bool(self.query("SELECT 1 FROM installation"))
 
     def _due(self) -> bool:
         return bool(

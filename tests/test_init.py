@@ -16,6 +16,7 @@ import pytest
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse, Hang
 from sandbox.http import free_port
+from tests.databases import installed
 from tests.modes import HTTP, SOCKET_MODE
 from tests.typist import (
     CTRL_C,
@@ -119,6 +120,7 @@ async def serving(outside: Outside, **environ: str) -> AsyncIterator[None]:
                     break
             else:
                 pytest.fail("the bot did not start")
+        await installed(outside.folder / "bot.db")
         yield
     finally:
         process.terminate()

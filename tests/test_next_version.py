@@ -17,6 +17,7 @@ from sandbox.http import free_port
 from sandbox.scenarios import Pace
 from sandbox.slack import SandboxSlack
 from sandbox.video_service import SandboxVideoService
+from tests.databases import installed
 from tests.postgres import empty_database_url
 from tests.processes_of_commands import started
 from tests.test_migrations import migrations
@@ -85,6 +86,7 @@ async def test_this_version_makes_videos_on_tables_that_the_next_one_has_added_t
     try:
         async with started("serve", environ=environ, folder=tmp_path) as bot:
             await bot.until("listening")
+            await installed(empty_url)
             slack.request_url = f"http://127.0.0.1:{port}/slack/events"
             await make_video("Before the deploy.")
             # One for each table: a transaction that locks all would deadlock with the bot's own.
