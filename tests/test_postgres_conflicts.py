@@ -17,7 +17,7 @@ from bot.store import DatabaseUnavailable, Store, postgres
 from bot.store.database import Query, Transaction
 from bot.store.job_rows import lock_job, lock_jobs
 from bot.store.postgres import PostgresDatabase
-from tests.test_postgres_failures import QUICK, SOON_S, add, slow_work, spawn
+from tests.test_postgres_failures import SOON_S, add, slow_work, spawn
 from tests.test_store import NOW, TIMINGS, submit
 
 COPIES = 2
@@ -136,8 +136,9 @@ async def test_a_table_that_stays_locked_is_logged_once_with_what_to_do(
 
 
 async def test_a_group_that_waits_for_a_row_delays_none_of_its_other_works(
-    postgres_url: str,
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(postgres, "_LOCK_TIMEOUT_MS", 9_000)
     async with AsyncExitStack() as stack:
         here, there = await stores(stack, postgres_url)
         locked = (await submit(here, "V1")).job.id
@@ -154,7 +155,7 @@ async def test_a_group_that_waits_for_a_row_delays_none_of_its_other_works(
             tasks.create_task(here.database.run(hold))
             await has_locked.wait()
             waits = tasks.create_task(there.database.run(lambda tx: lock_job(tx, locked)))
-            async with asyncio.timeout(1.9):  # the one that waits tries again after two seconds
+            async with asyncio.timeout(8):  # the one that waits tries again a second later
                 others = (there.database.run(lambda tx: tx.one(_DEADLOCKS)) for _ in range(40))
                 assert len(await asyncio.gather(*others)) == 40
             assert not waits.done()
@@ -189,7 +190,7 @@ async def test_a_database_is_closed_although_works_wait_for_the_same_lock(
 ) -> None:
     begun, may_end = asyncio.Event(), threading.Event()
     try:
-        async with PostgresDatabase.open(postgres_url, timings=QUICK) as database:
+        async with PostgresDatabase.open(postgres_url) as database:
             slow = spawn(database.run(slow_work(begun, may_end), serial=True))
             await begun.wait()
             waiting = spawn(database.run(add, serial=True))

@@ -25,9 +25,10 @@ from tests.world import MEMORY
 
 _T = TypeVar("_T")
 
-SILENCE: Final = timedelta(milliseconds=400)
-QUICK: Final = Timings(database_silence=SILENCE)
-SHORT: Final = replace(QUICK, max_database_wait=timedelta(milliseconds=200))
+TIMINGS: Final = Timings()
+# Where an answer never comes: elsewhere a busy server may take as long for one.
+IMPATIENT: Final = replace(TIMINGS, database_silence=timedelta(seconds=1))
+SHORT: Final = replace(TIMINGS, max_database_wait=timedelta(milliseconds=200))
 # Many times what anything takes.
 SOON_S: Final = 20
 
@@ -88,7 +89,8 @@ async def test_nobody_notices_that_a_connection_is_lost_before_its_commit(
     proxy: PostgresProxy, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with PostgresDatabase.open(proxy.url, timings=QUICK) as database:
+    timings = IMPATIENT if fault is Fault.STALL else TIMINGS
+    async with PostgresDatabase.open(proxy.url, timings=timings) as database:
         for expected, statement in enumerate(("BEGIN ISO", "revisions.revision"), 1):
             proxy.fail_next(statement, fault)
             assert await database.run(add) == expected
@@ -103,7 +105,8 @@ async def test_a_commit_without_an_answer_is_not_run_a_second_time(
     proxy: PostgresProxy, fault: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with PostgresDatabase.open(proxy.url, timings=QUICK) as database:
+    timings = IMPATIENT if fault is Fault.STALL else TIMINGS
+    async with PostgresDatabase.open(proxy.url, timings=timings) as database:
         proxy.fail_next("COMMIT\0", fault)
         with pytest.raises(DatabaseUncertain):
             await database.run(add)
@@ -120,7 +123,7 @@ async def test_works_wait_for_a_server_that_is_away_for_a_moment(
     proxy: PostgresProxy, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    long = replace(QUICK, max_database_wait=timedelta(seconds=SOON_S))
+    long = replace(TIMINGS, max_database_wait=timedelta(seconds=SOON_S))
     async with PostgresDatabase.open(proxy.url, timings=long) as database:
         assert await database.run(add) == 1
         with psycopg.connect(postgres_url) as connection:
@@ -193,7 +196,7 @@ async def test_a_quiet_copy_uses_the_connections_that_it_has_while_the_server_ac
     begun, may_end = asyncio.Event(), threading.Event()
     is_slow = slow_work(begun, may_end)
     try:
-        async with PostgresDatabase.open(proxy.url, timings=QUICK) as database:
+        async with PostgresDatabase.open(proxy.url, timings=TIMINGS) as database:
             await asyncio.sleep(0)  # else all connections are opened for the first work
             await database.run(add)
             await database.event(Topic.JOBS).wait()  # it listens
@@ -312,7 +315,7 @@ def own_server() -> Iterator[Server]:
 async def test_works_are_neither_lost_nor_doubled_when_the_server_restarts(
     own_server: Server,
 ) -> None:
-    long = replace(QUICK, max_database_wait=timedelta(seconds=SOON_S))
+    long = replace(TIMINGS, max_database_wait=timedelta(seconds=SOON_S))
     async with PostgresDatabase.open(own_server.url, timings=long) as database:
         before = await database.run(count)
         uncertain, done = 0, 0
@@ -374,7 +377,7 @@ async def test_a_start_waits_for_a_server_that_is_starting(own_server: Server) -
 
 
 async def _open_and_count(url: str) -> int:
-    async with PostgresDatabase.open(url, timings=QUICK) as database:
+    async with PostgresDatabase.open(url, timings=TIMINGS) as database:
         return await database.run(count)
 
 
