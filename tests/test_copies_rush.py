@@ -96,7 +96,7 @@ async def test_forms_that_wait_for_the_other_copy_leave_the_rest_of_their_own_fr
             answers = asyncio.gather(*sent(world, copies[:1], requests))
             for _ in range(5):
                 assert (await world.at(copies[0], world.ben.command("/video", "list"))).ok
-                async with asyncio.timeout(3):  # others wait for a row, but not for long
+                async with asyncio.timeout(8):  # others wait for a row, but not for long
                     while await waiting_for_locks(url) > 1:
                         pass
         assert not any(answer.body for answer in await answers), "all forms were accepted"

@@ -192,7 +192,7 @@ async def test_a_move_that_is_killed_leaves_the_target_empty_and_can_be_repeated
     )
     arguments = ("move-database", f"sqlite:///{path}", empty_url)
     async with started(*arguments, environ={}, folder=tmp_path) as command:
-        while not on_server(empty_url, copies):
+        while not await asyncio.to_thread(on_server, empty_url, copies):
             assert command.process.returncode is None
         os.kill(command.process.pid, signal.SIGKILL)
         assert await command.ended() == -signal.SIGKILL

@@ -219,7 +219,7 @@ async def test_it_answers_quickly_from_the_database_alone_with_ten_thousand_repl
         for query, count in (("", 99), ("person 99", 99), ("r09999", 1), ("nobody at all", 0)):
             began = loop.time()
             offered = await offered_ids(form, query)
-            assert loop.time() - began < 1
+            assert loop.time() - began < 3, "Slack waits no longer"
             assert len(offered) == count
         assert (await offered_ids(form))[0] == "r-1"
 
@@ -341,7 +341,7 @@ async def test_a_form_has_one_deadline_for_all_its_reads_from_the_service(
     quiet_world: World,
 ) -> None:
     world = quiet_world
-    world.timings = replace(Timings(jitter=0), service_deadline=timedelta(seconds=1))
+    world.timings = replace(Timings(jitter=0), service_deadline=timedelta(seconds=3))
     loop = asyncio.get_running_loop()
     async with world.running_bot():
         world.service.key_revoked = True
@@ -354,7 +354,7 @@ async def test_a_form_has_one_deadline_for_all_its_reads_from_the_service(
         began = loop.time()
         await form.submit({"replica_id": "r-unknown"})
 
-        assert loop.time() - began < 1.9, "two looks would take two seconds"
+        assert loop.time() - began < 5.9, "two looks would take six seconds"
         assert form.errors.keys() == {"replica_id"}
         assert "doesn't accept this bot's key" in form.errors["replica_id"]
         world.service.faults.clear()

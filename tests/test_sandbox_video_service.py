@@ -71,7 +71,7 @@ async def service(clock: ManualClock) -> AsyncIterator[SandboxVideoService]:
 @pytest.fixture
 async def client(service: SandboxVideoService) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(
-        base_url=service.url, headers={"x-api-key": service.api_key}, timeout=5
+        base_url=service.url, headers={"x-api-key": service.api_key}, timeout=30
     ) as client:
         yield client
 
