@@ -53,6 +53,16 @@ export function newStage(onSay) {
     return outcome;
   }
 
+  /** Press the button of the form in front, and wait until it is accepted or refused. */
+  async function press(submit) {
+    submit.click();
+    await appears(
+      () => !form.isConnected || submit.getAttribute("aria-busy") !== "true",
+      FORM_MILLISECONDS,
+      signal,
+    );
+  }
+
   const stage = {
     signal,
     channel: "",
@@ -153,12 +163,15 @@ export function newStage(onSay) {
     /** Press the button of the form in front; return whether it was accepted. */
     async send() {
       const submit = form.querySelector(".view-submit");
-      submit.click();
-      await appears(
-        () => !form.isConnected || submit.getAttribute("aria-busy") !== "true",
-        FORM_MILLISECONDS,
-        signal,
-      );
+      const words = submit.textContent;
+      await press(submit);
+      if (form.isConnected && submit.textContent !== words) {
+        stage.say(
+          `The form offers what was asked for before. You press ${submit.textContent} all the same.`,
+        );
+        await pause(signal, 3);
+        await press(submit);
+      }
       return !form.isConnected;
     },
 
