@@ -346,10 +346,14 @@ def export(what: str, format_: str, job: str | None) -> _Run:
       python -m bot export requests > requests.csv
       python -m bot export audit --job 7gk2m9xqpa --format json
     """
+    import io
+
     from bot.export import export
     from bot.settings import DatabaseSettings, environment
 
     def run() -> int:
+        if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the terminal's character set is
+            sys.stdout.reconfigure(encoding="utf-8")
         address = DatabaseSettings.read(environment()).database_address
         export(address, what, format_, job, sys.stdout)
         return 0

@@ -2,10 +2,12 @@
 
 import csv
 import json
+import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import IO, Final
 
@@ -16,6 +18,7 @@ from bot.store.engines import open_snapshot
 from bot.store.job_rows import job_from
 from bot.store.snapshot import Snapshot
 from bot.store.sqlite_file import check_file
+from bot.store.unreadable import optional_text, reading, text
 
 Record = dict[str, str | int | bool | None]
 """A line of an export. Times are ISO 8601, UTC."""
@@ -52,7 +55,9 @@ _ATTEMPTS: Final = f"""
 """  # noqa: S608 - likewise
 _DELETED: Final = "SELECT month, user_id, kind, created, spoken_ms FROM spending"
 # What makes a spreadsheet run the text of a cell: https://owasp.org/www-community/attacks/CSV_Injection
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\n")
+# What a terminal may obey: people and the service choose names and reasons.
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def export(address: Path | str, what: str, format_: str, job: str | None, to: IO[str]) -> None:
@@ -89,11 +94,16 @@ def export(address: Path | str, what: str, format_: str, job: str | None, to: IO
 
 
 def write_csv(records: Iterable[Record], columns: Iterable[str], to: IO[str]) -> None:
-    """Write records as CSV, with a header. No cell is a formula: such a text begins with "'"."""
+    """Write records as CSV, with a header, which is not there if the first one cannot be read.
+
+    No cell is a formula: such a text begins with "'". No cell controls a terminal.
+    """
     names = list(columns)
     writer = csv.writer(to, lineterminator="\n")
+    unwritten = iter(records)
+    first = next(unwritten, None)
     writer.writerow(names)
-    for record in records:
+    for record in () if first is None else chain([first], unwritten):
         writer.writerow([_cell(record[name]) for name in names])
 
 
@@ -110,6 +120,8 @@ def write_json(records: Iterable[Record], columns: Iterable[str], to: IO[str]) -
 def _cell(value: str | int | bool | None) -> str | int | None:  # noqa: FBT001 - a value
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str):
+        value = _CONTROLS.sub(" ", value)
     # A spreadsheet may pass over what comes before it.
     if isinstance(value, str) and value.lstrip(" \u00a0\ufeff").startswith(_FORMULA):
         return f"'{value}"
@@ -126,24 +138,31 @@ def _selected(snapshot: Snapshot, select: str, column: str, job: str | None) -> 
     return snapshot.all(Query(select.format(where=f"WHERE {column} = :job")), job=job)
 
 
+def _readable(
+    rows: Iterable[Row], read: Callable[[Row], Record], what: str, remedy: str = ""
+) -> Iterator[Record]:
+    """Yield the records of rows; say at the end how many, called ``what``, are damaged."""
+    damaged = 0
+    for row in rows:
+        try:
+            yield read(row)
+        except RowUnreadable:
+            damaged += 1
+    if damaged:
+        said = f"1 {what} is" if damaged == 1 else f"{damaged:,} {what}s are"
+        print(f"{said} damaged and left out{remedy}.", file=sys.stderr)
+
+
 def _requests(snapshot: Snapshot, job: str | None) -> Iterator[Record]:
-    """Yield requests, the oldest first; say at the end how many are damaged.
+    """Yield requests, the oldest first.
 
     Raises:
         OperatorError: there is no request ``job``.
     """
-    rows = damaged = 0
-    for row in _selected(snapshot, _REQUESTS, "jobs.id", job):
-        rows += 1
-        try:
-            yield _request(row)
-        except RowUnreadable:
-            damaged += 1
-    if job is not None and not rows:
+    rows: Iterable[Row] = _selected(snapshot, _REQUESTS, "jobs.id", job)
+    if job is not None and not (rows := list(rows)):
         raise OperatorError(f"There is no request {job}. Old ones are deleted.")
-    if damaged:
-        what = "1 request is" if damaged == 1 else f"{damaged:,} requests are"
-        print(f"{what} damaged and left out: python -m bot doctor says more.", file=sys.stderr)
+    yield from _readable(rows, _request, "request", ": python -m bot doctor says more")
 
 
 def _request(row: Row) -> Record:
@@ -173,14 +192,18 @@ def _request(row: Row) -> Record:
 
 def _audit(snapshot: Snapshot, job: str | None) -> Iterator[Record]:
     """Yield who did what, the oldest first."""
-    for row in _selected(snapshot, _AUDIT, "job_id", job):
-        yield {
+    yield from _readable(_selected(snapshot, _AUDIT, "job_id", job), _act, "act")
+
+
+def _act(row: Row) -> Record:
+    with reading("audit", row):
+        return {
             "at": _iso(from_ms(row["at"])),
-            "action": row["action"],
-            "user": row["user_id"],
-            "job": row["job_id"],
-            "kind": row["kind"],
-            "detail": without_keys(row["detail"]),
+            "action": text(row["action"]),
+            "user": optional_text(row["user_id"]),
+            "job": optional_text(row["job_id"]),
+            "kind": optional_text(row["kind"]),
+            "detail": without_keys(text(row["detail"])),
         }
 
 

@@ -133,6 +133,33 @@ async def test_a_request_that_is_damaged_is_left_out_and_said(world: World) -> N
     assert "1 request is damaged" in exported.err
 
 
+async def test_an_act_that_is_damaged_is_left_out_of_the_audit_and_said(world: World) -> None:
+    await world.request_video(world.ana)
+    second = number_of(await world.request_video(world.ben, {"script": "Another script."}))
+    damage = Query("UPDATE audit SET at = 100000000000000000 WHERE user_id = :user")
+    await world.bot.store.database.run(lambda tx: tx.all(damage, user=world.ana.user.id))
+    exported = await export(world, "audit", "--format", "json")
+    assert [each["job"] for each in json.loads(exported.out)] == [second]
+    assert "1 act is damaged and left out." in exported.err
+
+
+async def test_an_export_is_utf_8_whatever_the_terminals_character_set_is(world: World) -> None:
+    await world.request_video(world.ana, {"script": "A script.", "video_name": "Zoë 你好"})
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bot", "export", "requests"),
+        env={
+            "PYTHONPATH": str(ROOT),
+            "PYTHONIOENCODING": "latin-1",
+            "DATABASE_URL": world.database_setting,
+        },
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert (process.returncode, err.decode()) == (0, "")
+    assert "Zoë 你好" in out.decode()
+
+
 def test_what_cannot_be_exported_is_said_with_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "bot.db"
     missing = run_here(f"sqlite:///{path}", "requests")
@@ -149,9 +176,11 @@ async def test_a_request_that_is_not_there_is_said_and_usage_is_of_no_single_one
     world: World,
 ) -> None:
     unknown = await export(world, "requests", "--job", "nothing")
-    assert (unknown.code, "There is no request nothing" in unknown.err) == (1, True)
+    assert (unknown.code, unknown.out) == (1, "")
+    assert "There is no request nothing" in unknown.err
     usage = await export(world, "usage", "--job", "nothing")
-    assert (usage.code, "leave --job out" in usage.err) == (1, True)
+    assert (usage.code, usage.out) == (1, "")
+    assert "leave --job out" in usage.err
 
 
 async def test_a_reader_that_goes_away_ends_an_export_quietly(world: World) -> None:
@@ -192,3 +221,12 @@ def test_no_cell_of_a_csv_file_is_a_formula() -> None:
     write_csv([{"name": text, "count": -1} for text in texts], ("name", "count"), written)
     _, *rows = csv.reader(io.StringIO(written.getvalue()))
     assert rows == [[f"'{text}", "-1"] for text in texts]
+
+
+def test_no_cell_of_a_csv_file_has_a_character_that_controls_a_terminal() -> None:
+    controls = "".join(map(chr, [*range(9), *range(0xB, 0x20), *range(0x7F, 0xA0)]))
+    text = f"Kim\x1b]0;pwned\x07 said:\n\ttwo lines{controls}"
+    written = io.StringIO()
+    write_csv([{"name": text}], ("name",), written)
+    _, [cell] = csv.reader(io.StringIO(written.getvalue()))
+    assert cell == f"Kim ]0;pwned  said:\n\ttwo lines{' ' * len(controls)}"
