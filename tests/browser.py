@@ -117,7 +117,8 @@ class Window:
         self.panel = tab.get_by_role("complementary", name="Behind the scenes")
 
     async def types(self, text: str) -> None:
-        """Write a line into the channel and send it off."""
+        """Write a line into the channel and send it off, which no dialog lies over."""
+        await expect(self.modal).to_be_hidden()
         await self.composer.fill(text)
         await self.composer.press("Enter")
 
