@@ -54,6 +54,8 @@ class ManualClock:
 
     async def settle(self) -> None:
         """Wait until no registered component has anything left to do at this moment."""
+        # A caller that repeats this until something is there lets it come.
+        await asyncio.sleep(0)
         while (  # noqa: ASYNC110 - there is no event for it
             self._is_resuming() or any([await worker() for worker in tuple(self._workers)])
         ):
