@@ -136,8 +136,10 @@ class Window:
         await option.first.click()
 
     async def presses(self, button: str) -> None:
-        """Press a button of the form in front."""
+        """Press a button of the form in front, and wait until one that is cancelled is gone."""
         await self.modal.get_by_role("button", name=button, exact=True).click()
+        if button == "Cancel":
+            await expect(self.modal).to_be_hidden()
 
     async def asks(self, script: str, replica: str = REPLICA) -> Locator:
         """Ask for a video with the form and return its card."""

@@ -1,7 +1,9 @@
 """Both engines have the same tables, and a migration only adds to them."""
 
+import contextlib
 import re
 import sqlite3
+from collections.abc import Iterator
 from typing import Any, Final
 
 import psycopg
@@ -52,12 +54,12 @@ _NOISE: Final = re.compile(r"::\w+|\b(?:ANY|ARRAY|IN|USING|btree|public)\b|[^\w'
 
 
 @pytest.fixture(scope="module")
-def sqlite() -> sqlite3.Connection:
+def sqlite() -> Iterator[sqlite3.Connection]:
     """A database with all tables."""
-    db = sqlite3.connect(":memory:")
-    for sql in steps("sqlite").values():
-        db.executescript(sql)
-    return db
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        for sql in steps("sqlite").values():
+            db.executescript(sql)
+        yield db
 
 
 def made_by_sqlite(db: sqlite3.Connection, query: str) -> list[tuple[Any, ...]]:
