@@ -131,7 +131,7 @@ class LiveWorld(HasDatabase):
                 leave()
                 for server in (self._relay_server, self.service, self.slack):
                     await server.stop()
-            assert "Traceback" not in self.log_file.read_text()
+            assert "Traceback" not in (logged := self.log_file.read_text()), logged
             leak_detector.check()
 
     def spawn_bot(self) -> BotProcess:
