@@ -101,6 +101,17 @@ async def test_an_exception_of_a_function_reaches_its_caller_and_the_connection_
         assert await connection.run(lambda db: db.execute("SELECT 1").fetchone()) == (1,)
 
 
+async def test_a_database_that_cannot_be_opened_leaves_no_thread_that_reports_to_the_loop() -> None:
+    def fails() -> sqlite3.Connection:
+        raise sqlite3.OperationalError("database is locked")
+
+    for _ in range(200):
+        connection = Connection(fails, iter_chunk_size=64)
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            await connection.open()
+        assert not connection._thread.is_alive()
+
+
 async def test_many_waiting_works_take_one_hop_and_one_transaction(
     database: SQLiteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

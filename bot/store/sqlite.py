@@ -61,6 +61,14 @@ class Connection(aiosqlite.Connection):
     and not public: therefore its minor version is pinned, and ``tests/test_sqlite.py`` tests this.
     """
 
+    async def open(self) -> None:
+        """Open it, or raise once its thread has ended, which reports to the event loop."""
+        try:
+            await self
+        except BaseException:
+            await to_its_end(asyncio.to_thread(self._thread.join))
+            raise
+
     async def run(self, function: Callable[[sqlite3.Connection], _T]) -> _T:
         """Run ``function`` with SQLite's own connection, after all functions submitted before."""
         result: _T = await self._execute(function, self._conn)  # type: ignore[no-untyped-call]
@@ -85,7 +93,7 @@ async def opened(path: Path, lock_timeout: timedelta) -> AsyncIterator[Connectio
                 await asyncio.to_thread(check_file, path)
                 await asyncio.to_thread(refuse_other_versions, path)
                 connection = Connection(partial(connect, path), iter_chunk_size=64)
-                await connection
+                await connection.open()
             except BaseException:
                 lock.release()
                 raise
