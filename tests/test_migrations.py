@@ -186,7 +186,6 @@ def copied_with_its_log(path: Path) -> None:
     path.with_name(f"{path.name}-shm").unlink()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a process is killed")
 @pytest.mark.parametrize(
     "make",
     [
