@@ -69,6 +69,21 @@ async def test_the_reply_says_where_the_rest_of_a_long_transcript_is(filed: Worl
     assert "".join(quoted(world.ana.modal.view.body["blocks"])) == LONG
 
 
+async def test_details_of_a_script_that_no_form_has_room_for_show_its_beginning(
+    filed: World,
+) -> None:
+    world, script = filed, "a" + "🎬" * 19_999
+    world.service.add_replica(REPLICA, "🎬" * 500)
+    world.service.next_video(Scenario(end="error", reason="🎬" * 500))
+    await with_file(world, script.encode())
+    await world.advance(minutes=10)
+    details = await world.details(world.ana, world.posts()[0])
+    shown = "".join(quoted(details.body["blocks"]))
+    assert script.startswith(shown)
+    assert len(shown) > 15_000
+    assert "This is the beginning. The whole script doesn't fit here." in str(details)
+
+
 async def test_the_whole_of_a_transcript_is_in_the_reply_where_a_message_has_room_for_it(
     filed: World,
 ) -> None:

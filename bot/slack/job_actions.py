@@ -56,6 +56,9 @@ SETTLED: Final = "That has already been settled."
 _DETAILS_VIEW: Final = "job_details"
 _ID_FORM: Final = "job_id_form"
 _REMOTE_ID: Final = "remote_id"
+# Bytes of JSON. Slack opens views of 250,000: the rest is for what stands around the blocks.
+_MAX_BLOCKS: Final = 249_000
+_BEGINNING: Final = "This is the beginning. The whole script doesn't fit here."
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -301,8 +304,10 @@ def details(
     blocks = [rich(paragraph(words(name, bold=True)))] if name else []
     blocks.append(rich(bullets(rows(facts))))
     if own and (script := script_of(job, job.snapshot)):
-        # The whole of it: the closing reply has room for the beginning of a long one.
+        # The whole of it, if it fits: the closing reply has room for the beginning of a long one.
         blocks += quotes(script)
+        while len(json.dumps(blocks)) > _MAX_BLOCKS:
+            blocks[-2:] = [section(_BEGINNING)]
     heading = f"{presenter.noun.capitalize()} details"
     return modal(_DETAILS_VIEW, heading, close="Close", blocks=blocks)
 
