@@ -72,12 +72,14 @@ class SandboxVideoService:
             is sent, with the operation and the path; not called when a fault prevents the work.
         on_learned: called once for each job, when the bot has read that it ended.
         out_of_credit: whether create calls are answered 402.
-        key_revoked: whether everything is answered 401.
+        key_revoked: whether everything is answered as a wrong key is.
+        wrong_key_status: the answer to a wrong key: 401, or 403 of a gateway before the service.
         down: whether everything is answered 503, in HTML.
         rate_limited: until when everything is answered 429.
         quotes_key: how it writes the key into its answers; None for not at all.
         limits: whom it turns away otherwise: for one id, one replica, or too many calls a second.
-        unknown_id_status: the answer to a read of an unknown id; 400 has been seen, not 404.
+        unknown_id_status: the answer to a read of an unknown id; 400 has been seen, not 404. With
+            403, the service hides which ids there are.
         lists: how it lists its replicas.
         wire: the log of requests and callbacks.
     """
@@ -110,6 +112,7 @@ class SandboxVideoService:
         self.on_learned: Callable[[Video | Replica], None] | None = None
         self.out_of_credit = False
         self.key_revoked = False
+        self.wrong_key_status = 401
         self.down = False
         self.rate_limited: RateLimit | None = None
         self.quotes_key: KeyQuote | None = None
@@ -339,7 +342,8 @@ class SandboxVideoService:
         if self.down:
             return web.Response(status=503, text=_DOWN, content_type="text/html")
         if self.key_revoked or request.headers.get("x-api-key") != self.api_key:
-            return web.json_response({"message": "Invalid API key"}, status=401)
+            said = {"message": "Invalid API key"}
+            return web.json_response(said, status=self.wrong_key_status)
         if self.rate_limited is not None and self._clock.now() < self.rate_limited.until:
             wait = self.rate_limited.retry_after
             headers = {} if wait is None else {hdrs.RETRY_AFTER: f"{wait.total_seconds():.0f}"}

@@ -158,8 +158,9 @@ async def test_a_video_goes_from_queued_to_generating_to_ready(
 async def test_a_request_without_the_right_key_is_refused(
     service: SandboxVideoService, subtests: pytest.Subtests
 ) -> None:
-    for key in [None, "", "another-key"]:
-        with subtests.test(key=key):
+    for key, status in [(None, 401), ("", 401), ("another-key", 401), ("another-key", 403)]:
+        with subtests.test(key=key, status=status):
+            service.wrong_key_status = status
             headers = {} if key is None else {"x-api-key": key}
             async with httpx.AsyncClient(base_url=service.url, headers=headers) as stranger:
                 for answer in (
@@ -168,7 +169,7 @@ async def test_a_request_without_the_right_key_is_refused(
                     await stranger.post("/v2/replicas", json=REPLICA),
                     await stranger.get("/v2/replicas/r-anna"),
                 ):
-                    assert (answer.status_code, list(answer.json())) == (401, ["message"])
+                    assert (answer.status_code, list(answer.json())) == (status, ["message"])
             assert not service.videos
             assert not any(each.done for each in service.requests)
 
@@ -194,16 +195,28 @@ async def test_a_create_request_with_something_missing_or_wrong_is_refused(
             assert list(service.replicas) == ["r-anna"]
 
 
-async def test_an_unknown_id_is_a_bad_request_or_not_found(
+async def test_a_gateway_forbids_everything_while_it_refuses_the_key(
+    client: httpx.AsyncClient, service: SandboxVideoService
+) -> None:
+    service.wrong_key_status, service.key_revoked = 403, True
+    assert (await client.get("/v2/replicas/r-anna")).status_code == 403
+    assert (await client.post("/v2/videos", json=VIDEO)).status_code == 403
+    service.key_revoked = False
+    await create_video(client)
+
+
+async def test_an_unknown_id_is_a_bad_request_not_found_or_forbidden(
     client: httpx.AsyncClient, service: SandboxVideoService, subtests: pytest.Subtests
 ) -> None:
     for path in ["/v2/videos/v-none", "/v2/replicas/r-none"]:
         with subtests.test(path=path):
-            service.unknown_id_status = 400
             assert (await client.get(path)).status_code == 400
-            service.unknown_id_status = 404
-            answer = await client.get(path)
-            assert (answer.status_code, list(answer.json())) == (404, ["error"])
+            for status in (404, 403):
+                service.unknown_id_status = status
+                answer = await client.get(path)
+                assert (answer.status_code, list(answer.json())) == (status, ["error"])
+            service.unknown_id_status = 400
+            assert (await client.get("/v2/replicas/r-anna")).status_code == 200
 
 
 # Callbacks
