@@ -2,12 +2,12 @@
 
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
@@ -16,7 +16,7 @@ from bot.clock import Clock
 from sandbox import player, service_bodies
 from sandbox.callbacks import Callback, CallbackSender
 from sandbox.clock import ManualClock
-from sandbox.faults import Faults, respond
+from sandbox.faults import Fault, Faults, respond
 from sandbox.http import Server
 from sandbox.key_quotes import KeyQuote, quoting
 from sandbox.scenarios import AS_SEEN, CallbackPlan, Ending, Pace, Scenario
@@ -27,6 +27,11 @@ from sandbox.service_lists import Lists
 from sandbox.wire import Wire
 
 Operation = Literal["create_video", "read_video", "create_replica", "read_replica", "list_replicas"]
+#: All that the bot can ask for, but for the files of videos.
+OPERATIONS: Final[tuple[Operation, ...]] = get_args(Operation)
+#: Those that cost money.
+CREATES: Final[tuple[Operation, ...]] = ("create_video", "create_replica")
+
 Hook = Callable[[Literal["before", "after"], Operation, str], Awaitable[None]]
 
 _DOWN: Final = "<html><body><h1>503 Service Temporarily Unavailable</h1></body></html>"
@@ -207,6 +212,11 @@ class SandboxVideoService:
         for job in (*self.videos.values(), *self.replicas.values()):
             job.callback_plan = replace(job.callback_plan, times=times)
 
+    def answer_all(self, fault: Fault | None, operations: Iterable[Operation] = OPERATIONS) -> None:
+        """Answer all requests with ``fault`` from now on; None ends that."""
+        for operation in operations:
+            self.faults.always(operation, fault)
+
     def add_replica(self, replica_id: str, name: str, status: str = "completed") -> Replica:
         """Add a replica that has ``status`` from the start: trained, failed or stuck."""
         self.replicas[replica_id] = replica = Replica.with_status(
@@ -348,7 +358,7 @@ class SandboxVideoService:
             wait = self.rate_limited.retry_after
             headers = {} if wait is None else {hdrs.RETRY_AFTER: f"{wait.total_seconds():.0f}"}
             return web.json_response({"message": "Too many requests"}, status=429, headers=headers)
-        if self.out_of_credit and operation in {"create_video", "create_replica"}:
+        if self.out_of_credit and operation in CREATES:
             return web.json_response({"error": "The account is out of credit"}, status=402)
         return None
 

@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 
 from sandbox.clock import ManualClock
-from sandbox.faults import CannedResponse, Fault, Reset, Truncated
+from sandbox.faults import CannedResponse, Fault, Hang, Reset, Truncated
 from sandbox.http import Server
 from sandbox.scenarios import CallbackPlan, Pace, Scenario
 from sandbox.service_limits import RateLimit
-from sandbox.video_service import Operation, SandboxVideoService
+from sandbox.video_service import CREATES, Operation, SandboxVideoService
 from tests.tcp import connected
 
 SECOND = timedelta(seconds=1)
@@ -363,6 +363,40 @@ async def test_a_connection_breaks_before_or_after_the_work(
             assert len(service.videos) == int(done)
             assert (service.requests[-1].status, service.requests[-1].done) == (None, done)
             service.videos.clear()
+
+
+async def outcome_of(client: httpx.AsyncClient, method: str, path: str, patience: float) -> object:
+    """Return the status of the answer, or the class of the error that came instead."""
+    try:
+        answer = await client.request(method, path, json=VIDEO, timeout=patience)
+    except httpx.TimeoutException:
+        return TimeoutError
+    except httpx.ReadError:
+        return ConnectionError
+    return answer.status_code
+
+
+async def test_everything_is_answered_the_same_until_that_ends(
+    client: httpx.AsyncClient, service: SandboxVideoService, subtests: pytest.Subtests
+) -> None:
+    said = {"error": "Down for maintenance"}
+    cases: list[tuple[Fault, object, float]] = [
+        (CannedResponse(503, said), 503, 30),
+        (CannedResponse(502, "<html>Bad gateway</html>"), 502, 30),
+        (Reset(), ConnectionError, 30),
+        (Hang(), TimeoutError, 0.2),
+    ]
+    for fault, outcome, patience in cases:
+        with subtests.test(fault=fault):
+            service.answer_all(fault)
+            for method, path in [("POST", "videos"), ("GET", "videos/v"), ("GET", "replicas")]:
+                assert await outcome_of(client, method, f"/v2/{path}", patience) == outcome
+            service.answer_all(None)
+            service.answer_all(fault, CREATES)
+            assert await outcome_of(client, "POST", "/v2/replicas", patience) == outcome
+            assert (await client.get("/v2/replicas")).status_code == 200
+            service.answer_all(None)
+            await create_video(client)
 
 
 async def test_a_reset_is_a_real_one(service: SandboxVideoService) -> None:

@@ -14,16 +14,14 @@ from sandbox.page.actions import PageRequest, failed
 from sandbox.scenarios import Scenario
 from sandbox.service_limits import RateLimit
 from sandbox.slack import RESPONSE_URL, SandboxSlack
+from sandbox.video_service import OPERATIONS as SERVICE_OPERATIONS
 from sandbox.video_service import SandboxVideoService
 
 Side = Literal["service", "slack"]
 
 #: The operations of each side.
 OPERATIONS: Final[dict[Side, tuple[str, ...]]] = {
-    "service": (
-        *("create_video", "read_video"),
-        *("create_replica", "read_replica", "list_replicas"),
-    ),
+    "service": SERVICE_OPERATIONS,
     "slack": (
         "chat.postMessage",
         "chat.update",
