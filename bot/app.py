@@ -70,6 +70,7 @@ class Bot:
     _background: BackgroundTasks
     _sweep: Sweep
     _replica_list: ReplicaList
+    _service_check: ServiceCheck
     _readiness: Readiness
     _parts: Sequence[asyncio.Task[None]]
     """They run until the bot is stopped: one that ends earlier has failed."""
@@ -94,7 +95,7 @@ class Bot:
         """Wait until nothing is due or under way; return whether anything was."""
         parts = (
             *(self._engine, self._messenger, self._homes),
-            *(self._background, self._sweep, self._replica_list),
+            *(self._background, self._sweep, self._replica_list, self._service_check),
         )
         return any([await part.settled() for part in parts])
 
@@ -144,7 +145,8 @@ async def running(
             clock=clock,
             timings=timings,
             # The engine is made below; no call is made before.
-            on_recovery=lambda: background.spawn(engine.hasten()),
+            on_recovery=lambda failures: background.spawn(engine.hasten(failures)),
+            newest_made=lambda: engine.newest_made(),  # noqa: PLW0108 - likewise
             metrics=metrics,
         )
         calls = SlackCalls(
@@ -241,7 +243,7 @@ async def running(
                 clock=clock,
                 timings=timings,
             )
-        service_check = ServiceCheck(service, background.spawn, clock, timings)
+        service_check = ServiceCheck(service, clock, timings)
         readiness = Readiness(
             store,
             installation,
@@ -269,7 +271,6 @@ async def running(
         await messenger.hold_interrupted_edits()
         port = await server.start(settings.host, settings.port)
         installation.learn()
-        service_check.check()
         endless = [
             start_part(sweep.run, "sweep"),
             start_part(replica_list.run, "list of replicas"),
@@ -296,6 +297,7 @@ async def running(
                 background,
                 sweep,
                 replica_list,
+                service_check,
                 readiness,
                 parts,
             )

@@ -60,6 +60,10 @@ class Failure(StrEnum):
     """The service's account is out of credit."""
     UNREACHABLE = "unreachable"
     """The service could not be reached in time; nothing was created."""
+    SERVICE_DOWN = "service_down"
+    """The service is down: no job fails with it, nor with the next one. They hold jobs back."""
+    SERVICE_TROUBLE = "service_trouble"
+    """The service could not do what the same person asked for last, or with the same replica."""
     NOT_FOUND = "not_found"
     """The service no longer knows what it made."""
     TIMED_OUT = "timed_out"
@@ -274,8 +278,8 @@ class Job:
     orphaned_ids: tuple[str, ...] = ()
     """Ids of what its earlier attempts turned out to have made."""
     held_by: Failure | None = None
-    """Why its create call is held back while it is queued: it fails with this if that does not end.
-    None if there is no reason, or only for a moment."""
+    """Why its create call or its reads are held back; None if there is no reason, or only for a
+    moment. A queued job fails with it if that does not end, but for an outage."""
     held_until: datetime | None = None
     """When the first try since then was due."""
     waits_for: str | None = None

@@ -53,6 +53,7 @@ class Outages:
         self._cause = ""
         self.last_answer: datetime | None = None
         """When the side answered last; None before the first answer since the start."""
+        self._kept: set[str] = set()
         self._failing: set[str] = set()  # since the last answer
         self._odd: set[str] = set()
 
@@ -76,9 +77,20 @@ class Outages:
         self._failures += 1
         # Before the first answer since the start, one failed call is enough.
         enough = _MIN_FAILURES if self.last_answer is not None else 1
-        if self._failures >= enough and not self._is_out:
-            self._is_out = True
-            _LOG.warning(f"{self._side} is down", extra={"cause": cause, "remedy": self._remedy})
+        if self._failures >= enough:
+            self._begin()
+
+    def keep(self, part: str, cause: str) -> None:
+        """Note that a part of the side is down, until ``drop``, whatever other calls show."""
+        self._since, self._cause = self._since or self._clock.now(), cause
+        self._kept.add(part)
+        self._begin()
+
+    def drop(self, part: str) -> None:
+        """Note that a part of the side works again."""
+        if part in self._kept:
+            self._kept.remove(part)
+            self._end()
 
     def note_answer(self) -> None:
         """Note an answer that says nothing about other calls."""
@@ -91,8 +103,20 @@ class Outages:
             self._odd.clear()
         self._odd = (self._odd | self._failing) - {call}
         self._failing = set()
+        self._failures = 0
+        self._end()
+
+    def _begin(self) -> None:
+        if not self._is_out:
+            self._is_out = True
+            extra = {"cause": self._cause, "remedy": self._remedy}
+            _LOG.warning(f"{self._side} is down", extra=extra)
+
+    def _end(self) -> None:
+        if self._failures or self._kept:
+            return
         outage = self.current
-        self._failures, self._since, self._is_out = 0, None, False
+        self._since, self._is_out = None, False
         if outage is None:
             return
         seconds = round((self._clock.now() - outage.since).total_seconds())

@@ -142,7 +142,7 @@ class Readiness:
         checks = {
             "database": await self._database(),
             "slack": self._slack_check(),
-            "video_service": self._service_status(),
+            "video_service": await self._service_status(),
             "work": await self._work(),
         }
         if self._socket is not None:
@@ -203,11 +203,12 @@ class Readiness:
             return self._out("Slack", "SLACK_API_URL", slack.outage, seen)
         return Check(ok=True, details=seen)
 
-    def _service_status(self) -> Check:
+    async def _service_status(self) -> Check:
         service = self._service
         outage = service.outages.current
         seen: dict[str, object] = {"last_success": _shown(service.outages.last_answer)}
         if outage is not None:
+            seen["waiting"] = await self._waiting()
             return self._out("the video service", "VIDEO_API_URL", outage, seen)
         closed = [name for name, is_closed in self._service_gates().items() if is_closed]
         seen |= {"held_back_by": closed, "next_try": _shown(service.next_credit_try)}
@@ -215,6 +216,14 @@ class Readiness:
             if name in closed:
                 return Check(ok=False, reason=reason, details=seen)
         return Check(ok=True, details=seen)
+
+    async def _waiting(self) -> int | None:
+        """Return how many requests wait for the service; None if it cannot be found out now."""
+        try:
+            async with asyncio.timeout(_DATABASE_TIMEOUT_S):
+                return await self._store.jobs.count_waiting_for_service()
+        except (DatabaseError, TimeoutError):
+            return None
 
     def _out(self, side: str, setting: str, outage: Outage, seen: Mapping[str, object]) -> Check:
         cause = describe(outage.cause, self._timings.call_timeout) or "it does not work"

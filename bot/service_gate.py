@@ -1,13 +1,14 @@
-"""Gates: hold calls back that the video service would refuse, and find out when it no longer does.
+"""The gate: which calls the video service takes now; of those it does not: until when, and why.
 
-All of it is in memory: after a restart, the first call finds out again, and each copy of the bot
+All of it is in memory: after a restart, the first calls find out again, and each copy of the bot
 finds out for itself.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,11 +17,16 @@ from bot.errors import OutsideError, Refused, Unavailable
 from bot.model import Failure
 from bot.timings import Timings
 
+EVERYBODY: Final = ""
+"""Whom a hold concerns that covers every call."""
 _MAX_CALLS: Final = 64  # at the same time
 # After a rate limit calls are made one by one. Each time this many succeed, one more is allowed.
 _SUCCESSES_PER_CALL: Final = 10
 # After this time without a new refusal, a rate limit is forgotten.
 _LIMITED_FOR: Final = timedelta(minutes=1)
+# After this time a hold is forgotten that nobody has tried to pass.
+_KEPT_FOR: Final = timedelta(hours=1)
+_BUSY: Final = "The video service is busy."
 
 
 class Held(Unavailable):
@@ -52,162 +58,258 @@ class AccountRefused(Refused):
         self.accepted_at = accepted_at
 
 
-class Gate:
-    """Closes after a refusal. When the next try is due, it lets one call through at a time.
+@dataclass(eq=False, slots=True)
+class Call:
+    """One call: what it is for, and whose it is."""
 
-    The caller says how that call went: ``passed`` opens the gate, ``close`` sets the next try.
-    After anything else, the next caller tries.
+    path: str
+    user: str = ""
+    own: Sequence[str] = ()
+    """Whom it concerns, beside everybody who calls this path: a person, a replica."""
+    asked_for: bool = False
+    """It is tried at once, whenever the next try is due: somebody says that it is worth it."""
+    has_slot: bool = False
+    failed: bool = False
+    """It is known to have gone wrong, even if it still waits for its answer."""
+
+
+@dataclass(slots=True)
+class Hold:
+    """Why calls are held back, and until when. Then they are tried, one at a time."""
+
+    error: OutsideError
+    since: datetime
+    until: datetime
+    wait: timedelta
+    refusals: int = 1
+    """In a row."""
+    tried_by: Call | None = None
+
+
+class Gate:
+    """Holds calls back, each for a reason of its own, and limits how many are made at a time.
+
+    The caller says how a call went: ``release`` ends a hold, ``hold`` sets the next try. After
+    anything else, the next caller tries.
+
+    While others wait, one person's calls get half of the slots at most.
+
+    Args:
+        at_start: how many calls are made at the same time before the first success.
+        at_rest: the same after a time without calls, or after trouble. Each success allows one
+            more.
     """
 
-    def __init__(self, failure: Failure, clock: Clock, timings: Timings) -> None:
-        self._failure = failure
+    def __init__(
+        self,
+        clock: Clock,
+        timings: Timings,
+        *,
+        at_start: int = _MAX_CALLS,
+        at_rest: int = _MAX_CALLS,
+    ) -> None:
         self._clock = clock
         self._timings = timings
-        self._refusal: OutsideError | None = None
-        self._wait = timedelta(0)
-        self._next_try = clock.now()
-        self._refusals = 0
-        self._calls = 0
+        self._at_rest = at_rest
+        self._allowed = float(at_start)
+        self._holds: dict[tuple[Failure, str], Hold] = {}
+        self._limited_at: datetime | None = None
+        self._calls: Counter[str] = Counter()  # by person
+        self._queued: Counter[str] = Counter()  # likewise
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self.passed_at: datetime | None = None  # since the start
+        self._is_paused = False
+
+    # ── Holds ─────────────────────────────────────────────────────────────────────────────────
+
+    def find(self, failure: Failure, whom: str = EVERYBODY) -> Hold | None:
+        """Return a hold, whether or not its next try is due."""
+        return self._holds.get((failure, whom))
+
+    def all(self, failure: Failure) -> list[Hold]:
+        """Return all holds for one reason."""
+        return [hold for (why, _), hold in self._holds.items() if why is failure]
+
+    def hold(
+        self,
+        failure: Failure,
+        error: OutsideError,
+        wait: timedelta | None = None,
+        *,
+        whom: str = EVERYBODY,
+        call: Call | None = None,
+        pace: float = 1.0,
+    ) -> Held:
+        """Hold calls back for ``wait``; return what to raise in place of ``error``.
+
+        Without ``wait``, or with none at all, it grows with each try in a row that was in vain:
+        ``call`` is one, unless it began before the others were held back. ``pace`` is a factor.
+        """
+        now = self._clock.now()
+        self._holds = {
+            key: each for key, each in self._holds.items() if now - each.until < _KEPT_FOR
+        }
+        known = self.find(failure, whom)
+        if known is None:
+            known = self._holds[failure, whom] = Hold(error, now, now, timedelta(0))
+        elif call is None or known.tried_by is call or not self._is_shut(known):
+            known.refusals += 1
+        known.error = error
+        known.wait = wait or self._timings.gate_back_off(known.refusals) * pace
+        known.until = now + known.wait
+        if failure is Failure.UNREACHABLE:
+            self._allowed, self._limited_at = 1.0, now
+        self._wake()
+        return self._held(failure, known)
+
+    def held(self, failure: Failure, whom: str = EVERYBODY) -> Held | None:
+        """Return what to raise while calls are held back; None if they are not."""
+        hold = self.find(failure, whom)
+        return None if hold is None else self._held(failure, hold)
+
+    def release(self, failure: Failure, whom: str = EVERYBODY) -> Hold | None:
+        """End a hold, and return it if there was one."""
+        released = self._holds.pop((failure, whom), None)
+        if released is not None:
+            self._wake()
+        return released
+
+    def release_all(self, failure: Failure) -> None:
+        """End all holds for one reason."""
+        self._holds = {key: each for key, each in self._holds.items() if key[0] is not failure}
+        self._wake()
+
+    def try_now(self, failure: Failure, whom: str = EVERYBODY) -> None:
+        """Let the next caller try, whenever the next try was due."""
+        if (hold := self.find(failure, whom)) is not None:
+            hold.until = self._clock.now()
+
+    def is_shut(self, failure: Failure, whom: str = EVERYBODY) -> bool:
+        """Return whether calls are held back, and no try is due."""
+        hold = self.find(failure, whom)
+        return hold is not None and self._is_shut(hold)
 
     @property
-    def refusal(self) -> OutsideError | None:
-        """Why the gate is closed; None while it is open."""
-        return self._refusal
+    def is_limited(self) -> bool:
+        """Whether a call was refused not long ago because there were too many."""
+        since = self._limited_at
+        return since is not None and timedelta(0) <= self._clock.now() - since < _LIMITED_FOR
 
-    @property
-    def next_try(self) -> datetime | None:
-        """When the next call is let through; None while it is open."""
-        return None if self._refusal is None else self._next_try
+    # ── Slots ─────────────────────────────────────────────────────────────────────────────────
 
     @asynccontextmanager
-    async def admit(self) -> AsyncIterator[None]:
-        """Let the caller make one call, which may have to wait for its turn.
+    async def admit(self, call: Call) -> AsyncIterator[None]:
+        """Let the caller make a call, which may have to wait for its turn.
 
         Raises:
-            Held: the gate is closed, or it was not the caller's turn in time.
+            Held: the gate is closed, or it was not the call's turn in time.
         """
-        await self._enter()
+        await self._enter(call)
         try:
             yield
         finally:
-            self._calls -= 1
+            self.leave(call)
+
+    def leave(self, call: Call) -> None:
+        """Take the slot from a call, if it has one: it ends, or has no answer for too long."""
+        if call.has_slot:
+            call.has_slot = False
+            self._calls[call.user] -= 1
+            for hold in self._holds.values():
+                if hold.tried_by is call:
+                    hold.tried_by = None
             self._wake()
 
-    def close(self, error: OutsideError, wait: timedelta | None = None) -> Held:
-        """Hold calls back for ``wait``; return what to raise in place of ``error``.
+    def pause(self) -> None:
+        """Let nobody in before ``resume``, and then only as many as after a rest."""
+        self._is_paused = True
+        self._slow_down()
 
-        Without ``wait``, or with none at all, it grows with each refusal in a row.
-        """
-        self._refusals += 1
-        self._refusal = error
-        self._wait = wait or self._timings.gate_back_off(self._refusals)
-        self._next_try = self._clock.now() + self._wait
+    def resume(self) -> None:
+        """Let callers in again."""
+        self._is_paused = False
         self._wake()
-        return self._held(self._next_try)
 
-    def passed(self) -> bool:
-        """Note that a call was not refused; return whether that opened the gate."""
-        opened = self._refusal is not None
-        self._refusal, self._refusals, self.passed_at = None, 0, self._clock.now()
-        self._wake()
-        return opened
+    def _slow_down(self) -> None:
+        """Allow as many calls as after a rest."""
+        self._allowed = min(self._allowed, float(self._at_rest))
 
-    def try_now(self) -> None:
-        """Let the next caller try, whenever the next try was due."""
-        self._next_try = self._clock.now()
+    def passed(self) -> None:
+        """Note that a call was taken; if all that are allowed are made, allow more."""
+        if self._calls.total() >= int(self._allowed):
+            more = 1 / (_SUCCESSES_PER_CALL * self._allowed) if self.is_limited else 1.0
+            self._allowed = min(_MAX_CALLS, self._allowed + more)
+        self.release(Failure.UNREACHABLE)
 
-    def _limit(self) -> int:
-        """Return how many calls may be made at the same time."""
-        return _MAX_CALLS if self._refusal is None else 1
-
-    async def _enter(self) -> None:
+    async def _enter(self, call: Call) -> None:
+        self._queued[call.user] += 1
         try:
             async with asyncio.timeout(self._timings.turn_timeout.total_seconds()):
-                while self._must_wait():
+                while self._must_wait(call):
                     turn = asyncio.get_running_loop().create_future()
                     self._waiting.append(turn)
                     await turn
         except TimeoutError:
             self._wake()  # its turn may have come just now
-            raise self._held(self._clock.now() + self._timings.turn_timeout) from None
+            until = self._clock.now() + self._timings.turn_timeout
+            raise Held(_BUSY, until=until, failure=Failure.UNREACHABLE, retry_after=None) from None
         except asyncio.CancelledError:
             self._wake()
             raise
-        self._calls += 1
+        finally:
+            self._queued[call.user] -= 1
+        call.has_slot = True
+        self._calls[call.user] += 1
+        for _, hold in self._covering(call):
+            hold.tried_by = call
 
-    def _must_wait(self) -> bool:
+    def _must_wait(self, call: Call) -> bool:
         """Return whether to wait for a turn.
 
         Raises:
             Held: the gate is closed, and no try is due.
         """
-        if self._is_shut():
-            raise self._held(self._next_try)
-        return self._calls >= self._limit()
-
-    def _is_shut(self) -> bool:
-        left = self._next_try - self._clock.now()
-        # No gate stays closed for longer because the clock was set back.
-        return self._refusal is not None and timedelta(0) < left <= self._wait
-
-    def _wake(self) -> None:
-        """Let as many callers look again as there is room for; all, if they are in vain."""
-        room = len(self._waiting) if self._is_shut() else self._limit() - self._calls
-        while self._waiting and room > 0:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                room -= 1
-
-    def _held(self, until: datetime) -> Held:
-        error = self._refusal
-        return Held(
-            error.reason if error else "The video service is busy.",
-            until=until,
-            failure=self._failure,
-            retry_after=error.retry_after if isinstance(error, Unavailable) else None,
-        )
-
-
-class RateGate(Gate):
-    """The gate for a rate limit: it also limits how many calls are made at the same time.
-
-    A service that takes a few calls a second refuses one call in each second, not all that wait.
-
-    Args:
-        first_calls: how many calls are made at the same time after a time without any. Each success
-            allows one more.
-    """
-
-    def __init__(self, clock: Clock, timings: Timings, *, first_calls: int = _MAX_CALLS) -> None:
-        super().__init__(Failure.UNREACHABLE, clock, timings)
-        self._first_calls = first_calls
-        self._allowed = float(first_calls)
-        self._refused_at: datetime | None = None
-
-    @property
-    def limited(self) -> bool:
-        """Whether a call was refused not long ago."""
-        if self._refused_at is None:
-            return False
-        return timedelta(0) <= self._clock.now() - self._refused_at < _LIMITED_FOR
-
-    def close(self, error: OutsideError, wait: timedelta | None = None) -> Held:
-        """Hold calls back for ``wait``, then make them one by one."""
-        self._allowed = 1.0
-        self._refused_at = self._clock.now()
-        return super().close(error, wait)
-
-    def passed(self) -> bool:
-        """Note that a call was not refused; if all that were allowed are made, allow more."""
-        if self._calls >= int(self._allowed):
-            more = 1 / (_SUCCESSES_PER_CALL * self._allowed) if self.limited else 1.0
-            self._allowed = min(_MAX_CALLS, self._allowed + more)
-        return super().passed()
+        holds = self._covering(call)
+        shut = [(failure, each) for failure, each in holds if self._is_shut(each)]
+        if shut and not call.asked_for:
+            failure, longest = max(shut, key=lambda found: found[1].until)
+            raise self._held(failure, longest)
+        if self._is_paused or any(each.tried_by is not None for _, each in holds):
+            return True
+        limit = self._limit()
+        others_wait = self._queued.total() > self._queued[call.user]
+        share = max(1, limit // 2) if others_wait else limit
+        return self._calls.total() >= limit or self._calls[call.user] >= share
 
     def _limit(self) -> int:
-        if not self._calls and not self._waiting and not self.limited:
-            self._allowed = float(self._first_calls)  # an earlier rush is no guide
-        return min(int(self._allowed), super()._limit())
+        """Return how many calls may be made at the same time."""
+        if not self._calls.total() and self._queued.total() <= 1 and not self.is_limited:
+            self._slow_down()  # an earlier rush is no guide
+        return 1 if self.find(Failure.UNREACHABLE) is not None else int(self._allowed)
+
+    def _covering(self, call: Call) -> list[tuple[Failure, Hold]]:
+        """Return the holds that cover a call."""
+        return [
+            (failure, hold)
+            for (failure, whom), hold in self._holds.items()
+            if whom in {EVERYBODY, call.path, *call.own}
+        ]
+
+    def _is_shut(self, hold: Hold) -> bool:
+        # No hold lasts longer because the clock was set back.
+        return timedelta(0) < hold.until - self._clock.now() <= hold.wait
+
+    def _wake(self) -> None:
+        """Let all callers look again whether it is their turn."""
+        for turn in self._waiting:
+            if not turn.done():
+                turn.set_result(None)
+        self._waiting.clear()
+
+    def _held(self, failure: Failure, hold: Hold) -> Held:
+        error = hold.error
+        return Held(
+            error.reason,
+            until=hold.until,
+            failure=failure,
+            retry_after=error.retry_after if isinstance(error, Unavailable) else None,
+        )

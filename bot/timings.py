@@ -59,8 +59,9 @@ class Timings:
 
     # For checks whether Slack and the video service answer, and accept our token and key.
     recheck_side: timedelta = timedelta(minutes=1)
-    """Between two checks of one that does not; also of one that is quiet, while somebody asks for
-    the bot's health."""
+    """Between two checks of one that is quiet, while somebody asks for the bot's health."""
+    recheck_down: timedelta = timedelta(seconds=3)
+    """Between two harmless reads from a video service that is down."""
     report_max_age: timedelta = timedelta(seconds=1)
     """How old an answer about the bot's health may be: anybody may ask, as often as they like."""
 
@@ -151,6 +152,11 @@ class Timings:
     """From the first refusal for too many calls to the next try, if the service names no time; it
     doubles with each refusal in a row."""
     max_hold: timedelta = timedelta(minutes=5)
+    hang_after: timedelta = timedelta(seconds=10)
+    """Then a create call without an answer counts as failed for those who wait, and the service
+    that does not answer a harmless read as down; in real time."""
+    outage_within: timedelta = timedelta(minutes=1)
+    """Two creates for different people that fail within this time show that all would."""
     turn_timeout: timedelta = timedelta(seconds=2)
     """For a call to wait until others are done, where not all may be made at the same time."""
 

@@ -7,14 +7,16 @@ The service's interface: POST creates and GET reads, ``x-api-key`` on both, JSON
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime, timedelta
-from typing import Any, Final
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import httpx
 
+from bot.causes import HTTP, http_cause
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.masking import Mask
@@ -26,24 +28,56 @@ from bot.service_errors import (
     FAILURES,
     KEY_NOT_ACCEPTED,
     TOO_MANY_CALLS,
+    UNKNOWN_ID,
     from_answer,
     translated,
 )
-from bot.service_gate import AccountRefused, Gate, Held, RateGate
+from bot.service_gate import EVERYBODY, AccountRefused, Call, Gate, Held, Hold
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
 _REMEDY: Final = "is VIDEO_API_URL right, and reachable from here?"
-_FIRST_CREATES: Final = 4  # at the same time, before any shows that the service takes more
+_REMEDIES: Final = {
+    Failure.KEY_REJECTED: "is VIDEO_API_KEY right?",
+    Failure.OUT_OF_CREDIT: "top up its account",
+}
+_OUTAGE: Final = frozenset({Failure.SERVICE_DOWN, Failure.SERVICE_TROUBLE})
+_CREATES_AT_REST: Final = 4
+"""Creates at the same time after a rest or trouble: each may become a question to a person."""
+_NEUTRAL: Final = ("/v2/videos", "is-anyone-there")
+"""What is read to see whether the service answers: nothing has this id."""
+_UNAUTHORIZED: Final = "401"
+_SERVER_ERROR: Final = http_cause(HTTPStatus.INTERNAL_SERVER_ERROR)
+_UNREADABLE: Final = Unavailable("The video service's answer could not be read.", cause="broken")
+_MAX_TROUBLES: Final = 100
+# Somebody else is to have the next try.
+_OWN_PACE: Final = 1.5
+
+
+async def _nothing_made() -> None:
+    """Return no path and id: it is not known what was made."""
+
+
+def _is_other(call: Call, before: Call) -> bool:
+    """Return whether two calls are of different people and, if any, with different replicas."""
+    return not set(call.own) & set(before.own)
+
+
+def _unchanged(answer: Any) -> Any:  # noqa: ANN401 - any JSON
+    return answer
 
 
 class VideoService:
     """Creates and reads what the service makes.
 
-    What the service would refuse is held back, each by a gate of its own: calls after a rate limit,
-    creates and reads apart; all creates after our key was refused; the creates of one path after
-    the account's credit for them was used up. ``on_recovery`` is called when a gate that was closed
-    for the key or the credit opens, and at the end of an outage.
+    What the service would refuse, or cannot do now, is held back by a gate: one for creates, one
+    for reads, one for lists. ``on_recovery`` is called when creates are no longer held back because
+    of the key, the credit or an outage, and at the end of an outage, with what held jobs back.
+
+    Attributes:
+        outages: knows since when the service is down.
+        in_doubt: set when ``resolve_doubt`` should be called.
     """
 
     def __init__(
@@ -55,7 +89,8 @@ class VideoService:
         clients: Clients,
         clock: Clock,
         timings: Timings,
-        on_recovery: Callable[[], None] = lambda: None,
+        on_recovery: Callable[[Collection[Failure]], None] = lambda _: None,
+        newest_made: Callable[[], Awaitable[tuple[str, str] | None]] = _nothing_made,
         metrics: Metrics | None = None,
     ) -> None:
         self._metrics = metrics or Metrics()
@@ -72,53 +107,65 @@ class VideoService:
         self._clock = clock
         self._timings = timings
         self._on_recovery = on_recovery
-        self.outages = Outages("the video service", clock, on_recovery, _REMEDY)
-        self._creates = RateGate(clock, timings, first_calls=_FIRST_CREATES)
-        self._reads = RateGate(clock, timings)
-        self._key = Gate(Failure.KEY_REJECTED, clock, timings)
-        self._credits: dict[str, Gate] = {}
+        self._newest_made = newest_made
+        self.outages = Outages("the video service", clock, lambda: on_recovery(_OUTAGE), _REMEDY)
+        self.in_doubt = asyncio.Event()
+        self._creates = Gate(clock, timings, at_start=1, at_rest=_CREATES_AT_REST)
+        self._reads = Gate(clock, timings)
+        self._lists = Gate(clock, timings)
         self._confirming = asyncio.Lock()
+        self._answers_neutral = False
+        """Whether the neutral read was answered, other than by 403, since the start."""
+        self._accepted_at: dict[str, datetime] = {}
+        """When something was created last, by path, and when the key was accepted."""
+        self._is_forbidden = False
+        self._troubles: dict[str, list[tuple[datetime, Call]]] = {}
+        """By path, creates that went wrong since the last one that did not."""
 
-    async def create(self, path: str, body: Mapping[str, str]) -> Any:  # noqa: ANN401 - any JSON
-        """POST ``body`` to ``path`` and return the JSON of the answer; only within ``admission``.
+    async def create(
+        self, call: Call, body: Mapping[str, str], read: Callable[[Any], _T] = _unchanged
+    ) -> _T:
+        """POST ``body`` and return what ``read`` makes of the answer; only within ``admission``.
 
         Raises:
             Refused: it was not created, and would not be the next time.
             Unavailable: it was not created. ``Held`` says when to try again.
             Uncertain: it may have been created.
+            ValueError: likewise; what ``read`` raises.
         """
-        credit = self._credit(path)
         try:
-            answer = await self._call("POST", path, dict(body))
-        except Uncertain as error:
-            if credit.refusal is not None:
-                credit.close(error, self._timings.recheck_credit)
-            raise
+            with self._watch(call):
+                made = read(await self._call("POST", call.path, self._creates, call, dict(body)))
         except Refused as error:
+            # Services check a request before they fail: it shows little, but costs nothing.
+            self._creates.try_now(Failure.SERVICE_DOWN, call.path)
             failure = FAILURES.get(error.code)
             if failure is Failure.OUT_OF_CREDIT:
-                raise self._close(credit, error, self._timings.recheck_credit) from error
-            if failure is Failure.KEY_REJECTED and await self._confirmed():
-                raise self._close(self._key, error, self._timings.recheck_key) from error
+                wait = self._timings.recheck_credit
+                raise self._refuse(failure, error, call.path, wait) from error
+            if await self._is_about_key(error):
+                raise self._refuse_key(error) from error
             raise
-        self._open(credit)
-        self._open(self._key)
-        return answer
+        self._note_made(call)
+        return made
 
-    async def read(self, path: str, remote_id: str) -> Any:  # noqa: ANN401 - any JSON
+    async def read(self, path: str, remote_id: str, *, asked_for: bool = False) -> Any:  # noqa: ANN401 - any JSON
         """GET ``remote_id`` below ``path`` and return the JSON of the answer.
+
+        One that was ``asked_for``, by a callback or a person, does not wait for the next try.
 
         Raises:
             Refused: the service does not know the id, or refuses our key.
             Unavailable: ask again later. A read changes nothing, so it is never uncertain.
         """
         try:
-            return await self._get(path, remote_id)
+            return await self._get(path, remote_id, asked_for=asked_for)
         except Refused as error:
-            if FAILURES.get(error.code) is Failure.KEY_REJECTED and self._key.refusal is None:
+            # A 403 is about what is read.
+            if error.code == _UNAUTHORIZED and self._key_hold is None:
                 with suppress(Unavailable):
-                    if await self._confirmed():
-                        self._close(self._key, error, self._timings.recheck_key)
+                    if await self._is_about_key(error):
+                        self._refuse_key(error)
             raise
 
     async def list_page(self, path: str, *, page: int, limit: int) -> Any:  # noqa: ANN401 - any JSON
@@ -132,9 +179,10 @@ class VideoService:
             Refused: the service does not list, or refuses our key.
             Unavailable: ask again later.
         """
-        async with self._reads.admit():
+        async with self._lists.admit(call := Call(path)):
+            query = {"limit": limit, "page": page}
             try:
-                return await self._call("GET", path, query={"limit": limit, "page": page})
+                return await self._call("GET", path, self._lists, call, query=query)
             except Uncertain as error:
                 raise Unavailable(error.reason, cause=error.cause) from error
 
@@ -146,39 +194,73 @@ class VideoService:
             Unavailable: it cannot be reached or does not work.
         """
         try:
-            await self._get("/v2/videos", "is-anyone-there")
+            await self._get(*_NEUTRAL, timeout=self._timings.hang_after)
         except Refused as error:
             if error.code in KEY_NOT_ACCEPTED:
                 raise
+        self._answers_neutral = True
 
-    async def verify(self) -> None:
-        """Check as ``check`` does, and hold create calls back if our key is refused.
+    async def resolve_doubt(self) -> timedelta | None:
+        """Read something harmless, and hold creates back while that does not work.
 
-        Raises:
-            Refused, Unavailable: as ``check`` does.
+        Returns:
+            When to read again; None if nothing is in doubt.
         """
-        if self._key.refusal is not None:
-            await self._check_key()
-            return
+        self.in_doubt.clear()
         try:
             await self.check()
+        except Held:
+            pass  # it answers, if only that there are too many reads
+        except Unavailable as error:
+            # A service may answer so whatever unknown id is read: that shows nothing.
+            if self._answers_neutral or error.cause != _SERVER_ERROR:
+                self._creates.hold(Failure.SERVICE_DOWN, error, self._timings.max_wait)
+                self.outages.keep(EVERYBODY, error.cause)
+                self._creates.resume()
+                return self._timings.recheck_down
         except Refused as error:
-            if FAILURES.get(error.code) is Failure.KEY_REJECTED:
-                raise self._close(self._key, error, self._timings.recheck_key) from error
-            raise
+            if error.code == _UNAUTHORIZED:
+                self._refuse_key(error)
+            else:
+                self._report_forbidden()
+        self.outages.drop(EVERYBODY)
+        if self._creates.release(Failure.SERVICE_DOWN) is not None:
+            self._on_recovery(_OUTAGE)
+        self._creates.resume()
+        return None if self._key_hold is None else self._timings.recheck_key
 
     # ── Gates ─────────────────────────────────────────────────────────────────────────────────
 
     @asynccontextmanager
-    async def admission(self, path: str) -> AsyncIterator[None]:
+    async def admission(self, path: str, user: str = "", used: str = "") -> AsyncIterator[Call]:
         """Let the caller make one create call to ``path``; enter this before recording an attempt.
+
+        Args:
+            path: where to create.
+            user: who asked for it.
+            used: the id of the replica that is used, if one is.
 
         Raises:
             Held: no call may be made now.
         """
         await self._check_key()
-        async with self._credit(path).admit(), self._creates.admit():
-            yield
+        call = Call(path, user, (f"user {user}", *([f"used {used}"] if used else [])))
+        async with self._creates.admit(call):
+            yield call
+
+    def is_down(self, path: str) -> bool:
+        """Return whether no create call to ``path`` is tried now because the service is down."""
+        gate = self._creates
+        return any(gate.is_shut(Failure.SERVICE_DOWN, whom) for whom in (EVERYBODY, path))
+
+    def is_tried(self, path: str) -> bool:
+        """Return whether one create call to ``path`` is made now, to find out if that works."""
+        return self._creates.find(Failure.SERVICE_DOWN, path) is not None
+
+    def next_try(self, path: str) -> datetime | None:
+        """Return when a create call is tried, where calls to ``path`` fail; None if they do not."""
+        hold = self._creates.find(Failure.SERVICE_DOWN, path)
+        return None if hold is None else hold.until
 
     async def key_refusal(self) -> Refused | None:
         """Return what the service says if it refuses our key; None if it accepts it.
@@ -192,32 +274,31 @@ class VideoService:
     @property
     def known_key_refusal(self) -> Refused | None:
         """What the service said when it refused our key, as far as is known without asking it."""
-        refusal = self._key.refusal
+        refusal = self._key_hold.error if self._key_hold is not None else None
         return refusal if isinstance(refusal, Refused) else None
 
     @property
     def is_out_of_credit(self) -> bool:
         """Whether it refused to create something for lack of credit, and has created none since."""
-        return any(gate.refusal is not None for gate in self._credits.values())
+        return bool(self._creates.all(Failure.OUT_OF_CREDIT))
 
     @property
     def next_credit_try(self) -> datetime | None:
         """When the next create call finds out whether there is credit again; None if there is."""
-        return min((at for gate in self._credits.values() if (at := gate.next_try)), default=None)
+        return min((each.until for each in self._creates.all(Failure.OUT_OF_CREDIT)), default=None)
 
     @property
     def is_slowed_down(self) -> bool:
         """Whether it asked to wait before it creates more."""
-        return self._creates.refusal is not None
+        return self._creates.find(Failure.UNREACHABLE) is not None
 
     def try_again(self, path: str) -> None:
         """Let the next create call to ``path`` find out whether there is credit again."""
-        self._credit(path).try_now()
+        self._creates.try_now(Failure.OUT_OF_CREDIT, path)
 
-    def _credit(self, path: str) -> Gate:
-        if path not in self._credits:
-            self._credits[path] = Gate(Failure.OUT_OF_CREDIT, self._clock, self._timings)
-        return self._credits[path]
+    @property
+    def _key_hold(self) -> Hold | None:
+        return self._creates.find(Failure.KEY_REJECTED)
 
     async def _check_key(self) -> None:
         """Find out whether the service accepts our key again, if it is time to.
@@ -225,107 +306,228 @@ class VideoService:
         Raises:
             Held: it refuses it.
         """
-        async with self._key.admit():
-            refusal = self._key.refusal
-            if refusal is None:
+        if self._key_hold is None:
+            return
+        async with self._confirming:
+            hold = self._creates.find(Failure.KEY_REJECTED)
+            if hold is None or self._is_tried_by_create(hold):
                 return
-            held: Held | None = None
-            try:
-                with suppress(OutsideError):
-                    await self.check()
-            finally:  # also where the caller has run out of time
-                if self._key.refusal is not None:
-                    held = self._key.close(refusal, self._timings.recheck_key)
-            if held is not None:
+            if not self._creates.is_shut(Failure.KEY_REJECTED):
+                try:
+                    with suppress(OutsideError):
+                        await self.check()
+                finally:  # also where the caller has run out of time
+                    if self._key_hold is not None:
+                        wait = self._timings.recheck_key
+                        self._creates.hold(Failure.KEY_REJECTED, hold.error, wait)
+            if (held := self._creates.held(Failure.KEY_REJECTED)) is not None:
                 raise held
 
-    async def _confirmed(self) -> bool:
+    def _is_tried_by_create(self, hold: Hold) -> bool:
+        """Return whether only a create can show that the key is accepted: reads are forbidden."""
+        code = hold.error.code if isinstance(hold.error, Refused) else ""
+        return code != _UNAUTHORIZED and not self._answers_neutral
+
+    async def _is_about_key(self, error: Refused) -> bool:
         """Return whether our key is refused, and not only one request.
+
+        Some services answer 403 to a key that they do not accept, others to ids that they hide: the
+        harmless read tells, if it was answered otherwise before, or the newest of what was made.
 
         Raises:
             Unavailable: it cannot be found out now.
         """
+        if error.code not in KEY_NOT_ACCEPTED:
+            return False
         async with self._confirming:
-            if self._key.refusal is not None:
+            if self._key_hold is not None:
                 return True
             try:
                 await self.check()
-            except Refused as error:
-                return FAILURES.get(error.code) is Failure.KEY_REJECTED
+            except Refused as refusal:
+                if _UNAUTHORIZED in {refusal.code, error.code}:
+                    return refusal.code == _UNAUTHORIZED
+                return self._answers_neutral or await self._is_newest_forbidden()
             return False
 
-    def _close(self, gate: Gate, error: Refused, wait: timedelta) -> OutsideError:
-        """Close a gate, and return what to raise: only the first one counts as refused."""
-        if gate.refusal is not None:
-            return gate.close(error, wait)
-        remedy = "is VIDEO_API_KEY right?" if gate is self._key else "top up its account"
+    async def _is_newest_forbidden(self) -> bool:
+        newest = await self._newest_made()
+        if newest is None:
+            return False
+        try:
+            await self._get(*newest)
+        except Refused as error:
+            return error.code not in UNKNOWN_ID
+        return False
+
+    def _refuse_key(self, error: Refused) -> OutsideError:
+        return self._refuse(Failure.KEY_REJECTED, error, EVERYBODY, self._timings.recheck_key)
+
+    def _refuse(self, failure: Failure, error: Refused, whom: str, wait: timedelta) -> OutsideError:
+        """Hold creates back, and return what to raise: only the first one counts as refused."""
+        known = self._creates.find(failure, whom)
+        if failure is Failure.KEY_REJECTED and error.code != _UNAUTHORIZED:
+            wait = self._timings.recheck_credit if not self._answers_neutral else wait
+        held = self._creates.hold(failure, error, wait, whom=whom)
+        if known is not None:
+            return held
+        remedy = _REMEDIES[failure]
         _LOG.error(
             "the video service refuses new work", extra={"code": error.code, "remedy": remedy}
         )
-        return AccountRefused(error, gate.close(error, wait), accepted_at=gate.passed_at)
+        return AccountRefused(error, held, accepted_at=self._accepted_at.get(whom))
 
-    def _open(self, gate: Gate) -> None:
-        if gate.passed():
+    def _accept(self, failure: Failure, whom: str) -> None:
+        """Note that a call was accepted which a hold would have covered."""
+        self._accepted_at[whom] = self._clock.now()
+        if self._creates.release(failure, whom) is not None:
             _LOG.info("the video service accepts new work again")
-            self._on_recovery()
+            self._on_recovery({failure})
 
-    async def _get(self, path: str, remote_id: str) -> Any:  # noqa: ANN401
+    # ── Outages ───────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _watch(self, call: Call) -> Iterator[None]:
+        """Note a create call that goes wrong, also while it has no answer for too long."""
+        hanging = Unavailable("The video service did not answer in time.", cause="timeout")
+        watch = asyncio.get_running_loop().call_later(
+            self._timings.hang_after.total_seconds(), self._note_trouble, call, hanging
+        )
+        try:
+            yield
+        except (Refused, Held):
+            raise
+        except Unavailable as error:
+            # An answer that it was not done is one; a service that was not reached gave none.
+            if not error.cause.startswith(HTTP):
+                self._note_trouble(call, error)
+            raise
+        except Uncertain as error:
+            self._note_trouble(call, error)
+            raise
+        except ValueError:
+            self._note_trouble(
+                call, Unavailable("The video service's answer could not be read.", cause="broken")
+            )
+            raise
+        finally:
+            watch.cancel()
+
+    def _note_trouble(self, call: Call, error: OutsideError) -> None:
+        """Hold back the creates of the call's person and replica; all, if others fail too.
+
+        Nobody else is let in before a harmless read has shown that the service works.
+        """
+        if call.failed:
+            return
+        call.failed = True
+        gate, now, path = self._creates, self._clock.now(), call.path
+        gate.pause()
+        self.in_doubt.set()
+        before = self._troubles.setdefault(path, [])
+        recent = [each for at, each in before if abs(now - at) <= self._timings.outage_within]
+        if gate.find(Failure.SERVICE_DOWN, path) or any(_is_other(call, each) for each in recent):
+            gate.hold(Failure.SERVICE_DOWN, error, whom=path, call=call)
+            self.outages.keep(path, error.cause)
+        before[:] = [*before[-_MAX_TROUBLES:], (now, call)]
+        for whom in call.own:
+            gate.hold(Failure.SERVICE_TROUBLE, error, whom=whom, call=call, pace=_OWN_PACE)
+        if (credit := gate.find(Failure.OUT_OF_CREDIT, path)) is not None:
+            gate.hold(Failure.OUT_OF_CREDIT, credit.error, self._timings.recheck_credit, whom=path)
+        gate.leave(call)
+
+    def _note_made(self, call: Call) -> None:
+        """Note that something was created: the path is open, to this person with this replica."""
+        path = call.path
+        self._troubles.pop(path, None)
+        for whom in call.own:
+            self._creates.release(Failure.SERVICE_TROUBLE, whom)
+        self._accept(Failure.OUT_OF_CREDIT, path)
+        self._accept(Failure.KEY_REJECTED, EVERYBODY)
+        if self._creates.release(Failure.SERVICE_DOWN, path) is not None:
+            self._creates.release_all(Failure.SERVICE_TROUBLE)
+            self.outages.drop(path)
+            self._on_recovery(_OUTAGE)
+
+    def _report_forbidden(self) -> None:
+        """Log once that reads are forbidden, which may be about the key."""
+        if not self._is_forbidden:
+            self._is_forbidden = True
+            _LOG.warning("the video service forbids reads: is VIDEO_API_KEY right?")
+
+    # ── Calls ─────────────────────────────────────────────────────────────────────────────────
+
+    async def _get(
+        self,
+        path: str,
+        remote_id: str,
+        *,
+        asked_for: bool = False,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - of the call, not of the wait before it
+    ) -> Any:  # noqa: ANN401
         if remote_id in {".", ".."}:
             raise Refused("There is nothing with this id.", code="404")
         path = f"{path}/{quote(remote_id, safe='')}"
-        async with self._reads.admit():
+        async with self._reads.admit(call := Call(path, asked_for=asked_for)):
             try:
-                answer = await self._call("GET", path)
+                answer = await self._call("GET", path, self._reads, call, timeout=timeout)
             except Uncertain as error:
                 raise Unavailable(error.reason, cause=error.cause) from error
             except Refused as error:
                 if error.code not in KEY_NOT_ACCEPTED:
-                    self._open(self._key)
+                    self._accept(Failure.KEY_REJECTED, EVERYBODY)
                 raise
-        self._open(self._key)
+        self._accept(Failure.KEY_REJECTED, EVERYBODY)
         return answer
-
-    # ── Calls ─────────────────────────────────────────────────────────────────────────────────
 
     async def _call(
         self,
         method: str,
         path: str,
+        gate: Gate,
+        call: Call,
         body: dict[str, str] | None = None,
         *,
         query: Mapping[str, int] | None = None,
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - as above
     ) -> Any:  # noqa: ANN401
         """Make one call, and note what it shows about the rate limit and about outages."""
-        gate = self._reads if body is None else self._creates
-        call = f"{method} {path}"
+        name = f"{method} {path}"
+        limit = min(timeout or self._timings.call_timeout, self._timings.call_timeout)
         try:
             # Of a read, the last part of the path is an id.
             route = path if body or query else f"{path.rpartition('/')[0]}/{{id}}"
             with self._metrics.call("video_service", f"{method} {route}"):
-                answer = await self._send(method, path, body, query)
+                answer = await self._send(method, path, body, query, limit)
         except Refused:
-            self._note_answer(gate, call)
+            self._note_answer(gate, name)
             raise
         except OutsideError as error:
             _LOG.debug("a call failed", extra={"method": method, "cause": error.cause})
             if isinstance(error, Unavailable) and error.cause == TOO_MANY_CALLS:
-                raise self._limit(gate, error) from error
-            if query is None:  # a list that does not work says nothing about the rest
-                self.outages.failed(error.cause, call)
+                raise self._limit(gate, call, error) from error
+            # A list that does not work says nothing about the rest; creates, the gate judges.
+            if gate is self._reads:
+                self.outages.failed(error.cause, name)
+                if self.outages.current is not None:
+                    self.in_doubt.set()
             raise
-        self._note_answer(gate, call)
+        self._note_answer(gate, name)
         return answer
 
-    def _note_answer(self, gate: RateGate, call: str) -> None:
+    def _note_answer(self, gate: Gate, name: str) -> None:
         gate.passed()
-        self.outages.answered(call)
+        self.outages.answered(name)
 
-    def _limit(self, gate: RateGate, error: Unavailable) -> Held:
-        if gate.refusal is None and not gate.limited:
-            wait = error.retry_after
+    def _limit(self, gate: Gate, call: Call, error: Unavailable) -> Held:
+        wait = error.retry_after
+        if not gate.is_limited and gate.find(Failure.UNREACHABLE) is None:
             extra = {"asked_s": None if wait is None else round(wait.total_seconds())}
             _LOG.warning("the video service limits calls", extra=extra)
-        return gate.close(error, error.retry_after)
+        # A read costs nothing: a long wait is not taken at its word.
+        if wait is not None and gate is not self._creates:
+            wait = min(wait, self._timings.max_hold)
+        return gate.hold(Failure.UNREACHABLE, error, wait, call=call)
 
     async def _send(
         self,
@@ -333,11 +535,12 @@ class VideoService:
         path: str,
         body: dict[str, str] | None,
         query: Mapping[str, int] | None,
+        limit: timedelta,
     ) -> Any:  # noqa: ANN401
         client = self._clients.reading if body is None else self._clients.creating
         with translated():
             async with (
-                asyncio.timeout(self._timings.call_timeout.total_seconds()),
+                asyncio.timeout(limit.total_seconds()),
                 client.stream(
                     method,
                     self._base_url + path,

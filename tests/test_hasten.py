@@ -12,6 +12,7 @@ from bot.store import Store
 from tests.test_store import NOW, TIMINGS, claim, submit
 
 MINUTE = timedelta(minutes=1)
+ACCOUNT = (Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT)
 
 
 @pytest.fixture
@@ -39,8 +40,8 @@ async def test_jobs_whose_call_failed_or_was_held_back_are_due_within_seconds(
     held = await released(store, "V2", held_by=Failure.OUT_OF_CREDIT, held_until=NOW + 10 * MINUTE)
     await released(store, "V3")
 
-    assert await store.jobs.hasten(NOW) == 2
-    assert await store.jobs.hasten(NOW) == 0
+    assert await store.jobs.hasten(NOW, ACCOUNT) == 2
+    assert await store.jobs.hasten(NOW, ACCOUNT) == 0
 
     assert await due(store, TIMINGS.hasten_within) == {failed, held}
 
@@ -48,7 +49,7 @@ async def test_jobs_whose_call_failed_or_was_held_back_are_due_within_seconds(
 async def test_many_jobs_are_not_all_due_at_the_same_moment(store: Store) -> None:
     for number in range(30):
         await released(store, f"V{number}", failures=2)
-    assert await store.jobs.hasten(NOW) == 30
+    assert await store.jobs.hasten(NOW, ACCOUNT) == 30
     assert 0 < len(await due(store, timedelta(0))) <= 3
     assert len(await due(store, TIMINGS.hasten_within)) >= 27
 
@@ -56,5 +57,5 @@ async def test_many_jobs_are_not_all_due_at_the_same_moment(store: Store) -> Non
 async def test_a_job_that_a_worker_holds_is_left_alone(store: Store) -> None:
     await released(store, "V1", failures=2)
     [job] = await store.jobs.claim(NOW + 5 * MINUTE, 1)
-    assert await store.jobs.hasten(NOW) == 0
+    assert await store.jobs.hasten(NOW, ACCOUNT) == 0
     assert await store.jobs.release(job, NOW, NOW + MINUTE)

@@ -66,15 +66,15 @@ async def service(
             clients=clients,
             clock=clock,
             timings=timings,
-            on_recovery=lambda: recoveries.append("recovered"),
+            on_recovery=lambda _: recoveries.append("recovered"),
         )
 
 
 async def create(service: VideoService, path: str = VIDEOS) -> Any:  # noqa: ANN401 - any JSON
     """Create a video or a replica as the engine does."""
     body = BODY if path == VIDEOS else {"train_video_url": "https://example.com/anna.mp4"}
-    async with service.admission(path):
-        return await service.create(path, body)
+    async with service.admission(path) as call:
+        return await service.create(call, body)
 
 
 async def failed_create(service: VideoService) -> OutsideError:

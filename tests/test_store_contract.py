@@ -651,7 +651,7 @@ async def _whole_life(store: Store) -> None:
 async def _less_common(store: Store) -> None:
     job = await _running_as(store, "v-5")
     await store.jobs.release(replace(job, failures=1), NOW, NOW + TIMINGS.max_wait)
-    assert await store.jobs.hasten(NOW) == 1
+    assert await store.jobs.hasten(NOW, ()) == 1
     assert await store.jobs.stop(job.id, 1, Failure.STOPPED, "U1", NOW)
     done = await _running_as(store, "v-6")
     assert await store.jobs.finish(replace(done, state=State.SUCCEEDED), NOW)

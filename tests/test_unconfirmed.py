@@ -491,7 +491,7 @@ async def test_create_again_retries_an_unavailable_service_for_a_day(
         await world.service.stop()
         await world.ana.click(world.question(asking), AGAIN)
         await world.advance(hours=12)
-        assert "can't send this right now" in world.now(asking).text
+        assert "The video service is down" in world.now(asking).text
         await world.service.start(port)
         await world.advance(hours=2)
 

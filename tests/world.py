@@ -161,6 +161,7 @@ class World(HasDatabase):
         with contextlib.suppress(TimeoutError):  # of a side that does not answer
             async with asyncio.timeout(_MAX_START_CHECK_S):
                 await self.bot._background.settled()
+                await self.bot._service_check.settled()
         requests = self.service.requests
         requests[before:] = [each for each in requests[before:] if each.path != _START_CHECK]
 

@@ -19,8 +19,8 @@ from bot.engine.reconcile import mark_interrupted, reconcile_ended, reconcile_jo
 from bot.engine.runtime import Runtime
 from bot.kinds import Kind
 from bot.kinds.drift import DriftLog
-from bot.model import Job, State
-from bot.store import Store
+from bot.model import Failure, Job, State
+from bot.store import DatabaseError, Store
 from bot.timings import Timings
 from bot.video_service import VideoService
 
@@ -29,6 +29,8 @@ _LOG: Final = logging.getLogger(__name__)
 # neither waits for the other: not a new request for the polls of many jobs, or these for a service
 # that is slow to create.
 _MAX_OF_ONE_SORT: Final = 48
+# Of what waits for the service to work again: one of them finds out.
+_MAX_TO_TRY: Final = 4
 _TO_CREATE: Final = frozenset({State.QUEUED, State.CREATING})
 
 
@@ -62,16 +64,26 @@ class Engine:
         # Half of what may begin: what was begun is finished at the same pace.
         creates = min(creates, -(-limit // 2))
         runtime = self._runtime
+        if any(runtime.service.is_tried(kind.path) for kind in runtime.kinds.values()):
+            creates = min(creates, _MAX_TO_TRY)
         ids = [job.id for job in held]
         return await runtime.store.jobs.claim(
-            runtime.clock.now(), limit, ids, creates=creates, others=others
+            runtime.clock.now(), limit, ids, creates=creates, others=others, down=self._down()
         )
 
     async def next_due(self, held: Collection[Job] = ()) -> datetime | None:
         """Return when the next job is due that is not ``held`` and has a slot; None without any."""
         creates, others = _free(held)
-        ids = [job.id for job in held]
-        return await self._runtime.store.jobs.next_due(ids, creates=creates > 0, others=others > 0)
+        ids, down, runtime = [job.id for job in held], self._down(), self._runtime
+        now = runtime.clock.now()
+        next_due = await runtime.store.jobs.next_due(
+            ids, creates=creates > 0, others=others > 0, down=down
+        )
+        # Those that wait for the end of an outage are tried when its gate says so.
+        tries = [runtime.service.next_try(runtime.kinds[name].path) for name in down]
+        latest = [now + runtime.timings.max_wait] if down else []
+        moments = [next_due, *(at for at in tries if at is not None and at > now), *latest]
+        return min(filter(None, moments), default=None)
 
     async def step(self, job: Job) -> None:
         """Take a claimed job one step further."""
@@ -92,11 +104,26 @@ class Engine:
             case State.SUCCEEDED | State.FAILED:
                 await reconcile_ended(self._runtime, job)
 
-    async def hasten(self) -> None:
-        """Try the jobs again soon that wait because the service failed or refused their calls."""
+    def _down(self) -> list[str]:
+        """Return the kinds that the service creates none of now."""
         runtime = self._runtime
-        while hastened := await runtime.store.jobs.hasten(runtime.clock.now()):
+        return [each.name for each in runtime.kinds.values() if runtime.service.is_down(each.path)]
+
+    async def hasten(self, failures: Collection[Failure]) -> None:
+        """Try the jobs again soon whose calls failed, or that ``failures`` held back."""
+        self.due.set()
+        runtime = self._runtime
+        while hastened := await runtime.store.jobs.hasten(runtime.clock.now(), failures):
             _LOG.info("jobs are tried again", extra={"jobs": hastened})
+
+    async def newest_made(self) -> tuple[str, str] | None:
+        """Return the path and the id of what was created last, if that is known."""
+        try:
+            newest = await self._runtime.store.jobs.fetch_newest_made()
+        except DatabaseError:
+            return None
+        kind = self._runtime.kinds.get(newest[0]) if newest is not None else None
+        return None if newest is None or kind is None else (kind.path, newest[1])
 
     async def _postpone_unknown(self, job: Job) -> None:
         """Postpone a job of a kind that is not registered; log the kind once."""

@@ -3,11 +3,11 @@
 import logging
 import secrets
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from bot.engine.reconcile import check_candidates, is_new, mark_unconfirmed
-from bot.engine.runtime import Runtime, log_fields, uncancelled
+from bot.engine.runtime import SHOWN_FROM, Runtime, log_fields, uncancelled
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.kinds import Unreadable
 from bot.model import Failure, Job, Snapshot, State, token_hash
@@ -15,8 +15,8 @@ from bot.service_gate import AccountRefused, Held
 
 _LOG: Final = logging.getLogger(__name__)
 _WAS_STOPPED: Final = "the bot was stopped for a while"
-# A card does not change for a shorter wait.
-_SHOWN_FROM: Final = timedelta(seconds=10)
+_ACCOUNT: Final = frozenset({Failure.KEY_REJECTED, Failure.OUT_OF_CREDIT})
+_OUTAGE: Final = frozenset({Failure.SERVICE_DOWN, Failure.SERVICE_TROUBLE})
 
 
 async def create_job(runtime: Runtime, job: Job) -> None:
@@ -44,7 +44,8 @@ async def create_job(runtime: Runtime, job: Job) -> None:
         # another copy of the bot made due, which found that there is.
         runtime.service.try_again(kind.path)
     try:
-        async with runtime.service.admission(kind.path):
+        _, used_id = kind.uses(job.params) or ("", "")
+        async with runtime.service.admission(kind.path, job.user, used_id) as call:
             begun_at = runtime.clock.now()
             attempt = await runtime.store.jobs.begin_attempt(job, token_hash(token), begun_at)
             if attempt is None:
@@ -53,7 +54,7 @@ async def create_job(runtime: Runtime, job: Job) -> None:
                 stopped = Unavailable(_WAS_STOPPED)
                 await _retry_later(runtime, job, stopped, attempted=True)
                 return
-            snapshot = await runtime.create(kind, body)
+            snapshot = await runtime.create(kind, call, body)
     except Refused as error:
         await _end_refused(runtime, job, error)
     except Held as held:
@@ -77,6 +78,8 @@ async def _record_created(runtime: Runtime, job: Job, attempt: int, snapshot: Sn
         snapshot=snapshot,
         started_at=now,
         failures=0,
+        held_by=None,
+        held_until=None,
     )
     due_at = now + runtime.jittered(runtime.schedule(job).first_interval)
     # Logged before it is stored: if that fails for good, an operator finds the id here.
@@ -136,15 +139,19 @@ async def _wait_at_gate(runtime: Runtime, job: Job, held: Held, *, attempted: bo
     """
     now = runtime.clock.now()
     if now - _queued_at(job) >= runtime.timings.create_within:
-        await runtime.finish(
-            replace(job, state=State.FAILED, failure=held.failure, reason=held.reason)
-        )
+        failure = Failure.UNREACHABLE if held.failure in _OUTAGE else held.failure
+        await runtime.finish(replace(job, state=State.FAILED, failure=failure, reason=held.reason))
         return
     queued = replace(job, state=State.QUEUED)
+    if held.failure is Failure.SERVICE_DOWN:
+        # It stays due: claims leave it out while the service is down.
+        queued = replace(queued, held_by=held.failure, held_until=None)
+        await _queue_again(runtime, queued, now, attempted=attempted)
+        return
     if _is_news(job, held, now):
         queued = replace(queued, held_by=held.failure, held_until=held.until)
     wait = held.until - now
-    if wait < _SHOWN_FROM:  # the service is only busy: at random, or the same jobs would be first
+    if wait < SHOWN_FROM:  # the service is only busy: at random, or the same jobs would be first
         wait = runtime.retry_delay(job, held)
     due_at = now + min(wait, runtime.timings.max_wait)
     turn_at = held.until if attempted else None
@@ -160,13 +167,13 @@ def _queued_at(job: Job) -> datetime:
 def _is_news(job: Job, held: Held, now: datetime) -> bool:
     """Return whether the card has to say what the job waits for: not for moments.
 
-    For a key and for credit it has said how often there is a try; a rate limit has one end.
+    For a key and for credit it has said how often there is a try; other holds have one end.
     """
-    if held.until - now < _SHOWN_FROM:
+    if held.until - now < SHOWN_FROM:
         return False
     if held.failure is not job.held_by or job.held_until is None:
         return True
-    return held.failure is Failure.UNREACHABLE and job.held_until <= now
+    return held.failure not in _ACCOUNT and job.held_until <= now
 
 
 async def _queue_again(

@@ -5,12 +5,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from bot.engine.reconcile import check_candidates, is_unknown
-from bot.engine.runtime import Runtime
+from bot.engine.runtime import SHOWN_FROM, Runtime
 from bot.errors import OutsideError
 from bot.kinds import Kind, Unreadable
 from bot.kinds.drift import Drift, DriftType
 from bot.log import word
 from bot.model import Failure, Job, Snapshot, State, Verdict
+from bot.service_gate import Held
 from bot.timings import PollSchedule, Timings
 
 
@@ -23,7 +24,7 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
             if await check_candidates(runtime, job):
                 return
     try:
-        snapshot = await _read(runtime, kind, remote_id)
+        snapshot = await _read(runtime, kind, remote_id, asked_at=job.woken_at)
     except (OutsideError, Unreadable) as error:
         await _postpone_unread(runtime, job, error)
         return
@@ -45,7 +46,14 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
                 runtime.drift.note(
                     kind.name, Drift(DriftType.UNKNOWN_STATUS, word(snapshot.status))
                 )
-            going = replace(job, snapshot=snapshot, failures=0, missing_since=None)
+            going = replace(
+                job,
+                snapshot=snapshot,
+                failures=0,
+                missing_since=None,
+                held_by=None,
+                held_until=None,
+            )
             if awaited_id := await _awaited_id(runtime, kind, going):
                 await _wait_for_used(runtime, going, awaited_id)
             else:
@@ -54,13 +62,15 @@ async def poll_job(runtime: Runtime, job: Job) -> None:
                 await _plan_poll(runtime, replace(going, waits_for=None, started_at=started_at))
 
 
-async def _read(runtime: Runtime, kind: Kind, remote_id: str) -> Snapshot:
+async def _read(
+    runtime: Runtime, kind: Kind, remote_id: str, *, asked_at: datetime | None = None
+) -> Snapshot:
     """Read what a job of ours made or uses.
 
     Raises:
         OutsideError, Unreadable: it could not be read.
     """
-    snapshot = await runtime.read(kind, remote_id)
+    snapshot = await runtime.read(kind, remote_id, asked_at=asked_at)
     await runtime.catalogue(kind, snapshot)
     return snapshot
 
@@ -128,6 +138,8 @@ async def _postpone_unread(runtime: Runtime, job: Job, error: OutsideError | Unr
             await _plan_poll(runtime, job)
         return
     waiting = runtime.failed(job, error)
+    if isinstance(error, Held) and error.until - runtime.clock.now() >= SHOWN_FROM:
+        waiting = replace(waiting, held_by=error.failure, held_until=error.until)
     await _plan_poll(runtime, waiting, at_least=runtime.retry_delay(waiting, error))
 
 

@@ -95,7 +95,9 @@ async def check_candidates(runtime: Runtime, job: Job) -> bool:
     unread: OutsideError | None = None
     for attempt in await runtime.store.jobs.candidates(job):
         try:
-            snapshot = await runtime.read(kind, attempt.candidate_id or "")
+            snapshot = await runtime.read(
+                kind, attempt.candidate_id or "", asked_at=attempt.named_at
+            )
         except Unreadable as error:
             unread = Unavailable(f"The answer could not be read: {error}.")
             continue
@@ -142,5 +144,7 @@ def _adopting(job: Job, attempt: Attempt, snapshot: Snapshot) -> Job:
             snapshot=snapshot,
             started_at=attempt.made_at,
             failures=0,
+            held_by=None,
+            held_until=None,
         )
     return replace(job, orphaned_ids=(*job.orphaned_ids, snapshot.remote_id), failures=0)

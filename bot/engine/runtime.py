@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
 from bot.clock import Clock
@@ -14,7 +14,7 @@ from bot.errors import Unavailable
 from bot.kinds import Kind
 from bot.kinds.drift import DriftLog
 from bot.model import Job, Snapshot, Verdict
-from bot.service_gate import Held
+from bot.service_gate import Call, Held
 from bot.store import Store
 from bot.timings import PollSchedule, Timings
 from bot.video_service import VideoService
@@ -23,6 +23,8 @@ _LOG: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 # How long a cancelled step may go on with storing an outcome, in seconds.
 _LAST_WRITE_S: Final = 1.0
+SHOWN_FROM: Final = timedelta(seconds=10)
+"""A card does not change because a call is held back for a shorter time."""
 # An id that is anything else, such as a link or a sentence, is not logged.
 _LOGGED_ID: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 
@@ -40,28 +42,41 @@ class Runtime:
     public_url: str | None
     drift: DriftLog
 
-    async def read(self, kind: Kind, remote_id: str) -> Snapshot:
+    async def read(
+        self, kind: Kind, remote_id: str, *, asked_at: datetime | None = None
+    ) -> Snapshot:
         """Read something from the service, whether a job of ours made it or not.
+
+        If that was asked for just now, at ``asked_at``, it waits for no rate limit.
 
         Raises:
             OutsideError, Unreadable: it could not be read.
         """
         with self.drift.watching(kind):
-            answer = await self.service.read(kind.path, remote_id)
+            answer = await self.service.read(
+                kind.path, remote_id, asked_for=self._is_asked_for(asked_at)
+            )
             self.drift.compare(kind, answer, created=False)
             return kind.read(answer, remote_id)
 
-    async def create(self, kind: Kind, body: Mapping[str, str]) -> Snapshot:
+    def _is_asked_for(self, asked_at: datetime | None) -> bool:
+        """Return whether a read was asked for since the last look for due work."""
+        return asked_at is not None and abs(self.clock.now() - asked_at) <= self.timings.slow_poll
+
+    async def create(self, kind: Kind, call: Call, body: Mapping[str, str]) -> Snapshot:
         """Make a create call; only within ``VideoService.admission``.
 
         Raises:
             OutsideError: as ``VideoService.create`` does.
             Unreadable: something was created, and its answer names no id.
         """
-        with self.drift.watching(kind):
-            answer = await self.service.create(kind.path, body)
+
+        def read(answer: Any) -> Snapshot:  # noqa: ANN401 - any JSON
             self.drift.compare(kind, answer, created=True)
             return kind.created(answer)
+
+        with self.drift.watching(kind):
+            return await self.service.create(call, body, read)
 
     async def catalogue(self, kind: Kind, snapshot: Snapshot) -> None:
         """Store what was read if other jobs can use it, and wake those that wait for it."""

@@ -158,8 +158,8 @@ def _status(
             return _Status(waiting, word="Sending your request…")
         case State.UNCONFIRMED:
             return _Status(":question:", line=_unconfirmed(job, presenter.noun))
-        case State.RUNNING if job.unreachable:
-            return _Status(running, line="I can't check this right now. I'll keep trying.")
+        case State.RUNNING if job.held_by is not None or job.unreachable:
+            return _Status(running, line=_unread(job))
         case State.RUNNING if job.waits_for is not None:
             named = escaped(one_line(replica), _MAX_NAME) or "The replica"
             line = f"{named} is still training. The {presenter.noun} starts when it's ready."
@@ -216,12 +216,22 @@ def _unconfirmed(job: Job, noun: str) -> str:
     )
 
 
+def _unread(job: Job) -> str:
+    if job.held_until is None:
+        return "I can't check this right now. I'll keep trying."
+    return f"The video service asks me to wait. Next check: {date(job.held_until)}."
+
+
 def _held(job: Job) -> str:
     """Return what a queued job waits for. It holds however often it is tried without success."""
     further = ""
     match job.held_by:
         case Failure.KEY_REJECTED:
             why, further = f"{KEY_REFUSED}. {CONTACT_OPERATOR}", ", then every few minutes"
+        case Failure.SERVICE_DOWN:
+            return "The video service is down. I'll send this when it's back."
+        case Failure.SERVICE_TROUBLE:
+            why = "The video service had trouble with another request like this."
         case Failure.OUT_OF_CREDIT:
             why = f"{OUT_OF_CREDIT}. {CONTACT_ACCOUNT}"
             further = ", then every few minutes, and at once with the next request"
@@ -333,7 +343,7 @@ def _meaning(job: Job, presenter: Presenter, this: str) -> str:
             return f"{KEY_REFUSED}; {created}. {CONTACT_OPERATOR}"
         case Failure.OUT_OF_CREDIT:
             return f"{OUT_OF_CREDIT}; {created}. {CONTACT_ACCOUNT} {_ONCE_PAID}"
-        case Failure.UNREACHABLE:
+        case Failure.UNREACHABLE | Failure.SERVICE_DOWN | Failure.SERVICE_TROUBLE:
             return (
                 "I couldn't send this to the video service in time, so I stopped trying; "
                 f"{created}."

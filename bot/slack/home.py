@@ -271,6 +271,8 @@ class HomePublisher:
             no_credit=ctx.service.is_out_of_credit,
             next_try=ctx.service.next_credit_try,
             slowed_down=ctx.service.is_slowed_down,
+            down_since=outage.since if (outage := ctx.service.outages.current) else None,
+            waiting=await ctx.store.jobs.count_waiting_for_service() if outage else 0,
             to_approve=await ctx.store.jobs.count_to_approve(),
         )
 

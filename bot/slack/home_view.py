@@ -79,6 +79,9 @@ class Health:
     next_try: datetime | None
     """When the next call finds out whether there is credit again."""
     slowed_down: bool
+    down_since: datetime | None
+    waiting: int
+    """Requests that wait for the end of an outage of the service."""
     """Whether the service has asked to wait before it creates more."""
     to_approve: int = 0
     """Requests that wait for approval."""
@@ -252,6 +255,10 @@ def _health(health: Health) -> str:
         service += "\n:x: The video service says that there is no credit left. Requests wait."
         if health.next_try is not None:
             service += f" Next try: {date(health.next_try)}, or at once with the next request."
+    if health.down_since is not None:
+        service = f":x: The video service is down, since {date(health.down_since)}."
+        if health.waiting:
+            service += f" Requests waiting for it: {health.waiting:,}. They go on by themselves."
     if health.slowed_down:
         service += "\n:hourglass: The video service asks to wait. Requests go on by themselves."
     posted = ":white_check_mark: Every message is posted."

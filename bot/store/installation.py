@@ -125,10 +125,12 @@ _DUE: Final = {
     table: Query(f"SELECT count(*) AS number FROM {table} WHERE due_at <= :now")  # noqa: S608 - ours
     for table in _TABLES
 }
+# A job that waits for the end of an outage of the service is not late.
+_LATE: Final = {"jobs": " AND (held_by IS NULL OR held_by <> 'service_down')", "deliveries": ""}
 _OLDEST: Final = {
     table: Query(
         f"SELECT due_at FROM {table} WHERE due_at > 0 AND due_at <= :now"  # noqa: S608 - ours
-        " ORDER BY due_at LIMIT 1"
+        f"{_LATE[table]} ORDER BY due_at LIMIT 1"
     )
     for table in _TABLES
 }

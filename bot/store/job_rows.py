@@ -9,6 +9,7 @@ from bot.model import Approval, Failure, Job, Snapshot, State, Verdict
 from bot.store.database import Query, Row, Transaction, Value, from_ms, optional_moment, optional_ms
 from bot.store.unreadable import number, optional_text, reading, text, texts
 
+_HOLDABLE: Final = frozenset({State.QUEUED, State.RUNNING, State.OVERDUE})
 _LOCK: Final = Query("SELECT * FROM jobs WHERE id = :id FOR UPDATE")
 _LOCK_SEVERAL: Final = Query("SELECT * FROM jobs WHERE id IN (EACH :ids) ORDER BY id FOR UPDATE")
 
@@ -86,9 +87,9 @@ def changing_columns(job: Job) -> dict[str, Value]:
         "asked_at": optional_ms(job.asked_at),
         "asked": job.asked,
         "orphaned_ids": json.dumps(job.orphaned_ids),
-        # Only a queued job is held back.
-        "held_by": job.held_by.value if job.held_by and job.state is State.QUEUED else None,
-        "held_until": optional_ms(job.held_until) if job.state is State.QUEUED else None,
+        # Only one that is to be created, or read, is held back.
+        "held_by": job.held_by.value if job.held_by and job.state in _HOLDABLE else None,
+        "held_until": optional_ms(job.held_until) if job.state in _HOLDABLE else None,
         "waits_for": job.waits_for,
         "missing_since": optional_ms(job.missing_since),
     }

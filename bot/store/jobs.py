@@ -111,16 +111,31 @@ _OF_HOME: Final = Query(
     LIMIT :limit OFFSET :skip
     """
 )
+_NEWEST_MADE: Final = Query(
+    """
+    SELECT kind, remote_id FROM attempts WHERE remote_id IS NOT NULL ORDER BY id DESC LIMIT 1
+    """
+)
+_COUNT_HELD: Final = Query(
+    """
+    SELECT count(*) AS number FROM (
+        SELECT 1 FROM jobs WHERE ended_at IS NULL AND held_by = 'service_down' LIMIT 1000
+    ) AS found
+    """
+)
 _RETRIED: Final = Query("SELECT retry_of FROM jobs WHERE retry_of IN (EACH :ids)")
 _MAX_WOKEN: Final = 500
 _HASTEN_STEPS: Final = 10
+# What waits for the end of an outage stays due. It is looked at once an hour: its time may be over.
+_WAITS: Final = "held_by = 'service_down' AND kind IN (EACH :down)"
 # In the order of their turns, so that nobody waits behind all the jobs of somebody else.
 _DUE_TO_CREATE: Final = Query(
-    """
+    f"""
     SELECT id FROM jobs
     WHERE due_at <= :now AND state IN ('queued', 'creating') AND id NOT IN (EACH :held)
+        AND (held_by IS NULL OR NOT ({_WAITS} AND due_at > :stale))
     ORDER BY turn_at, due_at LIMIT :limit FOR UPDATE SKIP LOCKED
-    """
+    """  # noqa: S608 - the words are ours
 )
 _DUE_OTHERWISE: Final = Query(
     """
@@ -146,13 +161,14 @@ _CLAIM: Final = Query(
     """
 )
 _NEXT_DUE: Final = Query(
-    """
+    f"""
     SELECT due_at FROM jobs
     WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
+        AND (held_by IS NULL OR NOT ({_WAITS}))
         AND (state IN ('queued', 'creating') AND :creates = 1
             OR state NOT IN ('queued', 'creating') AND :others = 1)
     ORDER BY due_at LIMIT 1
-    """
+    """  # noqa: S608 - likewise
 )
 _WAKE_FAR_FUTURE: Final = Query(
     """
@@ -170,7 +186,7 @@ _DELAYED: Final = Query(
     """
     SELECT id FROM jobs
     WHERE due_at > :latest AND claimed = 0 AND ended_at IS NULL
-        AND (failures > 0 OR held_by IS NOT NULL)
+        AND (failures > 0 OR held_by IN (EACH :held_by))
     ORDER BY id LIMIT :limit FOR UPDATE SKIP LOCKED
     """
 )
@@ -394,6 +410,16 @@ class Jobs:
         """Return how many create calls of everybody count for the last 24 hours."""
         return await self._database.run(lambda tx: used_by_all(tx, now), durable=False)
 
+    async def fetch_newest_made(self) -> tuple[str, str] | None:
+        """Return the kind and the remote id of what was created last, as far as is known."""
+        row = await self._database.run(lambda tx: tx.one(_NEWEST_MADE), durable=False)
+        return None if row is None else (row["kind"], row["remote_id"])
+
+    async def count_waiting_for_service(self) -> int:
+        """Return how many jobs wait for the end of an outage of the service, at most 1,000."""
+        [row] = await self._database.run(lambda tx: tx.all(_COUNT_HELD), durable=False)
+        return int(row["number"])
+
     async def fetch_durations(self, kind: str, script: str | None) -> Durations | None:
         """Return how long recent jobs of a kind took, for a script as long as this; None at first.
 
@@ -436,6 +462,7 @@ class Jobs:
         *,
         creates: int | None = None,
         others: int | None = None,
+        down: Collection[str] = (),
     ) -> list[Job]:
         """Lease jobs that are due: first those to be created, in turn, then the longest waiting.
 
@@ -445,13 +472,18 @@ class Jobs:
             held: those that this process still works on: a clock jump may end leases early.
             creates: the highest number of jobs to be created, if that is lower.
             others: the highest number of others, if that is lower.
+            down: the kinds that the service creates none of now: what waits for it is left out.
         """
         creates = limit if creates is None else min(creates, limit)
         others = limit if others is None else others
 
         def work(tx: Transaction) -> tuple[list[Job], list[RowUnreadable]]:
             due: dict[str, Value] = {"now": to_ms(now), "held": list(held)}
-            ids = [row["id"] for row in tx.all(_DUE_TO_CREATE, limit=creates, **due)]
+            left_out: dict[str, Value] = {
+                "down": list(down),
+                "stale": to_ms(now - self._timings.max_wait),
+            }
+            ids = [row["id"] for row in tx.all(_DUE_TO_CREATE, limit=creates, **due, **left_out)]
             rest = min(others, limit - len(ids))
             ids += [row["id"] for row in tx.all(_DUE_OTHERWISE, limit=rest, **due)]
             # Such a row cannot even be claimed.
@@ -477,16 +509,23 @@ class Jobs:
         return jobs
 
     async def next_due(
-        self, held: Collection[str] = (), *, creates: bool = True, others: bool = True
+        self,
+        held: Collection[str] = (),
+        *,
+        creates: bool = True,
+        others: bool = True,
+        down: Collection[str] = (),
     ) -> datetime | None:
         """Return when the next job is due that is not held; None while there is none.
 
-        ``creates`` and ``others`` say whether jobs to be created and others count.
+        ``creates`` and ``others`` say whether jobs to be created and others count; ``down``, as for
+        ``claim``.
         """
         values: dict[str, Value] = {
             "held": list(held),
             "creates": int(creates),
             "others": int(others),
+            "down": list(down),
         }
         return await self._database.run(
             lambda tx: due_at_of(tx.one(_NEXT_DUE, **values)), durable=False
@@ -526,8 +565,8 @@ class Jobs:
 
         return await self._database.run(work, durable=False)
 
-    async def hasten(self, now: datetime) -> int:
-        """Make jobs due whose call failed or was held back: the service answers again.
+    async def hasten(self, now: datetime, failures: Collection[Failure]) -> int:
+        """Make jobs due whose call failed, or was held back by ``failures``: that is over.
 
         They are due one after the other within ``hasten_within``, so that the calls do not all come
         at once. Returns the number of jobs; more may be left for the next call.
@@ -535,7 +574,9 @@ class Jobs:
         latest = now + self._timings.hasten_within
 
         def work(tx: Transaction) -> int:
-            ids = [row["id"] for row in tx.all(_DELAYED, latest=to_ms(latest), limit=_MAX_WOKEN)]
+            held_by = [each.value for each in failures]
+            delayed = tx.all(_DELAYED, latest=to_ms(latest), held_by=held_by, limit=_MAX_WOKEN)
+            ids = [row["id"] for row in delayed]
             for step in range(_HASTEN_STEPS):
                 if some := ids[step::_HASTEN_STEPS]:
                     due_at = now + self._timings.hasten_within * (step / _HASTEN_STEPS)

@@ -1,0 +1,305 @@
+"""An outage of the video service: few questions to people, and all that was not sent is made."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Final
+
+import pytest
+
+from bot.timings import Timings
+from sandbox.driver import Person
+from sandbox.faults import CannedResponse, Fault, Hang, Reset
+from sandbox.service_limits import RateLimit
+from sandbox.slack_objects import Message
+from sandbox.video_service import CREATES
+from tests.modes import on_both_engines
+from tests.world import REPLICA, World, is_question
+
+pytestmark = on_both_engines
+
+# Long enough that a busy machine does not look like a call that hangs.
+TIMINGS: Final = Timings(
+    jitter=0, hang_after=timedelta(seconds=1.5), call_timeout=timedelta(seconds=3)
+)
+DOWN: Final = CannedResponse(503, {"message": "Try later"})
+OUTAGES: Final = {
+    "503": DOWN,
+    "502 of a gateway": CannedResponse(502, "<html><h1>502 Bad Gateway</h1></html>"),
+    "reset": Reset(),
+    "silence": Hang(),
+}
+BROKEN, GOOD = "r-broken", "r-good"
+
+
+@asynccontextmanager
+async def bot_at_work(world: World) -> AsyncIterator[None]:
+    """Run a bot that no callback reaches, and that has made a video since its start."""
+    world.timings = TIMINGS
+    async with world.running_bot(callbacks=False):
+        await world.request_video(Person(world.slack, "cleo"))
+        yield
+
+
+async def ask(world: World, person: Person, replica: str = REPLICA, script: str = "Hello.") -> None:
+    """Submit the form, without waiting for what becomes of it."""
+    form = await world.open_form(person)
+    await form.submit({"replica_id": replica, "script": script})
+    assert not form.is_open, form.errors
+
+
+async def ask_often(
+    world: World, number: int, replicas: Sequence[str] = (REPLICA,), *, people: int = 10
+) -> None:
+    """Have people of the channel ask for videos, in turn, with these replicas, in turn."""
+    names = [f"person{each}" for each in range(people)]
+    for name in names:
+        if name not in {user.name for user in world.slack.users.values()}:
+            world.slack.add_user(name, channels=["studio"])
+    for each in range(number):
+        await ask(world, Person(world.slack, names[each % people]), replicas[each % len(replicas)])
+
+
+def asked_about(world: World) -> int:
+    """Return how many requests people were asked about."""
+    asked = {
+        (m.metadata or {})["event_payload"]["message"].partition("/")[0] for m in _asked(world)
+    }
+    return len(asked)
+
+
+def _asked(world: World) -> list[Message]:
+    return [message for message in world.posts() if is_question(message)]
+
+
+def sent(world: World, since: int) -> int:
+    """Return how many create calls reached the service since there were ``since``."""
+    return len(world.requests_for("create_video")) - since
+
+
+@pytest.mark.parametrize("outage", OUTAGES.values(), ids=OUTAGES.keys())
+async def test_an_outage_leaves_few_questions_and_all_others_are_made_by_themselves(
+    quiet_world: World, outage: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, number = quiet_world, 100
+    async with bot_at_work(world):
+        world.service.answer_all(outage)
+        await ask_often(world, number)
+        await world.advance(seconds=10)
+        waiting = [each for each in world.slack.messages("studio") if "is down" in each.text]
+        assert len(waiting) >= number - 4
+        if not isinstance(outage, Hang):  # it would be as long in real time
+            await world.advance(minutes=10)
+        assert sent(world, 1) <= 4
+        world.service.answer_all(None)
+        await world.advance(seconds=10)
+
+        assert world.created_count() >= 1 + number - 4
+        await world.advance(minutes=20)
+        assert asked_about(world) <= 4
+        assert world.created_count() + asked_about(world) >= 1 + number
+    lines = [each.message for each in caplog.records if "video service is" in each.message]
+    assert lines == ["the video service is down", "the video service is back"]
+
+
+@pytest.mark.parametrize("replicas", [(REPLICA,), (REPLICA, GOOD)], ids=["one", "two"])
+async def test_where_creates_alone_fail_few_are_tried_and_all_others_are_made_later(
+    quiet_world: World, replicas: Sequence[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    world, number = quiet_world, 60
+    world.service.add_replica(GOOD, "Good")
+    async with bot_at_work(world):
+        world.service.answer_all(DOWN, CREATES)
+        await ask_often(world, number, replicas)
+        await world.advance(minutes=10)
+        tried = sent(world, 1)
+        assert 2 <= tried <= 4 + 8
+        world.service.answer_all(None, CREATES)
+        await world.advance(minutes=6)
+
+        assert world.created_count() == 1 + number - tried
+    lines = [each.message for each in caplog.records if "video service is" in each.message]
+    # With one replica, it may be that one alone.
+    both = ["the video service is down", "the video service is back"]
+    assert lines == (both if len(replicas) > 1 else [])
+
+
+async def test_an_outage_that_becomes_a_refusal_opens_the_path(quiet_world: World) -> None:
+    world = quiet_world
+    async with bot_at_work(world):
+        world.service.answer_all(DOWN, CREATES)
+        await ask_often(world, 20)
+        await world.advance(minutes=1)
+        world.service.answer_all(CannedResponse(422, {"message": "Not this one"}), CREATES)
+        await world.advance(minutes=5)
+        refused = [each for each in world.posts() if "Not this one" in each.text]
+        assert refused, "the service says again what is wrong"
+        world.service.answer_all(None, CREATES)
+        await world.advance(minutes=6)
+        tried = asked_about(world)
+        assert tried <= 4 + 8
+        assert world.created_count() >= 1
+
+
+async def test_a_replica_that_always_fails_holds_nobody_else_up(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = quiet_world
+    world.service.add_replica(BROKEN, "Broken")
+    world.service.limits.broken.add(BROKEN)
+    async with bot_at_work(world):
+        began = world.clock.now()
+        for _ in range(10):
+            await ask(world, world.ana, BROKEN)
+            await ask_often(world, 5, people=5)
+        await world.advance(seconds=30)
+
+        made = [each for each in world.requests_for("create_video") if each.status == 200]
+        assert len(made) == 1 + 50
+        assert max(each.at for each in made) - began < timedelta(seconds=30)
+        await world.advance(minutes=10)
+    bodies = [each.body for each in world.requests_for("create_video")]
+    tries = [each for each in bodies if isinstance(each, dict) and each["replica_id"] == BROKEN]
+    assert len(tries) <= 4 + 8
+    assert "the video service is down" not in caplog.text
+
+
+async def test_trainings_that_fail_hold_no_videos_up(quiet_world: World) -> None:
+    world = quiet_world
+    async with bot_at_work(world):
+        world.service.answer_all(DOWN, ["create_replica"])
+        for person in (world.ana, world.ben):
+            await world.request_replica(person)
+        await ask_often(world, 10)
+        await world.advance(seconds=10)
+        assert world.created_count() == 1 + 10
+
+
+async def test_after_a_start_one_create_finds_out_whether_the_service_works(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with bot_at_work(world):
+        world.service.answer_all(DOWN)
+        await ask_often(world, 20)
+        await world.advance(minutes=1)
+    before = sent(world, 0)
+    world.service.answer_all(DOWN, CREATES)
+    async with world.running_bot(callbacks=False):
+        await world.advance(seconds=20)
+        assert sent(world, before) <= 1
+        world.service.answer_all(None)
+        await world.advance(seconds=30)
+        assert world.created_count() >= 20 - 4
+
+
+async def test_a_service_that_fails_for_unknown_ids_is_not_down(quiet_world: World) -> None:
+    world = quiet_world
+    world.service.unknown_id_status = 500
+    async with bot_at_work(world):
+        world.service.faults.next("create_video", CannedResponse(500))
+        await world.request_video(world.ana)
+        await ask_often(world, 10)
+        await world.advance(seconds=10)
+        assert world.created_count() == 1 + 10
+
+
+async def test_the_card_home_and_readyz_say_since_when_and_how_many_wait(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.timings = TIMINGS
+    async with world.running_bot(callbacks=False, ADMIN_USERS=world.ana.user.id) as bot:
+        await world.request_video(world.ana)
+        began = world.clock.now()
+        world.service.answer_all(DOWN)
+        await ask_often(world, 10)
+        await world.advance(minutes=2)
+        card = world.slack.messages("studio")[-1]
+        assert "The video service is down. I'll send this when it's back." in card.text
+        waiting = 10 - sent(world, 1)
+        async with world.slack.session.get(f"http://127.0.0.1:{bot.port}/readyz") as response:
+            report = await response.json()
+        service = report["checks"]["video_service"]
+        assert (service["ok"], service["waiting"]) == (False, waiting)
+        assert service["since"] == began.isoformat().replace("+00:00", "Z")
+        assert report["checks"]["work"]["ok"], "what waits for the service is not late"
+        await world.ana.open_home()
+        await world.settle()
+        assert world.ana.home is not None
+        home = str(world.ana.home.view.body)
+        assert "The video service is down, since" in home
+        assert f"Requests waiting for it: {waiting}." in home
+
+
+async def test_a_request_that_waits_for_the_end_of_an_outage_for_a_day_ends_with_an_answer(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    world.pauses = {**world.pauses, "recheck_down": timedelta(minutes=10)}
+    async with bot_at_work(world):
+        world.service.answer_all(DOWN)
+        await ask_often(world, 5)
+        card = world.slack.messages("studio")[-1]
+        await world.advance(hours=26)
+        [reply] = world.replies(card)
+        assert "couldn't send this to the video service in time" in reply.text
+
+
+async def test_a_create_that_hangs_gives_its_place_to_others(quiet_world: World) -> None:
+    world = quiet_world
+    world.service.add_replica(GOOD, "Good")
+    async with bot_at_work(world):
+        hanging = asyncio.Event()
+        names = set[str]()
+
+        async def hang(phase: str, operation: str, _path: str) -> None:
+            body = world.service.requests[-1].body
+            if (phase, operation) == ("before", "create_video") and isinstance(body, dict):
+                names.add(body["replica_id"])
+                if body["replica_id"] == REPLICA:
+                    await hanging.wait()
+
+        world.service.on_request = hang
+        for _ in range(8):
+            await ask(world, world.ana)
+        for number in range(5):
+            await ask_often(world, 1, [GOOD], people=number + 1)
+        async with asyncio.timeout(20):
+            while world.created_count() < 1 + 5:
+                await world.clock.advance(timedelta(seconds=1))
+        assert names == {REPLICA, GOOD}
+        hanging.set()
+
+
+async def test_a_callback_is_worth_a_read_while_reads_are_limited(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot():
+        card = await world.request_video(world.ana)
+        other = await world.request_video(world.ben)
+        wait = timedelta(days=1)
+        world.service.faults.next(
+            "read_video", CannedResponse(429, headers={"Retry-After": "86400"})
+        )
+        await world.advance(seconds=15)
+        world.service.rate_limited = RateLimit(world.clock.now() + wait, retry_after=wait)
+        await world.advance(seconds=30)
+        assert "asks me to wait" in world.now(card).text + world.now(other).text
+        world.service.rate_limited = None
+        await world.advance(minutes=2)
+        assert "is ready" in world.replies(card)[0].text
+
+
+async def test_a_long_wait_that_a_read_is_asked_for_is_not_taken_at_its_word(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with bot_at_work(world):
+        wait = timedelta(days=1)
+        world.service.rate_limited = RateLimit(world.clock.now() + wait, retry_after=wait)
+        await world.advance(minutes=1)
+        world.service.rate_limited = None
+        await world.advance(minutes=6)
+        [card] = world.slack.messages("studio")
+        assert "is ready" in world.replies(card)[0].text
