@@ -44,6 +44,7 @@ class Limits:
     Attributes:
         rates: by HTTP method, how many calls are accepted in a second.
         unauthorized: ids of videos and replicas, read or used, for which the answer is 401.
+        forbidden: likewise 403.
         throttled: ids of videos and replicas, read or used, for which the answer is 429, each with
             the Retry-After.
         unpaid: replica ids, and operations such as ``create_replica``, that are answered 402.
@@ -52,6 +53,7 @@ class Limits:
 
     rates: dict[str, CallRate] = field(default_factory=dict)
     unauthorized: set[str] = field(default_factory=set)
+    forbidden: set[str] = field(default_factory=set)
     throttled: dict[str, timedelta] = field(default_factory=dict)
     unpaid: set[str] = field(default_factory=set)
     broken: set[str] = field(default_factory=set)
@@ -65,6 +67,8 @@ class Limits:
         """Return the response to a request that is over a limit."""
         used = body.get("replica_id") if isinstance(body, dict) else None
         ids = {used, request.match_info.get("id")}
+        if ids & self.forbidden:
+            return web.json_response({"message": "Forbidden"}, status=403)
         if ids & self.unauthorized:
             return web.json_response({"message": "You do not own this"}, status=401)
         for wait in (self.throttled[id_] for id_ in self.throttled if id_ in ids):

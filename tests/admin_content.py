@@ -62,3 +62,4 @@ IN_TROUBLE: Final = AdminContent(
     spending=MonthSpending(NINE),
     in_force=LimitsInForce(_SETTINGS, _SETTINGS, {}),
 )
+DOWN: Final = replace(IN_TROUBLE, health=replace(_HEALTH, down_since=NINE, waiting=12))

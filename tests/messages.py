@@ -34,7 +34,7 @@ from bot.store import (
 )
 from sandbox.block_kit import objects
 from tests import test_card_texts as cards
-from tests.admin_content import ADMIN, GROUPS, IN_TROUBLE
+from tests.admin_content import ADMIN, DOWN, GROUPS, IN_TROUBLE
 from tests.approval_messages import approval_messages
 from tests.sentences import literals, sources
 from tests.test_cards import ANA, BEN, NINE, PRESENTER, PRESENTERS, REPLICA_PRESENTER
@@ -153,9 +153,16 @@ def card_entries() -> Iterator[Entry]:
     yield "A video: the question was asked", shown(card(asked, PRESENTER, replica="Anna"))
     over = replace(cards.WELL, orphaned_ids=("v0", "v00"))
     yield "A video: ready three times", shown(card(over, PRESENTER, replica="Anna"))
-    for why, failure in (("key rejected", Failure.KEY_REJECTED), ("limited", Failure.UNREACHABLE)):
+    for why, failure in (
+        ("key rejected", Failure.KEY_REJECTED),
+        ("limited", Failure.UNREACHABLE),
+        ("the service is down", Failure.SERVICE_DOWN),
+        ("a request like it failed", Failure.SERVICE_TROUBLE),
+    ):
         held = cards.job(State.QUEUED, held_by=failure, held_until=NINE)
         yield f"A video: waiting, {why}", shown(card(held, PRESENTER, replica="Anna"))
+    unread = cards.job(State.RUNNING, held_by=Failure.UNREACHABLE, held_until=NINE)
+    yield "A video: rendering, reads are limited", shown(card(unread, PRESENTER, replica="Anna"))
     for state, job in cards.TRAININGS.items():
         yield f"A replica: {state}", shown(card(job, REPLICA_PRESENTER))
     bad = cards.failed(Failure.SERVICE_FAILED, "Too dark.")
@@ -166,7 +173,8 @@ def reply_entries() -> Iterator[Entry]:
     """Yield the closing replies, one for each way in which a request can end."""
     for state, job in cards.REPLIES.items():
         yield state.capitalize(), shown(reply(job, PRESENTERS[job.kind]))
-    for failure in Failure:
+    held_back_by = {Failure.SERVICE_DOWN, Failure.SERVICE_TROUBLE}  # and no job fails with it
+    for failure in (each for each in Failure if each not in held_back_by):
         why = failure.value.replace("_", " ")
         yield f"Ended without a reason: {why}", shown(reply(cards.failed(failure), PRESENTER))
     long = replace(cards.WELL, params={**cards.WELL.params, "script": "Hello. " * 600})
@@ -270,8 +278,9 @@ def view_entries() -> Iterator[Entry]:
     spending = spending_modal(ADMIN.spending, PRESENTERS, NINE)
     yield "Spending, for an admin", view_lines(spending)
     yield "Change limits, for an admin", view_lines(limits_form(ADMIN.in_force, GROUPS))
-    empty = HomeContent([], page=0, more=False, replicas=[], admin=IN_TROUBLE)
-    yield "Home, still empty, with problems", view_lines(home_view(empty, PRESENTERS, command))
+    for what, admin in (("with problems", IN_TROUBLE), ("while the service is down", DOWN)):
+        empty = HomeContent([], page=0, more=False, replicas=[], admin=admin)
+        yield f"Home, still empty, {what}", view_lines(home_view(empty, PRESENTERS, command))
 
 
 # ── Forms, as Slack got them ──────────────────────────────────────────────────────────────────

@@ -18,7 +18,7 @@ async def asks_once_more(world: World, card: Message) -> Message:
     """Create again, without an answer again; return the card that asks about the second attempt."""
     world.service.faults.next("create_video", CannedResponse(500))
     await world.ana.click(world.question(card), CREATE_AGAIN)
-    await world.settle()
+    await world.advance(seconds=5)
     again = world.now(card)
     assert "Your answer is needed" in again.text
     return again
@@ -82,6 +82,7 @@ async def test_a_click_counts_once_in_the_next_process_too(quiet_world: World, b
         body = click(world, world.question(card), button)
         await asyncio.gather(*(deliver(world.slack, body) for _ in range(3)))
         await world.settle()
+        await world.advance(seconds=5)
     creates = len(world.requests_for("create_video"))
     async with world.running_bot(callbacks=False):
         await replay(world, body)

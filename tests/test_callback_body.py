@@ -36,7 +36,7 @@ async def test_a_lost_video_is_found_whatever_form_its_callback_has(
             world.service.faults.next("create_video", Reset(done=True))
             card = await world.request_video(world.ana)
 
-            await world.advance(minutes=5)
+            await world.advance(minutes=8)  # until a failed call holds no create back any more
 
             assert "is ready" in world.replies(card)[0].text
             assert {callback.status for callback in world.service.callbacks} == {200}

@@ -70,7 +70,7 @@ async def test_an_answer_to_a_question_that_reaches_both_copies_counts_once(
             await asyncio.gather(
                 *(world.at(copy, deliver(world.slack, body)) for copy in copies * 2)
             )
-            await world.settle()
+            await world.advance(seconds=5)
         assert state in world.now(card).text
         assert len(world.requests_for("create_video")) == creates
         await world.advance(minutes=5)

@@ -64,6 +64,7 @@ async def test_after_any_response_to_a_create_call_the_video_is_created_once_or_
     bot, world = polling_bot, polling_bot.world
     for case in CREATE_RESPONSES:
         with subtests.test(case.name):
+            await world.advance(minutes=8)  # after a failed call, creates wait for a while
             world.service.faults.next("create_video", case.fault(world))
             creates = len(world.requests_for("create_video"))
             card = await requester.request_video()

@@ -269,7 +269,7 @@ async def test_create_again_is_not_held_up_by_open_requests(quiet_world: World) 
     async with world.running_bot(MAX_OPEN_PER_USER="1", callbacks=False):
         card = await world.request_video(world.ana)
         await world.ana.click(world.question(card), AGAIN)
-        await world.settle()
+        await world.advance(seconds=5)
         assert world.created_count() == 2
 
 

@@ -1,7 +1,9 @@
 """The gates of the video service's client: when a call is held back, and who finds out."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any, Literal
 
@@ -378,3 +380,52 @@ async def test_who_gives_up_while_waiting_for_a_turn_passes_it_on(
         waiting = asyncio.create_task(create(service))  # noqa: TID251 - awaited below
         await asyncio.sleep(0)
     assert (await waiting)["video_id"] in sandbox.videos
+
+
+# Slots
+
+
+async def test_nobody_has_more_than_half_of_the_calls_while_others_wait(
+    service: VideoService,
+) -> None:
+    await outcomes(service, 10)  # from now on, four may be made at the same time after a rest
+    entered: Counter[str] = Counter()
+    done = asyncio.Event()
+
+    async def call(user: str) -> None:
+        async with service.admission(VIDEOS, user):
+            entered[user] += 1
+            await done.wait()
+
+    async with asyncio.TaskGroup() as calls:
+        under_way = [AsyncExitStack() for _ in range(4)]
+        for each in under_way:
+            await each.enter_async_context(service.admission(VIDEOS, "ana"))
+        for user in ("ana", "ana", "ana", "ben", "ben", "ben"):
+            calls.create_task(call(user))
+        await turns_taken()
+        assert not entered
+        for each in under_way[:2]:
+            await each.aclose()
+            await turns_taken()
+        assert entered == {"ben": 2}
+        for each in under_way[2:]:
+            await each.aclose()
+        await turns_taken()
+        assert entered == {"ben": 2, "ana": 2}
+        done.set()
+
+
+async def turns_taken() -> None:
+    """Let those take their turn who can."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+async def test_a_list_that_is_limited_holds_no_read_back(
+    service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    sandbox.faults.next("list_replicas", CannedResponse(429, headers={"Retry-After": "3600"}))
+    with pytest.raises(Held):
+        await service.list_page(REPLICAS, page=1, limit=20)
+    await service.read(REPLICAS, "r-anna")

@@ -15,7 +15,7 @@ from sandbox.service_limits import RateLimit
 from sandbox.slack_objects import Message
 from sandbox.video_service import CREATES
 from tests.modes import on_both_engines
-from tests.world import REPLICA, World, is_question
+from tests.world import REPLICA, World, is_question, number_of
 
 pytestmark = on_both_engines
 
@@ -245,6 +245,27 @@ async def test_a_request_that_waits_for_the_end_of_an_outage_for_a_day_ends_with
         await world.advance(hours=26)
         [reply] = world.replies(card)
         assert "couldn't send this to the video service in time" in reply.text
+
+
+async def test_what_waits_for_the_end_of_an_outage_costs_no_work(quiet_world: World) -> None:
+    world = quiet_world
+    async with bot_at_work(world):
+        world.service.answer_all(DOWN)
+        await ask_often(world, 10)
+        await world.advance(seconds=10)
+        claims = await claims_of(world)
+        await world.advance(minutes=10)
+        assert await claims_of(world) == claims
+
+
+async def claims_of(world: World) -> list[int]:
+    """Return how often each job that waits for the service was claimed."""
+    jobs = [
+        await world.bot.store.jobs.fetch(number_of(each))
+        for each in world.slack.messages("studio")
+        if "is down" in each.text
+    ]
+    return [job.claim for job in jobs if job is not None]
 
 
 async def test_a_create_that_hangs_gives_its_place_to_others(quiet_world: World) -> None:

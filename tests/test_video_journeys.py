@@ -272,7 +272,7 @@ async def test_a_create_call_waits_for_an_unavailable_service(world: World) -> N
     card = await world.request_video(world.ana)
     assert "Sending your request…" in card.text
     await world.advance(minutes=30)
-    assert "can't send this right now" in world.now(card).text
+    assert "The video service is down. I'll send this when it's back." in world.now(card).text
     assert world.posts() == [world.now(card)]
 
     await world.service.start(port)

@@ -79,10 +79,11 @@ class Health:
     next_try: datetime | None
     """When the next call finds out whether there is credit again."""
     slowed_down: bool
-    down_since: datetime | None
-    waiting: int
-    """Requests that wait for the end of an outage of the service."""
     """Whether the service has asked to wait before it creates more."""
+    down_since: datetime | None = None
+    """Since when the service is down; None if it is not."""
+    waiting: int = 0
+    """Requests that wait for it to come back."""
     to_approve: int = 0
     """Requests that wait for approval."""
 
