@@ -152,7 +152,7 @@ async def respond(
         case CannedResponse():
             return _answer(fault)
         case Hang() | LateCommit(hang=True):
-            await _hang(request)
+            await hang(request)
         case Reset() | LateCommit():
             _reset(request)
         case Truncated():
@@ -172,8 +172,9 @@ def _reset(request: web.Request) -> None:
         request.transport.abort()
 
 
-async def _hang(request: web.Request) -> None:
-    while request.transport is not None:  # noqa: ASYNC110 - aiohttp has no event for it
+async def hang(request: web.Request, is_held: Callable[[], bool] = lambda: True) -> None:
+    """Wait until the client disconnects or the server stops, or until it is held no longer."""
+    while request.transport is not None and is_held():  # noqa: ASYNC110 - aiohttp has no event for it
         await asyncio.sleep(_TICK_S)
 
 

@@ -16,7 +16,7 @@ from bot.clock import Clock
 from sandbox import player, service_bodies
 from sandbox.callbacks import Callback, CallbackSender
 from sandbox.clock import ManualClock
-from sandbox.faults import Fault, Faults, respond
+from sandbox.faults import Fault, Faults, hang, respond
 from sandbox.http import Server
 from sandbox.key_quotes import KeyQuote, quoting
 from sandbox.scenarios import AS_SEEN, CallbackPlan, Ending, Pace, Scenario
@@ -80,6 +80,7 @@ class SandboxVideoService:
         key_revoked: whether everything is answered as a wrong key is.
         wrong_key_status: the answer to a wrong key: 401, or 403 of a gateway before the service.
         down: whether everything is answered 503, in HTML.
+        stalled: whether create calls wait until this ends, and are answered as things are then.
         rate_limited: until when everything is answered 429.
         quotes_key: how it writes the key into its answers; None for not at all.
         limits: whom it turns away otherwise: for one id, one replica, or too many calls a second.
@@ -119,6 +120,7 @@ class SandboxVideoService:
         self.key_revoked = False
         self.wrong_key_status = 401
         self.down = False
+        self.stalled = False
         self.rate_limited: RateLimit | None = None
         self.quotes_key: KeyQuote | None = None
         self.limits = Limits()
@@ -319,6 +321,8 @@ class SandboxVideoService:
         async def work() -> web.Response:
             if self.on_request is not None:
                 await self.on_request("before", operation, request.path)
+            if operation in CREATES:
+                await hang(request, lambda: self.stalled)
             response = self._refusal(operation, request) or self.limits.refusal(
                 operation, request, body
             )

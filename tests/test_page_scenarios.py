@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,16 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Locator, expect
 
+from bot.timings import Timings
 from sandbox.page.run import TIMINGS
 from tests.browser import PageWorld, Window
-from tests.world import REPLICA
+from tests.world import REPLICA, is_question
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 BACK = "All switches are back"
+_DOWN: Final = "The video service is down. I'll send this when it's back."
+_FIGURES: Final = re.compile(r"(\d+) were made by themselves; (\d+) needs? an answer")
 # A little longer than a scenario takes from one look at the page to the next.
 _A_LOOK: Final = "() => new Promise((done) => setTimeout(done, 60))"
 
@@ -70,6 +74,7 @@ async def _switches(window: Window) -> dict[str, object]:
     service, slack = panel["service"], panel["slack"]
     kept = (
         "down",
+        "stalled",
         "key_revoked",
         "out_of_credit",
         "rate_limited_until",
@@ -109,7 +114,7 @@ async def test_a_video_that_fails_explains_itself_twice_in_a_busy_channel(
 @pytest.mark.parametrize(
     ("title", "words", "end"),
     [
-        ("The service goes down", "The bot keeps asking", "Ready"),
+        ("An outage while a video is made", "The bot keeps asking", "Ready"),
         ("The answer gets lost", "One request, one video, one charge.", "Ready"),
         ("Too many requests", "429", "Ready"),
         ("The account is out of credit", "402", "Failed"),
@@ -127,6 +132,30 @@ async def test_a_failure_of_the_service_is_played_and_put_back(
     await expect(ben.channel.get_by_role("listitem").last).to_contain_text(end)
     assert quick_world.created_count() == (1 if end == "Ready" else 0)
     assert await _switches(ben) == before
+
+
+async def test_an_outage_is_played_twice_and_leaves_a_few_questions(
+    memory: Path, browser: Browser
+) -> None:
+    world = PageWorld(memory, browser, replace(TIMINGS, jitter=0))
+    world.pauses = {**world.pauses, "same_within": Timings().same_within}
+    async with world.runs():
+        await world.ben.command("/replica", f"add {REPLICA}", "lobby")
+        ana = await world.window(reduced_motion="reduce")
+        before = await _switches(ana)
+        for plays in (1, 2):
+            note = await _plays_to_its_end(world, ana, "The service goes down")
+            said = _FIGURES.search(await note.inner_text())
+            assert said is not None
+            made, asked = int(said[1]), int(said[2])
+            assert made + asked == 20
+            assert made >= 15
+            assert asked <= 5
+            assert any(_DOWN in each.arguments.get("text", "") for each in world.slack.calls)
+            assert await _switches(ana) == before
+            shown = [message.text for message in world.slack.messages("studio")]
+            assert sum("Ready" in text for text in shown) == world.created_count() >= 15 * plays
+        assert len([each for each in world.posts() if is_question(each)]) <= 5 * plays
 
 
 async def test_a_lost_answer_is_asked_about_and_what_is_expensive_is_approved(
@@ -159,7 +188,7 @@ async def test_a_scenario_that_is_stopped_or_left_puts_everything_back(
 ) -> None:
     ana = await quick_world.window(reduced_motion="reduce")
     before = await _switches(ana)
-    note = await _plays(ana, "The service goes down")
+    note = await _plays(ana, "An outage while a video is made")
     await expect(ana.card("The new office")).to_be_visible()
     await note.get_by_role("button", name="Stop").click()
     await expect(note).to_contain_text("Stopped.")

@@ -379,6 +379,19 @@ async def test_a_missing_button_and_another_persons_message_are_reported(
     assert await press(said, "ana", action_id="none") == "gone"
 
 
+async def test_somebody_whose_page_is_not_open_asks_for_a_video(browser: Browser) -> None:
+    world = browser.world
+    place = world.slack.channel("studio").id
+    wanted = {"channel": place, "script": SCRIPT, "replica": REPLICA}
+    assert (await browser.post("/api/ben/ask", wanted))["ok"]
+    await world.settle()
+    [card] = world.slack.messages("studio")
+    assert f"<@{world.ben.user.id}>" in card.text
+    refused = await browser.post("/api/ben/ask", {**wanted, "script": "…"})
+    assert "no letters or digits" in refused["error"]["text"]
+    assert (await browser.sees("ben"))["views"] == []
+
+
 # ── Requests that the page never sends ────────────────────────────────────────────────────────
 
 

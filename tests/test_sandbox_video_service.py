@@ -1,5 +1,6 @@
 """The sandbox's video service, its faults and its server, over real HTTP."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -397,6 +398,26 @@ async def test_everything_is_answered_the_same_until_that_ends(
             assert (await client.get("/v2/replicas")).status_code == 200
             service.answer_all(None)
             await create_video(client)
+
+
+async def test_stalled_create_calls_are_answered_as_things_are_when_that_ends(
+    client: httpx.AsyncClient, service: SandboxVideoService
+) -> None:
+    arrived = asyncio.Event()
+
+    async def note(_phase: object, _operation: object, _path: str) -> None:
+        arrived.set()
+
+    service.on_request, service.stalled = note, True
+    async with asyncio.TaskGroup() as group:
+        creating = group.create_task(client.post("/v2/videos", json=VIDEO))
+        await arrived.wait()
+        assert (await client.get("/v2/replicas")).status_code == 200
+        assert not creating.done()
+        service.down, service.stalled = True, False
+    assert creating.result().status_code == 503
+    service.down = False
+    await create_video(client)
 
 
 async def test_a_reset_is_a_real_one(service: SandboxVideoService) -> None:

@@ -40,6 +40,14 @@ class TypeRequest(PageRequest):
     thread_ts: str | None = None
 
 
+class AskRequest(PageRequest):
+    """A video that somebody asks for whose page nobody looks at."""
+
+    channel: str
+    script: str
+    replica: str
+
+
 class PressRequest(PageRequest):
     """A button of a message, or a choice in one of its menus."""
 
@@ -132,6 +140,21 @@ class PersonActions:
             return await self._command(request)
         message = self._person.say(request.text, place.id, thread_ts)
         return {"ok": True, "message": snapshot.message_json(message)}
+
+    async def ask(self, request: AskRequest) -> Json:
+        """Ask for a video with the form, even if the same was asked for before."""
+        command, *_ = self._slack.app.commands
+        await self._person.command(command.command, request.script, request.channel)
+        form = self._person.modal
+        if form is None:
+            raise ClientRefusal(f"No form opened for {self._person.user.name}.")
+        await form.submit({"replica_id": request.replica})
+        if form.is_open and not form.errors:  # it offers what there is
+            await form.submit()
+        if form.is_open:
+            await form.close()
+            raise ClientRefusal(" ".join(form.errors.values()))
+        return {"ok": True}
 
     async def press(self, request: PressRequest) -> Json:
         """Press a button of a message, or choose a value in it."""

@@ -48,6 +48,7 @@ def _service_json(service: SandboxVideoService, now: datetime) -> Json:
     return {
         "url": service.url,
         "down": service.down,
+        "stalled": service.stalled,
         "key_revoked": service.key_revoked,
         "out_of_credit": service.out_of_credit,
         "quotes_key": service.quotes_key,

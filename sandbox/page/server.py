@@ -52,6 +52,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 # The actions by the last part of their path: the body of the request, and the method.
 _ACTIONS: Final[dict[str, tuple[type[actions.PageRequest], Callable[..., Awaitable[Json]]]]] = {
     "type": (actions.TypeRequest, PersonActions.type),
+    "ask": (actions.AskRequest, PersonActions.ask),
     "press": (actions.PressRequest, PersonActions.press),
     "options": (actions.OptionsRequest, PersonActions.look_up),
     "shortcut": (actions.ShortcutRequest, PersonActions.shortcut),

@@ -89,6 +89,7 @@ class ServiceSettings(PageRequest):
     """Switches of the video service; those that are not sent keep their state."""
 
     down: bool = False
+    stalled: bool = False
     key_revoked: bool = False
     out_of_credit: bool = False
     quotes_key: KeyQuote | None = Field(None, strict=False)
@@ -146,7 +147,7 @@ class Switches:
     def switch_service(self, request: ServiceSettings) -> None:
         """Set the switches of the service that were sent."""
         service, sent = self._service, request.model_fields_set
-        for name in sent & {"down", "key_revoked", "out_of_credit", "quotes_key"}:
+        for name in sent & {"down", "stalled", "key_revoked", "out_of_credit", "quotes_key"}:
             setattr(service, name, getattr(request, name))
         if "callbacks" in sent:
             service.set_callback_times(TIMES[request.callbacks])
@@ -227,6 +228,7 @@ class Switches:
         self.switch_service(
             ServiceSettings(
                 down=False,
+                stalled=False,
                 key_revoked=False,
                 out_of_credit=False,
                 quotes_key=None,

@@ -84,6 +84,9 @@ export const shortcut = (name, message) =>
 /** Open the Home tab of the app. */
 export const openHome = () => act("home", { tab: "home" });
 
+/** Have somebody else ask for a video. */
+export const askAs = (name, wanted) => post(`/api/${encodeURIComponent(name)}/ask`, wanted);
+
 /** Upload a file; the answer has it as Slack shows it. */
 export const upload = (file) =>
   send(

@@ -52,7 +52,36 @@ export const SCENARIOS = [
   {
     name: "down",
     title: "The service goes down",
-    about: "It stops answering while a video is being made.",
+    about: "Twenty requests meet an outage: nearly all wait, and are made after it.",
+    async play(stage) {
+      const team = "Hello from team";
+      const [yours, ...theirs] = Array.from({ length: 20 }, (_, index) => `${team} ${index + 1}!`);
+      await stage.begin();
+      stage.say("You and others ask for twenty videos. Just then, the video service goes down.");
+      await stage.service({ stalled: true });
+      await stage.ask(yours);
+      await stage.findCard();
+      await stage.othersAsk(theirs);
+      await stage.service({ down: true, stalled: false });
+      await stage.glimpse(() => stage.count(team, "is down"));
+      stage.say("A few requests were under way. The cards of the others say that they wait.");
+      await stage.pause(8);
+      await stage.mend("down");
+      stage.say("The video service is back.");
+      const [made, asked] = await stage.until(() => {
+        const counts = [stage.count(team, "Ready"), stage.count(team, "Your answer is needed")];
+        return counts[0] + counts[1] === 1 + theirs.length && counts;
+      });
+      stage.say(
+        `${made} were made by themselves; ${asked} ${asked === 1 ? "needs" : "need"} an answer: ` +
+          "nobody knows whether they were created.",
+      );
+    },
+  },
+  {
+    name: "outlived",
+    title: "An outage while a video is made",
+    about: "The video service stops answering for a moment.",
     async play(stage) {
       await stage.begin();
       stage.say("You ask for a video. While it is being made, the video service goes down.");

@@ -1,7 +1,7 @@
 // What a scenario is played with: switches that are put back, a request, and what came of it.
 
 import { announce } from "./announce.js";
-import { followPanel, readPanel, turn } from "./api.js";
+import { askAs, followPanel, readPanel, turn } from "./api.js";
 import { the } from "./dom.js";
 import { appears, chooseIn, pause, typeLine } from "./hands.js";
 import { goTo, messagesIn, on, repliesTo, state } from "./state.js";
@@ -10,7 +10,13 @@ const FORM_MILLISECONDS = 6000;
 const CHANGE_MILLISECONDS = 120_000;
 const NAMED = 18;
 /** With these, whatever a scenario does not change goes well, and takes a few seconds. */
-const WELL = { down: false, key_revoked: false, out_of_credit: false, callbacks: "once" };
+const WELL = {
+  down: false,
+  stalled: false,
+  key_revoked: false,
+  out_of_credit: false,
+  callbacks: "once",
+};
 const QUICK = { queued: 1, generating: 4 };
 
 /** A scenario cannot go on; the message says why to the person who watches. */
@@ -43,6 +49,8 @@ export function newStage(onSay) {
     });
   const isNew = (message) => message.bot_id && !message.is_ephemeral && message.ts > newest;
   const isAbout = (message) => JSON.stringify(message).includes(script.slice(0, NAMED));
+  const trained = () =>
+    panel.service.jobs.findLast((each) => each.kind === "replica" && each.ended === "success")?.id;
   const newIn = (channel) => messagesIn(channel).filter((each) => isNew(each) && isAbout(each));
 
   async function set(what, body, undo) {
@@ -150,11 +158,8 @@ export function newStage(onSay) {
       }
       await pause(signal);
       const replica = form.querySelector("[data-key*='/replica_id/']");
-      const trained = panel.service.jobs.filter(
-        (each) => each.kind === "replica" && each.ended === "success",
-      );
-      if (replica && trained.length) {
-        await chooseIn(replica, trained.at(-1).id, FORM_MILLISECONDS, signal);
+      if (replica && trained()) {
+        await chooseIn(replica, trained(), FORM_MILLISECONDS, signal);
       }
       await pause(signal);
       await beforeSending();
@@ -174,6 +179,31 @@ export function newStage(onSay) {
       }
       return !form.isConnected;
     },
+
+    /** Have the others in the channel ask for videos, in turns; who may not is left out. */
+    async othersAsk(scripts) {
+      const { members } = state.channels.get(stage.channel);
+      const people = members.filter((each) => ![state.me, state.app.user].includes(each));
+      const left = [...scripts];
+      while (left.length) {
+        signal.throwIfAborted();
+        const person = people.shift();
+        if (!person) throw new CannotGoOn("Nobody else here can ask for so many videos now.");
+        const wanted = { channel: stage.channel, script: left[0], replica: trained() };
+        if (!(await askAs(person, wanted)).ok) continue;
+        left.shift();
+        people.push(person);
+      }
+    },
+    /** Return how many new cards have both these words in them. */
+    count(about, words) {
+      const shown = messagesIn(stage.channel).filter(isNew);
+      return shown.filter(({ text }) => text.includes(about) && text.includes(words)).length;
+    },
+    /** Wait for something, for as long as the scenario needs it. */
+    until: change,
+    /** Wait for something that is worth seeing, and go on without it. */
+    glimpse: (find) => appears(find, FORM_MILLISECONDS, signal),
 
     /** Return the card of the request once it is there. */
     async findCard() {

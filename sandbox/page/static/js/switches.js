@@ -148,6 +148,11 @@ const group = (words, ...inside) => make("section.switch-group", {}, make("h3", 
 export function serviceSwitches(turn) {
   const set = (name) => (on) => turn("service", { [name]: on });
   const down = toggle("Service is down", "Every request gets 503", set("down"));
+  const stalled = toggle(
+    "Create requests stall",
+    "They get no answer before this is off",
+    set("stalled"),
+  );
   const limited = toggle(
     "Rate limit",
     `Every request gets 429 for ${RATE_LIMIT_SECONDS} seconds`,
@@ -200,6 +205,7 @@ export function serviceSwitches(turn) {
       group(
         "From now on",
         down.node,
+        stalled.node,
         limited.node,
         credit.node,
         revoked.node,
@@ -226,6 +232,7 @@ export function serviceSwitches(turn) {
     ),
     update({ service, offers }) {
       down.update(service.down);
+      stalled.update(service.stalled);
       limited.update(service.rate_limited_until !== null);
       credit.update(service.out_of_credit);
       revoked.update(service.key_revoked);
