@@ -122,12 +122,21 @@ async def _run(
         turning_away.cancel()
         disturbing.cancel()
         env.stop_faults()
-        deadline = time.monotonic() + _FINISH_TIMEOUT_S
         opening.cancel()
-        while time.monotonic() < deadline and not all_done(
-            env, users, approvals, can_search=can_search
-        ):
-            await asyncio.sleep(1)
+
+        async def finish() -> None:
+            # Those whose copy was killed follow changes from here on.
+            await users.open_homes_again()
+            deadline = time.monotonic() + _FINISH_TIMEOUT_S
+            while time.monotonic() < deadline and not all_done(
+                env, users, approvals, can_search=can_search
+            ):
+                await asyncio.sleep(1)
+
+        await finish()
+        async with env.outage():
+            await users.submit_queued()
+        await finish()
         await users.open_homes_again()
         await asyncio.sleep(_EXTRA_WAIT_S)
         answering.cancel()
@@ -138,7 +147,7 @@ async def _run(
 
 
 def _print(result: Result) -> None:
-    symbol = "  " if not result.must_be_zero else "✗ " if result.is_broken else "✓ "
+    symbol = "  " if result.at_most is None else "✗ " if result.is_broken else "✓ "
     print(f"{result.count:6} {symbol}{result.name}")
     for example in result.examples[:_MAX_EXAMPLES] if result.is_broken else ():
         print(f"         {example}")

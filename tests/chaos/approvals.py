@@ -122,7 +122,7 @@ class Approvals:
         yield Result("approvals posted", sum(map(len, self.posted.values())))
         needed = {each.tag for each in self._users.requests if needs(each)}
         unapproved = [tag for tag in creates if tag in needed and tag not in self.approved]
-        yield Result("create calls before an approval", len(unapproved), True, unapproved)
+        yield Result("create calls before an approval", len(unapproved), 0, unapproved)
 
     def is_wrong(self, request: UserRequest, reply: Message, *, was_created: bool) -> bool:
         """Return whether a closing reply that says "not approved" is wrong."""

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from bot.clock import SystemClock
 from sandbox.block_kit import Json
+from sandbox.faults import CannedResponse
 from sandbox.http import CALLER_PORT, Server
 from sandbox.scenarios import Pace
 from sandbox.service_limits import RateLimit
@@ -48,6 +49,9 @@ _KILLS_PER_REPLACEMENT: Final = 2
 _CLAIMED_MOMENTS: Final = ("after create", "before read", "before edit", "after card")
 _TAKEOVER_TIMEOUT: Final = 5 * TIMINGS.lease
 _INTERVAL_S: Final = 0.05
+_DOWN: Final = CannedResponse(503, {"error": "Down for maintenance"})
+# Of an outage, from the restart of the copy that is killed in it.
+_OUTAGE_S: Final = 2.0
 
 
 class Environment:
@@ -68,6 +72,7 @@ class Environment:
         takeover: from the death of the copy that was killed for good until the others had taken
             over the last of its work; None before that.
         not_taken_over: what they had not taken over in several leases.
+        processes_in_outage: how many processes of the bot found that the service was down.
     """
 
     def __init__(
@@ -122,6 +127,7 @@ class Environment:
         self._quotes = itertools.cycle(plan.quotes)
         self._kill_at: str | None = None
         self._killed: asyncio.Future[Copy] | None = None
+        self.processes_in_outage = 0
         self._steps_done = 0
         # While the database's server restarts, no copy is killed for good, and the other way round.
         self._calm = asyncio.Lock()
@@ -234,6 +240,20 @@ class Environment:
                 self.disturbances[what] += 1
         finally:
             socket.delivers_twice = False
+
+    @contextlib.asynccontextmanager
+    async def outage(self) -> AsyncIterator[None]:
+        """Let the service answer 503 to everything; a copy is killed in it, and restarted."""
+        self.service.answer_all(_DOWN)
+        try:
+            yield
+            self.processes_in_outage = len(self.copies.up) + 1
+            copy = self._rng.choice(self.copies.up)
+            await self._kill(copy, "at random")
+            await self.copies.start(copy)
+            await asyncio.sleep(_OUTAGE_S)
+        finally:
+            self.service.answer_all(None)
 
     def stop_faults(self) -> None:
         """Inject no faults from here on."""

@@ -214,7 +214,10 @@ class Plan:
 
 
 class PlannedFaults(Faults):
-    """The faults of a plan; each hits the request with its number, until ``clear``."""
+    """The faults of a plan; each hits the request with its number, until ``clear``.
+
+    What is always to happen to an operation goes before them, and stays.
+    """
 
     def __init__(self, faults: Mapping[str, Mapping[int, Fault]]) -> None:
         super().__init__()
@@ -227,6 +230,8 @@ class PlannedFaults(Faults):
         """Return the fault of the current request of ``operation``."""
         number = self._seen[operation]
         self._seen[operation] += 1
+        if (always := super().take(operation)) is not None:
+            return always
         fault = None if self._cleared else self._faults.get(operation, {}).get(number)
         if fault is not None:
             self.faults_hit[operation] += 1

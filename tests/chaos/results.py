@@ -1,4 +1,4 @@
-"""The results of a run: counts of what the sandbox recorded, and which of them must be 0."""
+"""The results of a run: counts of what the sandbox recorded, and which of them are promises."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +10,14 @@ from sandbox.slack_objects import Message
 from tests.chaos.approvals import Approvals
 from tests.chaos.environment import Environment
 from tests.chaos.rows import Result, copies_rows, socket_rows
-from tests.chaos.users import UserRequest, Users, is_open, tag_in
+from tests.chaos.users import UserRequest, Users, is_open, tag_in, tags_in
 from tests.crash import role_of
 from tests.leaks import secrets_found
 from tests.world import delivery_of
 
+# Create calls under way when the service goes down: for each process, and for all of them.
+_MAX_UNDER_WAY: Final = 4
+_MAX_QUESTIONS: Final = 10
 _GOING_ON: Final = {
     "Waiting for approval",
     "Waiting",
@@ -53,7 +56,7 @@ def results_of(
     )
 
     def promise(name: str, broken_by: Sequence[str]) -> Result:
-        return Result(name, len(broken_by), must_be_zero=True, examples=broken_by)
+        return Result(name, len(broken_by), 0, broken_by)
 
     def doubled(posts: Posts, *, searchable: bool) -> list[str]:
         """Return the doubled messages in places that the bot can search, or in the others."""
@@ -163,6 +166,7 @@ def results_of(
             [m for m, those in replies.items() if m not in refused and _says_refused(those)],
         ),
         promise("unexpected posts", unexpected),
+        *_outage_rows(env, users, creates),
         *copies_rows(env),
         promise("database integrity errors", damaged),
         promise("secrets that got out", secrets_found(env, env.log_files)),
@@ -173,6 +177,22 @@ def results_of(
             [str(code) for code in env.copies.exit_codes.elements() if code],
         ),
     ]
+
+
+def _outage_rows(env: Environment, users: Users, creates: Counter[str]) -> Iterator[Result]:
+    """Yield what became of the requests of the outage."""
+    queued = {each.tag for each in users.queued if each.accepted}
+    asked = queued & {
+        tag
+        for message in env.posted
+        if _role(message) == "question"
+        for tag in tags_in(f"{message.text} {message.blocks}")
+    }
+    left = sorted(queued - asked - creates.keys())
+    most = max(_MAX_QUESTIONS, _MAX_UNDER_WAY * env.processes_in_outage)
+    yield Result("queued in an outage", len(queued))
+    yield Result(f"  questions from it (at most {most})", len(asked), most, sorted(asked))
+    yield Result("  others of them not made", len(left), 0, left)
 
 
 def all_done(env: Environment, users: Users, approvals: Approvals, *, can_search: bool) -> bool:

@@ -37,6 +37,8 @@ _INTERVAL_S: Final = 0.25
 _LONG_SHARE: Final = 0.5
 _LONG_TIMES: Final = 400
 _MAX_TRIES: Final = 80
+# Requests in the outage of a run.
+_QUEUED: Final = 100
 _TAG: Final = re.compile(r"No·(\d{5})")
 
 
@@ -68,6 +70,11 @@ class Users:
     """All users of the workspace, an attacker who forges callbacks, and an outsider.
 
     The outsider is of another organisation, and presses the buttons of others.
+
+    Attributes:
+        requests: all of them.
+        queued: those of an outage of the service, which are short videos.
+        homes_opened: the ids of those who opened their Home tab, once for each time.
     """
 
     def __init__(self, env: Environment, rng: random.Random, *, jobs: int) -> None:
@@ -86,7 +93,7 @@ class Users:
         self._form_locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._people = [Person(env.slack, name) for name in names]
         self.homes_opened: list[str] = []
-        self.requests = [
+        self._first = [
             UserRequest(
                 tag=f"No·{number:05}",
                 person=self._people[number % len(names)],
@@ -98,18 +105,31 @@ class Users:
             )
             for number in range(jobs)
         ]
+        self.queued = [
+            UserRequest(
+                tag=f"No·{number:05}",
+                person=self._people[number % len(names)],
+                channel=rng.choice(_CHANNELS),
+                kind="video",
+                is_long=False,
+                clicks=1,
+                decision=rng.choice(_DECISIONS),
+            )
+            for number in range(jobs, jobs + _QUEUED)
+        ]
+        self.requests = [*self._first, *self.queued]
 
     def form_lock(self, person: Person) -> asyncio.Lock:
         """Return what is held while a person has a form open."""
         return self._form_locks[person.user.id]
 
     async def submit_all(self) -> None:
-        """Submit all requests, spread over the time in which the bot is killed."""
-        async with asyncio.TaskGroup() as group:
-            for person in self._people:
-                group.create_task(
-                    self._submit_requests([a for a in self.requests if a.person is person])
-                )
+        """Submit the first requests, spread over the time in which the bot is killed."""
+        await self._submit_each(self._first)
+
+    async def submit_queued(self) -> None:
+        """Submit the requests of the outage."""
+        await self._submit_each(self.queued)
 
     async def answer_questions(self) -> None:
         """Answer the questions, and forge callbacks, until cancelled."""
@@ -137,10 +157,17 @@ class Users:
                 while not (await person.open_home()).ok:
                     await asyncio.sleep(_INTERVAL_S)
 
+    async def _submit_each(self, requests: Sequence[UserRequest]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for person in self._people:
+                group.create_task(
+                    self._submit_requests([a for a in requests if a.person is person])
+                )
+
     async def _submit_requests(self, requests: Sequence[UserRequest]) -> None:
         for request in requests:
             number = int(request.tag.rpartition("·")[2])
-            while self._env.progress < number / len(self.requests):
+            while self._env.progress < min(1, number / len(self._first)):
                 await asyncio.sleep(_INTERVAL_S)
             async with self.form_lock(request.person):
                 await self._submit(request)
@@ -270,6 +297,11 @@ def tag_in(text: str) -> str | None:
     """Return the tag in a text."""
     found = _TAG.search(text)
     return found and found.group()
+
+
+def tags_in(text: str) -> set[str]:
+    """Return all tags in a text."""
+    return {each.group() for each in _TAG.finditer(text)}
 
 
 def is_open(question: Message) -> bool:
