@@ -49,10 +49,10 @@ TIMINGS: Final = Timings(
     hours=_HOURS,
     max_wait=timedelta(hours=6),
     jitter=0,
-    # In real time: a call that hangs takes this long.
-    call_timeout=timedelta(seconds=0.3),
-    view_timeout=timedelta(seconds=0.3),
-    service_deadline=timedelta(seconds=0.3),
+    # In real time: a call that hangs takes this long. On a busy machine, others nearly do.
+    call_timeout=timedelta(seconds=1),
+    view_timeout=timedelta(seconds=1),
+    service_deadline=timedelta(seconds=1),
     stop_timeout=timedelta(seconds=0.3),
     max_retry_interval=timedelta(minutes=20),
     pause=timedelta(minutes=20),

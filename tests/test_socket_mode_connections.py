@@ -164,7 +164,7 @@ async def test_while_no_connection_can_be_opened_the_bot_serves_its_health_and_g
     unconnected: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = unconnected
-    world.timings = replace(QUICK, call_timeout=timedelta(milliseconds=200))
+    world.timings = replace(QUICK, call_timeout=timedelta(seconds=1))
     world.slack.faults.next(
         OPEN,
         CannedResponse(500, "<html>"),

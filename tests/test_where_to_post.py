@@ -12,7 +12,7 @@ from sandbox.scenarios import Scenario
 from sandbox.slack_objects import Message
 from tests.world import REPLICA, World
 
-SHORT = timedelta(milliseconds=500)
+SHORT = timedelta(seconds=1)
 TYPED = {"replica_id": REPLICA, "script": "Hello, world."}
 
 

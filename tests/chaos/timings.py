@@ -19,7 +19,7 @@ TIMINGS: Final = Timings(
     minutes=_SCHEDULE,
     hours=_SCHEDULE,
     max_wait=timedelta(seconds=10),
-    call_timeout=timedelta(milliseconds=700),
+    call_timeout=timedelta(seconds=1),
     lease=timedelta(seconds=3),
     retry_interval=timedelta(milliseconds=100),
     max_retry_interval=timedelta(milliseconds=800),
