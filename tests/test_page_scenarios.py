@@ -22,6 +22,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 BACK = "All switches are back"
 _DOWN: Final = "The video service is down. I'll send this when it's back."
 _FIGURES: Final = re.compile(r"(\d+) were made by themselves; (\d+) needs? an answer")
+# Milliseconds, on a busy machine: of the longest one.
+_A_SCENARIO: Final = 60_000
 # A little longer than a scenario takes from one look at the page to the next.
 _A_LOOK: Final = "() => new Promise((done) => setTimeout(done, 60))"
 
@@ -64,7 +66,7 @@ async def _time_passing(world: PageWorld, window: Window) -> AsyncIterator[None]
 async def _plays_to_its_end(world: PageWorld, window: Window, title: str) -> Locator:
     note = await _plays(window, title)
     async with _time_passing(world, window):
-        await expect(note).to_contain_text(BACK)
+        await expect(note).to_contain_text(BACK, timeout=_A_SCENARIO)
     await world.advance(seconds=5)
     return note
 
