@@ -118,6 +118,7 @@ class Gate:
         self._queued: Counter[str] = Counter()  # likewise
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_paused = False
+        self._drains = False
 
     # ── Holds ─────────────────────────────────────────────────────────────────────────────────
 
@@ -154,7 +155,8 @@ class Gate:
         elif call is None or known.tried_by is call or not self._is_shut(known):
             known.refusals += 1
         known.error = error
-        known.wait = wait or self._timings.gate_back_off(known.refusals) * pace
+        longest = self._timings.max_hold
+        known.wait = wait or min(self._timings.gate_back_off(known.refusals) * pace, longest)
         known.until = now + known.wait
         if failure is Failure.UNREACHABLE:
             self._allowed, self._limited_at = 1.0, now
@@ -220,8 +222,11 @@ class Gate:
             self._wake()
 
     def pause(self) -> None:
-        """Let nobody in before ``resume``, and then only as many as after a rest."""
-        self._is_paused = True
+        """Let nobody in before ``resume``, and before all calls under way have shown how they go.
+
+        Then only as many are let in as after a rest.
+        """
+        self._is_paused = self._drains = True
         self._slow_down()
 
     def resume(self) -> None:
@@ -273,7 +278,8 @@ class Gate:
         if shut and not call.asked_for:
             failure, longest = max(shut, key=lambda found: found[1].until)
             raise self._held(failure, longest)
-        if self._is_paused or any(each.tried_by is not None for _, each in holds):
+        self._drains &= self._calls.total() > 0
+        if self._is_paused or self._drains or any(each.tried_by for _, each in holds):
             return True
         limit = self._limit()
         others_wait = self._queued.total() > self._queued[call.user]

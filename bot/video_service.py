@@ -116,6 +116,8 @@ class VideoService:
         self._confirming = asyncio.Lock()
         self._answers_neutral = False
         """Whether the neutral read was answered, other than by 403, since the start."""
+        self._misleads = False
+        """Whether the neutral read fails although creates work."""
         self._accepted_at: dict[str, datetime] = {}
         """When something was created last, by path, and when the key was accepted."""
         self._is_forbidden = False
@@ -194,11 +196,11 @@ class VideoService:
             Unavailable: it cannot be reached or does not work.
         """
         try:
-            await self._get(*_NEUTRAL, timeout=self._timings.hang_after)
+            await self._get(*_NEUTRAL, is_check=True)
         except Refused as error:
             if error.code in KEY_NOT_ACCEPTED:
                 raise
-        self._answers_neutral = True
+        self._answers_neutral, self._misleads = True, False
 
     async def resolve_doubt(self) -> timedelta | None:
         """Read something harmless, and hold creates back while that does not work.
@@ -212,10 +214,7 @@ class VideoService:
         except Held:
             pass  # it answers, if only that there are too many reads
         except Unavailable as error:
-            # A service may answer so whatever unknown id is read: that shows nothing.
-            if self._answers_neutral or error.cause != _SERVER_ERROR:
-                self._creates.hold(Failure.SERVICE_DOWN, error, self._timings.max_wait)
-                self.outages.keep(EVERYBODY, error.cause)
+            if self._shows_outage(error):
                 self._creates.resume()
                 return self._timings.recheck_down
         except Refused as error:
@@ -223,11 +222,32 @@ class VideoService:
                 self._refuse_key(error)
             else:
                 self._report_forbidden()
-        self.outages.drop(EVERYBODY)
-        if self._creates.release(Failure.SERVICE_DOWN) is not None:
-            self._on_recovery(_OUTAGE)
+        self._end_outage(EVERYBODY)
         self._creates.resume()
         return None if self._key_hold is None else self._timings.recheck_key
+
+    def _shows_outage(self, error: Unavailable) -> bool:
+        """Hold all creates back for a harmless read that failed; return whether it shows something.
+
+        Some services fail whatever unknown id is read. Where it never worked since the start, a
+        create is tried now and then: where that works, the read shows nothing.
+        """
+        if self._misleads or (not self._answers_neutral and error.cause == _SERVER_ERROR):
+            return False
+        if self._answers_neutral:
+            self._creates.hold(Failure.SERVICE_DOWN, error, self._timings.max_wait)
+        elif self._creates.find(Failure.SERVICE_DOWN) is None:
+            self._creates.hold(Failure.SERVICE_DOWN, error, self._timings.max_hold)
+        self.outages.keep(EVERYBODY, error.cause)
+        return True
+
+    def _end_outage(self, whom: str) -> bool:
+        """Let creates in again; return whether they were held back."""
+        ended = self._creates.release(Failure.SERVICE_DOWN, whom) is not None
+        self.outages.drop(whom)
+        if ended:
+            self._on_recovery(_OUTAGE)
+        return ended
 
     # ── Gates ─────────────────────────────────────────────────────────────────────────────────
 
@@ -255,12 +275,15 @@ class VideoService:
 
     def is_tried(self, path: str) -> bool:
         """Return whether one create call to ``path`` is made now, to find out if that works."""
-        return self._creates.find(Failure.SERVICE_DOWN, path) is not None
+        return bool(self._down(path))
 
     def next_try(self, path: str) -> datetime | None:
         """Return when a create call is tried, where calls to ``path`` fail; None if they do not."""
-        hold = self._creates.find(Failure.SERVICE_DOWN, path)
-        return None if hold is None else hold.until
+        return max((hold.until for hold in self._down(path)), default=None)
+
+    def _down(self, path: str) -> list[Hold]:
+        holds = (self._creates.find(Failure.SERVICE_DOWN, whom) for whom in (EVERYBODY, path))
+        return [hold for hold in holds if hold is not None]
 
     async def key_refusal(self) -> Refused | None:
         """Return what the service says if it refuses our key; None if it accepts it.
@@ -429,6 +452,9 @@ class VideoService:
         if gate.find(Failure.SERVICE_DOWN, path) or any(_is_other(call, each) for each in recent):
             gate.hold(Failure.SERVICE_DOWN, error, whom=path, call=call)
             self.outages.keep(path, error.cause)
+        if (down := gate.find(Failure.SERVICE_DOWN)) is not None:
+            longer = min(2 * down.wait, self._timings.max_wait)
+            gate.hold(Failure.SERVICE_DOWN, error, longer)
         before[:] = [*before[-_MAX_TROUBLES:], (now, call)]
         for whom in call.own:
             gate.hold(Failure.SERVICE_TROUBLE, error, whom=whom, call=call, pace=_OWN_PACE)
@@ -444,10 +470,10 @@ class VideoService:
             self._creates.release(Failure.SERVICE_TROUBLE, whom)
         self._accept(Failure.OUT_OF_CREDIT, path)
         self._accept(Failure.KEY_REJECTED, EVERYBODY)
-        if self._creates.release(Failure.SERVICE_DOWN, path) is not None:
+        if not self._answers_neutral:
+            self._misleads |= self._end_outage(EVERYBODY)
+        if self._end_outage(path):
             self._creates.release_all(Failure.SERVICE_TROUBLE)
-            self.outages.drop(path)
-            self._on_recovery(_OUTAGE)
 
     def _report_forbidden(self) -> None:
         """Log once that reads are forbidden, which may be about the key."""
@@ -463,14 +489,14 @@ class VideoService:
         remote_id: str,
         *,
         asked_for: bool = False,
-        timeout: timedelta | None = None,  # noqa: ASYNC109 - of the call, not of the wait before it
+        is_check: bool = False,
     ) -> Any:  # noqa: ANN401
         if remote_id in {".", ".."}:
             raise Refused("There is nothing with this id.", code="404")
         path = f"{path}/{quote(remote_id, safe='')}"
         async with self._reads.admit(call := Call(path, asked_for=asked_for)):
             try:
-                answer = await self._call("GET", path, self._reads, call, timeout=timeout)
+                answer = await self._call("GET", path, self._reads, call, is_check=is_check)
             except Uncertain as error:
                 raise Unavailable(error.reason, cause=error.cause) from error
             except Refused as error:
@@ -489,11 +515,13 @@ class VideoService:
         body: dict[str, str] | None = None,
         *,
         query: Mapping[str, int] | None = None,
-        timeout: timedelta | None = None,  # noqa: ASYNC109 - as above
+        is_check: bool = False,
     ) -> Any:  # noqa: ANN401
         """Make one call, and note what it shows about the rate limit and about outages."""
         name = f"{method} {path}"
-        limit = min(timeout or self._timings.call_timeout, self._timings.call_timeout)
+        limit = self._timings.call_timeout
+        if is_check:
+            limit = min(limit, self._timings.hang_after)
         try:
             # Of a read, the last part of the path is an id.
             route = path if body or query else f"{path.rpartition('/')[0]}/{{id}}"
@@ -506,8 +534,8 @@ class VideoService:
             _LOG.debug("a call failed", extra={"method": method, "cause": error.cause})
             if isinstance(error, Unavailable) and error.cause == TOO_MANY_CALLS:
                 raise self._limit(gate, call, error) from error
-            # A list that does not work says nothing about the rest; creates, the gate judges.
-            if gate is self._reads:
+            # A list that does not work says nothing about the rest; others are judged elsewhere.
+            if gate is self._reads and not is_check:
                 self.outages.failed(error.cause, name)
                 if self.outages.current is not None:
                     self.in_doubt.set()

@@ -22,9 +22,13 @@ from tests.world import REPLICA, World, is_question, number_of
 
 pytestmark = on_both_engines
 
-# Long enough that a busy machine does not look like a call that hangs.
-TIMINGS: Final = Timings(
-    jitter=0, hang_after=timedelta(seconds=1.5), call_timeout=timedelta(seconds=3)
+TIMINGS: Final = Timings(jitter=0)
+# Real time: long enough that a busy machine does not look like a call that hangs.
+IMPATIENT: Final = replace(
+    TIMINGS,
+    hang_after=timedelta(seconds=3),
+    call_timeout=timedelta(seconds=6),
+    recheck_down=timedelta(seconds=10),
 )
 DOWN: Final = CannedResponse(503, {"message": "Try later"})
 OUTAGES: Final = {
@@ -38,12 +42,12 @@ BROKEN, GOOD = "r-broken", "r-good"
 
 
 @asynccontextmanager
-async def bot_at_work(world: World) -> AsyncIterator[None]:
+async def bot_at_work(world: World, timings: Timings = TIMINGS) -> AsyncIterator[None]:
     """Run a bot that no callback reaches, and that has made videos since its start.
 
     After a rest, it has four create calls under way at most.
     """
-    world.timings = TIMINGS
+    world.timings = timings
     async with world.running_bot(callbacks=False):
         await ask_at_once(world, MADE)
         await world.settle()
@@ -107,14 +111,14 @@ def sent(world: World, since: int) -> int:
 async def test_an_outage_leaves_few_questions_and_all_others_are_made_by_themselves(
     quiet_world: World, outage: Fault, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world, number = quiet_world, 100
-    async with bot_at_work(world):
+    world, number, is_silence = quiet_world, 100, isinstance(outage, Hang)
+    async with bot_at_work(world, IMPATIENT if is_silence else TIMINGS):
         world.service.answer_all(outage)
         await ask_at_once(world, number)
         await world.advance(seconds=10)
         waiting = [each for each in world.slack.messages("studio") if "is down" in each.text]
         assert len(waiting) >= number - 4
-        if not isinstance(outage, Hang):  # it would be as long in real time
+        if not is_silence:  # it would be as long in real time
             await world.advance(minutes=10)
         assert sent(world, MADE) <= 4
         world.service.answer_all(None)
@@ -300,7 +304,7 @@ async def test_a_create_that_hangs_gives_its_place_to_others(quiet_world: World)
     world.service.add_replica(GOOD, "Good")
     async with bot_at_work(world):
         pass
-    world.timings = replace(TIMINGS, call_timeout=timedelta(minutes=2))
+    world.timings = replace(IMPATIENT, call_timeout=timedelta(minutes=2))
     answered = asyncio.Event()
 
     async def hang(phase: str, operation: str, _path: str) -> None:
