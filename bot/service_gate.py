@@ -175,11 +175,6 @@ class Gate:
             self._wake()
         return released
 
-    def release_all(self, failure: Failure) -> None:
-        """End all holds for one reason."""
-        self._holds = {key: each for key, each in self._holds.items() if key[0] is not failure}
-        self._wake()
-
     def try_now(self, failure: Failure, whom: str = EVERYBODY) -> None:
         """Let the next caller try, whenever the next try was due."""
         if (hold := self.find(failure, whom)) is not None:

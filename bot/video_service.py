@@ -196,7 +196,7 @@ class VideoService:
             Unavailable: it cannot be reached or does not work.
         """
         try:
-            await self._get(*_NEUTRAL, is_check=True)
+            await self._get(*_NEUTRAL, asked_for=True, is_check=True)
         except Refused as error:
             if error.code in KEY_NOT_ACCEPTED:
                 raise
@@ -211,8 +211,11 @@ class VideoService:
         self.in_doubt.clear()
         try:
             await self.check()
-        except Held:
-            pass  # it answers, if only that there are too many reads
+        except Held:  # there are too many reads, which says nothing
+            if self._creates.find(Failure.SERVICE_DOWN) is not None:
+                return self._timings.recheck_down
+            self._creates.resume()
+            return None
         except Unavailable as error:
             if self._shows_outage(error):
                 self._creates.resume()
@@ -371,6 +374,10 @@ class VideoService:
                 if _UNAUTHORIZED in {refusal.code, error.code}:
                     return refusal.code == _UNAUTHORIZED
                 return self._answers_neutral or await self._is_newest_forbidden()
+            except Unavailable:
+                if error.code == _UNAUTHORIZED:
+                    raise
+                return await self._is_newest_forbidden()
             return False
 
     async def _is_newest_forbidden(self) -> bool:
@@ -449,13 +456,18 @@ class VideoService:
         self.in_doubt.set()
         before = self._troubles.setdefault(path, [])
         recent = [each for at, each in before if abs(now - at) <= self._timings.outage_within]
-        if gate.find(Failure.SERVICE_DOWN, path) or any(_is_other(call, each) for each in recent):
+        holds = [gate.find(Failure.SERVICE_TROUBLE, whom) for whom in call.own]
+        # Who had trouble before, and has it still, shows nothing about others.
+        is_news = not any(hold and hold.tried_by is call for hold in holds)
+        is_outage = is_news and any(_is_other(call, each) for each in recent)
+        if is_outage or gate.find(Failure.SERVICE_DOWN, path):
             gate.hold(Failure.SERVICE_DOWN, error, whom=path, call=call)
             self.outages.keep(path, error.cause)
         if (down := gate.find(Failure.SERVICE_DOWN)) is not None:
             longer = min(2 * down.wait, self._timings.max_wait)
             gate.hold(Failure.SERVICE_DOWN, error, longer)
-        before[:] = [*before[-_MAX_TROUBLES:], (now, call)]
+        if is_news:
+            before[:] = [*before[-_MAX_TROUBLES:], (now, call)]
         for whom in call.own:
             gate.hold(Failure.SERVICE_TROUBLE, error, whom=whom, call=call, pace=_OWN_PACE)
         if (credit := gate.find(Failure.OUT_OF_CREDIT, path)) is not None:
@@ -472,8 +484,7 @@ class VideoService:
         self._accept(Failure.KEY_REJECTED, EVERYBODY)
         if not self._answers_neutral:
             self._misleads |= self._end_outage(EVERYBODY)
-        if self._end_outage(path):
-            self._creates.release_all(Failure.SERVICE_TROUBLE)
+        self._end_outage(path)
 
     def _report_forbidden(self) -> None:
         """Log once that reads are forbidden, which may be about the key."""
