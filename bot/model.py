@@ -405,6 +405,8 @@ class DeliveryState(StrEnum):
     Final."""
     WITHDRAWN = "withdrawn"
     """Set when a question or an approval is settled that is not in Slack. Final."""
+    LISTED = "listed"
+    """Set when a question is owed that the message of an earlier one lists. Final."""
 
     @property
     def settled(self) -> bool:
@@ -413,6 +415,7 @@ class DeliveryState(StrEnum):
             DeliveryState.POSTED,
             DeliveryState.UNDELIVERABLE,
             DeliveryState.WITHDRAWN,
+            DeliveryState.LISTED,
         }
 
 

@@ -14,6 +14,7 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
 from bot.slack import (
+    answers,
     approvals,
     home,
     job_actions,
@@ -72,6 +73,7 @@ def register_listeners(app: AsyncApp, ctx: HandlerContext, features: Sequence[Fe
     for feature in features:
         feature.register(app, ctx)
     job_actions.register(app, ctx)
+    answers.register(app, ctx)
     approvals.register(app, ctx)
     shortcuts.register(app, ctx)
     home.register(app, ctx)

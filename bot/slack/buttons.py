@@ -1,6 +1,7 @@
 """The buttons of a job's messages: their action ids and values, and which ones a state has."""
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from bot.model import Failure, Job, State
@@ -16,6 +17,10 @@ DETAILS: Final = "job_details"
 HAVE_ID: Final = "job_have_id"
 CREATE_AGAIN: Final = "job_create_again"
 GIVE_UP: Final = "job_give_up"
+ANSWER_EACH: Final = "questions_answer"
+CANCEL_ALL: Final = "questions_cancel"
+"""The values of these two are those of buttons about an attempt, for each job, after the id of the
+job whose question the message asks itself."""
 APPROVE: Final = "approval_approve"
 DECLINE: Final = "approval_decline"
 WITHDRAW: Final = "approval_withdraw"
@@ -79,7 +84,7 @@ def _state_buttons(job: Job, presenter: Presenter, *, is_retried: bool) -> list[
 
 def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
     """Return the buttons that answer whether the last create call of a job made something."""
-    noun, pressed = presenter.noun, _pressed(job)
+    noun, value = presenter.noun, pressed(job)
     again = confirm(
         f"Create the {noun} again?",
         f"If an earlier {noun} was created after all, it is charged too.",
@@ -93,9 +98,24 @@ def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
         no="Keep waiting",
     )
     return [
-        button("I found it", HAVE_ID, value=pressed, style="primary"),
-        button("Create again (may be charged twice)", CREATE_AGAIN, value=pressed, confirm=again),
-        button("Cancel request", GIVE_UP, value=pressed, style="danger", confirm=give_up),
+        button("I found it", HAVE_ID, value=value, style="primary"),
+        button("Create again (may be charged twice)", CREATE_AGAIN, value=value, confirm=again),
+        button("Cancel request", GIVE_UP, value=value, style="danger", confirm=give_up),
+    ]
+
+
+def list_buttons(leading: Job, jobs: Iterable[Job]) -> list[Json]:
+    """Return the buttons of a message that asks about several jobs: nothing here creates any."""
+    value = " ".join([leading.id, *map(pressed, jobs)])
+    cancel = confirm(
+        "Cancel all these requests?",
+        "All that are listed here and still open end. If one turns up later, its card will say so.",
+        yes="Cancel all",
+        no="Keep waiting",
+    )
+    return [
+        button("Answer each", ANSWER_EACH, value=value, style="primary"),
+        button("Cancel all", CANCEL_ALL, value=value, style="danger", confirm=cancel),
     ]
 
 
@@ -125,10 +145,10 @@ def _stop(job: Job, noun: str) -> Json:
         yes="Stop following",
         no="Keep following",
     )
-    return button("Stop following", STOP, value=_pressed(job), confirm=ask)
+    return button("Stop following", STOP, value=pressed(job), confirm=ask)
 
 
-def _pressed(job: Job) -> str:
+def pressed(job: Job) -> str:
     """Return a value that names job and attempt: a late click is not about the next attempt."""
     return f"{job.id}:{job.attempts}"
 

@@ -212,7 +212,8 @@ def _unconfirmed(job: Job, noun: str) -> str:
             f"anything is sent again{why}."
         )
     return (
-        f"We don't know whether this {noun} was created. My question in the thread needs an answer."
+        f"We don't know whether this {noun} was created. My question needs an answer: it is in "
+        "this thread, or with others in that of an earlier request."
     )
 
 

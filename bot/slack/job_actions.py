@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Coroutine
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -53,6 +54,7 @@ from bot.store import AddedCandidate, LimitReached, NotAllowed
 
 _RETRIED: Final = "This has already been retried."
 SETTLED: Final = "That has already been settled."
+NOT_AN_ID: Final = "An ID is one word, as the video service shows it."
 _DETAILS_VIEW: Final = "job_details"
 _ID_FORM: Final = "job_id_form"
 _REMOTE_ID: Final = "remote_id"
@@ -125,26 +127,18 @@ async def create_again(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if job is None:
         await ack()
         return
-    now, deadline = ctx.clock.now(), ctx.service_deadline()
-    limits = (await ctx.store.limits.fetch()).limits
-    if refusal := await ctx.access.asking_refusal(limits, job.kind, action.user, deadline):
+    refusal = await queue_again(
+        ctx,
+        replace(job, attempts=attempts),
+        action.user,
+        ctx.service_deadline(),
+        person="You" if action.user == job.user else f"<@{job.user}>",
+        who=ctx.access.admin_mentions,
+    )
+    if refusal:
         ctx.respond_ephemeral(action, refusal)
-        await ack()
-        return
-    membership = await ctx.access.membership(limits, job.kind, action.user, deadline)
-    try:
-        if not await ctx.store.jobs.create_again(
-            job.id, attempts, action.user, now, membership.groups
-        ):
-            ctx.respond_ephemeral(action, SETTLED)
+    if refusal in {None, SETTLED}:
         await _refresh_home(ctx, action)
-    except NotAllowed:
-        ctx.respond_ephemeral(action, person_sentence(membership, ctx.access.admin_mentions))
-    except LimitReached as reached:
-        person = "You" if action.user == job.user else f"<@{job.user}>"
-        told = limit_sentence(reached, now, person, ctx.access.admin_mentions)
-        text = f"I didn't create it again. {told}"
-        ctx.respond_ephemeral(action, text)
     await ack()
 
 
@@ -173,6 +167,30 @@ async def acknowledge(ack: AsyncAck) -> None:
 
 
 # ── What features use ─────────────────────────────────────────────────────────────────────────
+
+
+async def queue_again(
+    ctx: HandlerContext, job: Job, user: str, deadline: float, *, person: str, who: str
+) -> str | None:
+    """Queue an unconfirmed job again unless another attempt was begun; return why not, if so.
+
+    ``person`` begins a sentence about its owner; ``who`` can raise a limit. By the deadline, it has
+    to be known whether ``user`` may do that.
+    """
+    now = ctx.clock.now()
+    limits = (await ctx.store.limits.fetch()).limits
+    if refusal := await ctx.access.asking_refusal(limits, job.kind, user, deadline):
+        return refusal
+    membership = await ctx.access.membership(limits, job.kind, user, deadline)
+    try:
+        queued = await ctx.store.jobs.create_again(
+            job.id, job.attempts, user, now, membership.groups
+        )
+    except NotAllowed:
+        return person_sentence(membership, who)
+    except LimitReached as reached:
+        return f"I didn't create it again. {limit_sentence(reached, now, person, who)}"
+    return None if queued else SETTLED
 
 
 def not_theirs(owner: str, what: str = "do that") -> str:
@@ -356,30 +374,37 @@ async def submit_id(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         error: str | None = not_theirs("the person who asked")
     elif job.kind not in ctx.kinds:
         error = UNKNOWN_KIND
-    elif not typed or len(typed) > MAX_ID or not typed.isprintable() or " " in typed:
-        error = "An ID is one word, as the video service shows it."
+    elif not is_id(typed):
+        error = NOT_AN_ID
     elif (job.state, job.attempts) != (State.UNCONFIRMED, metadata.attempts):
         error = SETTLED
     else:
-        comparison, error = await _compare(ctx, job, typed)
+        comparison, error = await compare(ctx, job, typed, ctx.service_deadline())
         if comparison is Comparison.UNKNOWN and typed != metadata.warned:
             await ack(response_action="update", view=_id_form(ctx, job, unverified=typed))
             return
-        error = error or await _add_candidate(ctx, job, typed, submission.user)
+        error = error or await add_candidate(ctx, job, typed, submission.user)
     if error:
         await ack(response_action="errors", errors={_REMOTE_ID: error})
     else:
         await ack()
 
 
-async def _compare(ctx: HandlerContext, job: Job, remote_id: str) -> tuple[Comparison, str]:
+def is_id(typed: str) -> bool:
+    """Return whether something typed may be an id of the service's."""
+    return 0 < len(typed) <= MAX_ID and typed.isprintable() and " " not in typed
+
+
+async def compare(
+    ctx: HandlerContext, job: Job, remote_id: str, deadline: float
+) -> tuple[Comparison, str]:
     """Return whether ``remote_id`` is what the job asked for, and why if it is something else."""
     kind, noun = ctx.kinds[job.kind], ctx.presenters[job.kind].noun
     owner = await ctx.store.jobs.fetch_by_remote_id(kind.name, remote_id)
     if owner is not None:
         return Comparison.DIFFERENT, f"That {noun} belongs to another request, No. {owner.id}."
     try:
-        async with asyncio.timeout_at(ctx.service_deadline()):
+        async with asyncio.timeout_at(deadline):
             answer = await ctx.service.read(kind.path, remote_id)
             snapshot = kind.read(answer, remote_id)
     except (OutsideError, Unreadable, TimeoutError) as error:
@@ -393,7 +418,7 @@ async def _compare(ctx: HandlerContext, job: Job, remote_id: str) -> tuple[Compa
     return comparison, f"That {noun} isn't the one that was requested here." if different else ""
 
 
-async def _add_candidate(ctx: HandlerContext, job: Job, remote_id: str, user: str) -> str | None:
+async def add_candidate(ctx: HandlerContext, job: Job, remote_id: str, user: str) -> str | None:
     """Add an id as a candidate; return why that cannot be done, if so."""
     now = ctx.clock.now()
     match await ctx.store.jobs.add_candidate(job.id, job.attempts, remote_id, user, now):

@@ -16,9 +16,9 @@ from bot.slack.blocks import MAX_TEXT, Message, context, mrkdwn, shortened
 from bot.slack.cards import card
 from bot.slack.errors import translated
 from bot.slack.presenters import Presenters
-from bot.slack.question_message import question
+from bot.slack.question_message import question, question_list
 from bot.slack.replies import reply
-from bot.store import Outgoing, Store
+from bot.store import Asked, Outgoing, Store
 from bot.timings import Timings
 
 # A refusal of so few bytes of text is not for their number.
@@ -37,14 +37,23 @@ def compose(
     approvers: Collection[str] = (),
     replica: str = "",
     retry: str | None = None,
+    listed: Sequence[Asked] = (),
 ) -> Message:
     """Return what a delivery says now.
 
-    ``admins`` can answer a question, and are asked first with ``admins_first``; ``approvers`` can
-    approve. See ``card`` for ``replica`` and ``retry``.
+    ``admins`` can answer a question, and are asked first with ``admins_first``; ``listed`` are the
+    further ones in its message. ``approvers`` can approve. See ``card`` for ``replica`` and
+    ``retry``.
     """
     presenter = presenters[job.kind]
     if delivery.role is Role.QUESTION:
+        # Of a request that was asked about before, the last question counts.
+        last = {of.id: (each, of) for each, of in ((delivery, job), *listed)}
+        asked = [each for each in last.values() if each[1].kind in presenters]
+        if len(asked) > 1:
+            return question_list(
+                delivery, job, asked, presenters, admins, admins_first=admins_first
+            )
         return question(delivery, job, presenter, admins, admins_first=admins_first)
     if delivery.role is Role.APPROVAL:
         return approval_request(delivery, job, presenter, approvers, replica=replica)

@@ -440,6 +440,7 @@ class Messenger:
             approvers=self._store.jobs.approvals.people(job.user),
             replica=outgoing.replica,
             retry=retry,
+            listed=outgoing.listed,
         )
         # An approval is for somebody else.
         if delivery.direct and delivery.role is not Role.APPROVAL:

@@ -1,13 +1,15 @@
-"""The question whether a create call made something: a pure function of its delivery and job."""
+"""The question whether create calls made something: a pure function of deliveries and jobs."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from bot.model import Delivery, Job, Settlement
 from bot.slack.blocks import (
     MAX_SECTION,
+    MAX_TEXT,
     Message,
     actions,
+    bullets,
     context,
     escape,
     joined,
@@ -19,9 +21,24 @@ from bot.slack.blocks import (
     title,
     words,
 )
-from bot.slack.buttons import question_buttons
-from bot.slack.presenters import Presenter
+from bot.slack.buttons import list_buttons, question_buttons
+from bot.slack.presenters import Presenter, Presenters
+from bot.store import Asked
 
+MAX_LISTED: Final = 20
+_LOOK_FOR_EACH: Final = (
+    "The video service gave no clear answers. Please check your account there, then press "
+    "*Answer each*: say which ones you found, and which ones to create again (you may be charged "
+    "twice) or to cancel."
+)
+_HOW: Final = {
+    Settlement.FOUND: "found",
+    Settlement.TURNED_UP: "turned up after all",
+    Settlement.CREATED_AGAIN: "to be created again",
+    Settlement.CANCELLED: "cancelled",
+    Settlement.UNANSWERED: "closed without an answer",
+    Settlement.ASKED_AGAIN: "asked again",
+}
 _ASKED_BEFORE: Final = "I'm asking again because nobody has answered yet."
 _ADMINS_WERE_ASKED: Final = (
     "I asked the admins first, who can look there. The person who asked can answer too."
@@ -44,13 +61,8 @@ def question(
     """
     noun, name = presenter.noun, title(presenter.name(job))
     if delivery.settled_as is None:
-        others = [f"<@{admin}>" for admin in sorted(set(admins) - {job.user})]
-        # Admins see no direct message of somebody else.
-        is_seen = delivery.channel.startswith(("C", "G")) and not delivery.direct
-        if admins_first and is_seen and others and job.asked == 1 and job.user not in admins:
-            asked, who_else = listed(others, "and"), _ADMINS_WERE_ASKED
-        else:
-            asked, who_else = f"<@{job.user}>", _who_else(delivery, others)
+        is_first = admins_first and job.asked == 1
+        asked, who_else = _who(delivery, job, admins, admins_first=is_first)
         head = f"{asked} *We don't know whether this {noun} was created.*"
         body = _what_to_do(job, noun, who_else)
         small = (
@@ -72,6 +84,72 @@ def question(
         blocks.append(context(mrkdwn(small)))
     called = f"{noun.capitalize()}: “{escape(name)}”" if name else ""
     return Message(joined([head, called, body, small]), blocks)
+
+
+def question_list(
+    delivery: Delivery,
+    job: Job,
+    asked: Sequence[Asked],
+    presenters: Presenters,
+    admins: Collection[str] = (),
+    *,
+    admins_first: bool = False,
+) -> Message:
+    """Return one message about several questions to a person, in ``asked``, as ``question`` does.
+
+    ``delivery`` and ``job`` are those of the first one. Each line is a request, open ones first.
+    """
+    still = [each for question, each in asked if question.settled_as is None]
+    nouns = listed(sorted({f"{presenters[each.kind].noun}s" for _, each in asked}), "and")
+    what = f"whether these {len(asked)} {nouns} were created."
+    if still:
+        again = any(each.asked > 1 for each in still)
+        first = admins_first and not again
+        who, who_else = _who(delivery, job, admins, admins_first=first)
+        head = f"{who} *We don't know {what}*"
+        body = joined(
+            [_ASKED_BEFORE if again else "", _LOOK_FOR_EACH, who_else], MAX_SECTION, by=" "
+        )
+        small = (
+            "Without an answer, I'll close these requests in a few days."
+            if again
+            else "Without an answer, I'll ask again in a day and close these requests after a week."
+        )
+    else:
+        head, body, small = f"*We didn't know {what}*", "None of these needs an answer now.", ""
+    lines = sorted(asked, key=lambda each: each[0].settled_as is not None)[:MAX_LISTED]
+    more = len(asked) - len(lines)
+    if more:
+        small = joined([f"And {more} more: your Home tab has them all.", small], by=" ")
+    names, items = [], []
+    for each, of in lines:
+        name = title_of(of, presenters[of.kind])
+        how = f" · {_HOW[each.settled_as]}" if each.settled_as is not None else ""
+        names.append(f"• {escape(name)}{how}")
+        items.append(paragraph(words(name, bold=not how), *([words(how)] if how else [])))
+    blocks = [section(head), rich(bullets(items)), section(body)]
+    if still:
+        blocks.append(actions(list_buttons(job, still[:MAX_LISTED])))
+    if small:
+        blocks.append(context(mrkdwn(small)))
+    return Message(joined([head, joined(names, MAX_TEXT // 2), body, small]), blocks)
+
+
+def title_of(job: Job, presenter: Presenter) -> str:
+    """Return what names a request among others."""
+    return title(presenter.name(job)) or f"A {presenter.noun} without a name"
+
+
+def _who(
+    delivery: Delivery, job: Job, admins: Collection[str], *, admins_first: bool
+) -> tuple[str, str]:
+    """Return the mentions that a question begins with, and who else may help."""
+    others = [f"<@{admin}>" for admin in sorted(set(admins) - {job.user})]
+    # Admins see no direct message of somebody else.
+    is_seen = delivery.channel.startswith(("C", "G")) and not delivery.direct
+    if admins_first and is_seen and others and job.user not in admins:
+        return listed(others, "and"), _ADMINS_WERE_ASKED
+    return f"<@{job.user}>", _who_else(delivery, others)
 
 
 def _what_to_do(job: Job, noun: str, who_else: str) -> str:

@@ -20,7 +20,7 @@ from bot.store.database import (
     RowUnreadable,
     Topic,
 )
-from bot.store.deliveries import Deliveries, Limited, Outgoing
+from bot.store.deliveries import Asked, Deliveries, Limited, Outgoing
 from bot.store.engines import require_psycopg
 from bot.store.history import AlreadyRequested, Viewer
 from bot.store.installation import AnsweredMessages, Backlog, Installations
@@ -55,6 +55,7 @@ __all__ = [
     "CHANGEABLE",
     "AddedCandidate",
     "AlreadyRequested",
+    "Asked",
     "Bound",
     "Database",
     "DatabaseCorrupt",

@@ -186,21 +186,26 @@ _MARK_SENDING: Final = Query(
     WHERE id = :id AND claim = :claim AND state = 'pending' RETURNING id
     """
 )
+# Nothing that a message asks is open: neither its own question nor one that it lists.
+_IS_SETTLED: Final = """settled_as IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM deliveries AS listed
+        WHERE listed.listed_in = deliveries.id AND listed.settled_as IS NULL
+    )"""
 # A question that was settled meanwhile, and is not in Slack, is not posted any more.
 _RELEASE: Final = Query(
-    """
+    f"""
     UPDATE deliveries SET
-        state = CASE WHEN settled_as IS NOT NULL AND :state = 'pending' THEN 'withdrawn'
+        state = CASE WHEN :state = 'pending' AND {_IS_SETTLED} THEN 'withdrawn'
                 ELSE :state END,
         channel = :channel, thread_ts = :thread_ts, ts = :ts,
         shown_version = :shown_version, failures = :failures, refusals = :refusals,
         direct = :direct, rewrites = :rewrites, file_id = :file_id, claimed = 0,
-        due_at = CASE WHEN settled_as IS NOT NULL AND :state = 'pending' THEN NULL
+        due_at = CASE WHEN :state = 'pending' AND {_IS_SETTLED} THEN NULL
                  WHEN version > :shown_version THEN CAST(:due_with_news AS BIGINT)
                  ELSE CAST(:due_at AS BIGINT) END,
         wait_ms = :wait_ms
     WHERE id = :id AND claim = :claim RETURNING id
-    """
+    """  # noqa: S608 - the condition is ours
 )
 # Of one that was claimed again meanwhile: an edit that was made late may show what is out of date.
 _EDIT_AGAIN: Final = Query(
@@ -232,37 +237,65 @@ _ADD: Final = Query(
     ON CONFLICT (job_id, role, number) DO NOTHING
     """
 )
-# One that still has to be posted notifies the person as a new one would.
-_ADD_QUESTION: Final = Query(
+_LOCK_QUESTIONS: Final = Query("SELECT name FROM locks WHERE name = 'questions' FOR UPDATE")
+# The messages in which the person of a job is asked about something in its channel, newest first.
+_ASKING: Final = Query(
     """
-    INSERT INTO deliveries (job_id, role, number, state, channel, thread_ts, due_at)
-    SELECT job_id, 'question',
-        (SELECT count(*) FROM deliveries WHERE job_id = :job_id AND role = 'question') + 1,
-        'pending', :channel, :thread_ts,
-        CASE WHEN state IN ('posted', 'undeliverable') THEN :now END
-    FROM deliveries WHERE job_id = :job_id AND role = 'card' AND NOT EXISTS (
-        SELECT 1 FROM deliveries
-        WHERE job_id = :job_id AND role = 'question' AND state = 'pending'
-    )
+    SELECT DISTINCT leading.id, leading.job_id, leading.sent_at
+    FROM jobs AS own
+    JOIN jobs AS asked ON asked.user_id = own.user_id AND asked.channel = own.channel
+    JOIN deliveries AS question ON question.job_id = asked.id
+    JOIN deliveries AS leading ON leading.id = coalesce(question.listed_in, question.id)
+    WHERE own.id = :job_id AND asked.ended_at IS NULL AND asked.state = 'unconfirmed'
+        AND question.role = 'question' AND question.settled_as IS NULL
+        AND leading.state IN ('pending', 'sending', 'uncertain', 'posted')
+    ORDER BY leading.id DESC
     """
 )
-# Until it is known whether it is in Slack, it keeps its time, and is edited after it.
+_IS_TO_BE_POSTED: Final = Query(
+    """
+    SELECT 1 FROM deliveries AS question
+    JOIN deliveries AS leading ON leading.id = coalesce(question.listed_in, question.id)
+    WHERE question.job_id = :job_id AND question.role = 'question'
+        AND question.settled_as IS NULL AND leading.state = 'pending'
+    """
+)
+_ADD_QUESTION: Final = Query(
+    """
+    INSERT INTO deliveries (job_id, role, number, state, channel, thread_ts, due_at, listed_in)
+    SELECT job_id, 'question',
+        (SELECT count(*) FROM deliveries WHERE job_id = :job_id AND role = 'question') + 1,
+        :state, :channel, :thread_ts,
+        CASE WHEN :state = 'pending' AND state IN ('posted', 'undeliverable') THEN :now END,
+        CAST(:listed_in AS BIGINT)
+    FROM deliveries WHERE job_id = :job_id AND role = 'card'
+    """
+)
 _SETTLE: Final = Query(
     """
-    UPDATE deliveries SET settled_as = :settled_as, settled_by = :settled_by,
-        version = version + 1, due_at = coalesce(due_at, :now)
+    UPDATE deliveries SET settled_as = :settled_as, settled_by = :settled_by
     WHERE job_id = :job_id AND role IN ('question', 'approval') AND settled_as IS NULL
-        AND state IN ('sending', 'uncertain', 'posted')
+        AND state IN ('pending', 'sending', 'uncertain', 'posted', 'listed')
+    RETURNING coalesce(listed_in, id) AS message
     """
 )
 # A worker that has claimed it can no longer mark it as being sent.
 _WITHDRAW: Final = Query(
+    f"""
+    UPDATE deliveries SET state = 'withdrawn', claim = claim + 1, claimed = 0, due_at = NULL
+    WHERE id IN (EACH :ids) AND state = 'pending' AND {_IS_SETTLED}
+    """  # noqa: S608 - likewise
+)
+# Until it is known whether it is in Slack, it keeps its time, and is edited after it.
+_EDIT_QUESTIONS: Final = Query(
     """
-    UPDATE deliveries SET state = 'withdrawn', settled_as = :settled_as, settled_by = :settled_by,
-        claim = claim + 1, claimed = 0, due_at = NULL
-    WHERE job_id = :job_id AND role IN ('question', 'approval') AND state = 'pending'
+    UPDATE deliveries SET version = version + 1,
+        due_at = CASE WHEN state = 'pending' THEN due_at ELSE coalesce(due_at, :now) END
+    WHERE id IN (EACH :ids) AND state IN ('pending', 'sending', 'uncertain', 'posted')
     """
 )
+_LISTED: Final = Query("SELECT * FROM deliveries WHERE listed_in IN (EACH :ids) ORDER BY id")
+_JOBS: Final = Query("SELECT * FROM jobs WHERE id IN (EACH :ids)")
 # A card that is being sent or waits for a retry keeps its time, and is edited after it if needed.
 _EDIT_CARD: Final = Query(
     """
@@ -321,6 +354,10 @@ class Limited:
     channel: str | None = None
 
 
+Asked: TypeAlias = tuple[Delivery, Job]
+"""A question and the job that it is about."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outgoing:
     """A claimed delivery with what is needed to write and place it.
@@ -335,6 +372,8 @@ class Outgoing:
     retry: Delivery | None = None
     replica: str = ""
     """The name of the replica that the job uses, if that is known."""
+    listed: Sequence[Asked] = ()
+    """The further questions that its message lists, oldest first."""
 
 
 _Claimed: TypeAlias = tuple[list[Outgoing], list[RowUnreadable]]
@@ -682,11 +721,14 @@ def _with_jobs_and_cards(tx: Transaction, rows: Sequence[Row]) -> _Claimed:
     retries, errors = read_each(lambda row: (row["retry_of"], delivery_from(row)), rows)
     unreadable += errors
     retry_of = dict(retries)
+    listed, errors = _listed_in(tx, [each.id for each in claimed if each.role is Role.QUESTION])
+    unreadable += errors
     outgoing = []
     for each in claimed:
         if each.job_id in jobs and each.job_id in cards:
-            job_id = each.job_id
-            outgoing.append(Outgoing(each, jobs[job_id], cards[job_id], retry_of.get(job_id)))
+            job, card = jobs[each.job_id], cards[each.job_id]
+            retry = retry_of.get(job.id)
+            outgoing.append(Outgoing(each, job, card, retry, listed=listed.get(each.id, ())))
         else:
             set_aside(tx, [RowUnreadable("deliveries", str(each.id), each.id)])
     # In the order of their claim: a post notifies a person, and the last one is waited for most.
@@ -697,6 +739,24 @@ def _with_jobs_and_cards(tx: Transaction, rows: Sequence[Row]) -> _Claimed:
         )
     )
     return outgoing, unreadable
+
+
+def _listed_in(
+    tx: Transaction, leading: Sequence[int]
+) -> tuple[dict[int, list[Asked]], list[RowUnreadable]]:
+    """Return the further questions that messages list, by the id of the leading one."""
+    listed: dict[int, list[Asked]] = {}
+    rows = tx.all(_LISTED, ids=leading) if leading else ()
+    if not rows:
+        return listed, []
+    questions, unreadable = read_each(lambda row: (row["listed_in"], delivery_from(row)), rows)
+    # A row that changes what a message says is locked together with that message's.
+    found, errors = read_each(job_from, tx.all(_JOBS, ids=[each.job_id for _, each in questions]))
+    jobs = {job.id: job for job in found}
+    for leading_id, each in questions:
+        if each.job_id in jobs:
+            listed.setdefault(leading_id, []).append((each, jobs[each.job_id]))
+    return listed, unreadable + errors
 
 
 def add_card(tx: Transaction, job: Job, now: int) -> None:
@@ -713,20 +773,52 @@ def add_reply(tx: Transaction, job: Job, now: int) -> None:
     tx.notify(Topic.DELIVERIES)
 
 
-def add_question(tx: Transaction, job: Job, now: int) -> None:
-    """Owe a question about a job, whose row is locked; an earlier one is no longer open.
+def lock_questions(tx: Transaction) -> None:
+    """Let no other process owe a question until the transaction ends.
 
-    Each is a message of its own: Slack notifies nobody of an edit. One that is still to be posted
-    stays the only one.
+    Two to one person that come at once would both become a message. It is the first lock of a work.
     """
+    tx.once(_LOCK_QUESTIONS, lambda: tx.one(_LOCK_QUESTIONS))
+
+
+def lock_asked(tx: Transaction, job_id: str) -> Row | None:
+    """Lock the row of a job as ``lock_job`` does, and those whose questions list its question.
+
+    Everything that owes or settles a question begins with this.
+    """
+    locked: set[str] = set()
+    rows: Sequence[Row] = ()
+    # What was read before the locks may be out of date.
+    while (
+        not (ids := {job_id, *(row["job_id"] for row in tx.all(_ASKING, job_id=job_id))}) <= locked
+    ):
+        rows, locked = lock_jobs(tx, ids), locked | ids
+    return next((row for row in rows if row["id"] == job_id), None)
+
+
+def add_question(tx: Transaction, job: Job, now: int, since: int) -> None:
+    """Owe a question about a job; an earlier one is no longer open.
+
+    If the person is asked about something else in the same channel, in a message that is not older
+    than ``since``, that lists it. Otherwise it is a message of its own: Slack notifies nobody of an
+    edit. One that is still to be posted stays the only one. ``lock_asked`` was called.
+    """
+    # It notifies the person as a new one would.
+    if tx.one(_IS_TO_BE_POSTED, job_id=job.id):
+        return
+    settle_question(tx, job.id, Settlement.ASKED_AGAIN, None, now)
+    asking = tx.all(_ASKING, job_id=job.id)
+    leading = [row["id"] for row in asking if row["sent_at"] is None or row["sent_at"] > since][:1]
     tx.all(
-        _SETTLE,
+        _ADD_QUESTION,
         job_id=job.id,
-        settled_as=Settlement.ASKED_AGAIN.value,
-        settled_by=None,
+        state=(DeliveryState.LISTED if leading else DeliveryState.PENDING).value,
+        channel=job.channel,
+        thread_ts=job.thread_ts,
         now=now,
+        listed_in=leading[0] if leading else None,
     )
-    tx.all(_ADD_QUESTION, job_id=job.id, channel=job.channel, thread_ts=job.thread_ts, now=now)
+    tx.all(_EDIT_QUESTIONS, ids=leading, now=now)
     tx.notify(Topic.DELIVERIES)
 
 
@@ -735,11 +827,13 @@ def settle_question(
 ) -> None:
     """Owe edits of what is asked about a job, whose row is locked: a question, or its approvals.
 
-    What is not in Slack is never posted. ``user`` is who settled it, if a person did.
+    What is not in Slack is never posted, unless it lists something that is open. ``user`` is who
+    settled it, if a person did. For a question, ``lock_asked`` was called.
     """
-    settled = {"job_id": job_id, "settled_as": settlement.value, "settled_by": user}
-    tx.all(_WITHDRAW, **settled)
-    tx.all(_SETTLE, now=now, **settled)
+    settled = tx.all(_SETTLE, job_id=job_id, settled_as=settlement.value, settled_by=user)
+    messages = [row["message"] for row in settled]
+    tx.all(_WITHDRAW, ids=messages)
+    tx.all(_EDIT_QUESTIONS, ids=messages, now=now)
     tx.notify(Topic.DELIVERIES)
 
 

@@ -60,6 +60,8 @@ from bot.store.deliveries import (
     add_question,
     edit_card,
     edit_messages,
+    lock_asked,
+    lock_questions,
     settle_question,
 )
 from bot.store.history import AlreadyRequested, Viewer, find_same, recent_durations, script_band
@@ -286,12 +288,16 @@ _ERASE: Final = Query(
     WHERE id = CAST(:id AS TEXT)
     """
 )
-# A row with a time is worked on: an id to look up, a message that is owed.
+# A row with a time is worked on: an id to look up, a message that is owed. A message may list
+# questions that are still open.
 _TO_DELETE: Final = Query(
     """
     SELECT id FROM jobs
     WHERE erased = 1 AND due_at IS NULL AND ended_at < :before AND NOT EXISTS (
         SELECT 1 FROM deliveries WHERE job_id = jobs.id AND due_at IS NOT NULL
+    ) AND NOT EXISTS (
+        SELECT 1 FROM deliveries JOIN deliveries AS listed ON listed.listed_in = deliveries.id
+        WHERE deliveries.job_id = jobs.id AND listed.settled_as IS NULL
     )
     ORDER BY ended_at LIMIT :limit FOR UPDATE SKIP LOCKED
     """
@@ -710,7 +716,7 @@ class Jobs:
 
         def work(tx: Transaction) -> bool | _NotStored:
             lock_limits(tx)
-            row = lock_job(tx, job_id)
+            row = lock_asked(tx, job_id)
             if row is None or (row["state"], row["attempts"]) != (State.UNCONFIRMED, attempts):
                 return False
             limits = limits_in_force(tx, self._limits)
@@ -1058,7 +1064,7 @@ class Jobs:
         remote_id = attempt.candidate_id
 
         def work(tx: Transaction) -> bool:
-            before = lock_job(tx, job.id)
+            before = lock_asked(tx, job.id)
             due_at = None if job.state.ended else now
             allowed = can_adopt(tx, job.kind, attempt)
             if not allowed or not save(tx, before, job, due_at, to_ms(now)):
@@ -1077,18 +1083,23 @@ class Jobs:
     async def ask(self, job: Job, now: datetime, due_at: datetime) -> bool:
         """Owe a question about a claimed job, and leave ``job``, which counts it, until ``due_at``.
 
+        A message that has asked its person about others for less than a day lists it; one that asks
+        again, for less than half a day.
+
         Returns:
             Whether it is owed: False if the job was woken or claimed again meanwhile.
         """
+        listable = now - self._timings.ask_again_after / job.asked
 
         def work(tx: Transaction) -> bool:
-            before = lock_job(tx, job.id)
+            lock_questions(tx)
+            before = lock_asked(tx, job.id)
             if release_woken(tx, job) or not save(tx, before, job, due_at, to_ms(now)):
                 return False
-            add_question(tx, job, to_ms(now))
+            add_question(tx, job, to_ms(now), to_ms(listable))
             return True
 
-        return await self._database.run(work)
+        return await self._database.run(work, serial=True)
 
     async def add_candidate(
         self, job_id: str, attempts: int, remote_id: str, user: str, now: datetime
@@ -1177,7 +1188,7 @@ class Jobs:
         """
 
         def work(tx: Transaction) -> bool:
-            row = lock_job(tx, job_id)
+            row = lock_asked(tx, job_id)
             if row is None or (row["state"], row["attempts"]) != (State.UNCONFIRMED, attempts):
                 return False
             settle_question(tx, job_id, Settlement.CANCELLED, user, to_ms(now))
@@ -1219,7 +1230,7 @@ class Jobs:
         expired = replace(job, state=State.FAILED, failure=Failure.UNANSWERED)
 
         def work(tx: Transaction) -> bool:
-            row = lock_job(tx, job.id)
+            row = lock_asked(tx, job.id)
             if row is None or (row["state"], row["claim"]) != (State.UNCONFIRMED, job.claim):
                 return False
             if release_woken(tx, job):

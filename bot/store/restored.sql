@@ -28,3 +28,11 @@ UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, 0)
 WHERE state = 'posted' AND set_aside = 0 AND settled_as IS NULL
     AND role IN ('card', 'question', 'approval')
     AND job_id IN (SELECT id FROM jobs WHERE ended_at IS NULL);
+
+-- So is what may list a question that is open, whether or not its own one is. An older version may
+-- have made the database, without the column that says where one is listed.
+UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, 0)
+WHERE state = 'posted' AND set_aside = 0 AND role = 'question' AND job_id IN (
+    SELECT other.id FROM deliveries AS listed JOIN jobs AS own ON own.id = listed.job_id
+    JOIN jobs AS other ON other.user_id = own.user_id AND other.channel = own.channel
+    WHERE listed.state = 'listed' AND listed.settled_as IS NULL);
