@@ -241,23 +241,23 @@ _LOCK_QUESTIONS: Final = Query("SELECT name FROM locks WHERE name = 'questions' 
 # The messages in which the person of a job is asked about something in its channel, newest first.
 _ASKING: Final = Query(
     """
-    SELECT DISTINCT leading.id, leading.job_id, leading.sent_at
+    SELECT DISTINCT message.id, message.job_id, message.sent_at
     FROM jobs AS own
     JOIN jobs AS asked ON asked.user_id = own.user_id AND asked.channel = own.channel
     JOIN deliveries AS question ON question.job_id = asked.id
-    JOIN deliveries AS leading ON leading.id = coalesce(question.listed_in, question.id)
+    JOIN deliveries AS message ON message.id = coalesce(question.listed_in, question.id)
     WHERE own.id = :job_id AND asked.ended_at IS NULL AND asked.state = 'unconfirmed'
         AND question.role = 'question' AND question.settled_as IS NULL
-        AND leading.state IN ('pending', 'sending', 'uncertain', 'posted')
-    ORDER BY leading.id DESC
+        AND message.state IN ('pending', 'sending', 'uncertain', 'posted')
+    ORDER BY message.id DESC
     """
 )
 _IS_TO_BE_POSTED: Final = Query(
     """
     SELECT 1 FROM deliveries AS question
-    JOIN deliveries AS leading ON leading.id = coalesce(question.listed_in, question.id)
+    JOIN deliveries AS message ON message.id = coalesce(question.listed_in, question.id)
     WHERE question.job_id = :job_id AND question.role = 'question'
-        AND question.settled_as IS NULL AND leading.state = 'pending'
+        AND question.settled_as IS NULL AND message.state = 'pending'
     """
 )
 _ADD_QUESTION: Final = Query(
@@ -265,10 +265,11 @@ _ADD_QUESTION: Final = Query(
     INSERT INTO deliveries (job_id, role, number, state, channel, thread_ts, due_at, listed_in)
     SELECT job_id, 'question',
         (SELECT count(*) FROM deliveries WHERE job_id = :job_id AND role = 'question') + 1,
-        :state, :channel, :thread_ts,
-        CASE WHEN :state = 'pending' AND state IN ('posted', 'undeliverable') THEN :now END,
-        CAST(:listed_in AS BIGINT)
-    FROM deliveries WHERE job_id = :job_id AND role = 'card'
+        CASE WHEN listed.place IS NULL THEN 'pending' ELSE 'listed' END, :channel, :thread_ts,
+        CASE WHEN listed.place IS NULL AND state IN ('posted', 'undeliverable') THEN :now END,
+        listed.place
+    FROM deliveries, (SELECT CAST(:listed_in AS BIGINT) AS place) AS listed
+    WHERE job_id = :job_id AND role = 'card'
     """
 )
 _SETTLE: Final = Query(
@@ -812,7 +813,6 @@ def add_question(tx: Transaction, job: Job, now: int, since: int) -> None:
     tx.all(
         _ADD_QUESTION,
         job_id=job.id,
-        state=(DeliveryState.LISTED if leading else DeliveryState.PENDING).value,
         channel=job.channel,
         thread_ts=job.thread_ts,
         now=now,
