@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from bot.model import Delivery, DeliveryState, Job, Role, Settlement, State
 from bot.slack.blocks import Message
 from bot.slack.messages import compose
-from bot.slack.question_message import question
+from bot.slack.question_message import MAX_LISTED, question, question_list
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message
 from tests.test_cards import ANA, BEN, JOB, JOBS, PRESENTER, PRESENTERS, buttons, many
 
+HOW_QUESTIONS_END = set(Settlement) - {Settlement.APPROVED, Settlement.DECLINED}
 OWED = Delivery(1, "7", Role.QUESTION, DeliveryState.PENDING, "C1", None, None, 1, 0, None, 0)
 ASKED = replace(JOB, state=State.UNCONFIRMED, asked=1, attempts=2)
 
@@ -90,3 +91,36 @@ def test_slack_accepts_any_question(
     if settled_as is None:
         assert pings(message) == {*admins, job.user}
     assert all(each["text"] for each in objects(message.blocks) if "text" in each)
+
+
+@many
+@given(
+    jobs=st.lists(JOBS, min_size=2, max_size=MAX_LISTED + 9),
+    settled_as=st.none() | st.sampled_from(sorted(HOW_QUESTIONS_END)),
+    direct=st.booleans(),
+)
+def test_slack_accepts_any_list(
+    jobs: list[Job], settled_as: Settlement | None, *, direct: bool
+) -> None:
+    admins = [f"U{number:010}" for number in range(80)]
+    owed = replace(OWED, direct=direct)
+    asked = [(replace(owed, settled_as=settled_as), each) for each in jobs]
+    asked[0] = (owed, jobs[0])
+    message = question_list(owed, jobs[0], asked, PRESENTERS, admins)
+    assert validate_message(message.text, list(message.blocks)) == []
+    assert pings(message) == {*admins, jobs[0].user}
+    assert all(each["text"] for each in objects(message.blocks) if "text" in each)
+
+
+def test_a_list_is_a_question_again_where_the_other_kinds_are_no_longer_supported() -> None:
+    other = replace(ASKED, id="8", kind="gone")
+    message = compose(OWED, ASKED, PRESENTERS, listed=[(OWED, other)])
+    assert message == compose(OWED, ASKED, PRESENTERS)
+
+
+def test_a_request_that_was_asked_about_before_is_listed_once() -> None:
+    other = replace(ASKED, id="8")
+    settled = replace(OWED, settled_as=Settlement.CREATED_AGAIN)
+    message = compose(settled, ASKED, PRESENTERS, listed=[(OWED, other), (OWED, ASKED)])
+    assert "these 2 videos were created" in message.text
+    assert "again." not in message.text.split("Please")[0]

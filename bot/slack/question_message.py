@@ -99,7 +99,9 @@ def question_list(
 
     ``delivery`` and ``job`` are those of the first one. Each line is a request, open ones first.
     """
-    still = [each for question, each in asked if question.settled_as is None]
+    in_order = sorted(asked, key=lambda each: (each[0].settled_as is not None, each[1].created_at))
+    lines = in_order[:MAX_LISTED]
+    still = [each for question, each in in_order if question.settled_as is None]
     nouns = listed(sorted({f"{presenters[each.kind].noun}s" for _, each in asked}), "and")
     what = f"whether these {len(asked)} {nouns} were created."
     if still:
@@ -117,7 +119,6 @@ def question_list(
         )
     else:
         head, body, small = f"*We didn't know {what}*", "None of these needs an answer now.", ""
-    lines = sorted(asked, key=lambda each: each[0].settled_as is not None)[:MAX_LISTED]
     more = len(asked) - len(lines)
     if more:
         small = joined([f"And {more} more: your Home tab has them all.", small], by=" ")
