@@ -24,7 +24,7 @@ from bot.slack.job_status import listed, status_message
 from bot.slack.limits import limit_sentence
 from bot.slack.limits_form import limits_form
 from bot.slack.messages import redirected
-from bot.slack.question_message import question
+from bot.slack.question_message import question, question_list
 from bot.slack.replies import FILE_COMMENT, file_name, reply
 from bot.slack.train_replica import listed_replicas
 from bot.store import (
@@ -38,7 +38,7 @@ from tests.admin_content import ADMIN, DOWN, GROUPS, IN_TROUBLE
 from tests.approval_messages import approval_messages
 from tests.sentences import literals, sources
 from tests.test_cards import ANA, BEN, NINE, PRESENTER, PRESENTERS, REPLICA_PRESENTER
-from tests.test_question_message import ASKED, OWED
+from tests.test_question_message import ASKED, HOW_QUESTIONS_END, OWED
 from tests.world import MEMORY, REPLICA, World
 
 ROOT: Final = Path(__file__).parent.parent
@@ -205,8 +205,20 @@ def question_entries() -> Iterator[Entry]:
     again = replace(ASKED, asked=2)
     direct = replace(OWED, direct=True)
     yield "Asked again, in a direct message", shown(question(direct, again, PRESENTER, [BEN]))
+    others = [
+        replace(ASKED, id=str(number), params={"video_name": f"Part {number}"}) for number in (2, 3)
+    ]
+    asked = [(OWED, each) for each in (ASKED, *others)]
+    several = question_list(OWED, ASKED, asked, PRESENTERS, [BEN])
+    yield "Asked about several", shown(several)
+    some = [(replace(OWED, settled_as=Settlement.CANCELLED), others[0]), (OWED, ASKED)]
+    yield "One of two is cancelled", shown(question_list(OWED, ASKED, some, PRESENTERS, [BEN]))
+    ends = [replace(OWED, settled_as=each) for each in Settlement if each in HOW_QUESTIONS_END]
+    over = [(each, replace(ASKED, id=each.settled_as or "")) for each in ends]
+    yield "Nothing is open", shown(question_list(OWED, ASKED, over, PRESENTERS))
+    yield from confirmations(several.blocks)
     for settlement in Settlement:
-        if settlement in {Settlement.APPROVED, Settlement.DECLINED}:
+        if settlement not in HOW_QUESTIONS_END:
             continue
         settled = replace(OWED, settled_as=settlement, settled_by=BEN)
         yield (

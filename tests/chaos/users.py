@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import aiohttp
 
-from bot.slack.buttons import CREATE_AGAIN, GIVE_UP, HAVE_ID
+from bot.slack.buttons import ANSWER_EACH, CANCEL_ALL, CREATE_AGAIN, GIVE_UP, HAVE_ID
 from sandbox.driver import Modal, Person
 from sandbox.form import ClientRefusal
 from sandbox.scenarios import Echo
@@ -209,6 +209,9 @@ class Users:
     # ── Questions ─────────────────────────────────────────────────────────────────────────────────
 
     async def _answer(self, request: UserRequest, question: Message) -> None:
+        if is_list(question):
+            await self._answer_in_list(request, question)
+            return
         ids = [id_ for id_, tag in self._tags_by_id().items() if tag == request.tag]
         match request.decision:
             case "give up":
@@ -224,6 +227,23 @@ class Users:
             case _:
                 request.create_again_presses += 1
                 await request.person.click(question, CREATE_AGAIN)
+
+    async def _answer_in_list(self, request: UserRequest, question: Message) -> None:
+        """Cancel or create again, whichever was decided, in the form about several requests."""
+        lock = self.form_lock(request.person)
+        if request.decision == "nothing" or lock.locked():
+            return
+        async with lock:
+            await request.person.click(question, ANSWER_EACH)
+            form = request.person.modal
+            fields = form.view.fields() if form is not None else ()
+            menus = [each.block_id for each in fields if tag_in(each.label) == request.tag]
+            if form is not None and menus:
+                chosen = "cancel" if request.decision == "give up" else "again"
+                request.create_again_presses += chosen == "again"
+                await form.submit({menus[0]: chosen}, clicks=request.clicks)
+            if form is not None and form.is_open:
+                await form.close()
 
     async def _give_id(self, request: UserRequest, question: Message, job: str) -> None:
         lock = self.form_lock(request.person)
@@ -254,7 +274,8 @@ class Users:
         return {
             tag: question
             for question in shown
-            if question is not None and is_open(question) and (tag := tag_in(question.text))
+            if question is not None and is_open(question)
+            for tag in _TAG.findall(question.text)
         }
 
     async def _intrude(self, questions: Sequence[Message]) -> None:
@@ -262,7 +283,10 @@ class Users:
         if questions:
             question = self._rng.choice(questions)
             with contextlib.suppress(ClientRefusal):
-                await self._outsider.click(question, self._rng.choice((CREATE_AGAIN, GIVE_UP)))
+                buttons = (
+                    (ANSWER_EACH, CANCEL_ALL) if is_list(question) else (CREATE_AGAIN, GIVE_UP)
+                )
+                await self._outsider.click(question, self._rng.choice(buttons))
         await self._outsider.command("/video", "An outsider's script.")
         if self._outsider.modal is not None:
             raise AssertionError("a form opened for a person of another organisation")
@@ -306,7 +330,16 @@ def tags_in(text: str) -> set[str]:
 
 def is_open(question: Message) -> bool:
     """Return whether a question can be answered."""
-    return CREATE_AGAIN in {
+    return CREATE_AGAIN in _action_ids(question) or is_list(question)
+
+
+def is_list(question: Message) -> bool:
+    """Return whether a question is about several requests, of which one is open."""
+    return ANSWER_EACH in _action_ids(question)
+
+
+def _action_ids(question: Message) -> set[str]:
+    return {
         element["action_id"]
         for block in question.blocks
         if block["type"] == "actions"
