@@ -228,6 +228,12 @@ async def test_every_form_and_field_that_asks_has_a_listener(
         assert world.ana.modal is not None
         forms.append(world.ana.modal)
         await world.ana.modal.close()
+        world.service.faults.next("create_video", CannedResponse(500))
+        await world.request_video(world.ana)
+        await world.ana.click(world.questions(posted)[0], "Answer each")
+        assert world.ana.modal is not None
+        forms.append(world.ana.modal)
+        await world.ana.modal.close()
         await world.ana.open_home()
         await world.settle()
         assert world.ana.home is not None

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -20,6 +21,7 @@ from bot.doctor.database import check_database
 from bot.store import DatabaseError, DatabaseUnavailable
 from bot.store.backup import back_up
 from bot.store.engines import migrate, pending_migrations
+from bot.store.migrate import MIGRATIONS
 from bot.store.postgres import migrate as migrate_postgres
 from tests.postgres import empty_database_url
 from tests.test_command_line import bot
@@ -132,15 +134,16 @@ async def test_a_database_whose_schema_or_migration_was_edited_since_is_refused(
 async def test_a_version_goes_on_with_what_a_newer_one_adds_and_refuses_what_it_takes_away(
     address: Path | str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with migrations(tmp_path / "newer", _0001_newer=_NEWER_COLUMN):
+    shutil.copytree(MIGRATIONS, tmp_path / "newer")
+    with migrations(tmp_path / "newer", _9998_newer=_NEWER_COLUMN):
         await migrate(address)
     assert await migrate(address) == []
     [warned] = [record for record in caplog.records if "newer" in record.getMessage()]
-    assert vars(warned)["migration"] == "0001_newer"
+    assert vars(warned)["migration"] == "9998_newer"
     gone = "ALTER TABLE jobs DROP COLUMN newer"
-    with migrations(tmp_path / "newer", _0002_less_contract=gone):
+    with migrations(tmp_path / "newer", _9999_less_contract=gone):
         await migrate(address)
-    with pytest.raises(DatabaseError, match=r"newer version \(it has 0002_less_contract\): "):
+    with pytest.raises(DatabaseError, match=r"newer version \(it has 9999_less_contract\): "):
         await migrate(address)
 
 
@@ -329,10 +332,11 @@ def test_a_migration_gives_way_to_those_who_use_the_tables(
 async def test_migrate_says_the_same_as_on_sqlite(empty_url: str, tmp_path: Path) -> None:
     environ = {"DATABASE_URL": empty_url.replace("postgresql://", "postgres://")}
     check = await bot("migrate", "--check", environ=environ, folder=tmp_path)
-    assert (check.code, check.out) == (1, "pending: schema\n")
+    steps = "schema, 0001_questions_listed_together"
+    assert (check.code, check.out) == (1, f"pending: {steps}\n")
     assert "Start the bot, or run python -m bot migrate." in check.err
     done = await bot("migrate", environ=environ, folder=tmp_path)
-    assert (done.code, done.out, done.err) == (0, "applied: schema\n", "")
+    assert (done.code, done.out, done.err) == (0, f"applied: {steps}\n", "")
     for arguments in (("migrate",), ("migrate", "--check")):
         again = await bot(*arguments, environ=environ, folder=tmp_path)
         assert (again.code, again.out, again.err) == (0, "the database is up to date\n", "")

@@ -252,14 +252,6 @@ _ASKING: Final = Query(
     ORDER BY message.id DESC
     """
 )
-_IS_TO_BE_POSTED: Final = Query(
-    """
-    SELECT 1 FROM deliveries AS question
-    JOIN deliveries AS message ON message.id = coalesce(question.listed_in, question.id)
-    WHERE question.job_id = :job_id AND question.role = 'question'
-        AND question.settled_as IS NULL AND message.state = 'pending'
-    """
-)
 _ADD_QUESTION: Final = Query(
     """
     INSERT INTO deliveries (job_id, role, number, state, channel, thread_ts, due_at, listed_in)
@@ -802,11 +794,8 @@ def add_question(tx: Transaction, job: Job, now: int, since: int) -> None:
 
     If the person is asked about something else in the same channel, in a message that is not older
     than ``since``, that lists it. Otherwise it is a message of its own: Slack notifies nobody of an
-    edit. One that is still to be posted stays the only one. ``lock_asked`` was called.
+    edit. One that was still to be posted is withdrawn. ``lock_asked`` was called.
     """
-    # It notifies the person as a new one would.
-    if tx.one(_IS_TO_BE_POSTED, job_id=job.id):
-        return
     settle_question(tx, job.id, Settlement.ASKED_AGAIN, None, now)
     asking = tx.all(_ASKING, job_id=job.id)
     leading = [row["id"] for row in asking if row["sent_at"] is None or row["sent_at"] > since][:1]

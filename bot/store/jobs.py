@@ -288,16 +288,12 @@ _ERASE: Final = Query(
     WHERE id = CAST(:id AS TEXT)
     """
 )
-# A row with a time is worked on: an id to look up, a message that is owed. A message may list
-# questions that are still open.
+# A row with a time is worked on: an id to look up, a message that is owed.
 _TO_DELETE: Final = Query(
     """
     SELECT id FROM jobs
     WHERE erased = 1 AND due_at IS NULL AND ended_at < :before AND NOT EXISTS (
         SELECT 1 FROM deliveries WHERE job_id = jobs.id AND due_at IS NOT NULL
-    ) AND NOT EXISTS (
-        SELECT 1 FROM deliveries JOIN deliveries AS listed ON listed.listed_in = deliveries.id
-        WHERE deliveries.job_id = jobs.id AND listed.settled_as IS NULL
     )
     ORDER BY ended_at LIMIT :limit FOR UPDATE SKIP LOCKED
     """
@@ -1089,7 +1085,7 @@ class Jobs:
         Returns:
             Whether it is owed: False if the job was woken or claimed again meanwhile.
         """
-        listable = now - self._timings.ask_again_after / job.asked
+        listable = now - self._timings.ask_again_after / (2 if job.asked > 1 else 1)
 
         def work(tx: Transaction) -> bool:
             lock_questions(tx)
