@@ -57,6 +57,7 @@ class Inspected(Protocol):
 class _Job:
     id: str
     user: str
+    channel: str
     params: Mapping[str, str]
     asked: Sequence[str] = ()
     """The ids of who was asked to approve it: a channel, or people."""
@@ -129,7 +130,13 @@ class LeakDetector:
         """Raise ``AssertionError`` if a mark is where it must not be."""
         rows = list(all_rows(self.world.address))
         jobs = [
-            _Job(row["id"], row["user_id"], _params_of(row["params"]), _asked_of(row))
+            _Job(
+                row["id"],
+                row["user_id"],
+                row["channel"],
+                _params_of(row["params"]),
+                _asked_of(row),
+            )
             for table, row in rows
             if table == "jobs"
         ]
@@ -260,6 +267,12 @@ def _in_slack(
         return _scripts_but([job for job in jobs if job.id == than], jobs)
 
     @cache
+    def not_listed_with(than: str | None) -> frozenset[Mark]:
+        """Return those that a question does not list: of other people, or from other channels."""
+        of = {(job.user, job.channel) for job in jobs if job.id == than}
+        return _scripts_but([job for job in jobs if (job.user, job.channel) in of], jobs)
+
+    @cache
     def of_other_users(than: str | None) -> frozenset[Mark]:
         return _scripts_but([job for job in jobs if job.user == than], jobs)
 
@@ -268,7 +281,8 @@ def _in_slack(
         banned = secrets if call.method in _VIEWS else typed_too
         yield from find_marks(f"a call of {call.method}", [text], banned)
         if call.method.startswith("chat."):
-            others = of_other_jobs(_job_of(slack, call.arguments))
+            job_id, role = _job_of(slack, call.arguments)
+            others = not_listed_with(job_id) if role == "question" else of_other_jobs(job_id)
             yield from find_marks("a message about another job", [text], others)
     for ephemeral in slack._ephemerals.values():
         text = ephemeral.text + _json(ephemeral.blocks)
@@ -277,14 +291,16 @@ def _in_slack(
         yield from find_marks("an ephemeral message to another user", [text], others)
 
 
-def _job_of(slack: SandboxSlack, arguments: Mapping[str, Any]) -> str | None:
-    """Return the id of the job that a message is about, from its metadata."""
+def _job_of(
+    slack: SandboxSlack, arguments: Mapping[str, Any]
+) -> tuple[str, str] | tuple[None, None]:
+    """Return the id of the job that a message is about and its role, from its metadata."""
     metadata = arguments.get("metadata")
     with contextlib.suppress(KeyError):
         message = slack.find(str(arguments.get("channel")), str(arguments.get("ts")))
         metadata = metadata or (message and message.metadata)
-    found = re.search(r'"message": *"(\w+)/', _json(metadata).replace("\\", ""))
-    return found and found[1]
+    found = re.search(r'"message": *"(\w+)/(\w+)', _json(metadata).replace("\\", ""))
+    return (found[1], found[2]) if found else (None, None)
 
 
 def _in_forms(
@@ -299,7 +315,12 @@ def _in_forms(
         yield from find_marks("a form", [form.text], secrets)
         if form.opened:
             theirs = [
-                job for job in jobs if job.user == form.user or _is_asked(slack, job, form.user)
+                job
+                for job in jobs
+                if job.user == form.user
+                or _is_asked(slack, job, form.user)
+                # An admin answers for somebody else, with the titles that the message has.
+                or f"choice {job.id}:" in form.text
             ]
             private = _scripts_but(theirs, jobs, MarkType.SCRIPT, MarkType.QUERY)
             yield from find_marks("a form of another user", [form.text], private)

@@ -10,7 +10,7 @@ from sandbox.faults import CannedResponse
 from sandbox.scenarios import CallbackPlan, Scenario
 from tests.test_bound_clicks import CREATE_AGAIN
 from tests.test_web import asks_what_to_do, click
-from tests.world import REPLICA, World, offered_ids
+from tests.world import REPLICA, World, is_question, offered_ids
 
 VALUES = {"replica_id": REPLICA, "script": "Hello, world."}
 
@@ -234,3 +234,15 @@ async def test_an_envelope_that_two_copies_receive_is_one_request(world: World) 
         assert world.created_count() == 2
         assert len(world.posts()) == 4
         assert all(each.acknowledged for each in world.slack.socket_mode.connections)
+
+
+async def test_copies_that_ask_a_person_at_once_post_one_message(world: World) -> None:
+    world.service.callback_plan = CallbackPlan(times=0)
+    async with world.running_copies() as copies:
+        world.service.faults.next("create_video", *[CannedResponse(500)] * 12)
+        for number in range(12):
+            asked = {"script": f"Number {number}."}
+            await world.at(copies[number % 2], world.request_video(world.ana, asked))
+        await world.advance(minutes=16)
+        [question] = [each for each in world.posts() if is_question(each)]
+        assert "these 12 videos" in question.text

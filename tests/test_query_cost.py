@@ -15,7 +15,7 @@ from bot.store import Limits, Store
 from bot.store.attempts import _OTHER_NAMED_BY_CALLBACK, _OTHER_WITH_REMOTE_ID
 from bot.store.audit import _LAST_LIMIT_CHANGES
 from bot.store.database import Database, Query, Transaction, Value
-from bot.store.deliveries import _CLAIM
+from bot.store.deliveries import _ASKING, _CLAIM, _LISTED
 from bot.store.history import _RECENT, _RECENT_OF_LENGTH
 from bot.store.sqlite import SQLiteDatabase, migrate
 from bot.store.usage import _EACH, _USED_BY_ALL, _USED_BY_ALL_IN_MONTH, _USED_IN_MONTH
@@ -81,6 +81,8 @@ async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_i
         (_OTHER_WITH_REMOTE_ID, {"kind": "video", "remote_id": "job-7", "id": 1}),
         (_OTHER_NAMED_BY_CALLBACK, {"kind": "video", "remote_id": "job-7", "id": 1}),
         (_CLAIM, _CLAIM_VALUES),
+        (_ASKING, {"job_id": "job-7"}),
+        (_LISTED, {"ids": "[7]"}),
         (_USED_IN_MONTH, {"user": "U1", "since": 1, "per_user": 9}),
         (_USED_IN_MONTH, {"user": "U1", "since": 2, "per_user": 9}),
         (_USED_BY_ALL_IN_MONTH, {"since": 1, "most": 9}),

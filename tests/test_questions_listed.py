@@ -22,6 +22,12 @@ ASKS = "We don't know whether these 4 videos were created."
 LIST_BUTTONS = ["Answer each", "Cancel all"]
 DONE = "None of these needs an answer now."
 
+# After the first, it is not known whether a message is in Slack; after the second, it is not.
+NOT_POSTED = [
+    CannedResponse(503, ""),
+    CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "600"}),
+]
+
 pytestmark = on_both_engines
 
 
@@ -358,7 +364,8 @@ async def test_a_limit_refuses_at_the_field_and_the_other_answers_count(
 async def test_an_admin_may_answer_for_the_person(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(ADMIN_USERS=world.ben.user.id):
-        message, (one, two) = await asked(world, "One.", "Two.")
+        scripts = ("The first of two videos.", "The second of two videos.")
+        message, (one, two) = await asked(world, *scripts)
         form = await answers(world, message, world.ben)
         await form.submit({choice(one): "cancel", choice(two): "cancel"})
         await settled(world)
@@ -436,11 +443,12 @@ async def test_a_list_whose_post_got_no_answer_is_posted_once(world: World, *, d
     assert labels(message) == LIST_BUTTONS
 
 
+@pytest.mark.parametrize("fault", NOT_POSTED)
 async def test_a_leading_question_that_is_settled_before_its_post_lists_the_others(
-    world: World,
+    world: World, fault: CannedResponse
 ) -> None:
     cards = await lose(world, "One.", "Two.", made=True)
-    world.slack.faults.always("chat.postMessage", CannedResponse(503, ""))
+    world.slack.faults.always("chat.postMessage", fault)
     await world.advance(minutes=15, seconds=5)
     rows = {row["job_id"]: row["state"] for row in _rows(world)}
     [leading] = [id_ for id_, state in rows.items() if state != DeliveryState.LISTED]
@@ -449,22 +457,25 @@ async def test_a_leading_question_that_is_settled_before_its_post_lists_the_othe
     await world.service.call_back(video)
     await world.settle()
     world.slack.faults.clear()
-    await world.advance(minutes=10)
+    await world.advance(minutes=20)
 
     [message] = questions(world)
     [other] = set(script.values()) - {script[leading]}
     assert lines(message) == [other, f"{script[leading]} · turned up after all"]
 
 
-async def test_a_list_is_not_posted_if_all_is_settled_before(world: World) -> None:
+@pytest.mark.parametrize("fault", NOT_POSTED)
+async def test_a_list_is_not_posted_if_all_is_settled_before(
+    world: World, fault: CannedResponse
+) -> None:
     await lose(world, "One.", "Two.", made=True)
-    world.slack.faults.always("chat.postMessage", CannedResponse(503, ""))
+    world.slack.faults.always("chat.postMessage", fault)
     await world.advance(minutes=15, seconds=5)
     for video in list(world.service.videos):
         await world.service.call_back(video)
     await world.settle()
     world.slack.faults.clear()
-    await world.advance(minutes=10)
+    await world.advance(minutes=20)
 
     assert not questions(world)
 
