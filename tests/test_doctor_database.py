@@ -13,6 +13,7 @@ import pytest
 
 from bot.clock import SystemClock
 from bot.doctor import database as checks
+from bot.store.migrate import MIGRATIONS
 from bot.store.sqlite import migrate
 from bot.store.sqlite_file import beside
 from sandbox.http import free_port
@@ -62,7 +63,8 @@ async def test_an_older_database_is_described_with_what_the_start_applies(
 ) -> None:
     change(stopped.database, "UPDATE jobs SET set_aside = 1, due_at = NULL")
     index = "CREATE INDEX newer ON jobs (channel)"
-    with migrations(tmp_path / "newer", _0001_newer=index, _0002_index=index):
+    shutil.copytree(MIGRATIONS, tmp_path / "newer")
+    with migrations(tmp_path / "newer", _9998_newer=index, _9999_index=index):
         found = await report(stopped)
     assert "2 migrations to apply, which the next start does" in found["database"].message
     assert found["database"].state == "ok"
