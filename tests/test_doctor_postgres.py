@@ -92,7 +92,8 @@ def test_what_is_wrong_is_named_with_its_remedy(url: str) -> None:
     assert away.remedy == "Start it, or correct the host and port in DATABASE_URL."
     assert "secret" not in str(away)
     with empty_database_url() as empty:
-        assert "2 migrations to apply, which the next start does" in found(empty)["database"].message
+        message = found(empty)["database"].message
+        assert "2 migrations to apply, which the next start does" in message
 
 
 def test_an_unsafe_connection_and_a_wrong_clock_are_named(url: str) -> None:
