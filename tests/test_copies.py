@@ -1,6 +1,7 @@
 """Two copies of the bot on one PostgreSQL database: each request may reach either of them."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
@@ -83,7 +84,7 @@ async def test_a_click_that_reaches_the_other_copy_later_changes_nothing(world: 
         body = click(world, world.question(card), CREATE_AGAIN)
         for copy in copies:
             await world.at(copy, deliver(world.slack, body))
-            await world.settle()
+            await world.advance(seconds=5)
         assert len(world.requests_for("create_video")) == 2
 
 
@@ -238,6 +239,7 @@ async def test_an_envelope_that_two_copies_receive_is_one_request(world: World) 
 
 async def test_copies_that_ask_a_person_at_once_post_one_message(world: World) -> None:
     world.service.callback_plan = CallbackPlan(times=0)
+    world.pauses = {**world.pauses, "first_hold": timedelta(0)}
     async with world.running_copies() as copies:
         world.service.faults.next("create_video", *[CannedResponse(500)] * 12)
         for number in range(12):

@@ -228,6 +228,7 @@ async def test_every_form_and_field_that_asks_has_a_listener(
         assert world.ana.modal is not None
         forms.append(world.ana.modal)
         await world.ana.modal.close()
+        await world.advance(seconds=5)  # after a failed call, creates wait for a moment
         world.service.faults.next("create_video", CannedResponse(500))
         await world.request_video(world.ana)
         await world.ana.click(world.questions(posted)[0], "Answer each")

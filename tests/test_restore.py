@@ -1,5 +1,6 @@
 """What happens in Slack after a backup is not done a second time once that is restored."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,7 @@ async def test_a_list_whose_requests_were_cancelled_after_a_backup_asks_again(
     quiet_world: World, tmp_path: Path
 ) -> None:
     world = quiet_world
+    world.pauses = {**world.pauses, "first_hold": timedelta(0)}
     async with world.running_bot(callbacks=False):
         world.service.faults.next("create_video", Reset(), Reset())
         card = await world.request_video(world.ana)
