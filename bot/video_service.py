@@ -108,7 +108,7 @@ class VideoService:
         self._timings = timings
         self._on_recovery = on_recovery
         self._newest_made = newest_made
-        self.outages = Outages("the video service", clock, lambda: on_recovery(_OUTAGE), _REMEDY)
+        self.outages = Outages("the video service", clock, remedy=_REMEDY)
         self.in_doubt = asyncio.Event()
         self._creates = Gate(clock, timings, at_start=1, at_rest=_CREATES_AT_REST)
         self._reads = Gate(clock, timings)

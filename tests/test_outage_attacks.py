@@ -52,7 +52,9 @@ async def test_a_service_that_fails_for_unknown_ids_is_not_read_without_pause(
         assert reads <= 2
 
 
-async def test_a_service_that_answers_502_to_unknown_ids_is_not_down(quiet_world: World) -> None:
+async def test_a_service_that_answers_502_to_unknown_ids_is_not_down(
+    quiet_world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     world = quiet_world
     world.timings = TIMINGS
     world.service.unknown_id_status = 502
@@ -60,6 +62,7 @@ async def test_a_service_that_answers_502_to_unknown_ids_is_not_down(quiet_world
         await ask_often(world, 5)
         await world.advance(minutes=10)
         assert world.created_count() == 5
+    assert outage_lines(caplog) == ["the video service is down", "the video service is back"]
 
 
 async def test_a_403_is_an_answer_where_unknown_ids_answer_500(quiet_world: World) -> None:
@@ -95,7 +98,8 @@ async def test_several_broken_replicas_are_no_outage(
 async def test_a_wait_that_a_read_is_asked_for_hides_no_outage(quiet_world: World) -> None:
     world = quiet_world
     async with bot_at_work(world):
-        world.service.faults.next("read_video", CannedResponse(429, headers={"Retry-After": "300"}))
+        limited = CannedResponse(429, headers={"Retry-After": "300"})
+        world.service.answer_all(limited, ["read_video"])
         await world.advance(seconds=15)
         world.service.answer_all(DOWN)
         await ask_often(world, 50)

@@ -112,6 +112,20 @@ async def test_a_rate_limit_is_found_with_few_refused_calls(
     assert len(sandbox.requests) <= 60 + seconds + 8
 
 
+async def test_a_rate_limit_of_reads_is_found_with_few_refused_calls(
+    service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
+) -> None:
+    sandbox.limits.rates["GET"] = CallRate(clock, 4)
+    read, seconds = 0, 0
+    while read < 60:
+        calls = (service.read(REPLICAS, "r-anna") for _ in range(60 - read))
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        read += sum(isinstance(each, dict) for each in results)
+        seconds += 1
+        await clock.advance(timedelta(seconds=1))
+    assert len(sandbox.requests) <= 60 + 60 + 2 * seconds, "all at once, then few"
+
+
 async def test_after_a_rate_limit_one_call_finds_out_and_the_others_wait_for_it(
     service: VideoService, sandbox: SandboxVideoService, clock: ManualClock
 ) -> None:

@@ -184,6 +184,7 @@ async def test_a_replica_that_always_fails_holds_nobody_else_up(
     world.service.limits.broken.add(BROKEN)
     async with bot_at_work(world):
         began = world.clock.now()
+        await ask_at_once(world, 4, [BROKEN])
         for _ in range(10):
             await ask(world, world.ana, BROKEN)
             await ask_often(world, 5, people=5)

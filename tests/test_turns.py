@@ -83,7 +83,9 @@ async def send_many(world: World, person: Person, count: int = _MANY) -> None:
 @pytest.fixture
 async def slow(quiet_world: World) -> AsyncIterator[World]:
     """A world in which calls to the service may wait for others for as long as a test lasts."""
-    quiet_world.timings = replace(quiet_world.timings, turn_timeout=timedelta(minutes=1))
+    quiet_world.timings = replace(
+        quiet_world.timings, turn_timeout=timedelta(minutes=1), hang_after=timedelta(minutes=1)
+    )
     async with quiet_world.running_bot(callbacks=False):
         yield quiet_world
 
