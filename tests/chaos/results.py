@@ -131,7 +131,7 @@ def results_of(
             [
                 key
                 for key in _left_open(env, asked)
-                if can_search and replies[tag_in(asked[key][0].text) or ""]
+                if can_search and all(replies[tag] for tag in tags_in(asked[key][0].text))
             ],
         ),
         promise(
