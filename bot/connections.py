@@ -222,8 +222,10 @@ class _Connection(web.RequestHandler):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # asyncio's 256 KiB make 90,000 objects where each chunk has one byte.
-        transport.max_size = _READ_BYTES  # type: ignore[attr-defined]
+        # asyncio's 256 KiB make 90,000 objects where each chunk has one byte. Transports of other
+        # event loops have no such attribute.
+        if hasattr(transport, "max_size"):
+            transport.max_size = _READ_BYTES
         super().connection_made(transport)
         self._connections.add(self)
         self._start_deadline()

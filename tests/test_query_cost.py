@@ -17,8 +17,9 @@ from bot.store.audit import _LAST_LIMIT_CHANGES
 from bot.store.database import Database, Query, Transaction, Value
 from bot.store.deliveries import _ASKING, _CLAIM, _LISTED
 from bot.store.history import _RECENT, _RECENT_OF_LENGTH
+from bot.store.jobs import _OF_HOME
 from bot.store.sqlite import SQLiteDatabase, migrate
-from bot.store.usage import _EACH, _USED_BY_ALL, _USED_BY_ALL_IN_MONTH, _USED_IN_MONTH
+from bot.store.usage import _EACH, _USED, _USED_BY_ALL, _USED_BY_ALL_IN_MONTH, _USED_IN_MONTH
 from tests.test_store import NOW, TIMINGS
 
 _CLAIM_VALUES: dict[str, Value] = {
@@ -96,6 +97,29 @@ async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_i
                 add_jobs(db, 100)
                 few = cost(db, query, values)
                 add_jobs(db, 1900)
+                assert cost(db, query, values) <= few * 1.2 + 1
+
+
+async def test_a_form_and_home_cost_the_same_for_a_person_with_many_ended_jobs(
+    tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    many = {"open_per_user": 20, "per_user_per_day": 100}
+    cases: list[tuple[Query, Mapping[str, Value]]] = [
+        (_USED, {"user": "U1", "since": 1, **many}),
+        (_OF_HOME, {"user": "U1", "limit": 11, "skip": 0}),
+    ]
+    for query, values in cases:
+        with subtests.test(query=query):
+            path = tmp_path / "bot.db"
+            await migrate(path)
+            with contextlib.closing(sqlite3.connect(path)) as db:
+                add_jobs(db, 100)
+                db.execute("UPDATE jobs SET ended_at = 1, state = 'succeeded'")
+                db.execute("UPDATE attempts SET outcome = 'refused'")
+                few = cost(db, query, values)
+                add_jobs(db, 1900)
+                db.execute("UPDATE jobs SET ended_at = 1, state = 'succeeded'")
+                db.execute("UPDATE attempts SET outcome = 'refused'")
                 assert cost(db, query, values) <= few * 1.2 + 1
 
 

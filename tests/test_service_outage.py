@@ -112,6 +112,7 @@ def sent(world: World, since: int) -> int:
     return len(world.requests_for("create_video")) - since
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outage", OUTAGES.values(), ids=OUTAGES.keys())
 async def test_an_outage_leaves_few_questions_and_all_others_are_made_by_themselves(
     quiet_world: World, outage: Fault, caplog: pytest.LogCaptureFixture

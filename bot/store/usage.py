@@ -30,8 +30,10 @@ from bot.store.database import (
 )
 from bot.store.unreadable import UnreadableRows, number, read_each, reading, text
 
-# The states in which a job counts as the create call that it will be.
+# The states in which a job counts as the create call that it will be, and as open. One list: of two
+# with an OR between them, SQLite takes the index of all jobs of the person.
 _TO_BE_CREATED: Final = "('queued', 'waiting_for_approval')"
+_OPEN: Final = "('queued', 'waiting_for_approval', 'creating', 'unconfirmed', 'running')"
 DAY: Final = timedelta(hours=24)
 _NO_LIMIT: Final = 1_000_000_000
 
@@ -44,8 +46,7 @@ _USED: Final = Query(
     SELECT
         (SELECT count(*) FROM (
             SELECT 1 FROM jobs WHERE ended_at IS NULL AND user_id = :user
-                AND (state IN {_TO_BE_CREATED} OR state IN ('creating', 'unconfirmed', 'running'))
-            LIMIT :open_per_user
+                AND state IN {_OPEN} LIMIT :open_per_user
         ) AS found) AS open_of_user,
         (SELECT count(*) FROM (
             SELECT 1 FROM jobs WHERE ended_at IS NULL AND user_id = :user
