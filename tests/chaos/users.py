@@ -275,7 +275,7 @@ class Users:
             tag: question
             for question in shown
             if question is not None and is_open(question)
-            for tag in _TAG.findall(question.text)
+            for tag in tags_in(question.text)
         }
 
     async def _intrude(self, questions: Sequence[Message]) -> None:
