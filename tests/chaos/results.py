@@ -3,10 +3,12 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 
 from sandbox.block_kit import Json
 from sandbox.slack_objects import Message
+from sandbox.video_service import CREATES
 from tests.chaos.approvals import Approvals
 from tests.chaos.environment import Environment
 from tests.chaos.rows import Result, copies_rows, socket_rows
@@ -182,6 +184,12 @@ def results_of(
 def _outage_rows(env: Environment, users: Users, creates: Counter[str]) -> Iterator[Result]:
     """Yield what became of the requests of the outage."""
     queued = {each.tag for each in users.queued if each.accepted}
+    # A call may lose its answer after the outage too, where the machine is busy.
+    failed = {
+        tag_in(str(each.body))
+        for each in env.service.requests
+        if each.operation in CREATES and each.status != HTTPStatus.OK
+    }
     asked = queued & {
         tag
         for message in env.posted
@@ -191,7 +199,8 @@ def _outage_rows(env: Environment, users: Users, creates: Counter[str]) -> Itera
     left = sorted(queued - asked - creates.keys())
     most = max(_MAX_QUESTIONS, _MAX_UNDER_WAY * env.processes_in_outage)
     yield Result("queued in an outage", len(queued))
-    yield Result(f"  questions from it (at most {most})", len(asked), most, sorted(asked))
+    of_outage = sorted(asked & failed)
+    yield Result(f"  questions from it (at most {most})", len(of_outage), most, of_outage)
     yield Result("  others of them not made", len(left), 0, left)
 
 
