@@ -16,6 +16,7 @@ from bot.store.postgres import connect
 from bot.store.postgres_inspection import postgres_snapshot
 from bot.store.snapshot import Server
 from sandbox.clock import ManualClock
+from tests.databases import STEPS
 from tests.postgres import database_url, empty_database_url
 from tests.report import report
 from tests.test_migrations import run as ask
@@ -93,7 +94,7 @@ def test_what_is_wrong_is_named_with_its_remedy(url: str) -> None:
     assert "secret" not in str(away)
     with empty_database_url() as empty:
         message = found(empty)["database"].message
-        assert "2 migrations to apply, which the next start does" in message
+        assert f"{len(STEPS)} migrations to apply, which the next start does" in message
 
 
 def test_an_unsafe_connection_and_a_wrong_clock_are_named(url: str) -> None:
