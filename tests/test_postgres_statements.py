@@ -1,11 +1,9 @@
 """The store's statements on PostgreSQL: their types, their plans, and what texts they store."""
 
 import asyncio
-import importlib
 import json
-import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import psycopg
@@ -13,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import bot.store
 from bot.model import DeliveryState
 from bot.store import Limited, Limits, Store
 from bot.store.database import Database, Query, Row, Transaction
 from bot.store.postgres import PostgresDatabase
 from bot.store.sqlite import SQLiteDatabase
+from tests.statements import all_queries
 from tests.test_store import NOW, TIMINGS
 
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
@@ -35,24 +33,8 @@ _NUMBER: Final = 1_700_000_000_000
 _NEVER_NULL: Final = ("now", "lease_end")
 
 
-def _queries() -> Iterator[tuple[str, Query]]:
-    for module in pkgutil.iter_modules(bot.store.__path__):
-        contents = vars(importlib.import_module(f"bot.store.{module.name}"))
-        for name, value in contents.items():
-            for at, query in enumerate(_queries_in(value)):
-                yield f"{module.name}.{name}[{at}]", query
-
-
-def _queries_in(value: object) -> list[Query]:
-    if isinstance(value, Query):
-        return [value]
-    if isinstance(value, dict):
-        return [each for each in value.values() if isinstance(each, Query)]
-    return [each for each in value if isinstance(each, Query)] if isinstance(value, tuple) else []
-
-
 def test_every_statement_of_the_store_has_types_that_postgresql_accepts(postgres_url: str) -> None:
-    queries = dict(_queries())
+    queries = dict(all_queries())
     assert len(queries) > 80
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         for name, query in queries.items():
