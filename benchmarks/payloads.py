@@ -16,15 +16,16 @@ PATH: Final = "/slack/events"
 REPLICA: Final = "r-anna-42"
 """The replica of all submissions."""
 
+PEOPLE: Final = 256
+"""Who send the submissions of a load: nobody reaches a limit, whose defaults are in force."""
+
 _USER: Final = "U000000002"
 # Letters that no encoding changes: put in place in the bytes that are ready.
 _VIEW_ID: Final = "VIEWIDVIEWID"
 _CHANNEL: Final = "CHANNELCHANNEL"
-_CHANNELS: Final = 64
-"""Of the submissions, each with a person of its own."""
 
 
-def command(port: int, text: str = "help", *, number: int = 0) -> bytes:
+def command(port: int, text: str = "help", *, number: int = 0, user: str = _USER) -> bytes:
     """Return the request of ``/video TEXT``; ``number`` makes it unique."""
     form = {
         "token": "verification-token",
@@ -32,7 +33,7 @@ def command(port: int, text: str = "help", *, number: int = 0) -> bytes:
         "team_domain": "company",
         "channel_id": "C000000005",
         "channel_name": "studio",
-        "user_id": _USER,
+        "user_id": user,
         "user_name": "ana",
         "command": "/video",
         "text": text,
@@ -107,22 +108,35 @@ def revoked(port: int, *, number: int) -> bytes:
 
     https://docs.slack.dev/reference/events/tokens_revoked
     """
-    payload = {
-        "token": "verification-token",
-        "team_id": "T000000001",
-        "api_app_id": "A000000001",
-        "event": {"type": "tokens_revoked", "tokens": {"oauth": [_USER], "bot": []}},
-        "type": "event_callback",
-        "event_id": f"Ev{number:09d}",
-        "event_time": 1700000000,
+    event = {"type": "tokens_revoked", "tokens": {"oauth": [_USER], "bot": []}}
+    return _event(port, event, number)
+
+
+def home_opened(port: int, user: str, *, number: int) -> bytes:
+    """Return the event that a person opened the Home tab; ``number`` makes it unique.
+
+    https://docs.slack.dev/reference/events/app_home_opened
+    """
+    event = {
+        "type": "app_home_opened",
+        "user": user,
+        "channel": "D000000001",
+        "tab": "home",
+        "event_ts": f"1700000000.{number:06d}",
     }
-    return _signed(port, json.dumps(payload).encode(), content_type="application/json")
+    return _event(port, event, number)
 
 
 class Submissions:
-    """Submissions of the create form, each of a form of its own."""
+    """Submissions of the create form, each of a form of its own, by ``people`` in turn.
 
-    def __init__(self, port: int, script: str = "Welcome to the team, Kim!") -> None:
+    The bot asks Slack about a person and a channel that it does not know yet: a load that is
+    measured comes after the first ``people`` forms.
+    """
+
+    def __init__(
+        self, port: int, script: str = "Welcome to the team, Kim!", people: int = PEOPLE
+    ) -> None:
         option = {"text": {"type": "plain_text", "text": "Anna · r-anna-42"}, "value": REPLICA}
         typed = {
             "replica_id": {"video_replica": _state("external_select", selected_option=option)},
@@ -135,21 +149,20 @@ class Submissions:
             "response_urls": [],
         }
         self._port = port
+        self._people = people
         self._template = _encoded(payload)
 
-    def one(self, number: int, channel: str | None = None) -> bytes:
-        """Return the signed request of form ``number``, of one of 64 people.
+    def one(self, number: int, user: str | None = None) -> bytes:
+        """Return the signed request of form ``number``, by default of the person whose turn it is.
 
-        By default it is for a channel of that person's own. The bot asks Slack about a person and a
-        channel that it does not know yet.
+        It is for a channel of that person's own.
         """
-        which = number % _CHANNELS
-        place = channel or f"C{which:08d}"
+        user = user or f"U{100 + number % self._people:09d}"
         body = self._template.replace(_VIEW_ID.encode(), b"V%09d" % number)
         # Each of a script of its own: the same is asked for once a day.
         body = body.replace(b"Kim", b"Kim%d" % number)
-        body = body.replace(_USER.encode(), b"U%09d" % (100 + which))
-        return _signed(self._port, body.replace(_CHANNEL.encode(), place.encode()))
+        body = body.replace(_USER.encode(), user.encode())
+        return _signed(self._port, body.replace(_CHANNEL.encode(), b"C" + user[1:].encode()))
 
     def many(self, number: int, first: int = 1) -> list[bytes]:
         """Return ``number`` requests, of forms from ``first`` on."""
@@ -194,6 +207,19 @@ def _signed(
         f"X-Slack-Request-Timestamp: {stamp}",
         f"X-Slack-Signature: {signature(stamp, body)}",
     )
+
+
+def _event(port: int, event: Mapping[str, object], number: int) -> bytes:
+    payload = {
+        "token": "verification-token",
+        "team_id": "T000000001",
+        "api_app_id": "A000000001",
+        "event": event,
+        "type": "event_callback",
+        "event_id": f"Ev{number:09d}",
+        "event_time": 1700000000,
+    }
+    return _signed(port, json.dumps(payload).encode(), content_type="application/json")
 
 
 def _request(port: int, method: str, path: str, body: bytes, *headers: str) -> bytes:

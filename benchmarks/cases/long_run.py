@@ -21,7 +21,7 @@ from benchmarks.cases.parts import ours
 from benchmarks.fakes import Call, Outside
 from benchmarks.load import Broken, Connection, closed_loop, connected
 from benchmarks.measure import Better, Row, Scale
-from benchmarks.payloads import Submissions, callback, click, command, lookup
+from benchmarks.payloads import PEOPLE, Submissions, callback, click, command, lookup
 from benchmarks.process import Contestant
 
 _NAME: Final = "long-run"
@@ -36,7 +36,7 @@ _TIMINGS: Final = json.dumps({"minutes": {"first_interval": 1, "growth": 0, "max
 # Seconds that the service works on a video. Every third one is not announced by a callback.
 _RENDERING_S: Final = 2.5
 _SILENT: Final = 3
-_BURST: Final = 100
+_BURST: Final = PEOPLE
 _PATH: Final = re.compile(rb"/callbacks/[\w-]+")
 _OK: Final = 200
 

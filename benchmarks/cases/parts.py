@@ -12,7 +12,8 @@ from statistics import median
 from typing import Final, Literal
 
 from benchmarks.fakes import Outside, outside
-from benchmarks.load import Taken, closed_loop
+from benchmarks.load import closed_loop
+from benchmarks.payloads import PEOPLE
 from benchmarks.process import Contestant, contestant
 
 Request = Callable[[int, int], bytes]
@@ -20,7 +21,6 @@ Request = Callable[[int, int], bytes]
 Mode = Literal["default", "before_response"]
 FASTEST: Final = "no-op, process_before_response"
 DEFAULT: Final = "no-op, Bolt's default"
-_WARM_UP: Final = 64
 # Tells requests apart.
 _NUMBERS: Final = itertools.count(1)
 _QUIET: Final = 0.3
@@ -86,18 +86,6 @@ async def noop(listener: str, mode: Mode = "before_response") -> AsyncIterator[C
         yield process
 
 
-async def warmed(
-    port: int,
-    requests: Sequence[bytes],
-    at_once: int,
-    *,
-    good: Callable[[bytes], object] = lambda _: True,
-) -> Taken:
-    """Measure a closed loop; the first requests, of as many connections, are not counted."""
-    await closed_loop(port, requests[:_WARM_UP], at_once, good=good)
-    return await closed_loop(port, requests[_WARM_UP:], at_once, good=good)
-
-
 async def side_by_side(
     ports: tuple[int, int],
     request: Request,
@@ -113,10 +101,10 @@ async def side_by_side(
     """
     loads = [[request(port, next(_NUMBERS)) for _ in counted(number)] for port in ports]
     for port, requests in zip(ports, loads, strict=True):
-        await closed_loop(port, requests[:_WARM_UP], at_once, good=good)
+        await closed_loop(port, requests[:PEOPLE], at_once, good=good)
     took = [0.0, 0.0]
     part = -(-number // _PARTS)
-    for begin in range(_WARM_UP, _WARM_UP + number, part):
+    for begin in range(PEOPLE, PEOPLE + number, part):
         for each, port in enumerate(ports):
             requests = loads[each][begin : begin + part]
             took[each] += (await closed_loop(port, requests, at_once, good=good)).seconds
@@ -133,7 +121,7 @@ async def quiet(outside: Outside) -> None:
 
 def counted(number: int) -> range:
     """Return the numbers of ``number`` requests and of those that warm up."""
-    return range(1, number + _WARM_UP + 1)
+    return range(1, number + PEOPLE + 1)
 
 
 def milliseconds() -> int:
