@@ -32,8 +32,9 @@ _TIMINGS: Final = json.dumps({"minutes": {"first_interval": 3000, "max_interval"
 _ADDRESS: Final = re.compile(rb'"callback_url": ?"([^"]+)"')
 # The callback, the end of the job, and the mark before a post.
 _COMMITS: Final = 3
-# Twice what is reached at p99: three commits and the ways between loop and disk are no calls.
-_BOUND: Final = 40
+# The goal, and where a small run fails: what is reached, less the noise of a shared machine.
+_GOAL: Final = 3.5
+_BOUND: Final = 13.0
 
 
 async def run(scale: Scale) -> Sequence[Row]:
@@ -50,22 +51,20 @@ async def run(scale: Scale) -> Sequence[Row]:
         late.append(quantiles(took, n=100, method="inclusive")[98] * _MS)
         floor.append(await bare_insert(number) * _MS)
 
-    def row(
-        what: str, own: list[float], against: str, base: list[float], goal: float | None
-    ) -> Row:
-        bound = None if goal is None else _BOUND
-        return Row("callback", what, "ms", Better.LOWER, own, against, base, goal, bound)
+    def row(what: str, own: list[float], against: str, base: list[float], *limits: float) -> Row:
+        return Row("callback", what, "ms", Better.LOWER, own, against, base, *(limits or (None,)))
 
     durable = [three + _COMMITS * one for three, one in zip(calls, floor, strict=True)]
     return [
-        row("callback to both calls, p50", middle, "three bare HTTP exchanges, p50", calls, 1.5),
-        row("callback to both calls, p99", late, "three bare HTTP exchanges, p50", calls, 10),
+        row("callback to both calls, p50", middle, "three bare HTTP exchanges, p50", calls),
+        row("callback to both calls, p99", late, "three bare HTTP exchanges, p50", calls),
         row(
             "callback to both calls, p50",
             middle,
             f"these + {_COMMITS} bare durable inserts",
             durable,
-            None,
+            _GOAL,
+            _BOUND,
         ),
     ]
 

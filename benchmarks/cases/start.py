@@ -29,7 +29,9 @@ from sandbox.http import free_port
 
 _ROOT: Final = Path(__file__).parents[2]
 _NAME: Final = "start"
+# The goal, and where a small run fails: what is reached, less the noise of a shared machine.
 _GOAL: Final = 1.3
+_BOUND: Final = 2.6
 _KILLED: Final = "after a kill"
 _DEPLOYED: Final = """
 import sys
@@ -97,9 +99,9 @@ async def run(scale: Scale) -> Sequence[Row]:
     rows = []
     for what, seconds in ours.items():
         row = partial(Row, _NAME, what, "s", Better.LOWER, seconds)
-        goal = None if _KILLED in what else _GOAL
-        rows.append(row("importing Bolt, aiohttp, pydantic", least, goal))
-        rows.append(row("importing all dependencies", whole, None))
+        limits = (None,) if _KILLED in what else (_GOAL, _BOUND)
+        rows.append(row("importing Bolt, aiohttp, pydantic", least, None))
+        rows.append(row("importing all dependencies", whole, *limits))
     return rows
 
 

@@ -15,6 +15,11 @@ from benchmarks.payloads import lookup
 from bot.store.sqlite import migrate
 
 _REPLICAS: Final = 10_000
+# The goals, and where a small run fails: what is reached, less the noise of a shared machine.
+_ALONE: Final = 0.6
+_ALONE_BOUND: Final = 0.3
+_MANY: Final = 0.7
+_MANY_BOUND: Final = 0.35
 _Query = Callable[[int], str]
 
 
@@ -39,12 +44,12 @@ async def run(scale: Scale) -> Sequence[Row]:
     def mixed(n: int) -> str:
         return list(_QUERIES.values())[n % len(_QUERIES)](n)
 
-    measured: list[tuple[str, _Query, int, float | None]] = [
-        ("many, few and no matches, one at a time", mixed, 1, 0.6),
-        ("many, few and no matches, 32 at once", mixed, 32, 0.6),
+    measured: list[tuple[str, _Query, int, tuple[float | None, ...]]] = [
+        ("many, few and no matches, one at a time", mixed, 1, (_ALONE, _ALONE_BOUND)),
+        ("many, few and no matches, 32 at once", mixed, 32, (_MANY, _MANY_BOUND)),
     ]
     if not scale.small:
-        measured += [(f"{n} matches, one at a time", q, 1, None) for n, q in _QUERIES.items()]
+        measured += [(f"{n} matches, one at a time", q, 1, (None,)) for n, q in _QUERIES.items()]
     figures: list[tuple[list[float], list[float]]] = [([], []) for _ in measured]
     number = scale.of(600, 120)
     with tempfile.TemporaryDirectory() as folder:
@@ -59,8 +64,8 @@ async def run(scale: Scale) -> Sequence[Row]:
                     own.append(rates[0])
                     base.append(rates[1])
     return [
-        Row("type-ahead", what, "requests/s", Better.HIGHER, own, FASTEST, base, goal)
-        for (what, _, _, goal), (own, base) in zip(measured, figures, strict=True)
+        Row("type-ahead", what, "requests/s", Better.HIGHER, own, FASTEST, base, *limits)
+        for (what, _, _, limits), (own, base) in zip(measured, figures, strict=True)
     ]
 
 
