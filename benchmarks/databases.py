@@ -13,6 +13,7 @@ import psycopg
 from benchmarks.fakes import FakeService
 from bot.kinds.video import Video
 from bot.model import State, Verdict
+from bot.store.database import Query
 from bot.store.job_rows import snapshot_text
 from bot.store.postgres import migrate as migrate_postgres
 from bot.store.sqlite import migrate
@@ -31,13 +32,15 @@ INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, s
                   attempts, remote_id, snapshot, started_at, read_at, ended_at)
 SELECT {_JOB_ID}, 'V-' || n, 'video',
     '{{"replica_id": "r-anna-42", "script": "Welcome to the team, Kim!"}}',
-    'U' || (n % 1000), printf('C%08d', n), :created, :state,
+    coalesce(:user, 'U' || (n % 1000)), printf('C%08d', n), :created, :state,
     CASE WHEN :ended IS NULL THEN :due + CAST(place * :spacing AS INTEGER) END,
     1, 'v-' || n, replace(:snapshot, '{_ID}', 'v-' || n), :created, :created, :ended
 FROM numbers;
 
-INSERT INTO attempts (job_id, kind, token_hash, made_at, outcome, remote_id)
-SELECT {_JOB_ID}, 'video', lower(hex(randomblob(32))), :created, 'created', 'v-' || n FROM numbers;
+INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at, outcome, remote_id)
+SELECT {_JOB_ID}, coalesce(:user, 'U' || (n % 1000)), 'video', lower(hex(randomblob(32))),
+    :created, 'created', 'v-' || n
+FROM numbers;
 
 INSERT INTO deliveries (job_id, role, state, channel, ts, version, shown_version)
 SELECT {_JOB_ID}, 'card', 'posted', printf('C%08d', n), '1700000000.' || n, 2, 2 FROM numbers;
@@ -62,14 +65,15 @@ INSERT INTO jobs (id, request_key, kind, params, user_id, channel, created_at, s
                   attempts, remote_id, snapshot, started_at, read_at, ended_at)
 SELECT {_JOB_ID_POSTGRES}, 'V-' || n, 'video',
     '{{"replica_id": "r-anna-42", "script": "Welcome to the team, Kim!"}}',
-    'U' || mod(n, 1000), 'C' || lpad(n::TEXT, 8, '0'), %(created)s, %(state)s,
+    coalesce(%(user)s, 'U' || mod(n, 1000)), 'C' || lpad(n::TEXT, 8, '0'), %(created)s, %(state)s,
     CASE WHEN %(ended)s::BIGINT IS NULL
         THEN %(due)s::BIGINT + (place * %(spacing)s::DOUBLE PRECISION)::BIGINT END,
     1, 'v-' || n, replace(%(snapshot)s, '{_ID}', 'v-' || n), %(created)s, %(created)s, %(ended)s
 FROM numbers;
 
-INSERT INTO attempts (job_id, kind, token_hash, made_at, outcome, remote_id)
-SELECT {_JOB_ID_POSTGRES}, 'video', md5(n::TEXT) || md5('-' || n), %(created)s, 'created', 'v-' || n
+INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at, outcome, remote_id)
+SELECT {_JOB_ID_POSTGRES}, coalesce(%(user)s, 'U' || mod(n, 1000)), 'video',
+    md5(n::TEXT) || md5('-' || n), %(created)s, 'created', 'v-' || n
 FROM numbers;
 
 INSERT INTO deliveries (job_id, role, state, channel, ts, version, shown_version)
@@ -91,8 +95,9 @@ async def fill(
     running: int,
     ended: int = 0,
     due: int,
-    spacing: float,
+    spacing: float = 0,
     status: str = "generating",
+    user: str | None = None,
 ) -> None:
     """Write a new database with ``running`` running videos and ``ended`` that have ended.
 
@@ -106,9 +111,10 @@ async def fill(
         due: when the first one is due, in milliseconds since 1970.
         spacing: milliseconds from each to the next one due, in an order of its own.
         status: the service's word for those that run.
+        user: who asked for all of them; by default a thousand people did.
     """
     await migrate(path)
-    parts = _parts(running, ended, due, spacing, status)
+    parts = _parts(running, ended, due, spacing, user, status=status)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         # No other process has it open, and nothing is lost if this one dies.
         db.execute("PRAGMA synchronous = OFF")
@@ -121,23 +127,55 @@ async def fill(
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def fill_postgres(url: str, *, running: int, ended: int, due: int, spacing: float) -> None:
+def fill_postgres(
+    url: str, *, running: int, ended: int, due: int, spacing: float = 0, user: str | None = None
+) -> None:
     """Write the same rows as ``fill`` into an empty PostgreSQL database."""
     migrate_postgres(url)
     with psycopg.connect(url) as connection:
         # Of one client, whose parameters are put into the text.
         cursor = psycopg.ClientCursor(connection)
-        for values in _parts(running, ended, due, spacing, "generating"):
+        for values in _parts(running, ended, due, spacing, user):
             cursor.execute(_FILL_POSTGRES, values)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")  # as autovacuum does soon
 
 
+def owe_cards(address: Path | str, due: int, channels: int) -> None:
+    """Make all cards of a database that was filled due, as if none had been posted.
+
+    Args:
+        address: a file, or the URL of a PostgreSQL database.
+        due: when the last one became due, in milliseconds since 1970.
+        channels: into how many they go in turn.
+    """
+    query = Query(
+        """
+        UPDATE deliveries SET state = 'pending', ts = NULL, version = 1, shown_version = 0,
+            due_at = :due - id % 1000, channel = 'C' || (id % :channels)
+        WHERE role = 'card'
+        """
+    )
+    values = {"due": due, "channels": channels}
+    if isinstance(address, Path):
+        with contextlib.closing(sqlite3.connect(address)) as db, db:
+            db.execute(query.sqlite, values)
+    else:
+        with psycopg.connect(address) as connection:
+            connection.execute(query.postgres, values)
+
+
 def _parts(
-    running: int, ended: int, due: int, spacing: float, status: str
+    running: int,
+    ended: int,
+    due: int,
+    spacing: float,
+    user: str | None,
+    *,
+    status: str = "generating",
 ) -> Sequence[Mapping[str, str | float | None]]:
     """Return the values of the jobs that run, and of those that have ended."""
-    common = {"created": due - _AGO, "due": due, "spacing": spacing}
+    common = {"created": due - _AGO, "due": due, "spacing": spacing, "user": user}
     return [
         {
             **common,
