@@ -137,8 +137,7 @@ def fill_postgres(
         cursor = psycopg.ClientCursor(connection)
         for values in _parts(running, ended, due, spacing, user):
             cursor.execute(_FILL_POSTGRES, values)
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("VACUUM ANALYZE")  # as autovacuum does soon
+    _vacuum(url)
 
 
 def owe_cards(address: Path | str, due: int, channels: int) -> None:
@@ -163,6 +162,13 @@ def owe_cards(address: Path | str, due: int, channels: int) -> None:
     else:
         with psycopg.connect(address) as connection:
             connection.execute(query.postgres, values)
+        _vacuum(address)
+
+
+def _vacuum(url: str) -> None:
+    """Do as autovacuum does soon."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
 
 
 def _parts(

@@ -31,7 +31,7 @@ def command(port: int, text: str = "help", *, number: int = 0, user: str = _USER
         "token": "verification-token",
         "team_id": "T000000001",
         "team_domain": "company",
-        "channel_id": "C000000005",
+        "channel_id": _channel_of(user),
         "channel_name": "studio",
         "user_id": user,
         "user_name": "ana",
@@ -127,6 +127,16 @@ def home_opened(port: int, user: str, *, number: int) -> bytes:
     return _event(port, event, number)
 
 
+def person(number: int) -> str:
+    """Return the id of a person, by a number from 0."""
+    return f"U{100 + number:09d}"
+
+
+def _channel_of(user: str) -> str:
+    """Return the channel in which only this person asks for something."""
+    return f"C{user[1:]}"
+
+
 class Submissions:
     """Submissions of the create form, each of a form of its own, by ``people`` in turn.
 
@@ -157,12 +167,12 @@ class Submissions:
 
         It is for a channel of that person's own.
         """
-        user = user or f"U{100 + number % self._people:09d}"
+        user = user or person(number % self._people)
         body = self._template.replace(_VIEW_ID.encode(), b"V%09d" % number)
         # Each of a script of its own: the same is asked for once a day.
         body = body.replace(b"Kim", b"Kim%d" % number)
         body = body.replace(_USER.encode(), user.encode())
-        return _signed(self._port, body.replace(_CHANNEL.encode(), b"C" + user[1:].encode()))
+        return _signed(self._port, body.replace(_CHANNEL.encode(), _channel_of(user).encode()))
 
     def many(self, number: int, first: int = 1) -> list[bytes]:
         """Return ``number`` requests, of forms from ``first`` on."""

@@ -123,7 +123,7 @@ async def _on_postgres(postgres: Server, number: int) -> _Result:
 
 async def _measure(bots: Copies, postgres: Server | None = None) -> _Result:
     ports = [process.port for process in bots.processes]
-    await _through(ports, bots.outside, 1, _WARM)
+    await _through(ports, bots.outside, 1, _WARM, _AT_ONCE)
     spent, on_server = bots.processor(), postgres.processor() if postgres else 0.0
     seconds, _ = await _through(ports, bots.outside, 1 + _WARM, _SIZE)
     spent = bots.processor() - spent
@@ -155,7 +155,8 @@ async def _through(
     for place, port in enumerate(ports):
         writer = Submissions(port)
         forms = [writer.one(each) for each in range(first + place, first + number, len(ports))]
-        loads.append(closed_loop(port, forms, (at_once or number) // len(ports)))
+        at_port = (at_once or number) // len(ports)
+        loads.append(closed_loop(port, forms, at_port, good=lambda body: not body))
     taken: list[Taken] = await asyncio.gather(*loads)
     async with asyncio.timeout(_TIMEOUT_S):
         await ended.wait()
@@ -189,7 +190,7 @@ async def _at_rest(postgres: Server) -> Sequence[Row]:
     """Measure what a copy without work costs the server."""
     with postgres.database() as url:
         async with copies(1, url) as bots:
-            await _through([bots.processes[0].port], bots.outside, 1, _WARM)
+            await _through([bots.processes[0].port], bots.outside, 1, _WARM, _AT_ONCE)
             await asyncio.sleep(_FLUSH_S)  # until the server has counted what was before
             open_connections, before = connections(url), commits(url)
             await asyncio.sleep(_REST_S)

@@ -8,6 +8,8 @@ keep nothing, and so the most that a bot made of them can reach.
 
 import asyncio
 import json
+import os
+import signal
 import tempfile
 import time
 from collections import defaultdict
@@ -40,6 +42,7 @@ _SIZES: Final = (10, 30, 100, 300, 1000)
 _LARGEST: Final = 3000
 _CONNECTIONS: Final = 1000
 _WARM: Final = PEOPLE
+_WARM_AT_ONCE: Final = 32
 _TIMEOUT_S: Final = 300.0
 AT_ONCE: Final = '{"jitter": 0, "minutes": {"first_interval": 0, "growth": 0, "max_interval": 0}}'
 
@@ -119,7 +122,11 @@ async def _counted(scale: Scale) -> Sequence[Row]:
         async with outside() as there:
             bot = contestant("counted", counts, *_arguments(folder, there))
             async with bot as process:
-                await _through(process, there, Submissions(process.port).many(size))
+                forms = Submissions(process.port)
+                await _through(process, there, forms.many(_WARM), _WARM_AT_ONCE)
+                await quiet(there)
+                os.kill(process.pid, signal.SIGUSR1)
+                await _through(process, there, forms.many(size, first=_WARM + 1))
                 await quiet(there)
         found = json.loads(counts.read_text())
     return [
@@ -175,7 +182,7 @@ async def _measure(
 ) -> Result:
     async with started as bot:
         forms = Submissions(bot.port)
-        await _through(bot, there, forms.many(_WARM))
+        await _through(bot, there, forms.many(_WARM), _WARM_AT_ONCE)
         before, calls = bot.processor(), there.slack.counts.total()
         seconds = await _through(bot, there, forms.many(size, first=_WARM + 1))
         return Result(
@@ -185,7 +192,9 @@ async def _measure(
         )
 
 
-async def _through(bot: Contestant, there: Outside, forms: Sequence[bytes]) -> float:
+async def _through(
+    bot: Contestant, there: Outside, forms: Sequence[bytes], at_once: int = _CONNECTIONS
+) -> float:
     """Send forms at once; return the seconds from the first to the last closing reply."""
     replies, last, ended = 0, 0.0, asyncio.Event()
 
@@ -197,7 +206,7 @@ async def _through(bot: Contestant, there: Outside, forms: Sequence[bytes]) -> f
                 ended.set()
 
     there.slack.seen = seen
-    taken = await closed_loop(bot.port, forms, min(len(forms), _CONNECTIONS))
+    taken = await closed_loop(bot.port, forms, at_once, good=lambda body: not body)
     async with asyncio.timeout(_TIMEOUT_S):
         await ended.wait()
     return last - taken.began

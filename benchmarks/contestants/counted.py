@@ -1,10 +1,12 @@
 """The bot as ``ours`` runs it, whose statements and works are counted until it ends.
 
-The first argument is the file that gets the counts as JSON; the others are those of ``ours``.
+SIGUSR1 makes it forget what it has counted. The first argument is the file that gets the counts as
+JSON; the others are those of ``ours``.
 """
 
 import asyncio
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -16,6 +18,7 @@ def main() -> None:
     """Run the bot until the process is asked to end, and write what it asked of the database."""
     file = Path(sys.argv.pop(1))
     with recording() as recorder:
+        signal.signal(signal.SIGUSR1, lambda *_: recorder.take())
         asyncio.run(ours.main())
     works = recorder.take().works
     statements = sum(len(work.statements) for work in works)
