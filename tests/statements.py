@@ -12,7 +12,7 @@ import pkgutil
 import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -187,9 +187,12 @@ def all_queries() -> Iterator[tuple[str, Query]]:
 def _queries_in(value: object) -> Sequence[Query]:
     if isinstance(value, Query):
         return [value]
+    held: Iterable[object] = value if isinstance(value, tuple) else ()
     if isinstance(value, dict):
-        return [each for each in value.values() if isinstance(each, Query)]
-    return [each for each in value if isinstance(each, Query)] if isinstance(value, tuple) else []
+        held = value.values()
+    elif type(value).__module__.startswith(bot.store.__name__):  # such as what tables share
+        held = getattr(value, "__dict__", {}).values()
+    return [each for each in held if isinstance(each, Query)]
 
 
 def described(statement: str) -> str:
