@@ -295,6 +295,8 @@ class Job:
     """Of one that needs, or needed, approval."""
     copied: bool = False
     """It was in a backup that was restored: its messages may have been posted since."""
+    visible_before: tuple[object, ...] | None = field(default=None, compare=False)
+    """Of a claimed job, and what a step makes of it: what was visible when it was claimed."""
 
     @property
     def unreachable(self) -> bool:

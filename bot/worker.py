@@ -2,14 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Final, Generic, Protocol, TypeVar
 
 from bot.clock import Clock
 from bot.log import reference
 from bot.priority import RequestPriority
-from bot.store import DatabaseCorrupt, DatabaseError, DatabaseUnavailable
+from bot.store import Alarm, Claimed, DatabaseCorrupt, DatabaseError, DatabaseUnavailable, soonest
 from bot.timings import Timings
 
 _LOG: Final = logging.getLogger(__name__)
@@ -20,14 +20,14 @@ class Work(Protocol[_T]):
     """A table with rows that become due, and what to do with one."""
 
     @property
-    def due(self) -> asyncio.Event:
-        """Set when a row may have become due."""
+    def due(self) -> Alarm:
+        """Set for when a row may have become due, as far as that was not said by a claim."""
 
-    async def claim(self, limit: int, held: Collection[_T]) -> Sequence[_T]:
-        """Lease up to ``limit`` due rows that are not ``held`` by this process."""
+    async def claim(self, limit: int, held: Collection[_T]) -> Claimed[_T]:
+        """Lease up to ``limit`` due rows that are not ``held`` by this process.
 
-    async def next_due(self, held: Collection[_T]) -> datetime | None:
-        """Return when the next row is due that is not ``held``; None without any."""
+        It also says when the next row is due that is neither held nor claimed.
+        """
 
     async def step(self, item: _T) -> None:
         """Take a claimed row one step further, then finish or release it."""
@@ -55,7 +55,10 @@ class Worker(Generic[_T]):
         self._priority = priority
         self._slots = slots
         self._last_claim = float("-inf")
-        self._steps: dict[asyncio.Task[None], _T] = {}
+        # Each with its item and the number of claims until then.
+        self._steps: dict[asyncio.Task[bool], tuple[_T, int]] = {}
+        self._claims = 0
+        self._full = False
         self._waiting = asyncio.Event()
         self._stopping = asyncio.Event()
 
@@ -69,8 +72,7 @@ class Worker(Generic[_T]):
                 self._work.due.clear()
                 look_again_at = await self._start_due(steps)
                 self._waiting.set()
-                # Until there is work, a row is due, or ``stop``.
-                await self._clock.wait(self._work.due, look_again_at)
+                await self._wait_until_due(look_again_at)
                 self._waiting.clear()
                 await self._space_claims()
             if self._steps:
@@ -103,24 +105,40 @@ class Worker(Generic[_T]):
         """Start a step of each due row; return when to look again, None for after a change."""
         slots = self._priority.slots(self._slots)
         free = slots - len(self._steps)
-        if free <= 0:
+        self._full = free <= 0
+        if self._full:
             return None
+        self._claims += 1
         try:
-            claimed = await self._work.claim(free, tuple(self._steps.values()))
-            if claimed:
-                self._last_claim = asyncio.get_running_loop().time()
-            for item in claimed:
-                step = steps.create_task(self._take_step(item))
-                self._steps[step] = item
-                step.add_done_callback(self._on_step_done)
-            if len(self._steps) >= slots:
-                return None
-            await asyncio.sleep(0)  # the steps' first queries go before the next one
-            return await self._work.next_due(tuple(self._steps.values()))
+            claimed = await self._work.claim(free, [item for item, _ in self._steps.values()])
         except DatabaseError as error:
             if not isinstance(error, DatabaseUnavailable | DatabaseCorrupt):
                 _LOG.error("nothing could be claimed", extra={"reason": str(error)})
             return self._clock.now() + self._timings.retry_interval
+        if claimed:
+            self._last_claim = asyncio.get_running_loop().time()
+        for item in claimed:
+            step = steps.create_task(self._take_step(item))
+            self._steps[step] = item, self._claims
+            step.add_done_callback(self._on_step_done)
+        self._full = claimed.full or len(self._steps) >= slots
+        return claimed.next_due
+
+    async def _wait_until_due(self, look_again_at: datetime | None) -> None:
+        """Wait until a row is due, ``look_again_at`` or ``stop``.
+
+        The tables tell when they make a row due. For one that is due later nobody looks before.
+        """
+        due = self._work.due
+        while True:
+            moment = soonest((look_again_at, due.at))
+            if moment is not None and moment <= self._clock.now():
+                await asyncio.sleep(0)  # a loop that waits for nothing must not starve the others
+                return
+            due.note()
+            await self._clock.wait(due, moment)
+            if not due.is_set():
+                return
 
     async def _space_claims(self) -> None:
         """Wait for ``claim_interval`` since the last claim that found work, and for requests.
@@ -131,15 +149,22 @@ class Worker(Generic[_T]):
         await asyncio.sleep(next_claim - asyncio.get_running_loop().time())
         await self._priority.wait_for_pause(self._stopping)
 
-    def _on_step_done(self, step: asyncio.Task[None]) -> None:
-        del self._steps[step]
-        # There is a free slot, and the row may be claimed again.
-        self._work.due.set()
+    def _on_step_done(self, step: asyncio.Task[bool]) -> None:
+        _, claims = self._steps.pop(step)
+        went_well = not step.cancelled() and step.result()
+        # There is a free slot. Or a claim has left the row out, which may be due, or becomes due
+        # when its lease ends.
+        if self._full or self._claims > claims or not went_well:
+            self._work.due.set()
 
-    async def _take_step(self, item: _T) -> None:
+    async def _take_step(self, item: _T) -> bool:
+        """Take a step; return whether it went well."""
         try:
             await self._work.step(item)
         except DatabaseError as error:
             _LOG.error("a step could not be stored", extra={"reason": str(error)})
         except Exception:  # noqa: BLE001 - the other rows go on, whatever it was
             _LOG.exception("a step failed", extra={"reference": reference()})
+        else:
+            return True
+        return False

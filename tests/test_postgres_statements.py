@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.model import DeliveryState
-from bot.store import Limited, Limits, Store
+from bot.store import Limits, Store
 from bot.store.database import Database, Query, Row, Transaction
 from bot.store.postgres import PostgresDatabase
 from bot.store.sqlite import SQLiteDatabase
@@ -118,9 +117,6 @@ async def test_claims_read_what_is_due_and_not_what_has_ended(
             for _ in range(12):  # a plan for any values would come with the sixth
                 await store.jobs.claim(NOW, 1)
                 await store.deliveries.claim(NOW, 1)
-                await store.deliveries.claim_limited(NOW, Limited(DeliveryState.PENDING, "C1"))
-                await store.jobs.next_due()
-                await store.deliveries.next_due()
                 if analyzed:
                     await store.jobs.wake_far_future(NOW)
                     await store.deliveries.wake_far_future(NOW)

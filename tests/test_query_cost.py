@@ -12,29 +12,15 @@ import pytest
 
 from bot.model import Request
 from bot.store import Limits, Store
-from bot.store.attempts import _OTHER_NAMED_BY_CALLBACK, _OTHER_WITH_REMOTE_ID
+from bot.store.attempts import _IS_FREE, _OTHER_NAMED_BY_CALLBACK
 from bot.store.audit import _LAST_LIMIT_CHANGES
 from bot.store.database import Database, Query, Transaction, Value
-from bot.store.deliveries import _ASKING, _CLAIM, _LISTED
+from bot.store.deliveries import _ASKING, _FIRST, _LISTED
 from bot.store.history import _RECENT, _RECENT_OF_LENGTH
 from bot.store.jobs import _OF_HOME
 from bot.store.sqlite import SQLiteDatabase, migrate
 from bot.store.usage import _EACH, _USED, _USED_BY_ALL, _USED_BY_ALL_IN_MONTH, _USED_IN_MONTH
 from tests.test_store import NOW, TIMINGS
-
-_CLAIM_VALUES: dict[str, Value] = {
-    "now": 1_000_000,
-    "lease_end": 2_000_000,
-    "held": "[]",
-    "busy_channels": "[]",
-    "limited_states": "[]",
-    "window": 100,
-    "posts_at_once": 8,
-    "free_posts": 56,
-    "free_edits": 48,
-    "free_transfers": 4,
-    "limit": 64,
-}
 
 
 def add_jobs(db: sqlite3.Connection, count: int) -> None:
@@ -79,9 +65,9 @@ async def test_a_statement_costs_the_same_beside_many_rows_that_do_not_concern_i
     tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
     cases: list[tuple[Query, Mapping[str, Value]]] = [
-        (_OTHER_WITH_REMOTE_ID, {"kind": "video", "remote_id": "job-7", "id": 1}),
+        (_IS_FREE, {"kind": "video", "remote_id": "job-7", "attempt_id": 1}),
         (_OTHER_NAMED_BY_CALLBACK, {"kind": "video", "remote_id": "job-7", "id": 1}),
-        (_CLAIM, _CLAIM_VALUES),
+        (_FIRST, {"held": "[]", "window": 128}),
         (_ASKING, {"job_id": "job-7"}),
         (_LISTED, {"ids": "[7]"}),
         (_USED_IN_MONTH, {"user": "U1", "since": 1, "per_user": 9}),
@@ -131,6 +117,7 @@ class _Counted:
         self._counts = counts
         self.notify = tx.notify
         self.once = tx.once
+        self.lock = tx.lock
 
     def all(self, query: Query, **values: Any) -> Any:  # noqa: ANN401 - whatever the table has
         self._counts[query] += 1

@@ -339,7 +339,7 @@ async def test_an_outcome_that_was_not_stored_before_closing_raises_an_error(
         move_file(tmp_path)
         settling = asyncio.create_task(store.deliveries.release(card.delivery, now, now))  # noqa: TID251 - awaited
         with pytest.raises(DatabaseError, match="is no longer where it was"):
-            await store.deliveries.next_due()
+            await store.deliveries.claim(now, 0)
         assert not settling.done()
     with pytest.raises(DatabaseError, match="the database is closed"):
         await settling

@@ -282,7 +282,7 @@ async def test_a_job_that_many_callers_end_ends_once(store: Store) -> None:
     assert (await now_is(store, job)).state is ends[won.index(True)]
     owed = [each.delivery.role for each in await store.deliveries.claim(NOW, MANY)]
     assert sorted(owed) == [Role.CARD, Role.REPLY]
-    assert await store.jobs.next_due() is None
+    assert (await store.jobs.claim(NOW, 0)).next_due is None
 
 
 async def test_an_ended_job_does_not_return_to_an_open_state(store: Store) -> None:
@@ -301,9 +301,11 @@ async def test_with_as_many_posts_under_way_as_are_made_at_a_time_no_more_are_du
         await submit(store, key=f"V-{number}", channel=f"C{number}")
     held = [each.delivery for each in await store.deliveries.claim(NOW, 64)]
     assert 0 < len(held) < 60
-    assert not await store.deliveries.claim(NOW, 64, held)
-    assert await store.deliveries.next_due(held) is None
-    assert await store.deliveries.next_due(held[1:]) == NOW
+    claimed = await store.deliveries.claim(NOW, 64, held)
+    assert not claimed
+    assert claimed.full
+    assert claimed.next_due is None
+    assert (await store.deliveries.claim(NOW, 0, held[1:])).next_due == NOW
 
 
 async def test_a_reply_waits_for_its_card(store: Store) -> None:
@@ -311,7 +313,7 @@ async def test_a_reply_waits_for_its_card(store: Store) -> None:
     assert await store.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
     [card] = await store.deliveries.claim(NOW, MANY)
     assert card.delivery.role is Role.CARD
-    assert await store.deliveries.next_due() == NOW + TIMINGS.lease
+    assert (await store.deliveries.claim(NOW, 0)).next_due == NOW + TIMINGS.lease
     posted = replace(
         card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=card.delivery.version
     )
@@ -367,7 +369,7 @@ async def test_a_write_that_can_be_repeated_does_not_wait_for_the_disk(tmp_path:
         await submit(store, "V2")
         assert disk.rows(after_power_cut=True).jobs[job.id]["late"], "it goes with what lasts"
         # Committed together, it keeps nothing that lasts from the disk.
-        await asyncio.gather(store.jobs.next_due(), submit(store, "V3"))
+        await asyncio.gather(store.jobs.claim(NOW, 0), submit(store, "V3"))
         assert len(disk.rows(after_power_cut=True).jobs) == 3
         disk.leave()
 

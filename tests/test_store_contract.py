@@ -591,6 +591,9 @@ class _WatchedTransaction:
         self._statements.append(query.text)
         return self._tx.all(query, **values)
 
+    def lock(self, query: Query, **values: Value) -> None:
+        self.all(query, **values)
+
     def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
         return self._tx.once(key, find)
 
@@ -605,6 +608,8 @@ class _WatchedTransaction:
 _CHANGES_ROWS_OF_A_JOB: Final = re.compile(
     r"\b(?:UPDATE|INSERT INTO|DELETE FROM) (?:jobs|attempts|deliveries)\b"
 )
+_LOCKS: Final = re.compile(r"\bFOR UPDATE\b|^\s*UPDATE jobs\b")
+_UPDATE: Final = re.compile(r"\s*UPDATE jobs\b")
 _NEW_JOB: Final = re.compile(r"\bINSERT INTO jobs\b")
 
 
@@ -691,9 +696,13 @@ async def test_every_write_locks_the_rows_of_its_jobs_first(database: Database) 
         writing += 1
         own = [each for each in statements if "FROM locks" not in each]
         assert statements[-len(own) :] == own, "the lock of the limits comes before any other"
-        locks = next(at for at, each in enumerate(own) if "FOR UPDATE" in each)
+        locks = next(at for at, each in enumerate(own) if _LOCKS.search(each))
         assert locks <= own.index(changes[0]), statements
         lock = own[locks]
-        assert "FROM jobs" in lock or "OF jobs" in lock, lock
+        assert "FROM jobs" in lock or "OF jobs" in lock or "UPDATE jobs" in lock, lock
+        for at, each in enumerate(own):
+            # One that waits for a lock itself sees other tables as they were before.
+            if _UPDATE.match(each) and "FROM attempts" in each:
+                assert any("FOR UPDATE" in earlier for earlier in own[:at]), statements
         assert "ORDER BY id FOR UPDATE" in lock or "SKIP LOCKED" in lock or "= :id" in lock, lock
     assert writing > 35

@@ -77,7 +77,7 @@ async def _crowd(
     for each in range(number):
         await _submit(next(people), _CROWDED, f"Number {each}.")
     beside = [await _card_time(slack, next(people), clock) for _ in range(_OTHERS)]
-    while await bot.store.deliveries.next_due() is not None:
+    while (await bot.store.deliveries.claim(clock.now(), 0)).next_due is not None:
         await clock.advance(_STEP)
     posts = [each for each in slack.calls if each.method == "chat.postMessage"]
     made = [each for each in posts if each.ok]

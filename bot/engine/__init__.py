@@ -7,8 +7,7 @@ pieces are in ``runtime``.
 
 import logging
 import random
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from bot.clock import Clock
@@ -20,7 +19,7 @@ from bot.engine.runtime import Runtime
 from bot.kinds import Kind
 from bot.kinds.drift import DriftLog
 from bot.model import Failure, Job, State
-from bot.store import DatabaseError, Store
+from bot.store import Claimed, DatabaseError, Store, soonest
 from bot.timings import Timings
 from bot.video_service import VideoService
 
@@ -58,32 +57,30 @@ class Engine:
         self._runtime = Runtime(store, service, kinds, clock, timings, rng, public_url, drift)
         self._reported_kinds: set[str] = set()
 
-    async def claim(self, limit: int, held: Collection[Job] = ()) -> Sequence[Job]:
+    async def claim(self, limit: int, held: Collection[Job] = ()) -> Claimed[Job]:
         """Lease up to ``limit`` due jobs that are not ``held`` by this process."""
-        creates, others = _free(held)
+        free_creates, free_others = _free(held)
         # Half of what may begin: what was begun is finished at the same pace.
-        creates = min(creates, -(-limit // 2))
-        runtime = self._runtime
+        creates = min(free_creates, -(-limit // 2))
+        runtime, down = self._runtime, self._down()
+        now = runtime.clock.now()
         if any(runtime.service.is_tried(kind.path) for kind in runtime.kinds.values()):
             creates = min(creates, _MAX_TO_TRY)
-        ids = [job.id for job in held]
-        return await runtime.store.jobs.claim(
-            runtime.clock.now(), limit, ids, creates=creates, others=others, down=self._down()
+        claimed = await runtime.store.jobs.claim(
+            now,
+            limit,
+            [job.id for job in held],
+            creates=creates,
+            others=free_others,
+            down=down,
         )
-
-    async def next_due(self, held: Collection[Job] = ()) -> datetime | None:
-        """Return when the next job is due that is not ``held`` and has a slot; None without any."""
-        creates, others = _free(held)
-        ids, down, runtime = [job.id for job in held], self._down(), self._runtime
-        now = runtime.clock.now()
-        next_due = await runtime.store.jobs.next_due(
-            ids, creates=creates > 0, others=others > 0, down=down
-        )
+        claimed.full = min(_free([*held, *claimed])) <= 0
         # Those that wait for the end of an outage are tried when its gate says so.
         tries = [runtime.service.next_try(runtime.kinds[name].path) for name in down]
         latest = [now + runtime.timings.max_wait] if down else []
-        moments = [next_due, *(at for at in tries if at is not None and at > now), *latest]
-        return min(filter(None, moments), default=None)
+        ahead = [at for at in tries if at is not None and at > now]
+        claimed.next_due = soonest([claimed.next_due, *ahead, *latest])
+        return claimed
 
     async def step(self, job: Job) -> None:
         """Take a claimed job one step further."""

@@ -1,6 +1,5 @@
 """The Home tab: its listeners, what admins do in it, and when it is published."""
 
-import asyncio
 import logging
 import re
 from collections.abc import Collection, Sequence
@@ -43,7 +42,7 @@ from bot.slack.limits_form import (
 from bot.slack.open_homes import OpenHome
 from bot.slack.payloads import BlockAction, HomeOpened, ViewSubmission, read
 from bot.slack.replica_picker import replica_label
-from bot.store import InvalidLimits, Limits, LimitsChanged
+from bot.store import Alarm, Claimed, InvalidLimits, Limits, LimitsChanged
 
 _MAX_PAGE: Final = 10_000
 _LOG: Final = logging.getLogger(__name__)
@@ -195,22 +194,17 @@ class HomePublisher:
         self._held_until: datetime | None = None
 
     @property
-    def due(self) -> asyncio.Event:
+    def due(self) -> Alarm:
         """Set when one may have become due."""
         return self._ctx.homes.due
 
-    async def claim(self, limit: int, held: Collection[OpenHome] = ()) -> Sequence[OpenHome]:
+    async def claim(self, limit: int, held: Collection[OpenHome] = ()) -> Claimed[OpenHome]:
         """Return up to ``limit`` that are due; none while Slack asks to wait."""
-        if self._wait_until() is not None or self._ctx.installation.is_uninstalled:
-            return ()
-        return self._ctx.homes.claim(limit, held)
-
-    async def next_due(self, held: Collection[OpenHome] = ()) -> datetime | None:
-        """Return when the next one is due that is not ``held``."""
         if self._ctx.installation.is_uninstalled:
-            return None
-        due, held_until = self._ctx.homes.next_due(held), self._wait_until()
-        return due if due is None or held_until is None else max(due, held_until)
+            return Claimed()
+        if (held_until := self._wait_until()) is not None:
+            return Claimed(next_due=held_until)
+        return self._ctx.homes.claim(limit, held)
 
     async def step(self, home: OpenHome) -> None:
         """Publish a Home tab as it is now."""

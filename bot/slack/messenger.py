@@ -6,7 +6,7 @@ Searching needs the history scopes; without them it is posted again after the wa
 
 import logging
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
@@ -40,9 +40,9 @@ from bot.slack.messages import (
     with_names,
 )
 from bot.slack.presenters import Presenters
-from bot.slack.rate_limits import MethodLimits, RateLimits, covering
+from bot.slack.rate_limits import MethodLimits, RateLimits
 from bot.slack.uploads import Uploads
-from bot.store import Outgoing, Store
+from bot.store import Claimed, Outgoing, Store, covering
 from bot.timings import Timings
 from bot.video_source import VideoSource
 
@@ -136,38 +136,24 @@ class Messenger:
         while hastened := await deliveries.hasten(self._clock.now(), hold):
             _LOG.info("messages are tried again", extra={"messages": hastened})
 
-    async def claim(self, limit: int, held: Collection[Outgoing] = ()) -> Sequence[Outgoing]:
+    async def claim(self, limit: int, held: Collection[Outgoing] = ()) -> Claimed[Outgoing]:
         """Lease up to ``limit`` due deliveries not ``held``; none during a pause.
 
         None while the app is uninstalled either. Under a rate limit, one at a time is claimed.
         """
-        if self._limits.paused_until is not None or self._installation.is_uninstalled:
-            return ()
-        now, deliveries = self._clock.now(), [each.delivery for each in held]
-        limits = self._limits.current()
-        claimed = await self._store.deliveries.claim(now, limit, deliveries, limits)
-        for limited in self._limits.open_now(map(covering, deliveries)):
-            if len(claimed) < limit and (
-                first := await self._store.deliveries.claim_limited(now, limited, deliveries)
-            ):
-                self._limits.count(limited)
-                claimed += first
-        return await with_names(claimed, self._store, self._presenters)
-
-    async def next_due(self, held: Collection[Outgoing] = ()) -> datetime | None:
-        """Return when the next delivery is due that is not ``held``."""
         if self._installation.is_uninstalled:
-            return None
-        deliveries, limits = [each.delivery for each in held], self._limits.current()
-        moments = [await self._store.deliveries.next_due(deliveries, limits)]
-        under_way = set(map(covering, deliveries))
-        for limited, at in limits.items():
-            if limited not in under_way:
-                due = await self._store.deliveries.next_due_limited(limited, deliveries)
-                moments.append(due and max(due, at))
-        due = min(filter(None, moments), default=None)
-        paused_until = self._limits.paused_until
-        return due if due is None or paused_until is None else max(due, paused_until)
+            return Claimed()
+        if (paused_until := self._limits.paused_until) is not None:
+            return Claimed(next_due=paused_until)
+        now, limits = self._clock.now(), self._limits.current()
+        claimed = await self._store.deliveries.claim(
+            now, limit, [each.delivery for each in held], limits
+        )
+        for each in claimed:
+            if (limited := covering(each.delivery)) in limits:
+                self._limits.count(limited)
+        named = await with_names(claimed, self._store, self._presenters)
+        return Claimed(named, claimed.next_due, full=claimed.full)
 
     async def step(self, outgoing: Outgoing) -> None:
         """Take a claimed delivery one step further."""
@@ -300,8 +286,11 @@ class Messenger:
         # Below a reply that a backup did not know yet, the files may be too.
         is_found = outgoing.job.copied and outgoing.delivery.state is DeliveryState.UNCERTAIN
         following = () if is_found else self._uploads.following(outgoing, posted)
+        retried = outgoing.job.retry_of if delivery.role is Role.CARD else None
         now = self._clock.now()
-        await self._store.deliveries.release(posted, now, None, following=following)
+        await self._store.deliveries.release(
+            posted, now, None, following=following, retried=retried
+        )
 
     # ── Editing ───────────────────────────────────────────────────────────────────────────────
 

@@ -1,13 +1,12 @@
 """The Home tabs that people opened at this copy of the bot, and which of them are due."""
 
-import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from bot.clock import Clock
-from bot.store import ANY, Database, Topic
+from bot.store import ANY, Alarm, Claimed, Database, Topic, soonest
 from bot.timings import Timings
 
 _MAX_HOMES: Final = 1000  # more than a workspace has open; the least recently opened is forgotten
@@ -39,7 +38,7 @@ class OpenHomes:
         database.subscribe(Topic.HOMES, self._on_change)
 
     @property
-    def due(self) -> asyncio.Event:
+    def due(self) -> Alarm:
         """Set when one may have become due."""
         return self._database.event(Topic.HOMES)
 
@@ -57,7 +56,7 @@ class OpenHomes:
         home.changed = True
         self.due.set()
 
-    def claim(self, limit: int, held: Collection[OpenHome]) -> list[OpenHome]:
+    def claim(self, limit: int, held: Collection[OpenHome]) -> Claimed[OpenHome]:
         """Return up to ``limit`` that are due and not ``held``; they are due after a change."""
         now = self._clock.now()
         due = [
@@ -69,11 +68,7 @@ class OpenHomes:
         claimed = sorted(due, key=lambda home: home.not_before)[:limit]
         for home in claimed:
             home.changed = False
-        return claimed
-
-    def next_due(self, held: Collection[OpenHome]) -> datetime | None:
-        """Return when the next one is due that is not ``held``."""
-        return min((home.not_before for home in self._changed(held)), default=None)
+        return Claimed(claimed, soonest(home.not_before for home in self._changed(held)))
 
     def published(self, home: OpenHome) -> None:
         """Leave a Home tab alone for a moment: then it shows the newest of all changes."""

@@ -7,13 +7,12 @@ itself: several have a few more calls refused, each of which waits as long as Sl
 """
 
 import logging
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused, Unavailable
-from bot.model import Delivery, DeliveryState
+from bot.model import DeliveryState
 from bot.store import Limited
 from bot.timings import Timings
 
@@ -62,12 +61,6 @@ def is_ahead(until: datetime | None, now: datetime, max_wait: timedelta) -> bool
     return until is not None and now < until <= now + max_wait
 
 
-def covering(delivery: Delivery) -> Limited:
-    """Return which rate limit the next call for a delivery is under."""
-    posts = delivery.state is DeliveryState.PENDING and not delivery.is_transfer
-    return Limited(delivery.state, delivery.channel if posts else None)
-
-
 class RateLimits:
     """Remembers which calls Slack limits, and until when all of Slack is paused."""
 
@@ -96,16 +89,9 @@ class RateLimits:
 
     def count(self, limited: Limited) -> None:
         """Note that a call under a limit begins: the next one follows at the pace of the limit."""
-        posts = limited.state is DeliveryState.PENDING
+        posts = limited.state == DeliveryState.PENDING
         interval = self._timings.post_interval if posts else self._timings.call_interval
         self._next_calls[limited] = self._clock.now() + interval
-
-    def open_now(self, under_way: Iterable[Limited]) -> list[Limited]:
-        """Return the limits under which one call may begin: none is ``under_way``."""
-        busy, now = set(under_way), self._clock.now()
-        return [
-            limited for limited, at in self.current().items() if at <= now and limited not in busy
-        ]
 
     # ── All of Slack ──────────────────────────────────────────────────────────────────────────
 

@@ -11,6 +11,7 @@ from bot.model import ApprovalPolicy
 from bot.store.attempts import AddedCandidate
 from bot.store.database import (
     ANY,
+    Alarm,
     Database,
     DatabaseCorrupt,
     DatabaseError,
@@ -20,7 +21,8 @@ from bot.store.database import (
     RowUnreadable,
     Topic,
 )
-from bot.store.deliveries import Asked, Deliveries, Limited, Outgoing
+from bot.store.deliveries import Asked, Deliveries, Limited, Outgoing, covering
+from bot.store.due import Claimed, soonest
 from bot.store.engines import require_psycopg
 from bot.store.history import AlreadyRequested, Viewer
 from bot.store.installation import AnsweredMessages, Backlog, Installations
@@ -54,9 +56,11 @@ __all__ = [
     "ANY",
     "CHANGEABLE",
     "AddedCandidate",
+    "Alarm",
     "AlreadyRequested",
     "Asked",
     "Bound",
+    "Claimed",
     "Database",
     "DatabaseCorrupt",
     "DatabaseError",
@@ -84,8 +88,10 @@ __all__ = [
     "Submitted",
     "Topic",
     "Viewer",
+    "covering",
     "fingerprint",
     "month_start",
+    "soonest",
 ]
 
 _NO_LIMITS: Final = Limits()

@@ -25,13 +25,12 @@ _GET: Final = Query("SELECT * FROM attempts WHERE id = :id")
 _OF_TOKEN: Final = Query("SELECT id, job_id FROM attempts WHERE token_hash = :token_hash")
 # "kind" is part of an expression, since SQLite would rather read all of a kind from the index of
 # UNIQUE (kind, remote_id) than the one id from the index that is made for this.
-_OTHER_WITH_REMOTE_ID: Final = Query(
-    """
-    SELECT id FROM attempts
-    WHERE lower(remote_id) = lower(:remote_id) AND remote_id IS NOT NULL
-        AND kind || '' = :kind AND id <> :id
-    """
-)
+NO_OTHER_HAS_IT: Final = """NOT EXISTS (
+        SELECT 1 FROM attempts
+        WHERE lower(remote_id) = lower(:remote_id) AND remote_id IS NOT NULL
+            AND kind || '' = :kind AND id <> :attempt_id
+    )"""
+_IS_FREE: Final = Query(f"SELECT 1 AS one WHERE {NO_OTHER_HAS_IT}")
 _OTHER_NAMED_BY_CALLBACK: Final = Query(
     """
     SELECT id FROM attempts
@@ -123,7 +122,7 @@ def find_attempt(tx: Transaction, token_hash: str) -> Row | None:
 
 def is_free(tx: Transaction, kind: str, remote_id: str, attempt_id: int) -> bool:
     """Return whether no attempt but this one has made ``remote_id``, in whatever case."""
-    return tx.one(_OTHER_WITH_REMOTE_ID, kind=kind, remote_id=remote_id, id=attempt_id) is None
+    return tx.one(_IS_FREE, kind=kind, remote_id=remote_id, attempt_id=attempt_id) is not None
 
 
 def can_adopt(tx: Transaction, kind: str, attempt: Attempt) -> bool:

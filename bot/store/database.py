@@ -99,13 +99,47 @@ class Topic(Enum):
     """What a process may wait for."""
 
     JOBS = "jobs"
-    """A job may have become due."""
+    """A job may have become due, or will be at the time that is the subject, in milliseconds since
+    1970."""
     DELIVERIES = "deliveries"
-    """A delivery may have become due."""
+    """Likewise a delivery."""
     HOMES = "homes"
     """What a person's Home tab shows has changed: the subject is their id, with a page after it
     where they have turned to that."""
 
+
+class Alarm(asyncio.Event):
+    """An event that says for when it is set: an event of now, unless ``set_at`` says a later time.
+
+    Attributes:
+        at: the earliest moment since ``clear``; None without any.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at: datetime | None = None
+
+    def set(self) -> None:
+        """Set it for now."""
+        self.set_at(_EVER)
+
+    def set_at(self, at: datetime) -> None:
+        """Set it for this moment, unless it is set for an earlier one."""
+        if self.at is None or at < self.at:
+            self.at = at
+            super().set()
+
+    def clear(self) -> None:
+        """Forget what it was set for."""
+        self.at = None
+        super().clear()
+
+    def note(self) -> None:
+        """Reset the event, but keep ``at``: it is set again for an earlier moment only."""
+        super().clear()
+
+
+_EVER: Final = datetime.min.replace(tzinfo=UTC)
 
 ANY: Final = "*"
 """The subject where notifications may have been missed."""
@@ -127,6 +161,9 @@ class Transaction(Protocol):
     def one(self, query: Query, **values: Value) -> Row | None:
         """Run a statement and return its first row; None if there is none."""
 
+    def lock(self, query: Query, **values: Value) -> None:
+        """Run a statement that only locks rows, where there are several writers."""
+
     def once(self, key: Hashable, find: Callable[[], _T]) -> _T:
         """Return what ``find`` returns, or returned for ``key`` earlier in this transaction.
 
@@ -147,7 +184,7 @@ class Database(Protocol):
         Then every lease that is found at the start belongs to a process that has ended.
         """
 
-    def event(self, topic: Topic) -> asyncio.Event:
+    def event(self, topic: Topic) -> Alarm:
         """Return the event that is set when ``topic`` is notified by any process."""
 
     def subscribe(self, topic: Topic, receive: Callable[[str], None]) -> None:
@@ -219,10 +256,10 @@ class Notifications:
     """The part of both engines that passes on what works of any process have notified."""
 
     def __init__(self) -> None:
-        self._events = {topic: asyncio.Event() for topic in Topic}
+        self._events = {topic: Alarm() for topic in Topic}
         self._receivers: dict[Topic, Callable[[str], None]] = {}
 
-    def event(self, topic: Topic) -> asyncio.Event:
+    def event(self, topic: Topic) -> Alarm:
         """Return the event that is set when ``topic`` is notified."""
         return self._events[topic]
 
@@ -232,7 +269,10 @@ class Notifications:
 
     def receive(self, topic: Topic, subject: str = "") -> None:
         """Set the event of a topic, and pass its subject on, if there is one."""
-        self._events[topic].set()
+        if topic is not Topic.HOMES and subject.isdigit():
+            self._events[topic].set_at(from_ms(int(subject)))
+        else:
+            self._events[topic].set()
         if subject and topic in self._receivers:
             self._receivers[topic](subject)
 

@@ -1,28 +1,29 @@
 """The table of deliveries: the outbox of Slack messages that we owe."""
 
-import asyncio
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, TypeAlias
 
 from bot.model import Delivery, DeliveryState, Job, Role, Settlement, State
 from bot.store.database import (
+    Alarm,
     Database,
     Query,
     Row,
     RowUnreadable,
     Topic,
     Transaction,
-    Value,
+    from_ms,
     optional_moment,
     optional_ms,
     run_until_stored,
     to_ms,
     wait_ms,
 )
-from bot.store.job_rows import job_from, lock_job, lock_jobs
+from bot.store.due import LOCKED, Claimed, DueTable, soonest, tell
+from bot.store.job_rows import job_from, lock_jobs, lock_only
 from bot.store.unreadable import (
     UnreadableRows,
     due_at_of,
@@ -42,108 +43,60 @@ _RETRIES: Final = Query(
     WHERE jobs.retry_of IN (EACH :job_ids) AND deliveries.role = 'card'
     """
 )
-# The first posts of each role that are due, and edits apart from them: thousands of cards that are
-# due hide no reply, and thousands of edits delay no post.
 # To take a video to Slack posts nothing: no limit of a channel covers it. Few are taken at a time,
 # as each may take long and needs room on the disk.
 _TRANSFERS: Final = "role = 'clip' AND file_id IS NULL"
-# A newer version may have added others, and may run beside this one: they are left to its copies.
-_KNOWN: Final = "deliveries.role IN ({})".format(", ".join(f"'{role}'" for role in Role))
-_POSTS: Final = "NOT (state = 'pending' AND channel IN (EACH :busy_channels))"
-_OWED: Final = " UNION ALL ".join(
-    f"""SELECT * FROM (
-        SELECT id, due_at, state, role, channel FROM deliveries
-        WHERE {which} AND due_at <= :now AND state <> 'posted' AND id NOT IN (EACH :held)
-            AND state NOT IN (EACH :limited_states)
-        ORDER BY due_at LIMIT {limit}
-    ) AS {name}"""  # noqa: S608 - the names of the roles are ours
-    for name, which, limit in (
-        *(
-            (f"of_{each}", f"role = '{each}' AND {_POSTS}", ":window")
-            for each in Role
-            if each is not Role.CLIP
-        ),
-        ("of_clip", f"role = 'clip' AND file_id IS NOT NULL AND {_POSTS}", ":window"),
-        ("transfers", _TRANSFERS, ":free_transfers"),
+# The first of each role, and edits apart from them: thousands of cards that are due hide no reply,
+# and thousands of edits delay no post. A newer version may have added other roles, and may run
+# beside this one: they are left to its copies.
+_KNOWN: Final = ", ".join(f"'{role}'" for role in Role)
+_FIRST: Final = Query(
+    " UNION ALL ".join(
+        f"""SELECT * FROM (
+            SELECT id, role, state, channel, due_at, '{name}' AS sort FROM deliveries
+            WHERE due_at IS NOT NULL AND {which} AND id NOT IN (EACH :held)
+            ORDER BY due_at LIMIT :window
+        ) AS {name}"""  # noqa: S608 - the names of the roles are ours
+        for name, which in (
+            *(
+                (f"of_{each}", f"state <> 'posted' AND role = '{each}'")
+                for each in Role
+                if each is not Role.CLIP
+            ),
+            ("of_clip", "state <> 'posted' AND role = 'clip' AND file_id IS NOT NULL"),
+            ("transfers", f"state <> 'posted' AND {_TRANSFERS}"),
+            ("edits", f"state = 'posted' AND role IN ({_KNOWN})"),
+        )
     )
 )
-# Of the posts into one channel, only the first few: if Slack refuses them, the others wait.
-_CLAIM: Final = Query(
-    f"""
-    WITH owed AS (
-        {_OWED}
-    ), posts AS (
-        SELECT id FROM (
-            SELECT id, due_at, state, role, row_number() OVER (
-                PARTITION BY state, channel
-                ORDER BY role IN ('card', 'transcript', 'clip'), due_at, id
-            ) AS place FROM owed
-        ) AS ranked
-        WHERE state <> 'pending' OR place <= :posts_at_once
-        ORDER BY role IN ('card', 'transcript', 'clip'), due_at, id LIMIT :free_posts
-    ), edits AS (
-        SELECT id FROM deliveries
-        WHERE due_at <= :now AND state = 'posted' AND id NOT IN (EACH :held)
-            AND state NOT IN (EACH :limited_states) AND {_KNOWN}
-        ORDER BY due_at, id LIMIT :free_edits
-    ), candidates AS (
-        SELECT id FROM (SELECT id, 1 AS turn FROM posts UNION ALL SELECT id, 2 FROM edits) AS each
-        ORDER BY turn LIMIT :limit
-    ), due AS (
-        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
-        WHERE deliveries.id IN (SELECT id FROM candidates) AND deliveries.due_at <= :now
-        FOR UPDATE OF jobs, deliveries SKIP LOCKED
-    )
-    UPDATE deliveries SET claim = claim + 1, claimed = 1,
-        due_at = :lease_end, wait_ms = :lease_end - :now
-    WHERE id IN (SELECT id FROM due) RETURNING *
-    """  # noqa: S608 - likewise
+DUE: Final = DueTable(
+    "deliveries",
+    Topic.DELIVERIES,
+    due=f"""due AS (
+                SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+                WHERE deliveries.id IN (EACH :ids) AND deliveries.due_at <= :now
+                {LOCKED["deliveries"]}
+            )""",  # noqa: S608 - the words are ours
 )
-_CLAIM_LIMITED: Final = Query(
-    f"""
-    WITH due AS (
-        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
-        WHERE deliveries.due_at <= :now AND deliveries.id NOT IN (EACH :held)
-            AND deliveries.state = :state
+# Those that are in the way of others wait, one behind the other.
+_SPREAD: Final = Query(
+    """
+    WITH crowd AS (
+        SELECT deliveries.id, deliveries.due_at
+        FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+        WHERE deliveries.role = :role AND deliveries.state = :state AND deliveries.due_at <= :now
             AND deliveries.channel = coalesce(:channel, deliveries.channel)
-            AND NOT (deliveries.role = 'clip' AND deliveries.file_id IS NULL) AND {_KNOWN}
-        ORDER BY deliveries.id LIMIT 1 FOR UPDATE OF jobs, deliveries SKIP LOCKED
+        FOR UPDATE OF jobs, deliveries SKIP LOCKED
+    ), placed AS (
+        SELECT id, row_number() OVER (ORDER BY due_at, id) * :interval AS own_wait FROM crowd
     )
-    UPDATE deliveries SET claim = claim + 1, claimed = 1,
-        due_at = :lease_end, wait_ms = :lease_end - :now
-    WHERE id IN (SELECT id FROM due) RETURNING *
-    """  # noqa: S608 - likewise
+    UPDATE deliveries SET
+        due_at = :now + CASE WHEN own_wait < :longest THEN own_wait ELSE :longest END,
+        wait_ms = CASE WHEN own_wait < :longest THEN own_wait ELSE :longest END
+    FROM placed WHERE placed.id = deliveries.id
+    """
 )
 _CARDS: Final = Query("SELECT * FROM deliveries WHERE role = 'card' AND job_id IN (EACH :job_ids)")
-_NEXT_DUE: Final = Query(
-    f"""
-    SELECT min(due_at) AS due_at FROM deliveries
-    WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
-        AND CASE WHEN {_TRANSFERS} THEN CAST(:free_transfers AS BIGINT) > 0 ELSE {_POSTS} END
-        AND state NOT IN (EACH :limited_states) AND {_KNOWN}
-    """  # noqa: S608 - likewise
-)
-_NEXT_DUE_LIMITED: Final = Query(
-    f"""
-    SELECT min(due_at) AS due_at FROM deliveries
-    WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
-        AND state = :state AND channel = coalesce(:channel, channel) AND NOT ({_TRANSFERS})
-        AND {_KNOWN}
-    """  # noqa: S608 - likewise
-)
-_WAKE_FAR_FUTURE: Final = Query(
-    """
-    WITH far AS (
-        SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
-        WHERE deliveries.due_at > :latest
-            AND (deliveries.due_at > :far OR deliveries.due_at - deliveries.wait_ms > :latest)
-        LIMIT :limit FOR UPDATE OF jobs, deliveries SKIP LOCKED
-    )
-    UPDATE deliveries SET due_at = CASE WHEN claimed = 1 THEN :lease_end ELSE :now END
-    WHERE id IN (SELECT id FROM far) RETURNING id
-    """
-)
-VOID_LEASES: Final = Query("UPDATE deliveries SET due_at = 0, claimed = 0 WHERE claimed = 1")
 _HOLD_EDITS: Final = Query(
     """
     UPDATE deliveries SET due_at = :until
@@ -167,8 +120,12 @@ _HASTEN: Final = Query(
     """
 )
 _MAX_WOKEN: Final = 500
-_WINDOW: Final = 500
-"""Due posts of each role among which a claim chooses."""
+_WINDOW: Final = 128
+"""Rows of each role among which a claim chooses: those that are due first."""
+_SPREAD_MS: Final = 50
+_SPREAD_WITHIN_MS: Final = 60_000
+"""Between two that are spread, which is more than Slack takes in a channel; and the longest wait of
+one. Then those that are left are spread again."""
 _POSTS_AT_ONCE: Final = 8
 """Posts into one channel at a time."""
 _EDITS_AT_ONCE: Final = 48
@@ -204,7 +161,11 @@ _RELEASE: Final = Query(
                  WHEN version > :shown_version THEN CAST(:due_with_news AS BIGINT)
                  ELSE CAST(:due_at AS BIGINT) END,
         wait_ms = :wait_ms
-    WHERE id = :id AND claim = :claim RETURNING id
+    WHERE id = :id AND claim = :claim RETURNING due_at, EXISTS (
+        SELECT 1 FROM deliveries AS below
+        WHERE below.job_id = deliveries.job_id AND below.role IN ('question', 'reply')
+            AND below.state = 'pending' AND below.due_at IS NULL
+    ) AS has_waiting
     """  # noqa: S608 - the condition is ours
 )
 # Of one that was claimed again meanwhile: an edit that was made late may show what is out of date.
@@ -228,6 +189,7 @@ _ADD_REPLY: Final = Query(
     SELECT job_id, 'reply', 'pending', :channel, :thread_ts,
         CASE WHEN state IN ('posted', 'undeliverable') THEN :now END
     FROM deliveries WHERE job_id = :job_id AND role = 'card'
+    RETURNING due_at
     """
 )
 _ADD: Final = Query(
@@ -294,6 +256,7 @@ _EDIT_CARD: Final = Query(
     """
     UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, :now)
     WHERE job_id = :job_id AND role = 'card' AND state <> 'undeliverable'
+    RETURNING CASE WHEN claimed = 0 THEN due_at END AS due_at
     """
 )
 # The reply too: it has the button. One that is not posted yet will not have it.
@@ -302,13 +265,6 @@ _EDIT_MESSAGES: Final = Query(
     UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, :now)
     WHERE job_id = :job_id
         AND (role = 'card' AND state <> 'undeliverable' OR role = 'reply' AND state = 'posted')
-    """
-)
-# Of a card that is about to be stored as posted for the first time.
-_RETRIED_BY: Final = Query(
-    """
-    SELECT jobs.retry_of FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
-    WHERE deliveries.id = :id AND deliveries.state <> 'posted'
     """
 )
 _MAY_BE_KEPT: Final = Query(
@@ -343,8 +299,17 @@ class Limited:
     Those in a state: in one channel, or in all.
     """
 
-    state: DeliveryState
+    state: str
     channel: str | None = None
+
+
+_NO_LIMITS: Final[Mapping[Limited, datetime]] = {}
+
+
+def covering(delivery: Delivery) -> Limited:
+    """Return which rate limit the next call for a delivery is under."""
+    posts = delivery.state is DeliveryState.PENDING and not delivery.is_transfer
+    return Limited(delivery.state, delivery.channel if posts else None)
 
 
 Asked: TypeAlias = tuple[Delivery, Job]
@@ -369,9 +334,6 @@ class Outgoing:
     """The further questions that its message lists, oldest first."""
 
 
-_Claimed: TypeAlias = tuple[list[Outgoing], list[RowUnreadable]]
-
-
 class Deliveries:
     """The deliveries as their worker uses them."""
 
@@ -381,8 +343,8 @@ class Deliveries:
         self._unreadable = unreadable
 
     @property
-    def due(self) -> asyncio.Event:
-        """Set when a delivery may have become due."""
+    def due(self) -> Alarm:
+        """Set for when a delivery may have become due."""
         return self._database.event(Topic.DELIVERIES)
 
     async def claim(
@@ -390,87 +352,54 @@ class Deliveries:
         now: datetime,
         limit: int,
         held: Collection[Delivery] = (),
-        limited: Collection[Limited] = (),
-    ) -> list[Outgoing]:
-        """Lease up to ``limit`` deliveries that are due, the longest waiting first.
+        limited: Mapping[Limited, datetime] = _NO_LIMITS,
+    ) -> Claimed[Outgoing]:
+        """Lease deliveries that are due: posts before edits, and replies and questions before both.
+
+        What a rate limit covers is claimed one at a time, from the time on that it names. Where a
+        channel takes no more posts at the moment, those that hide others are due later.
 
         Args:
             now: the time.
             limit: the highest number of deliveries.
             held: those that this process still works on: a clock jump may end leases early.
-            limited: what is left to ``claim_limited``.
+            limited: the rate limits, each with the time of its next call.
         """
-        return await self._lease(
-            _CLAIM,
-            now,
-            limit=limit,
-            window=_WINDOW,
-            posts_at_once=_POSTS_AT_ONCE,
-            free_edits=_free_edits(held),
-            free_posts=_free_posts(held),
-            **_left_out(held, limited),
-        )
 
-    async def claim_limited(
-        self, now: datetime, limited: Limited, held: Collection[Delivery] = ()
-    ) -> list[Outgoing]:
-        """Lease the first delivery under a rate limit that is due, in the order they were owed."""
-        return await self._lease(
-            _CLAIM_LIMITED,
-            now,
-            state=limited.state.value,
-            channel=limited.channel,
-            held=[each.id for each in held],
-        )
+        def work(tx: Transaction) -> tuple[Claimed[Outgoing], list[RowUnreadable]]:
+            left_out = {each.id for each in held}
+            while True:
+                choice = _Choice(now, limit, held, limited)
+                choice.choose(tx.all(_FIRST, held=[*left_out], window=_WINDOW))
+                ids: list[int] = choice.ids
+                claimed = DUE.claim(tx, now, self._timings, ids=ids) if ids else ()
+                if claimed or not ids:
+                    break
+                left_out |= {*ids}  # another process has them
+            for role, crowd in choice.crowds:
+                tx.all(
+                    _SPREAD,
+                    role=role,
+                    state=str(crowd.state),
+                    channel=crowd.channel,
+                    now=to_ms(now),
+                    interval=_SPREAD_MS,
+                    longest=_SPREAD_WITHIN_MS,
+                )
+            if len(claimed) < len(ids):
+                choice.left.append(now)
+            outgoing, unreadable = _with_jobs_and_cards(tx, claimed)
+            return Claimed(outgoing, soonest(choice.left), full=choice.full), unreadable
 
-    async def next_due(
-        self, held: Collection[Delivery] = (), limited: Collection[Limited] = ()
-    ) -> datetime | None:
-        """Return when the next delivery is due that is neither held nor limited; None if none is.
-
-        In a channel with as many posts under way as are made at a time, more are not due.
-        """
-        left_out = _left_out(held, limited)
-        return await self._database.run(
-            lambda tx: due_at_of(tx.one(_NEXT_DUE, **left_out)), durable=False
-        )
-
-    async def next_due_limited(
-        self, limited: Limited, held: Collection[Delivery] = ()
-    ) -> datetime | None:
-        """Return when the next delivery under a rate limit is due; None if none is owed."""
-        row = await self._database.run(
-            lambda tx: tx.one(
-                _NEXT_DUE_LIMITED,
-                held=[each.id for each in held],
-                state=limited.state.value,
-                channel=limited.channel,
-            ),
-            durable=False,
-        )
-        return due_at_of(row)
+        outgoing, unreadable = await self._database.run(work, durable=False)
+        self._unreadable.report(unreadable)
+        return outgoing
 
     async def wake_far_future(self, now: datetime) -> int:
-        """Make rows due that have longer to wait than they were to, or than any wait lasts.
-
-        The clock was set back since, by more than a lease. A claimed row keeps a lease, counted
-        from now. Returns the number of rows; more may be left for the next call.
-        """
-
-        def work(tx: Transaction) -> int:
-            found = tx.all(
-                _WAKE_FAR_FUTURE,
-                now=to_ms(now),
-                lease_end=to_ms(now + self._timings.lease),
-                latest=to_ms(now + self._timings.lease),
-                far=to_ms(now + self._timings.max_wait + self._timings.lease),
-                limit=_MAX_WOKEN,
-            )
-            if found:
-                tx.notify(Topic.DELIVERIES)
-            return len(found)
-
-        return await self._database.run(work, durable=False)
+        """Wake what the clock that was set back keeps from work; see ``DueTable``."""
+        return await self._database.run(
+            lambda tx: DUE.wake_far_future(tx, now, self._timings), durable=False
+        )
 
     async def hasten(self, now: datetime, held_for: timedelta) -> int:
         """Make deliveries due whose call failed: Slack answers again.
@@ -493,18 +422,7 @@ class Deliveries:
 
     async def void_leases(self) -> None:
         """End all leases. Only for a process that knows that no other one works on them."""
-        await self._database.run(lambda tx: tx.all(VOID_LEASES), durable=False)
-
-    async def _lease(self, query: Query, now: datetime, **values: Value) -> list[Outgoing]:
-        lease_end = to_ms(now + self._timings.lease)
-
-        def work(tx: Transaction) -> _Claimed:
-            claimed = tx.all(query, now=to_ms(now), lease_end=lease_end, **values)
-            return _with_jobs_and_cards(tx, claimed)
-
-        outgoing, unreadable = await self._database.run(work, durable=False)
-        self._unreadable.report(unreadable)
-        return outgoing
+        await self._database.run(lambda tx: tx.all(DUE.void_leases), durable=False)
 
     async def hold_edits(self, until: datetime) -> None:
         """Leave the messages that are to be edited alone until then.
@@ -552,7 +470,7 @@ class Deliveries:
         """
 
         def work(tx: Transaction) -> bool:
-            lock_job(tx, delivery.job_id)
+            lock_only(tx, delivery.job_id)
             marked = tx.one(
                 _MARK_SENDING,
                 id=delivery.id,
@@ -574,14 +492,16 @@ class Deliveries:
         due_at: datetime | None,
         *,
         following: Collection[Role] = (),
+        retried: str | None = None,
     ) -> bool:
         """Store a claimed delivery as it now is, and leave it alone until ``due_at``.
 
         None means for good, unless there is a newer version to show: then it stays due. Once it is
-        known where a card is, what goes into its thread becomes due, and the messages of the job
-        that it retries are edited, which link to it. It is stored even if the database is
-        unavailable for a while. ``following``: the roles of files that are owed from now on, in the
-        thread that the delivery is in, or begins.
+        known where a card is, what goes into its thread becomes due. It is stored even if the
+        database is unavailable for a while.
+
+        ``following``: the roles of files that are owed from now on, in the thread that the delivery
+        is in, or begins. ``retried``: the job whose messages are edited, as they link to this one.
 
         Returns:
             Whether it was stored: False if it was claimed again meanwhile. Then a message in Slack
@@ -591,11 +511,7 @@ class Deliveries:
         at = optional_ms(due_at)
 
         def work(tx: Transaction) -> bool:
-            retried = None
-            if posted and delivery.role is Role.CARD:
-                found = tx.one(_RETRIED_BY, id=delivery.id)
-                retried = found["retry_of"] if found is not None else None
-            lock_jobs(tx, filter(None, [delivery.job_id, retried]))
+            lock_only(tx, *filter(None, [delivery.job_id, retried]))
             released = tx.one(
                 _RELEASE,
                 id=delivery.id,
@@ -614,11 +530,16 @@ class Deliveries:
                 wait_ms=wait_ms(to_ms(now), due_at),
                 due_with_news=to_ms(now) if posted and at is None else at,
             )
-            if released is not None and delivery.role is Role.CARD and delivery.state.settled:
+            if released is None:
+                if posted and not delivery.role.is_file:
+                    tx.all(_EDIT_AGAIN, id=delivery.id, now=to_ms(now))
+                    tx.notify(Topic.DELIVERIES)
+                return False
+            tell(tx, Topic.DELIVERIES, released["due_at"], to_ms(now))
+            if released["has_waiting"] and delivery.role is Role.CARD and delivery.state.settled:
                 tx.all(_CARD_IS_SETTLED, job_id=delivery.job_id, now=to_ms(now))
-            if released is None and posted and not delivery.role.is_file:
-                tx.all(_EDIT_AGAIN, id=delivery.id, now=to_ms(now))
-            for role in following if released is not None else ():
+                tx.notify(Topic.DELIVERIES)
+            for role in following:
                 tx.all(
                     _ADD,
                     job_id=delivery.job_id,
@@ -627,10 +548,10 @@ class Deliveries:
                     thread_ts=delivery.thread_ts or delivery.ts,
                     now=to_ms(now),
                 )
-            if released is not None and retried is not None:
+                tx.notify(Topic.DELIVERIES)
+            if retried is not None:
                 edit_messages(tx, retried, to_ms(now))
-            tx.notify(Topic.DELIVERIES)
-            return released is not None
+            return True
 
         return await run_until_stored(
             self._database, work, retry_interval=self._timings.retry_interval
@@ -669,39 +590,103 @@ def delivery_from(row: Row) -> Delivery:
         )
 
 
-def _left_out(held: Collection[Delivery], limited: Collection[Limited]) -> dict[str, Value]:
-    """Return the parameters for the deliveries that a claim leaves out."""
-    under_way = Counter(each.channel for each in held if each.state is DeliveryState.PENDING)
-    full = [channel for channel, posts in under_way.items() if posts >= _POSTS_AT_ONCE]
-    states = {each.state for each in limited if each.channel is None}
-    if not _free_edits(held):
-        states.add(DeliveryState.POSTED)
-    if not _free_posts(held):
-        states |= set(DeliveryState) - {DeliveryState.POSTED}
-    return {
-        "held": [each.id for each in held],
-        "busy_channels": [*full, *(each.channel for each in limited if each.channel is not None)],
-        "limited_states": [state.value for state in states],
-        "free_transfers": max(0, _TRANSFERS_AT_ONCE - sum(each.is_transfer for each in held)),
-    }
+class _Choice:
+    """Which of the rows that are due first are claimed, beside those that are ``held``.
+
+    Attributes:
+        ids: those to claim.
+        left: when the others are due for which there is room.
+        full: there may be room for more when one ends that is held or claimed.
+        crowds: what hides others of its role, since it fills the window and has to wait: the role,
+            and what is under the same limit.
+    """
+
+    def __init__(
+        self,
+        now: datetime,
+        limit: int,
+        held: Collection[Delivery],
+        limited: Mapping[Limited, datetime],
+    ) -> None:
+        self.ids: list[int] = []
+        self.left: list[datetime] = []
+        self.full = False
+        self.crowds: set[tuple[str, Limited]] = set()
+        self._now = from_ms(to_ms(now))
+        self._limit = limit
+        self._limited = limited
+        edits = sum(each.state is DeliveryState.POSTED for each in held)
+        self._free = {
+            "edits": _EDITS_AT_ONCE - edits,
+            "posts": _ALL_POSTS_AT_ONCE - (len(held) - edits),
+            "transfers": _TRANSFERS_AT_ONCE - sum(each.is_transfer for each in held),
+        }
+        self._under_way = Counter(map(covering, held))
+
+    def choose(self, rows: Sequence[Row]) -> None:
+        """Choose among rows, the first of each sort."""
+        due, waiting = Counter[str](), set[tuple[str, str, Limited]]()
+        for row in sorted(rows, key=_rank):
+            due_at = due_at_of(row)
+            if due_at is None:  # damaged: the sweep finds that it is too late
+                continue
+            if due_at > self._now:
+                self.left.append(due_at)
+                continue
+            due[row["sort"]] += 1
+            channel = row["channel"] if row["state"] == DeliveryState.PENDING else None
+            limited = Limited(row["state"], None if row["sort"] == "transfers" else channel)
+            if not self._take(row, limited):
+                waiting.add((row["sort"], row["role"], limited))
+        self.crowds = {(role, limited) for sort, role, limited in waiting if due[sort] == _WINDOW}
+        if self.crowds:
+            self.left.append(self._now)
+
+    def _take(self, row: Row, limited: Limited) -> bool:
+        """Choose a row that is due, if there is room for it; return whether its limit allows it."""
+        at = self._limited.get(limited, self._now)
+        if at > self._now:
+            self.left.append(at)
+            return False
+        if self._under_way[limited] >= self._at_once(limited):
+            self.full = True
+            return False
+        kinds = {"edits": ("edits",), "transfers": ("posts", "transfers")}.get(
+            row["sort"], ("posts",)
+        )
+        if any(self._free[kind] <= 0 for kind in kinds):
+            self.full = True
+        elif len(self.ids) == self._limit:
+            self.left.append(self._now)
+        else:
+            self.ids.append(row["id"])
+            self._under_way[limited] += 1
+            for kind in kinds:
+                self._free[kind] -= 1
+        return True
+
+    def _at_once(self, limited: Limited) -> int:
+        if limited in self._limited:
+            return 1
+        return _EDITS_AT_ONCE + _ALL_POSTS_AT_ONCE if limited.channel is None else _POSTS_AT_ONCE
 
 
-def _free_edits(held: Collection[Delivery]) -> int:
-    """Return how many more edits may begin."""
-    return max(0, _EDITS_AT_ONCE - sum(each.state is DeliveryState.POSTED for each in held))
+def _rank(row: Row) -> tuple[bool, bool, int, int]:
+    """Return the place of a row among others: a reply notifies a person, who waits for it."""
+    due_at = row["due_at"] if isinstance(row["due_at"], int) else 0
+    is_later = row["role"] in {Role.CARD, Role.TRANSCRIPT, Role.CLIP}
+    return row["state"] == DeliveryState.POSTED, is_later, due_at, row["id"]
 
 
-def _free_posts(held: Collection[Delivery]) -> int:
-    """Return how many more posts, and searches for them, may begin."""
-    posts = sum(each.state is not DeliveryState.POSTED for each in held)
-    return max(0, _ALL_POSTS_AT_ONCE - posts)
-
-
-def _with_jobs_and_cards(tx: Transaction, rows: Sequence[Row]) -> _Claimed:
+def _with_jobs_and_cards(
+    tx: Transaction, rows: Sequence[Row]
+) -> tuple[list[Outgoing], list[RowUnreadable]]:
     """Return the deliveries of claimed rows; set those aside that cannot be written."""
+    if not rows:
+        return [], []
     claimed, unreadable = read_each(delivery_from, rows)
     set_aside(tx, unreadable)
-    found, errors = read_each(job_from, lock_jobs(tx, {each.job_id for each in claimed}))
+    found, errors = read_each(job_from, tx.all(_JOBS, ids=[*{each.job_id for each in claimed}]))
     unreadable += errors
     jobs = {job.id: job for job in found}
     cards = {each.job_id: each for each in claimed if each.role is Role.CARD}
@@ -756,14 +741,15 @@ def add_card(tx: Transaction, job: Job, now: int) -> None:
     """Owe the card of a new job."""
     at = {"channel": job.channel, "thread_ts": job.thread_ts, "now": now}
     tx.all(_ADD, job_id=job.id, role=Role.CARD.value, **at)
-    tx.notify(Topic.DELIVERIES)
+    tell(tx, Topic.DELIVERIES, now, now)
     tx.notify(Topic.HOMES, job.user)
 
 
 def add_reply(tx: Transaction, job: Job, now: int) -> None:
     """Owe the closing reply of a job, whose row is locked."""
-    tx.all(_ADD_REPLY, job_id=job.id, channel=job.channel, thread_ts=job.thread_ts, now=now)
-    tx.notify(Topic.DELIVERIES)
+    at = {"channel": job.channel, "thread_ts": job.thread_ts, "now": now}
+    for reply in tx.all(_ADD_REPLY, job_id=job.id, **at):
+        tell(tx, Topic.DELIVERIES, reply["due_at"], now)
 
 
 def lock_questions(tx: Transaction) -> None:
@@ -828,8 +814,8 @@ def settle_question(
 
 def edit_card(tx: Transaction, job_id: str, user: str, now: int) -> None:
     """Owe an edit of the card of a job of ``user``'s, whose row is locked."""
-    tx.all(_EDIT_CARD, job_id=job_id, now=now)
-    tx.notify(Topic.DELIVERIES)
+    for card in tx.all(_EDIT_CARD, job_id=job_id, now=now):
+        tell(tx, Topic.DELIVERIES, card["due_at"], now)
     tx.notify(Topic.HOMES, user)
 
 

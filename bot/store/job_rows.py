@@ -11,15 +11,26 @@ from bot.store.unreadable import number, optional_text, reading, text, texts
 
 _HOLDABLE: Final = frozenset({State.QUEUED, State.RUNNING, State.OVERDUE})
 _LOCK: Final = Query("SELECT * FROM jobs WHERE id = :id FOR UPDATE")
+_LOCK_ONLY: Final = Query("SELECT id FROM jobs WHERE id IN (EACH :ids) ORDER BY id FOR UPDATE")
 _LOCK_SEVERAL: Final = Query("SELECT * FROM jobs WHERE id IN (EACH :ids) ORDER BY id FOR UPDATE")
 
 
 def lock_job(tx: Transaction, job_id: str) -> Row | None:
     """Lock the row of a job until the end of the transaction and return it as it is now.
 
-    Every write that touches a job, its attempts or its deliveries begins with this.
+    Every write that touches a job, its attempts or its deliveries begins with this, with
+    ``lock_only`` where the row is known, or with an UPDATE of the job's row.
     """
     return tx.one(_LOCK, id=job_id)
+
+
+def lock_only(tx: Transaction, *job_ids: str) -> None:
+    """Lock the rows of jobs as ``lock_jobs`` does, where nobody needs what is in them.
+
+    What other rows say of a job is read by a later statement: one that waits for the lock itself
+    sees them as they were before.
+    """
+    tx.lock(_LOCK_ONLY, ids=list(job_ids))
 
 
 def lock_jobs(tx: Transaction, job_ids: Iterable[str]) -> Sequence[Row]:

@@ -5,7 +5,6 @@ the number that it was claimed with. What queues a job costs money, and has limi
 approval waits for that first, and of those who decide, the first one counts.
 """
 
-import asyncio
 import json
 import secrets
 from collections.abc import Collection, Mapping, Sequence
@@ -42,6 +41,7 @@ from bot.store.attempts import (
 )
 from bot.store.audit import DELETE_AUDIT, ERASE_DETAILS, AuditAction, record
 from bot.store.database import (
+    Alarm,
     Database,
     Query,
     Row,
@@ -64,9 +64,10 @@ from bot.store.deliveries import (
     lock_questions,
     settle_question,
 )
+from bot.store.due import Claimed, DueTable
 from bot.store.history import AlreadyRequested, Viewer, find_same, recent_durations, script_band
-from bot.store.job_rows import job_from, lock_job, lock_jobs, snapshot_text
-from bot.store.transitions import POLLED, end, release_woken, save, wake
+from bot.store.job_rows import job_from, lock_job, lock_jobs, lock_only, snapshot_text
+from bot.store.transitions import POLLED, end, release_woken, save, save_created, wake
 from bot.store.unreadable import UnreadableRows, due_at_of, read_each, set_aside
 from bot.store.usage import (
     Bound,
@@ -130,59 +131,62 @@ _MAX_WOKEN: Final = 500
 _HASTEN_STEPS: Final = 10
 # What waits for the end of an outage stays due. It is looked at once an hour: its time may be over.
 _WAITS: Final = "held_by = 'service_down' AND kind IN (EACH :down)"
-# In the order of their turns, so that nobody waits behind all the jobs of somebody else.
-_DUE_TO_CREATE: Final = Query(
-    f"""
-    SELECT id FROM jobs
-    WHERE due_at <= :now AND state IN ('queued', 'creating') AND id NOT IN (EACH :held)
-        AND (held_by IS NULL OR NOT ({_WAITS} AND due_at > :stale))
-    ORDER BY turn_at, due_at LIMIT :limit FOR UPDATE SKIP LOCKED
-    """  # noqa: S608 - the words are ours
+DUE: Final = DueTable(
+    "jobs",
+    Topic.JOBS,
+    # Those to be created in the order of their turns, so that nobody waits behind all the jobs of
+    # somebody else; then the others.
+    due=f"""creates AS (
+                SELECT id FROM jobs
+                WHERE due_at <= :now AND state IN ('queued', 'creating') AND id NOT IN (EACH :held)
+                    AND (held_by IS NULL OR NOT ({_WAITS} AND due_at > :stale))
+                ORDER BY turn_at, due_at LIMIT :creates FOR UPDATE SKIP LOCKED
+            ), others AS (
+                SELECT id FROM jobs
+                WHERE due_at <= :now AND state NOT IN ('queued', 'creating')
+                    AND id NOT IN (EACH :held)
+                ORDER BY due_at LIMIT (
+                    SELECT CASE WHEN :limit - count(*) < :others THEN :limit - count(*)
+                           ELSE :others END FROM creates
+                ) FOR UPDATE SKIP LOCKED
+            ), due AS (
+                SELECT id FROM creates UNION ALL SELECT id FROM others
+            )""",  # noqa: S608 - the words are ours
+    # ``read_at`` is set now, not when the answer is there: a callback that comes meanwhile waits
+    # too. A row that is claimed long after it was due was not watched meanwhile, or the clock was
+    # set ahead: that time does not count for the job's age.
+    on_claim=""", wake_at = NULL,
+                started_at = CASE WHEN due_at > 0 AND due_at < :late THEN started_at + :now - due_at
+                             ELSE started_at END,
+                read_at = CASE WHEN state IN ('running', 'overdue') OR EXISTS (
+                    SELECT 1 FROM attempts
+                    WHERE job_id = jobs.id AND remote_id IS NULL AND candidate_id IS NOT NULL
+                ) THEN :now ELSE read_at END""",
+    on_wake=", started_at = started_at - (due_at - wait_ms - :now)",
 )
-_DUE_OTHERWISE: Final = Query(
-    """
-    SELECT id FROM jobs
-    WHERE due_at <= :now AND state NOT IN ('queued', 'creating') AND id NOT IN (EACH :held)
-    ORDER BY due_at LIMIT :limit FOR UPDATE SKIP LOCKED
-    """
-)
-# ``read_at`` is set now, not when the answer is there: a callback that comes meanwhile waits too.
-# A row that is claimed long after it was due was not watched meanwhile, or the clock was set ahead:
-# that time does not count for the job's age.
-_CLAIM: Final = Query(
-    """
-    UPDATE jobs SET claim = claim + 1, claimed = 1, wake_at = NULL,
-        due_at = :lease_end, wait_ms = :lease_end - :now,
-        started_at = CASE WHEN due_at > 0 AND due_at < :late THEN started_at + :now - due_at
-                     ELSE started_at END,
-        read_at = CASE WHEN state IN ('running', 'overdue') OR EXISTS (
-            SELECT 1 FROM attempts
-            WHERE job_id = jobs.id AND remote_id IS NULL AND candidate_id IS NOT NULL
-        ) THEN :now ELSE read_at END
-    WHERE id IN (EACH :ids) RETURNING *
-    """
-)
+# What is due and was not claimed, of sorts of which more may begin; else the first that is due
+# later. So nobody looks at all that has to wait.
 _NEXT_DUE: Final = Query(
     f"""
-    SELECT due_at FROM jobs
-    WHERE due_at IS NOT NULL AND id NOT IN (EACH :held)
-        AND (held_by IS NULL OR NOT ({_WAITS}))
-        AND (state IN ('queued', 'creating') AND :creates = 1
-            OR state NOT IN ('queued', 'creating') AND :others = 1)
-    ORDER BY due_at LIMIT 1
+    SELECT min(due_at) AS due_at FROM (
+        SELECT * FROM (
+            SELECT due_at FROM jobs
+            WHERE due_at <= :now AND state IN ('queued', 'creating') AND id NOT IN (EACH :held)
+                AND (held_by IS NULL OR NOT ({_WAITS}))
+            LIMIT :creates
+        ) AS creates
+        UNION ALL SELECT * FROM (
+            SELECT due_at FROM jobs
+            WHERE due_at <= :now AND state NOT IN ('queued', 'creating')
+                AND id NOT IN (EACH :held)
+            LIMIT :others
+        ) AS others
+        UNION ALL SELECT * FROM (
+            SELECT due_at FROM jobs WHERE due_at > :now AND id NOT IN (EACH :held)
+            ORDER BY due_at LIMIT 1
+        ) AS later
+    ) AS next
     """  # noqa: S608 - likewise
-)
-_WAKE_FAR_FUTURE: Final = Query(
-    """
-    WITH far AS (
-        SELECT id FROM jobs
-        WHERE due_at > :latest AND (due_at > :far OR due_at - wait_ms > :latest)
-        LIMIT :limit FOR UPDATE SKIP LOCKED
-    )
-    UPDATE jobs SET due_at = CASE WHEN claimed = 1 THEN :lease_end ELSE :now END,
-        started_at = started_at - (due_at - wait_ms - :now)
-    WHERE id IN (SELECT id FROM far) RETURNING id
-    """
 )
 _DELAYED: Final = Query(
     """
@@ -198,7 +202,6 @@ _HASTEN: Final = Query(
     UPDATE jobs SET due_at = :due_at, held_by = NULL, held_until = NULL WHERE id IN (EACH :ids)
     """
 )
-VOID_LEASES: Final = Query("UPDATE jobs SET due_at = 0, claimed = 0 WHERE claimed = 1")
 _T = TypeVar("_T")
 # Without letters and digits that look alike, so that an id can be read out and typed.
 _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
@@ -312,7 +315,7 @@ _BEGIN_CREATING: Final = Query(
     """
     UPDATE jobs SET state = 'creating', attempts = attempts + 1,
         due_at = :lease_end, wait_ms = :lease_end - :now
-    WHERE id = :id AND claim = :claim AND state = 'queued' RETURNING id
+    WHERE id = :id AND claim = :claim AND state = 'queued' AND wake_at IS NULL RETURNING id
     """
 )
 _CHECK_NOW: Final = Query(
@@ -452,8 +455,8 @@ class Jobs:
     # ── What the worker's loop uses ───────────────────────────────────────────────────────────
 
     @property
-    def due(self) -> asyncio.Event:
-        """Set when a job may have become due."""
+    def due(self) -> Alarm:
+        """Set for when a job may have become due."""
         return self._database.event(Topic.JOBS)
 
     async def claim(
@@ -465,7 +468,7 @@ class Jobs:
         creates: int | None = None,
         others: int | None = None,
         down: Collection[str] = (),
-    ) -> list[Job]:
+    ) -> Claimed[Job]:
         """Lease jobs that are due: first those to be created, in turn, then the longest waiting.
 
         Args:
@@ -475,63 +478,39 @@ class Jobs:
             creates: the highest number of jobs to be created, if that is lower.
             others: the highest number of others, if that is lower.
             down: the kinds that the service creates none of now: what waits for it is left out.
-        """
-        creates = limit if creates is None else min(creates, limit)
-        others = limit if others is None else others
 
-        def work(tx: Transaction) -> tuple[list[Job], list[RowUnreadable]]:
-            due: dict[str, Value] = {"now": to_ms(now), "held": list(held)}
-            left_out: dict[str, Value] = {
+        Returns:
+            The jobs. Of a sort of which none may be claimed, none counts as due.
+        """
+        most = limit if creates is None else min(creates, limit)
+
+        def work(tx: Transaction) -> tuple[Claimed[Job], list[RowUnreadable]]:
+            values: dict[str, Value] = {
                 "down": list(down),
                 "stale": to_ms(now - self._timings.max_wait),
+                "late": to_ms(now - self._timings.lease),
+                "limit": limit,
+                "creates": most,
+                "others": limit if others is None else others,
+                "held": list(held),
             }
-            ids = [row["id"] for row in tx.all(_DUE_TO_CREATE, limit=creates, **due, **left_out)]
-            rest = min(others, limit - len(ids))
-            ids += [row["id"] for row in tx.all(_DUE_OTHERWISE, limit=rest, **due)]
-            # Such a row cannot even be claimed.
-            unreadable = [RowUnreadable("jobs", "?", id_) for id_ in ids if type(id_) is not str]
+            rows = DUE.claim(tx, now, self._timings, **values)
+            found, unreadable = read_each(job_from, sorted(rows, key=_turn))
             set_aside(tx, unreadable)
-            ids = [id_ for id_ in ids if type(id_) is str]
-            if not ids:
-                return [], unreadable
-            claimed = tx.all(
-                _CLAIM,
-                ids=ids,
+            next_due = tx.one(
+                _NEXT_DUE,
                 now=to_ms(now),
-                lease_end=to_ms(now + self._timings.lease),
-                late=to_ms(now - self._timings.lease),
+                held=[*held, *(job.id for job in found)],
+                down=list(down),
+                creates=int(creates != 0),
+                others=int(others != 0),
             )
-            found, errors = read_each(job_from, claimed)
-            set_aside(tx, errors)
-            jobs_by_id = {job.id: job for job in found}
-            return [jobs_by_id[id_] for id_ in ids if id_ in jobs_by_id], unreadable + errors
+            claimed = [replace(job, visible_before=job.visible) for job in found]
+            return Claimed(claimed, due_at_of(next_due)), unreadable
 
-        jobs, unreadable = await self._database.run(work, durable=False)
+        claimed, unreadable = await self._database.run(work, durable=False)
         self._unreadable.report(unreadable)
-        return jobs
-
-    async def next_due(
-        self,
-        held: Collection[str] = (),
-        *,
-        creates: bool = True,
-        others: bool = True,
-        down: Collection[str] = (),
-    ) -> datetime | None:
-        """Return when the next job is due that is not held; None while there is none.
-
-        ``creates`` and ``others`` say whether jobs to be created and others count; ``down``, as for
-        ``claim``.
-        """
-        values: dict[str, Value] = {
-            "held": list(held),
-            "creates": int(creates),
-            "others": int(others),
-            "down": list(down),
-        }
-        return await self._database.run(
-            lambda tx: due_at_of(tx.one(_NEXT_DUE, **values)), durable=False
-        )
+        return claimed
 
     async def release(self, job: Job, now: datetime, due_at: datetime | None) -> bool:
         """Store a claimed job as it now is, and leave it alone until ``due_at``.
@@ -541,31 +520,16 @@ class Jobs:
         Returns:
             Whether it was stored: False also if it was claimed again meanwhile, or has ended.
         """
+        edits = job.visible != job.visible_before
         return await self._database.run(
-            lambda tx: save(tx, lock_job(tx, job.id), job, due_at, to_ms(now)), durable=False
+            lambda tx: save(tx, job, due_at, to_ms(now), edits=edits), durable=False
         )
 
     async def wake_far_future(self, now: datetime) -> int:
-        """Make rows due that have longer to wait than they were to, or than any wait lasts.
-
-        The clock was set back since, by more than a lease. A claimed row keeps a lease, counted
-        from now. Returns the number of rows; more may be left for the next call.
-        """
-
-        def work(tx: Transaction) -> int:
-            found = tx.all(
-                _WAKE_FAR_FUTURE,
-                now=to_ms(now),
-                lease_end=to_ms(now + self._timings.lease),
-                latest=to_ms(now + self._timings.lease),
-                far=to_ms(now + self._timings.max_wait + self._timings.lease),
-                limit=_MAX_WOKEN,
-            )
-            if found:
-                tx.notify(Topic.JOBS)
-            return len(found)
-
-        return await self._database.run(work, durable=False)
+        """Wake what the clock that was set back keeps from work; see ``DueTable``."""
+        return await self._database.run(
+            lambda tx: DUE.wake_far_future(tx, now, self._timings), durable=False
+        )
 
     async def hasten(self, now: datetime, failures: Collection[Failure]) -> int:
         """Make jobs due whose call failed, or was held back by ``failures``: that is over.
@@ -591,7 +555,7 @@ class Jobs:
 
     async def void_leases(self) -> None:
         """End all leases. Only for a process that knows that no other one works on them."""
-        await self._database.run(lambda tx: tx.all(VOID_LEASES), durable=False)
+        await self._database.run(lambda tx: tx.all(DUE.void_leases), durable=False)
 
     # ── Submitting ────────────────────────────────────────────────────────────────────────────
 
@@ -951,11 +915,10 @@ class Jobs:
         """
 
         def work(tx: Transaction) -> int | None:
-            lock_job(tx, job.id)
             times = {"now": to_ms(now), "lease_end": to_ms(now + self._timings.lease)}
-            claimed: dict[str, Value] = {"id": job.id, "claim": job.claim}
-            # A callback may have named what an earlier attempt made.
-            if release_woken(tx, job) or not tx.one(_BEGIN_CREATING, **claimed, **times):
+            if tx.one(_BEGIN_CREATING, id=job.id, claim=job.claim, **times) is None:
+                # A callback may have named what an earlier attempt made.
+                release_woken(tx, job, to_ms(now))
                 return None
             return add_attempt(tx, job, token_hash, to_ms(now))
 
@@ -977,15 +940,12 @@ class Jobs:
         remote_id = job.remote_id
 
         def work(tx: Transaction) -> bool:
-            before = lock_job(tx, job.id)
-            candidate_id = get_attempt(tx, attempt_id)["candidate_id"] or ""
-            announced = candidate_id.casefold() == remote_id.casefold()
-            at = now if announced else due_at
-            if not is_free(tx, job.kind, remote_id, attempt_id):
-                return False
-            if save(tx, before, job, at, to_ms(now)):
+            lock_only(tx, job.id)
+            if save_created(tx, job, attempt_id, due_at, to_ms(now)):
                 bind(tx, attempt_id, remote_id)
                 return True
+            if not is_free(tx, job.kind, remote_id, attempt_id):
+                return False
             set_candidate(tx, attempt_id, remote_id, to_ms(now))
             wake(tx, [job.id], now, self._timings)
             return False
@@ -1011,9 +971,9 @@ class Jobs:
         """
 
         def work(tx: Transaction) -> None:
-            before = lock_job(tx, job.id)
+            lock_only(tx, job.id)
             at = now if any(list_candidates(tx, job.id)) else due_at
-            if save(tx, before, job, at, to_ms(now)):
+            if save(tx, job, at, to_ms(now)):
                 close_attempts(tx, job.id, outcome)
                 if turn_at is not None:
                     tx.all(_POSTPONE_TURNS, user=job.user, turn_at=to_ms(turn_at))
@@ -1060,10 +1020,10 @@ class Jobs:
         remote_id = attempt.candidate_id
 
         def work(tx: Transaction) -> bool:
-            before = lock_asked(tx, job.id)
+            lock_asked(tx, job.id)
             due_at = None if job.state.ended else now
             allowed = can_adopt(tx, job.kind, attempt)
-            if not allowed or not save(tx, before, job, due_at, to_ms(now)):
+            if not allowed or not save(tx, job, due_at, to_ms(now)):
                 return False
             bind(tx, attempt.id, remote_id)
             if attempt.user_supplied:
@@ -1089,8 +1049,9 @@ class Jobs:
 
         def work(tx: Transaction) -> bool:
             lock_questions(tx)
-            before = lock_asked(tx, job.id)
-            if release_woken(tx, job) or not save(tx, before, job, due_at, to_ms(now)):
+            lock_asked(tx, job.id)
+            at = to_ms(now)
+            if release_woken(tx, job, at) or not save(tx, job, due_at, at):
                 return False
             add_question(tx, job, to_ms(now), to_ms(listable))
             return True
@@ -1106,7 +1067,6 @@ class Jobs:
         """
 
         def work(tx: Transaction) -> AddedCandidate:
-            lock_job(tx, job_id)
             if tx.one(_CHECK_NOW, id=job_id, attempts=attempts, now=to_ms(now)) is None:
                 return AddedCandidate.SETTLED
             tx.notify(Topic.JOBS)
@@ -1122,7 +1082,7 @@ class Jobs:
         """Remove a candidate that does not match, unless another one has taken its place."""
 
         def work(tx: Transaction) -> None:
-            lock_job(tx, attempt.job_id)
+            lock_only(tx, attempt.job_id)
             drop_candidate(tx, attempt)
 
         await self._database.run(work)
@@ -1161,8 +1121,8 @@ class Jobs:
         """
 
         def work(tx: Transaction) -> bool:
-            lock_job(tx, job.id)
-            if job.remote_id is None and release_woken(tx, job):
+            lock_only(tx, job.id)
+            if job.remote_id is None and release_woken(tx, job, to_ms(now)):
                 return False
             ended = end(tx, job, to_ms(now))
             if ended and job.failure is not None:
@@ -1229,7 +1189,7 @@ class Jobs:
             row = lock_asked(tx, job.id)
             if row is None or (row["state"], row["claim"]) != (State.UNCONFIRMED, job.claim):
                 return False
-            if release_woken(tx, job):
+            if release_woken(tx, job, to_ms(now)):
                 return False
             settle_question(tx, job.id, Settlement.UNANSWERED, None, to_ms(now))
             return end(tx, expired, to_ms(now))
@@ -1243,6 +1203,12 @@ def turn_at(tx: Transaction, user: str, now: datetime) -> int:
     if last is None or last["turn_at"] is None:
         return to_ms(now)
     return max(to_ms(now), int(last["turn_at"]) + span_ms(_TURN))
+
+
+def _turn(row: Row) -> tuple[bool, int]:
+    """Return the place of a claimed row among others."""
+    waits = row["state"] in {State.QUEUED, State.CREATING}
+    return not waits, row["turn_at"] if waits and isinstance(row["turn_at"], int) else 0
 
 
 def _stored(result: _T | _NotStored) -> _T:

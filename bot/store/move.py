@@ -156,7 +156,7 @@ def _copy(db: sqlite3.Connection, to: _Target) -> Counts:
             )
         )
     for module in (jobs, deliveries):
-        to.execute(module.VOID_LEASES.postgres)
+        to.execute(module.DUE.void_leases.postgres)
     to.execute("ANALYZE")
     [row] = to.execute("SELECT count(*) AS rows FROM jobs WHERE ended_at IS NULL").fetchall()
     return {**counts, "open jobs": row["rows"]}

@@ -236,6 +236,9 @@ class _Transaction(TransactionBase):
         rows = self.all(query, **values)
         return rows[0] if rows else None
 
+    def lock(self, query: Query, **values: Value) -> None:
+        self.all(query, **values)
+
 
 def connect(url: str, **parameters: str) -> Connection:
     """Return a new connection, for statements that are each a transaction.

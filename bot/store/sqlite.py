@@ -494,6 +494,9 @@ class _Transaction(TransactionBase):
         rows = self.all(query, **values)
         return rows[0] if rows else None
 
+    def lock(self, query: Query, **values: Value) -> None:
+        """Do nothing: there is one writer."""
+
 
 async def migrate(path: Path, lock_timeout: timedelta = _LOCK_TIMEOUT) -> list[str]:
     """Bring the tables of the database at ``path`` up to date; return what was applied.

@@ -1,6 +1,6 @@
 """The three ways in which a job changes, each of which notifies its card and its worker.
 
-All of them expect the job's row to be locked.
+Each begins with an UPDATE of the job's row, which locks it.
 """
 
 from collections.abc import Collection
@@ -8,25 +8,44 @@ from datetime import datetime
 from typing import Final
 
 from bot.model import Job, State
-from bot.store.database import Query, Row, Topic, Transaction, optional_ms, span_ms, to_ms, wait_ms
+from bot.store.attempts import NO_OTHER_HAS_IT
+from bot.store.database import (
+    Query,
+    Topic,
+    Transaction,
+    Value,
+    optional_ms,
+    span_ms,
+    to_ms,
+    wait_ms,
+)
 from bot.store.deliveries import add_reply, edit_card
-from bot.store.job_rows import changing_columns, job_from, snapshot_text
+from bot.store.due import tell
+from bot.store.job_rows import changing_columns, snapshot_text
 from bot.timings import Timings
 
 # The states in which the service is polled.
 POLLED: Final = frozenset({State.RUNNING, State.OVERDUE})
 
-_SAVE: Final = Query(
-    """
+_SAVE_TEXT: Final = """
     UPDATE jobs SET state = :state, failures = :failures, remote_id = :remote_id,
         snapshot = :snapshot, late = :late, slow = :slow,
         started_at = :started_at, read_at = :read_at, asked_at = :asked_at, asked = :asked,
         orphaned_ids = :orphaned_ids, held_by = :held_by, held_until = :held_until,
         waits_for = :waits_for, missing_since = :missing_since,
         claimed = 0, wake_at = NULL, wait_ms = :wait_ms,
-        due_at = CASE WHEN wake_at < coalesce(:due_at, wake_at + 1) THEN wake_at ELSE :due_at END
-    WHERE id = :id AND claim = :claim AND (ended_at IS NULL OR :ended = 1) RETURNING id
+        due_at = CASE WHEN wake_at < coalesce({due_at}, wake_at + 1) THEN wake_at ELSE {due_at} END
+    WHERE id = :id AND claim = :claim AND {may_be} RETURNING due_at
     """
+_SAVE: Final = Query(_SAVE_TEXT.format(due_at=":due_at", may_be="(ended_at IS NULL OR :ended = 1)"))
+# A callback that named the same id before may have come too early to be a reason to read.
+_SAVE_CREATED: Final = Query(
+    _SAVE_TEXT.format(
+        due_at="""(SELECT CASE WHEN lower(candidate_id) = lower(:remote_id)
+            THEN CAST(:now AS BIGINT) ELSE CAST(:due_at AS BIGINT) END
+            FROM attempts WHERE id = :attempt_id)""",
+        may_be=f"ended_at IS NULL AND {NO_OTHER_HAS_IT}",
+    )
 )
 # A candidate that was not checked yet is checked after the end. Under an old claim number, a job
 # is ended only by a read of the remote id that it still has.
@@ -38,7 +57,8 @@ _END: Final = Query(
             SELECT 1 FROM attempts
             WHERE job_id = :id AND remote_id IS NULL AND candidate_id IS NOT NULL
         ) THEN CAST(:now AS BIGINT) END
-    WHERE id = :id AND ended_at IS NULL AND (claim = :claim OR remote_id = :remote_id) RETURNING id
+    WHERE id = :id AND ended_at IS NULL AND (claim = :claim OR remote_id = :remote_id)
+    RETURNING due_at
     """
 )
 # While a worker has the job, it may have been read too early to show what it was woken for: it is
@@ -53,54 +73,84 @@ _WAKE: Final = Query(
                  WHEN read_at > :spaced AND read_at <= :now THEN read_at + :spacing
                  ELSE :now END,
         claim = CASE WHEN claimed = 1 THEN claim ELSE claim + 1 END
-    WHERE id IN (EACH :ids)
+    WHERE id IN (EACH :ids) RETURNING CASE WHEN claimed = 0 THEN due_at END AS due_at
     """
 )
 _RELEASE_WOKEN: Final = Query(
     """
     UPDATE jobs SET claim = claim + 1, claimed = 0, due_at = wake_at, wake_at = NULL
-    WHERE id = :id AND claim = :claim AND wake_at IS NOT NULL AND ended_at IS NULL RETURNING id
+    WHERE id = :id AND claim = :claim AND wake_at IS NOT NULL AND ended_at IS NULL
+    RETURNING due_at
     """
 )
 
 
-def save(tx: Transaction, before: Row | None, job: Job, due_at: datetime | None, now: int) -> bool:
-    """Store a claimed job as it now is, due at ``due_at``; ``before`` is its locked row.
+def save(
+    tx: Transaction, job: Job, due_at: datetime | None, now: int, *, edits: bool = True
+) -> bool:
+    """Store a claimed job as it now is, due at ``due_at``; with ``edits``, its card shows it.
 
     If it was woken since it was claimed, it is due for that soon.
 
     Returns:
         Whether it was stored: False if it was claimed again meanwhile, or has ended.
     """
-    if before is None:
-        return False
+    return _save(tx, _SAVE, job, due_at, now, edits=edits, ended=int(job.state.ended))
+
+
+def save_created(
+    tx: Transaction, job: Job, attempt_id: int, due_at: datetime | None, now: int
+) -> bool:
+    """Store a claimed job as ``save`` does, with the id that its attempt made; its row is locked.
+
+    It is due at once if a callback has named that id.
+
+    Returns:
+        Whether it was stored: False also if another attempt has the id.
+    """
+    values: dict[str, Value] = {"attempt_id": attempt_id, "kind": job.kind}
+    return _save(tx, _SAVE_CREATED, job, due_at, now, edits=True, **values)
+
+
+def _save(
+    tx: Transaction,
+    query: Query,
+    job: Job,
+    due_at: datetime | None,
+    now: int,
+    *,
+    edits: bool,
+    **values: Value,
+) -> bool:
     saved = tx.one(
-        _SAVE,
+        query,
         id=job.id,
         claim=job.claim,
-        ended=int(job.state.ended),
+        now=now,
         due_at=optional_ms(due_at),
         wait_ms=wait_ms(now, due_at),
         **changing_columns(job),
+        **values,
     )
     if saved is None:
         return False
-    tx.notify(Topic.JOBS)
-    if job_from(before).visible != job.visible:
+    tell(tx, Topic.JOBS, saved["due_at"], now)
+    if edits:
         edit_card(tx, job.id, job.user, now)
     return True
 
 
-def release_woken(tx: Transaction, job: Job) -> bool:
+def release_woken(tx: Transaction, job: Job, now: int) -> bool:
     """Make a claimed job due again, with nothing stored, if it was woken since it was claimed."""
-    released = tx.one(_RELEASE_WOKEN, id=job.id, claim=job.claim) is not None
-    if released:
-        tx.notify(Topic.JOBS)
-    return released
+    released = tx.one(_RELEASE_WOKEN, id=job.id, claim=job.claim)
+    if released is None:
+        return False
+    tell(tx, Topic.JOBS, released["due_at"], now)
+    return True
 
 
 def end(tx: Transaction, job: Job, now: int) -> bool:
-    """End a job as ``job`` says, and owe its closing reply.
+    """End a job as ``job`` says, whose row is locked, and owe its closing reply.
 
     Returns:
         Whether it was ended: False if it had ended before, or if it was claimed again meanwhile and
@@ -119,7 +169,7 @@ def end(tx: Transaction, job: Job, now: int) -> bool:
     )
     if ended is None:
         return False
-    tx.notify(Topic.JOBS)
+    tell(tx, Topic.JOBS, ended["due_at"], now)
     edit_card(tx, job.id, job.user, now)
     add_reply(tx, job, now)
     return True
@@ -127,11 +177,12 @@ def end(tx: Transaction, job: Job, now: int) -> bool:
 
 def wake(tx: Transaction, job_ids: Collection[str], now: datetime, timings: Timings) -> None:
     """Make jobs due at once, or a moment after their last read if that was just now."""
-    tx.all(
+    woken = tx.all(
         _WAKE,
         ids=list(job_ids),
         now=to_ms(now),
         spaced=to_ms(now - timings.callback_spacing),
         spacing=span_ms(timings.callback_spacing),
     )
-    tx.notify(Topic.JOBS)
+    for row in woken:
+        tell(tx, Topic.JOBS, row["due_at"], to_ms(now))
