@@ -150,6 +150,7 @@ class _Explained:
         self._tx = tx
         self.notify = tx.notify
         self.once = tx.once
+        self.lock = self.all
 
     def all(self, query: Query, **values: Any) -> Any:  # noqa: ANN401 - likewise
         rows = self._tx.all(Query(f"EXPLAIN (FORMAT JSON) {query.text}"), **values)

@@ -150,7 +150,8 @@ DUE: Final = DueTable(
                            ELSE :others END FROM creates
                 ) FOR UPDATE SKIP LOCKED
             ), due AS (
-                SELECT id FROM creates UNION ALL SELECT id FROM others
+                -- They are no more. This tells PostgreSQL so, which would read the whole table else.
+                SELECT id FROM creates UNION ALL SELECT id FROM others LIMIT :limit
             )""",  # noqa: S608 - the words are ours
     # ``read_at`` is set now, not when the answer is there: a callback that comes meanwhile waits
     # too. A row that is claimed long after it was due was not watched meanwhile, or the clock was
@@ -173,13 +174,13 @@ _NEXT_DUE: Final = Query(
             SELECT due_at FROM jobs
             WHERE due_at <= :now AND state IN ('queued', 'creating') AND id NOT IN (EACH :held)
                 AND (held_by IS NULL OR NOT ({_WAITS}))
-            LIMIT :creates
+            ORDER BY due_at LIMIT :creates
         ) AS creates
         UNION ALL SELECT * FROM (
             SELECT due_at FROM jobs
             WHERE due_at <= :now AND state NOT IN ('queued', 'creating')
                 AND id NOT IN (EACH :held)
-            LIMIT :others
+            ORDER BY due_at LIMIT :others
         ) AS others
         UNION ALL SELECT * FROM (
             SELECT due_at FROM jobs WHERE due_at > :now AND id NOT IN (EACH :held)
