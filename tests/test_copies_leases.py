@@ -13,7 +13,7 @@ from bot.model import token_hash
 from bot.store import Store
 from bot.store.database import Query, Topic, to_ms
 from bot.store.postgres import PostgresDatabase
-from tests.test_store import NOW, TIMINGS, claim, submit
+from tests.test_store import LATER, NOW, TIMINGS, claim, running, submit
 
 #: How far the clocks of two copies may be apart: docs/postgresql.md says so too.
 MAX_DIFFERENCE = timedelta(seconds=30)
@@ -90,6 +90,23 @@ async def test_what_one_copy_makes_due_wakes_the_other(store: Store, postgres_ur
             due.clear()
             await submit(store)
             await due.wait()
+
+
+async def test_what_one_copy_makes_due_later_the_other_knows_for_that_time(
+    store: Store, postgres_url: str
+) -> None:
+    job = await running(store)
+    assert isinstance(store.database, PostgresDatabase)
+    await store.database.notified()
+    never = replace(TIMINGS, slow_poll=timedelta(hours=1), pooled_slow_poll=timedelta(hours=1))
+    async with PostgresDatabase.open(postgres_url, timings=never) as other:
+        due = other.event(Topic.JOBS)
+        async with asyncio.timeout(20):
+            await due.wait()  # as it has begun to listen
+            due.clear()
+            assert await store.jobs.release(job, NOW, LATER)
+            await due.wait()
+            assert due.at == LATER
 
 
 def test_a_lease_is_longer_than_every_call_under_it_at_the_greatest_difference_of_clocks() -> None:

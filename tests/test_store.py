@@ -322,6 +322,31 @@ async def test_a_reply_waits_for_its_card(store: Store) -> None:
     assert (reply.delivery.role, reply.card.ts) == (Role.REPLY, "1.0")
 
 
+async def test_who_waits_for_work_is_told_when_it_is_due(store: Store) -> None:
+    job = await running(store)
+    store.jobs.due.clear()
+    assert await store.jobs.release(job, NOW, LATER)
+    assert store.jobs.due.at == LATER
+    [job] = await store.jobs.claim(LATER, 1)
+
+    [card] = await store.deliveries.claim(NOW, 1)
+    store.jobs.due.clear()
+    store.deliveries.due.clear()
+    assert await store.jobs.finish(replace(job, state=State.SUCCEEDED), NOW)
+    assert not store.jobs.due.is_set(), "it has ended"
+    assert not store.deliveries.due.is_set(), "the card is being posted, and the reply waits for it"
+
+    posted = replace(card.delivery, state=DeliveryState.POSTED, ts="1.0", shown_version=1)
+    assert await store.deliveries.release(posted, NOW, None)
+    assert store.deliveries.due.is_set()
+    claimed = await store.deliveries.claim(NOW, 1)
+    assert claimed.next_due == NOW, "the card has news"
+    store.deliveries.due.clear()
+    sent = replace(claimed[0].delivery, state=DeliveryState.POSTED, ts="1.1", shown_version=1)
+    assert await store.deliveries.release(sent, NOW, None)
+    assert not store.deliveries.due.is_set()
+
+
 # ── Power cuts ────────────────────────────────────────────────────────────────────────────────
 
 

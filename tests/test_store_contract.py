@@ -381,6 +381,21 @@ async def test_two_processes_bind_one_remote_id_once(here: Store, there: Store) 
     assert owner.id == (first if bound[0] else second).id
 
 
+async def test_an_id_that_another_attempt_has_in_another_case_is_not_bound(
+    here: Store, there: Store
+) -> None:
+    await submit(here, "V1")
+    await submit(here, "V2")
+    first, second = await here.jobs.claim(NOW, 2)
+    begun = await begin(here, first, "first"), await begin(there, second, "second")
+    made_first, made_second = made(first, "v-1"), made(second, "V-1")
+    assert await here.jobs.record_created(made_first, begun[0], now=NOW, due_at=LATER)
+    assert not await there.jobs.record_created(made_second, begun[1], now=NOW, due_at=LATER)
+    unbound = await there.jobs.fetch(second.id)
+    assert unbound is not None
+    assert unbound.remote_id is None
+
+
 # ── Two who act on one job: whichever is first, nothing is lost ───────────────────────────────
 
 

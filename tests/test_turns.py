@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 
 from bot.model import DeliveryState, Job, Request, Role, State
-from bot.store import Store
+from bot.store import Limited, Store
 from sandbox.driver import Person
 from sandbox.scenarios import Pace
 from sandbox.video_service import Operation
@@ -278,3 +278,28 @@ async def test_however_many_cards_wait_they_hide_no_closing_reply(store: Store) 
     assert await store.jobs.finish(replace(ending, state=State.SUCCEEDED), later)
     claimed = await store.deliveries.claim(later, 64)
     assert claimed[0].delivery.role is Role.REPLY
+
+
+@pytest.mark.parametrize("is_limited", [False, True])
+async def test_however_many_posts_wait_in_one_channel_they_hide_none_in_another(
+    store: Store, *, is_limited: bool
+) -> None:
+    await queue(store, "ana", 300)
+    request = Request("ben", "video", {"script": "Ben"}, "ben", "C2")
+    await store.jobs.submit(request, NOW + timedelta(seconds=1))
+    now = NOW + timedelta(seconds=2)
+    crowded = Limited(DeliveryState.PENDING, "C1")
+    limited = {crowded: now + timedelta(seconds=30)} if is_limited else {}
+    under_way = list(await store.deliveries.claim(now, 64, (), limited))
+    assert len(under_way) == (0 if is_limited else 8)
+    held = [each.delivery for each in under_way]
+    claimed = await store.deliveries.claim(now, 64, held, limited)
+    assert [each.delivery.channel for each in claimed] == ["C2"]
+    assert claimed.next_due is not None
+    assert claimed.next_due > now, "nobody looks at the others again and again"
+
+    # They go on in their order, one behind the other.
+    after = now + timedelta(seconds=31)
+    limits = {crowded: after} if is_limited else {}
+    [first] = await store.deliveries.claim(after, 1, (), limits)
+    assert first.job.params["script"] == ("ana-0-0" if is_limited else "ana-0-8")

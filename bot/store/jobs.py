@@ -150,7 +150,7 @@ DUE: Final = DueTable(
                            ELSE :others END FROM creates
                 ) FOR UPDATE SKIP LOCKED
             ), due AS (
-                -- They are no more. This tells PostgreSQL so, which would read the whole table else.
+                -- They are no more than that, which PostgreSQL has to know to use the index.
                 SELECT id FROM creates UNION ALL SELECT id FROM others LIMIT :limit
             )""",  # noqa: S608 - the words are ours
     # ``read_at`` is set now, not when the answer is there: a callback that comes meanwhile waits
