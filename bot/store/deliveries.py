@@ -163,7 +163,7 @@ _RELEASE: Final = Query(
         wait_ms = :wait_ms
     WHERE id = :id AND claim = :claim RETURNING due_at, EXISTS (
         SELECT 1 FROM deliveries AS below
-        WHERE below.job_id = deliveries.job_id AND below.role IN ('question', 'reply')
+        WHERE below.job_id = :job_id AND below.role IN ('question', 'reply')
             AND below.state = 'pending' AND below.due_at IS NULL
     ) AS has_waiting
     """  # noqa: S608 - the condition is ours
@@ -515,6 +515,7 @@ class Deliveries:
             released = tx.one(
                 _RELEASE,
                 id=delivery.id,
+                job_id=delivery.job_id,
                 claim=delivery.claim,
                 state=delivery.state.value,
                 channel=delivery.channel,
