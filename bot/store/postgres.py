@@ -613,8 +613,9 @@ class Listener:
         """Return a work that notifies the others of what they were not notified of; or None."""
         if not self._changed:
             return None
-        channels = [_CHANNELS[topic] for topic, _ in self._changed]
-        subjects = [subject for _, subject in self._changed]
+        changed = _without_later(self._changed)
+        channels = [_CHANNELS[topic] for topic, _ in changed]
+        subjects = [subject for _, subject in changed]
         self._changed = set()
         self._has_changed.clear()
 
@@ -658,6 +659,15 @@ class Listener:
     def _wake_all(self, subject: str = "") -> None:
         for topic in Topic:
             self._wake(topic, subject)
+
+
+def _without_later(changed: set[tuple[Topic, str]]) -> set[tuple[Topic, str]]:
+    """Return notifications with the earliest time of each topic: a claim then finds the next."""
+    kept = {each for each in changed if each[0] is Topic.HOMES}
+    for topic in (Topic.JOBS, Topic.DELIVERIES):
+        if times := [int(subject or 0) for each, subject in changed if each is topic]:
+            kept.add((topic, str(min(times))))
+    return kept
 
 
 async def _is_pooled(connection: psycopg.AsyncConnection) -> bool:
