@@ -4,11 +4,13 @@ import asyncio
 import gzip
 import json
 import socket
+import sys
 import traceback
 import tracemalloc
 import zlib
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from email.utils import format_datetime
@@ -316,6 +318,34 @@ async def test_an_answer_of_a_mebibyte_is_read(
 ) -> None:
     sandbox.faults.next("read_replica", CannedResponse(200, f"[{' ' * (MIB - 2)}]"))
     assert await service.read(REPLICAS, "r-anna") == []
+
+
+@contextmanager
+def counting(calls: Counter[str]) -> Iterator[None]:
+    """Count the functions that this thread calls."""
+    sys.setprofile(lambda _frame, event, _function: calls.update([event]))
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+async def test_what_an_answer_of_a_mebibyte_hides_is_looked_for_beside_the_event_loop(
+    status: int, service: VideoService, sandbox: SandboxVideoService
+) -> None:
+    half = f"%73{KEY[1:-2]}"
+    work: list[int] = []
+    count = MIB // len(half) - 20_000
+    for text in (half, "x" * len(half)):
+        answer = CannedResponse(status, {"error": text * count, "errors": [text] * 10_000})
+        sandbox.faults.next("read_replica", answer)
+        calls = Counter[str]()
+        with counting(calls), suppress(Refused):
+            await service.read(REPLICAS, "r-anna")
+        work.append(calls.total())
+    assert work[0] < 1.5 * work[1]
+    assert work[1] < 20_000
 
 
 async def test_an_answer_that_is_too_long_when_decompressed_is_not_decompressed(
