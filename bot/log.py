@@ -90,9 +90,13 @@ class _LineFormatter(logging.Formatter):
             fields["error"] = self.formatException(record.exc_info)
         if record.stack_info:
             fields["stack"] = self.formatStack(record.stack_info)
-        return " ".join(f"{key}={self._value(value)}" for key, value in fields.items())
+        texts = [str(value) for value in fields.values()]
+        # All at once, as masking each takes much longer. That finds callback addresses, too.
+        if self._mask.may_change(texts) or any("input_value=" in text for text in texts):
+            texts = [self._mask(_SECRET_BY_POSITION.sub(MASKED, text)) for text in texts]
+        return " ".join(f"{key}={_quoted(text)}" for key, text in zip(fields, texts, strict=True))
 
-    def _value(self, value: object) -> str:
-        text = self._mask(_SECRET_BY_POSITION.sub(MASKED, str(value)))
-        # Quoted as JSON, a value stays on the line and cannot look like further fields.
-        return text if _UNQUOTED.fullmatch(text) else json.dumps(text)
+
+def _quoted(text: str) -> str:
+    # Quoted as JSON, a value stays on the line and cannot look like further fields.
+    return text if _UNQUOTED.fullmatch(text) else json.dumps(text)

@@ -2,6 +2,8 @@
 
 import html
 import json
+import sys
+from collections import Counter
 from collections.abc import Callable
 from itertools import product
 from urllib.parse import quote, unquote
@@ -149,6 +151,8 @@ def test_a_secret_with_invisible_characters_or_spaces_in_it_is_masked(
         "\0",
         "\ufeff",
         "\ufffd",
+        "\ufe0f",
+        "\u034f",
         "\r\n  ",
         " ",
     ]:
@@ -157,6 +161,8 @@ def test_a_secret_with_invisible_characters_or_spaces_in_it_is_masked(
             assert MASK(f"The key {broken} is wrong") == "The key *** is wrong"
             assert MASK(f"The key {between.join(SECRET)}.") == "The key ***."
             assert MASK(f"The key {between.join(quote(SECRET, safe=''))}.") == "The key ***."
+            word = "nothing-to-escape"
+            assert Mask([word])(f"The key {between.join(word)}.") == "The key ***."
 
 
 def test_the_token_of_a_callback_address_is_masked_and_other_addresses_are_not() -> None:
@@ -180,3 +186,82 @@ def test_each_text_and_each_name_in_an_answer_is_masked() -> None:
         "none": None,
         "***": 1.5,
     }
+
+
+# Secrets and parts of them, what escapes begin with and what they end with.
+_PIECES = (
+    *(SECRET, SECRET[:10], SECRET[4:], SECRET[-9:], quote(SECRET, safe=""), SECRET.upper()),
+    *("callbacks/" + "aB3-" * 10 + "_x9", "callbacks%2F", "sk_live", "a script", "https://x/y?z=1"),
+    *("%", "%2", "%25", "5", "41", "&", "&am", "p;", "&#4", "3;", "\\", "\\u00", "41", "\\x", "|"),
+    *("\u200b", "\ufe0f", " ", "ß", "İ", '"', ""),
+)
+_TEXT = st.lists(st.sampled_from(_PIECES), max_size=6).map("".join)
+
+
+@given(
+    texts=st.lists(_TEXT, max_size=8),
+    layers=st.lists(st.sampled_from(sorted(_ESCAPES)), max_size=8),
+)
+@settings(max_examples=1000, deadline=None)
+def test_what_is_masked_in_an_answer_is_what_is_masked_in_each_of_its_texts(
+    texts: list[str], layers: list[str]
+) -> None:
+    texts = [
+        _ESCAPES[layer](text) for text, layer in zip(texts, [*layers, *["plain"] * 8], strict=False)
+    ]
+    answer = json.loads(json.dumps([texts, {"error": texts[:1]}, *({text: 1} for text in texts)]))
+    each = [MASK(text) for text in texts]
+    assert MASK.json(answer) == [each, {"error": each[:1]}, *({text: 1} for text in each)]
+
+
+def test_what_one_text_ends_with_is_no_escape_of_what_the_next_begins_with() -> None:
+    mask = Mask(["5b41f00dcafe0815"])
+    for end in ("50 %", "\\x", "\\u00"):
+        assert mask.json([end, "5b41f00%64"]) == [end, MASKED]
+
+
+def _hostile(size: int) -> dict[str, object]:
+    """Return what takes long to mask, of about ``size`` characters each."""
+    texts = {
+        "escapes": "%25",
+        "escapes of escapes": "%2525252541",
+        "escapes of JSON": "\\u0041",
+        "invisible characters": "a\u200b",
+        "spaces": "a ",
+        "halves of a secret": SECRET[:10],
+        "escaped halves": quote(SECRET[:10], safe=""),
+        "secrets": SECRET,
+    }
+    hostile: dict[str, object] = {}
+    for name, text in texts.items():
+        hostile[name] = text * (size // len(text))
+        hostile[f"many {name}"] = [text] * (size // len(text))
+    return hostile
+
+
+def _work(value: object) -> int:
+    """Return how many functions are called to mask a value."""
+    calls = Counter[str]()
+    sys.setprofile(lambda _frame, event, _function: calls.update([event]))
+    try:
+        MASK.json(value)
+    finally:
+        sys.setprofile(None)
+    return calls.total()
+
+
+def test_the_work_for_an_answer_that_is_made_to_cost_much_grows_with_its_length_alone(
+    subtests: pytest.Subtests,
+) -> None:
+    short, long = _hostile(8_000), _hostile(32_000)
+    for name, value in short.items():
+        with subtests.test(name):
+            assert _work(long[name]) < 6 * _work(value) + 1000
+
+
+def test_a_text_that_is_longer_than_any_that_is_of_use_is_not_looked_at() -> None:
+    answer = _hostile(1_000_000)
+    for name in answer:
+        if not name.startswith("many"):
+            assert MASK.json({"error": answer[name]}) == {"error": MASKED}
+            assert _work({"error": answer[name]}) < 1000
