@@ -88,7 +88,9 @@ def compare_with_job(kind: Kind, job: Job, snapshot: Snapshot) -> Comparison:
 class Answer(BaseModel):
     """An answer of the service: an object with some known fields; others are ignored."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, hide_input_in_errors=True, defer_build=True
+    )
 
     @classmethod
     def of(cls, answer: Any) -> Self:  # noqa: ANN401 - any JSON

@@ -4,7 +4,7 @@ import asyncio
 from enum import Enum
 from typing import Final
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
@@ -22,7 +22,7 @@ from bot.slack.limits import (
     groups_asked,
     person_sentence,
 )
-from bot.slack.payloads import Sender
+from bot.slack.payloads import Payload, Sender
 from bot.slack.rate_limits import MethodLimits
 from bot.store import Limits
 from bot.timings import Timings
@@ -52,11 +52,7 @@ _NOT_OURS: Final = frozenset({"user_not_found", "user_not_visible", "user_not_in
 _HIDDEN: Final = "channel_not_found"
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-
-class _User(_Answer):
+class _User(Payload):
     """The answer of users.info: https://docs.slack.dev/reference/objects/user-object."""
 
     team_id: str = Field(default="", validation_alias=AliasPath("user", "team_id"))
@@ -71,7 +67,7 @@ class _User(_Answer):
     is_bot: bool = Field(default=False, validation_alias=AliasPath("user", "is_bot"))
 
 
-class _Conversation(_Answer):
+class _Conversation(Payload):
     """The answer of conversations.info.
 
     https://docs.slack.dev/reference/objects/conversation-object

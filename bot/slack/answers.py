@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
@@ -38,7 +37,7 @@ from bot.slack.job_actions import (
     not_theirs,
     queue_again,
 )
-from bot.slack.payloads import BlockAction, ViewSubmission, read
+from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission, read
 from bot.slack.question_message import MAX_LISTED, title_of
 
 _FORM: Final = "answers_form"
@@ -64,10 +63,8 @@ _NOT_FOUND: Final = "Choose “I found it” to use the ID below, or remove the 
 _MARK_LENGTH: Final = 16
 
 
-class _Metadata(BaseModel):
+class _Metadata(PrivateMetadata):
     """The form's ``private_metadata``."""
-
-    model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 
     warned: list[str]
     """The marks of ids of which the user was told that they cannot be verified."""

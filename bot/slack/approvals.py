@@ -4,7 +4,6 @@ import json
 from functools import partial
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
@@ -13,7 +12,7 @@ from bot.slack.blocks import Json, element, field, modal
 from bot.slack.buttons import APPROVE, DECLINE, WITHDRAW
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
 from bot.slack.job_actions import SETTLED, find_job
-from bot.slack.payloads import BlockAction, ViewSubmission, read
+from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission, read
 
 _CALLBACK_ID: Final = "decline_form"
 _REASON: Final = "decline_reason"
@@ -23,10 +22,8 @@ _NOT_AN_APPROVER: Final = "Only an approver can do that."
 _EXPIRED: Final = "This request has expired: nobody approved it in time."
 
 
-class _Metadata(BaseModel):
+class _Metadata(PrivateMetadata):
     """The form's ``private_metadata``."""
-
-    model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 
     job: str
     """The job that it is about."""

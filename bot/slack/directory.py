@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
 from bot.slack.errors import translated
 from bot.slack.limits import GroupProblem, Membership
+from bot.slack.payloads import Payload
 from bot.slack.rate_limits import MethodLimits
 from bot.timings import Timings
 
@@ -104,13 +105,11 @@ class Lookups(Generic[_T]):
         return answer is not None and abs(self._clock.now() - answer[0]) <= self._max_age
 
 
-class _Named(BaseModel):
+class _Named(Payload):
     """The answer of users.info or conversations.info.
 
     https://docs.slack.dev/reference/objects/user-object
     """
-
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
     channel: str = Field(default="", validation_alias=AliasPath("channel", "name"))
     real_name: str = Field(default="", validation_alias=AliasPath("user", "real_name"))
@@ -154,13 +153,11 @@ class Names:
         return [name for name in names if name]
 
 
-class _Members(BaseModel):
+class _Members(Payload):
     """The answer of usergroups.users.list, which comes whole: there are no pages.
 
     https://docs.slack.dev/reference/methods/usergroups.users.list
     """
-
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
     users: frozenset[str]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, OnErrorOmit
+from pydantic import AliasPath, Field, OnErrorOmit
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
@@ -13,6 +13,7 @@ from bot.errors import OutsideError, Refused
 from bot.model import Delivery
 from bot.slack.blocks import Json, link
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
+from bot.slack.payloads import Payload
 from bot.timings import Timings
 
 CANNOT_LOOK: Final = frozenset({"missing_scope", "no_permission", "not_allowed_token_type"})
@@ -26,15 +27,10 @@ _MAX_SKEW: Final = timedelta(minutes=5)
 _MAX_REPLY_SKEW: Final = timedelta(seconds=10)
 _PAGE_SIZE: Final = 200  # messages
 _MAX_PAGES: Final = 50
-_M = TypeVar("_M", bound="_Model")
+_M = TypeVar("_M", bound=Payload)
 
 
-class _Model(BaseModel):
-    # What people wrote must not get into a validation error.
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-
-class _Found(_Model):
+class _Found(Payload):
     """A message in a conversation: https://docs.slack.dev/reference/methods/conversations.history.
 
     ``latest_reply`` and ``reply_users`` are those of the first message of a thread.
@@ -46,10 +42,10 @@ class _Found(_Model):
         default=None, validation_alias=AliasPath("metadata", "event_payload", "message")
     )
     latest_reply: str | None = Field(default=None, pattern=r"^[0-9]+\.[0-9]+$")
-    reply_users: list[str] = []
+    reply_users: list[str] = Field(default_factory=list)
 
 
-class _Page(_Model):
+class _Page(Payload):
     """Some of the messages in a conversation: Slack's answer to a search."""
 
     messages: list[OnErrorOmit[_Found]] | None = None
@@ -58,7 +54,7 @@ class _Page(_Model):
     )
 
 
-class _Identity(_Model):
+class _Identity(Payload):
     """The answer of auth.test: https://docs.slack.dev/reference/methods/auth.test."""
 
     user_id: str
@@ -99,7 +95,7 @@ class PostSearch:
         except Refused as error:
             if error.code != _NOT_A_MEMBER or not self.join_channels:
                 raise
-        await self._call(_Model, self.client.conversations_join, channel=delivery.channel)
+        await self._call(Payload, self.client.conversations_join, channel=delivery.channel)
         return await self._look(delivery, delivery.sent_at, since)
 
     async def _look(self, delivery: Delivery, sent_at: datetime, since: datetime) -> str | None:

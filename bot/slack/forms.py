@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import aiohttp
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, Field
 from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError
@@ -21,7 +21,14 @@ from bot.slack.client import is_slacks
 from bot.slack.context import HandlerContext, general_error
 from bot.slack.errors import translated
 from bot.slack.limits import bound_error, limit_sentence
-from bot.slack.payloads import BlockAction, View, ViewSubmission, is_plain_text
+from bot.slack.payloads import (
+    BlockAction,
+    Payload,
+    PrivateMetadata,
+    View,
+    ViewSubmission,
+    is_plain_text,
+)
 from bot.slack.presenters import CONTACT_OPERATOR
 from bot.store import (
     AlreadyRequested,
@@ -84,9 +91,7 @@ class JobRequest:
     """Returns the form with a job on top that has asked for the same."""
 
 
-class _Metadata(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True, hide_input_in_errors=True)
-
+class _Metadata(PrivateMetadata):
     channel: str = Field(pattern=f"^({_CONVERSATION.pattern})?$")
     """"" for a form that was opened in no conversation."""
     thread_ts: str | None = Field(default=None, pattern=r"^[0-9]+\.[0-9]+$")
@@ -370,10 +375,8 @@ class FileUnavailable(UnreadableFile):
     """A file did not come from Slack, or not in time: it may come later."""
 
 
-class _File(BaseModel):
+class _File(Payload):
     """The answer of files.info: https://docs.slack.dev/reference/methods/files.info."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
     size: int = Field(validation_alias=AliasPath("file", "size"))
     mimetype: str = Field(validation_alias=AliasPath("file", "mimetype"))

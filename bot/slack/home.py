@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
@@ -40,7 +39,7 @@ from bot.slack.limits_form import (
     shown_in,
 )
 from bot.slack.open_homes import OpenHome
-from bot.slack.payloads import BlockAction, HomeOpened, ViewSubmission, read
+from bot.slack.payloads import BlockAction, HomeOpened, Payload, ViewSubmission, read
 from bot.slack.replica_picker import replica_label
 from bot.store import Alarm, Claimed, InvalidLimits, Limits, LimitsChanged
 
@@ -89,13 +88,11 @@ async def create(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     await ack()
 
 
-class _Groups(BaseModel):
+class _Groups(Payload):
     """The answer of usergroups.list, which comes whole: there are no pages.
 
     https://docs.slack.dev/reference/methods/usergroups.list
     """
-
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
     usergroups: Sequence[Group]
 

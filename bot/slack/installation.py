@@ -6,7 +6,7 @@ import logging
 from datetime import datetime
 from typing import Final
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
@@ -16,6 +16,7 @@ from bot.outages import Outage, Outages
 from bot.slack.client import SlackCalls
 from bot.slack.directory import Background
 from bot.slack.errors import translated
+from bot.slack.payloads import Payload
 from bot.slack.scopes import granted_scopes
 from bot.store import DatabaseError, Store
 from bot.timings import Timings
@@ -23,11 +24,7 @@ from bot.timings import Timings
 _LOG: Final = logging.getLogger(__name__)
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-
-class _Identity(_Answer):
+class _Identity(Payload):
     """The answer of auth.test: https://docs.slack.dev/reference/methods/auth.test."""
 
     team_id: str = Field(min_length=1)
@@ -36,7 +33,7 @@ class _Identity(_Answer):
     user: str = ""
 
 
-class _BotInfo(_Answer):
+class _BotInfo(Payload):
     """The answer of bots.info: https://docs.slack.dev/reference/methods/bots.info."""
 
     app_id: str | None = Field(default=None, validation_alias=AliasPath("bot", "app_id"))

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
@@ -48,7 +47,7 @@ from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
 from bot.slack.find_posted import permalink
 from bot.slack.job_status import Fact, current_status, facts_of, rows, usually
 from bot.slack.limits import limit_sentence, person_sentence
-from bot.slack.payloads import BlockAction, ViewSubmission, read
+from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission, read
 from bot.slack.presenters import NOT_APPROVED, Presenter, script_of, state_word
 from bot.store import AddedCandidate, LimitReached, NotAllowed
 
@@ -339,10 +338,8 @@ def _approval_of(job: Job) -> list[Fact]:
     return [("Approved", job.approval.decided_at)]
 
 
-class _IdMetadata(BaseModel):
+class _IdMetadata(PrivateMetadata):
     """The form's ``private_metadata``."""
-
-    model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 
     job: str
     """The job that it is about."""

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from bot.slack.blocks import Json, context, element, field, modal, mrkdwn, option, section
 from bot.slack.limits import WORDS, value_words
-from bot.slack.payloads import View
+from bot.slack.payloads import Payload, PrivateMetadata, View
 from bot.store import LimitsInForce, fingerprint
 
 CALLBACK_ID: Final = "limits_form"
@@ -28,10 +28,8 @@ _ABOUT: Final = (
 _NONE: Final = MappingProxyType[str, str]({})
 
 
-class Metadata(BaseModel):
+class Metadata(PrivateMetadata):
     """The form's ``private_metadata``."""
-
-    model_config = ConfigDict(strict=True, hide_input_in_errors=True)
 
     shown: dict[str, str]
     """The fingerprint of each limit as the form showed it, by the name of the setting."""
@@ -40,10 +38,8 @@ class Metadata(BaseModel):
     touched show what is in force now."""
 
 
-class Group(BaseModel):
+class Group(Payload):
     """A user group: https://docs.slack.dev/reference/objects/usergroup-object."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
     id: str
     name: str = ""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
@@ -39,6 +39,7 @@ from bot.slack.messages import (
     rewritten,
     with_names,
 )
+from bot.slack.payloads import Payload
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import MethodLimits, RateLimits
 from bot.slack.uploads import Uploads
@@ -54,10 +55,8 @@ _MAX_OPENINGS: Final = 3
 _OPEN: Final = "conversations.open"
 
 
-class _Posted(BaseModel):
+class _Posted(Payload):
     """Slack's answer to a post: where the message is."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
 
     channel: str = Field(pattern=r"^[A-Z0-9]+$")
     ts: str = Field(pattern=r"^[0-9]+\.[0-9]+$")

@@ -62,12 +62,25 @@ def read(model: type[_P], body: dict[str, Any]) -> _P:
         raise InvalidPayload(error) from None
 
 
-class _Payload(BaseModel):
-    # What people wrote must not appear in a validation error.
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
+class Payload(BaseModel):
+    """What Slack sends or answers, as far as the bot reads it.
+
+    What people wrote must not appear in a validation error. A model is built when it is first used:
+    all of them would be a tenth of the time that the bot takes to start.
+    """
+
+    model_config = ConfigDict(
+        extra="ignore", frozen=True, hide_input_in_errors=True, defer_build=True
+    )
 
 
-class Sender(_Payload):
+class PrivateMetadata(BaseModel):
+    """The ``private_metadata`` of a form, which Slack returns as the bot has set it."""
+
+    model_config = ConfigDict(strict=True, hide_input_in_errors=True, defer_build=True)
+
+
+class Sender(Payload):
     """Who sent a request of any type, and from where.
 
     An interaction has the person's team in ``user``: the ``team`` beside it may be the app's. A
@@ -116,7 +129,7 @@ class EventSender(Sender):
     place_enterprise: Text | None = Field(default=None, validation_alias="enterprise_id")
 
 
-class TokensRevoked(_Payload):
+class TokensRevoked(Payload):
     """The tokens that were revoked: https://docs.slack.dev/reference/events/tokens_revoked."""
 
     bots: list[str] = Field(
@@ -125,7 +138,7 @@ class TokensRevoked(_Payload):
     """The ids of the bot users that they were for."""
 
 
-class HomeOpened(_Payload):
+class HomeOpened(Payload):
     """A tab of the app that a person opened.
 
     https://docs.slack.dev/reference/events/app_home_opened
@@ -135,7 +148,7 @@ class HomeOpened(_Payload):
     tab: Text = Field(default="home", validation_alias=AliasPath("event", "tab"))
 
 
-class MessageEvent(_Payload):
+class MessageEvent(Payload):
     """A message in the app's direct message, or one that mentions the app.
 
     https://docs.slack.dev/reference/events/message
@@ -155,7 +168,7 @@ class MessageEvent(_Payload):
         return bool(self.user) and self.bot_id is None and self.subtype in written
 
 
-class SlashCommand(_Payload):
+class SlashCommand(Payload):
     """A slash command."""
 
     command: Text
@@ -202,7 +215,7 @@ def is_plain_text(mimetype: object) -> bool:
     return is_text and mimetype != "text/html"
 
 
-class _OfMessage(_Payload):
+class _OfMessage(Payload):
     """A request that may come from a message."""
 
     ts: Lenient = Field(
@@ -313,7 +326,7 @@ class BlockAction(_OfMessage):
         return self.view is not None and self.view.kind == "home"
 
 
-class View(_Payload):
+class View(Payload):
     """A modal, or the Home tab, as the user sees it."""
 
     kind: Literal["modal", "home"] = Field(validation_alias="type")
@@ -348,7 +361,7 @@ class View(_Payload):
         return found
 
 
-class ViewSubmission(_Payload):
+class ViewSubmission(Payload):
     """A modal that was submitted."""
 
     user: Id = Field(validation_alias=AliasPath("user", "id"))
@@ -356,7 +369,7 @@ class ViewSubmission(_Payload):
     view: View
 
 
-class OptionsRequest(_Payload):
+class OptionsRequest(Payload):
     """A request for the options of a type-ahead field."""
 
     user: Id = Field(validation_alias=AliasPath("user", "id"))

@@ -21,7 +21,7 @@ from functools import partial
 from http import HTTPStatus
 from typing import IO, Any, Final, TypeAlias, TypeVar
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field
+from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.async_slack_response import AsyncSlackResponse
 
@@ -35,6 +35,7 @@ from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import CANNOT_LOOK
 from bot.slack.installation import InstallationSource
 from bot.slack.messages import accepted, log_fields
+from bot.slack.payloads import Payload
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import MethodLimits, RateLimits, is_ahead
 from bot.slack.replies import FILE_COMMENT, file_name, shows_all
@@ -53,31 +54,27 @@ _Content: TypeAlias = Callable[[], IO[bytes]]
 _MAX_TRIES: Final = 12
 # Times that a video is fetched in vain.
 _MAX_TRANSFERS: Final = 4
-_M = TypeVar("_M", bound="_Answer")
+_M = TypeVar("_M", bound=Payload)
 
 
-class _Answer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
-
-
-class _Ticket(_Answer):
+class _Ticket(Payload):
     """https://docs.slack.dev/reference/methods/files.getUploadURLExternal."""
 
     upload_url: str
     file_id: str = Field(pattern=r"^F[A-Z0-9]+$")
 
 
-class _Shares(_Answer):
+class _Shares(Payload):
     """Where a file is: https://docs.slack.dev/reference/objects/file-object.
 
     By channel, the messages with it.
     """
 
-    public: dict[str, list[Any]] = {}
-    private: dict[str, list[Any]] = {}
+    public: dict[str, list[Any]] = Field(default_factory=dict)
+    private: dict[str, list[Any]] = Field(default_factory=dict)
 
 
-class _File(_Answer):
+class _File(Payload):
     """The answer of files.info: https://docs.slack.dev/reference/methods/files.info."""
 
     shares: _Shares = Field(default=_Shares(), validation_alias=AliasPath("file", "shares"))
@@ -179,7 +176,7 @@ class Uploads:
             return
         try:
             await self._call(
-                _Answer,
+                Payload,
                 "files.completeUploadExternal",
                 lambda: self._client.files_completeUploadExternal(
                     files=[{"id": delivery.file_id, "title": file.name}],
