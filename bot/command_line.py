@@ -369,6 +369,8 @@ def run(arguments: list[str] | None = None) -> int:
     """
     try:
         command = cli.main(arguments, prog_name="python -m bot", standalone_mode=False)
+        # What was imported stays. The first look at it would take 25 ms, a tenth of the start.
+        gc.freeze()
         gc.enable()
         return command() if callable(command) else int(command or 0)
     except click.ClickException as error:
