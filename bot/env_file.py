@@ -6,8 +6,6 @@ import re
 from pathlib import Path
 from typing import Final
 
-from dotenv.parser import Binding, parse_stream
-
 from bot.errors import OperatorError
 
 ENV_FILE: Final = Path(".env")
@@ -41,6 +39,8 @@ def read_env_file() -> dict[str, str]:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise EnvFileError(_refusal(line, "is not UTF-8: save the file as UTF-8")) from None
+    from dotenv.parser import parse_stream  # noqa: PLC0415 - many deployments have no file
+
     values = {}
     # Not dotenv_values(), which logs what it cannot read, and goes on without it.
     for each in parse_stream(io.StringIO(text, newline="")):
@@ -48,7 +48,7 @@ def read_env_file() -> dict[str, str]:
             values[each.key] = each.value
         elif each.error or each.key is not None:
             how = "is not NAME=value, or has a quotation mark without a second one: correct it"
-            raise EnvFileError(_refusal(_line_of(each), how))
+            raise EnvFileError(_refusal(_line_of(each.original.string, each.original.line), how))
     return values
 
 
@@ -60,10 +60,9 @@ def is_exposed() -> bool:
         return False
 
 
-def _line_of(binding: Binding) -> int:
-    text = binding.original.string
+def _line_of(text: str, first_line: int) -> int:
     blank = text[: len(text) - len(text.lstrip())]  # the lines before it belong to it
-    return binding.original.line + len(_LINE_BREAK.findall(blank))
+    return first_line + len(_LINE_BREAK.findall(blank))
 
 
 def _refusal(line: int, how: str) -> str:

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from bot.causes import describe
 from bot.clock import Clock
@@ -21,7 +21,6 @@ from bot.metrics import Metrics
 from bot.outages import Outage
 from bot.service_check import ServiceCheck
 from bot.slack.installation import InstallationSource
-from bot.slack.socket_mode import SocketMode
 from bot.store import DatabaseError, Store
 from bot.timings import Timings
 from bot.video_service import VideoService
@@ -33,6 +32,18 @@ _DATABASE_TIMEOUT_S: Final = 2.0
 _MAX_OVERDUE: Final = timedelta(minutes=5)
 # Bolt opens a closed socket again within seconds.
 _MAX_SOCKET_CLOSED: Final = timedelta(minutes=1)
+
+
+class Socket(Protocol):
+    """Socket Mode, which is not imported where Slack's requests come over HTTP."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection to Slack now."""
+
+    @property
+    def last_received_at(self) -> datetime | None:
+        """When the last message of Slack came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,7 @@ class Readiness:
         *,
         clock: Clock,
         timings: Timings,
-        socket: SocketMode | None = None,
+        socket: Socket | None = None,
     ) -> None:
         self._store = store
         self._slack = slack
@@ -234,7 +245,7 @@ class Readiness:
             is_out=True,
         )
 
-    def _socket_check(self, socket: SocketMode) -> Check:
+    def _socket_check(self, socket: Socket) -> Check:
         now = self._clock.now()
         details = {
             "connected": socket.is_connected,

@@ -1,7 +1,11 @@
 """What the log says at the start if Slack or the service cannot be used, and when they can."""
 
+import re
+
 import pytest
 
+from tests.modes import on_sqlite_alone
+from tests.processes_of_commands import started
 from tests.world import World
 
 
@@ -68,3 +72,20 @@ async def test_after_a_start_with_a_refused_token_what_is_owed_is_posted_once_it
         await world.advance(minutes=5)
         [reply] = world.replies(card)
     assert "is ready" in reply.text
+
+
+@on_sqlite_alone
+async def test_what_only_other_commands_and_settings_need_is_not_imported(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    environ = world.environment("0") | {"PYTHONPROFILEIMPORTTIME": "1"}
+    async with started("serve", environ=environ, folder=world.database.parent) as command:
+        said = await command.until("listening")
+    imported = set(re.findall(r"\| +([\w.]+)$", said, re.MULTILINE))
+    assert "bot.app" in imported
+    assert not imported & {
+        *("bot.doctor", "bot.setup", "bot.export", "bot.manifest", "bot.slack.socket_mode"),
+        *("bot.store.postgres", "bot.store.move", "bot.store.backup", "bot.store.inspection"),
+        *("dotenv", "psycopg", "slack_bolt.adapter.socket_mode", "yaml"),
+    }
