@@ -223,7 +223,7 @@ async def running(
             public_url=settings.public_url,
             drift=drift,
         )
-        priority = RequestPriority(timings, store.database.storing_for)
+        priority = RequestPriority(timings)
         workers = (
             Worker(engine, clock, timings, priority, slots=_MAX_STEPS),
             Worker(messenger, clock, timings, priority, slots=_MAX_STEPS),

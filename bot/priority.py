@@ -1,86 +1,61 @@
-"""Requests go before background work: a claim waits while requests are being answered."""
+"""Requests go before background work, which begins fewer steps while requests are answered."""
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from bot.timings import Timings
 
-# While requests are answered, a fourth of the slots is filled: each step under way delays them.
-_BESIDE_REQUESTS: Final = 4
-# While forms wait to be stored. Measured on PostgreSQL: a whole job takes six times the processor
-# time of storing its form.
-_IN_OVERLOAD: Final = 2
+# Of its free slots, a worker fills a fourth each time while one request waits, and a sixteenth
+# however many do: with ten times a second, that is more than half of them in each second.
+_BESIDE_ONE: Final = 4
+_BESIDE_MANY: Final = 16
 
 
 class RequestPriority:
-    """Delays background work while requests are being answered, but not for long.
+    """Slows background work down while requests are being answered.
 
-    Slack gives an answer three seconds and people see a tenth of one; jobs take minutes. With many
-    requests at once, the bot answers several times as many of them per second this way
-    (``python -m benchmarks ack``). A request counts for ``max_request_time``: one that takes longer
-    waits for somebody else, such as Slack opening a form.
-
-    While forms wait long to be stored, background work is held back further: other copies of the
-    bot, and the server of the database, may share what this one leaves free.
-
-    Args:
-        timings: how long.
-        storing_for: returns for how many seconds forms have been waiting to be stored.
+    Slack gives an answer three seconds and people see a tenth of one; jobs take minutes, and a
+    whole job takes several times the processor time of storing its form. So a worker waits for a
+    pause between requests, for up to ``max_request_delay``, and then begins the fewer steps the
+    more requests wait (``python -m benchmarks ack``).
     """
 
-    def __init__(self, timings: Timings, storing_for: Callable[[], float]) -> None:
-        self._max_request_s = timings.max_request_time.total_seconds()
+    def __init__(self, timings: Timings) -> None:
         self._pause_s = timings.request_pause.total_seconds()
         self._max_delay_s = timings.max_request_delay.total_seconds()
-        self._max_overload_delay_s = timings.max_overload_delay.total_seconds()
-        self._slow_store_s = timings.slow_store.total_seconds()
-        self._storing_for = storing_for
         self._in_progress = 0
-        self._last_start = self._last_end = float("-inf")
+        self._last_end = float("-inf")
 
     @contextlib.contextmanager
     def request(self) -> Iterator[None]:
         """Answer a request meanwhile."""
-        loop = asyncio.get_running_loop()
-        self._last_start = loop.time()
         self._in_progress += 1
         try:
             yield
         finally:
             self._in_progress -= 1
-            self._last_end = loop.time()
+            self._last_end = asyncio.get_running_loop().time()
 
-    def slots(self, number: int) -> int:
-        """Return how many of a worker's slots may be filled now."""
-        if self._is_overloaded:
-            return _IN_OVERLOAD
-        is_busy = self._busy_until(asyncio.get_running_loop().time()) is not None
-        return number // _BESIDE_REQUESTS if is_busy else number
+    def share(self, free: int) -> int:
+        """Return how many steps may begin now in so many free slots: one at least in any."""
+        if self._pause_ends <= asyncio.get_running_loop().time():
+            return free
+        waiting = max(self._in_progress, 1)  # in a burst, the next one is near
+        return max(free // (_BESIDE_ONE * waiting), -(-free // _BESIDE_MANY))
 
     async def wait_for_pause(self, stop: asyncio.Event) -> None:
-        """Return once no request is being answered, after the longest delay, or at ``stop``."""
+        """Return once requests pause, after ``max_request_delay``, or at ``stop``."""
         loop = asyncio.get_running_loop()
-        longest = self._max_overload_delay_s if self._is_overloaded else self._max_delay_s
-        latest = loop.time() + longest
-        while not stop.is_set() and (now := loop.time()) < latest:
-            if (busy_until := self._busy_until(now)) is None:
-                return
-            # No longer than a pause: a request may be answered meanwhile.
+        latest = loop.time() + self._max_delay_s
+        while not stop.is_set() and loop.time() < min(latest, self._pause_ends):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(min(busy_until, latest, now + self._pause_s)):
+                async with asyncio.timeout_at(min(latest, self._pause_ends)):
                     await stop.wait()
 
     @property
-    def _is_overloaded(self) -> bool:
-        return self._storing_for() > self._slow_store_s
-
-    def _busy_until(self, now: float) -> float | None:
-        """Return until when background work waits, as things are; None if it does not."""
-        if self._is_overloaded:
-            return now + self._pause_s
-        busy_until = self._last_end + self._pause_s
-        if self._in_progress:
-            busy_until = max(busy_until, self._last_start + self._max_request_s)
-        return busy_until if busy_until > now else None
+    def _pause_ends(self) -> float:
+        """When requests will have paused for long enough, if none comes until then."""
+        last = asyncio.get_running_loop().time() if self._in_progress else self._last_end
+        return last + self._pause_s

@@ -81,14 +81,8 @@ class Timings:
     """Between two claims: what becomes due meanwhile is claimed in one go."""
     request_pause: timedelta = timedelta(milliseconds=10)
     """From an answer to background work: in a burst, the next request is near."""
-    max_request_time: timedelta = timedelta(milliseconds=50)
-    """A request delays background work no longer: after that it waits for something else."""
     max_request_delay: timedelta = timedelta(milliseconds=100)
     """All requests together delay background work no longer."""
-    slow_store: timedelta = timedelta(milliseconds=100)
-    """A form that waits longer to be stored shows that the database or its machine is busy."""
-    max_overload_delay: timedelta = timedelta(seconds=1)
-    """Then all requests together delay background work no longer."""
     stop_timeout: timedelta = timedelta(seconds=5)
     """For steps under way, when the process is asked to end."""
 

@@ -103,8 +103,7 @@ class Worker(Generic[_T]):
 
     async def _start_due(self, steps: asyncio.TaskGroup) -> datetime | None:
         """Start a step of each due row; return when to look again, None for after a change."""
-        slots = self._priority.slots(self._slots)
-        free = slots - len(self._steps)
+        free = self._priority.share(self._slots - len(self._steps))
         self._full = free <= 0
         if self._full:
             return None
@@ -121,7 +120,7 @@ class Worker(Generic[_T]):
             step = steps.create_task(self._take_step(item))
             self._steps[step] = item, self._claims
             step.add_done_callback(self._on_step_done)
-        self._full = claimed.full or len(self._steps) >= slots
+        self._full = claimed.full or len(self._steps) >= self._slots
         return claimed.next_due
 
     async def _wait_until_due(self, look_again_at: datetime | None) -> None:

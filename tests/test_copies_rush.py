@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Sequence
-from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -12,7 +11,6 @@ import pytest
 
 from bot.app import Bot
 from sandbox.delivery import deliver, encoded, interaction
-from sandbox.scenarios import Scenario
 from tests.world import REPLICA, World
 
 FORMS = 24
@@ -105,37 +103,3 @@ async def test_forms_that_wait_for_the_other_copy_leave_the_rest_of_their_own_fr
         await world.advance(seconds=10)
         assert world.created_count() == FORMS
         assert len(world.slack.messages("studio")) == FORMS
-
-
-@pytest.mark.parametrize("longest", [timedelta(minutes=1), timedelta(milliseconds=50)])
-async def test_while_forms_wait_to_be_stored_other_work_waits_but_only_for_a_while(
-    longest: timedelta, world: World
-) -> None:
-    url = world.postgres_url
-    assert url is not None
-    world.pauses = {"slow_store": timedelta(0), "max_overload_delay": longest}
-    world.service.next_video(Scenario(end="never"))
-    async with world.running_copies(1) as [copy]:
-        card = await world.request_video(world.ana)
-        [request] = await forms(world, 1)
-        async with limits_locked(url, 1):
-            answer = asyncio.ensure_future(deliver(world.slack, request))  # noqa: TID251 - awaited
-            async with asyncio.timeout(30):
-                while not await waiting_for_limits(url):
-                    pass
-            world.service.finish(next(iter(world.service.videos)))
-            if longest > timedelta(seconds=1):
-                # Without the wait, the reply comes within a tenth of a second of a processor.
-                until = asyncio.get_running_loop().time() + 2
-                while asyncio.get_running_loop().time() < until:
-                    assert (await world.at(copy, world.ben.command("/video", "list"))).ok
-                    assert not world.replies(card)
-            else:
-                async with asyncio.timeout(30):
-                    while not world.replies(card):
-                        assert (await world.at(copy, world.ben.command("/video", "list"))).ok
-            assert not answer.done()
-        await answer
-        await world.settle()
-        assert len(world.replies(card)) == 1
-        assert world.created_count() == 2

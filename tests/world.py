@@ -71,7 +71,7 @@ class World(HasDatabase):
         self.timings = timings or Timings(jitter=0)
         # Few tests need these: all but the last are waits in real time.
         self.pauses: Mapping[str, Any] = dict.fromkeys(
-            ("claim_interval", "request_pause", "max_request_time", "report_max_age"), timedelta(0)
+            ("claim_interval", "request_pause", "report_max_age"), timedelta(0)
         )
         # Most tests ask for the same video again and again, some with the clock set back.
         self.pauses = {**self.pauses, "same_within": timedelta(days=-400)}

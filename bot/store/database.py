@@ -216,12 +216,6 @@ class Database(Protocol):
             Exception: what ``work`` raised; nothing was stored.
         """
 
-    def storing_for(self) -> float:
-        """Return for how many seconds the serial work has been waiting that came first.
-
-        0 if none waits. An engine for one process alone, which has no such lock, returns 0.
-        """
-
     async def check(self) -> None:
         """Return if what is stored now reaches the disk: this writes to find out.
 

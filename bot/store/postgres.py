@@ -435,8 +435,6 @@ class Call:
     work: Callable[[Transaction], Any]
     durable: bool
     answer: asyncio.Future[Any]
-    since: float
-    """When it came, on the clock of the event loop."""
     serial: bool = False
     """Whether it waits for a lock that is held by all works like it."""
     alone: bool = False
@@ -475,12 +473,6 @@ class Queue:
     def __bool__(self) -> bool:
         """Whether a group can be taken."""
         return bool(self._calls or self._waiting_serial)
-
-    @property
-    def serial_since(self) -> float | None:
-        """When the first serial work came that waits or is under way; None if there is none."""
-        first = next(iter(self._serial_group or self._serial), None)
-        return None if first is None else first.since
 
     def add(self, call: Call) -> None:
         """Add a work after all others."""
@@ -785,7 +777,7 @@ class PostgresDatabase(Notifications):
         if error := self._broken or self._away:
             raise type(error)(str(error))
         loop = asyncio.get_running_loop()
-        call = Call(work, durable, loop.create_future(), loop.time(), serial)
+        call = Call(work, durable, loop.create_future(), serial)
         self._waiting.add(call)
         result: _T = await call.answer
         return result
@@ -798,11 +790,6 @@ class PostgresDatabase(Notifications):
                 with contextlib.suppress(DatabaseError):  # their slow poll finds it
                     await self.run(work, durable=False)
         return self._notifications
-
-    def storing_for(self) -> float:
-        """Return for how many seconds the first serial work has been waiting; 0 if none is."""
-        since = self._waiting.serial_since
-        return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     async def check(self) -> None:
         """Return if a change reaches the disk."""

@@ -272,10 +272,6 @@ class SQLiteDatabase(Notifications):
             self._connection.interrupt_now()
         return await answer
 
-    def storing_for(self) -> float:
-        """Return 0: no lock is waited for."""
-        return 0.0
-
     async def check(self) -> None:
         """Return if a change reaches the disk, which others may not need for a while."""
         await self.run(lambda tx: tx.all(_WRITE))
