@@ -32,6 +32,7 @@ from bot.slack.access import Access
 from bot.slack.app import create_app
 from bot.slack.client import SlackCalls, open_session, web_client
 from bot.slack.context import Feature, HandlerContext
+from bot.slack.directory import Directory
 from bot.slack.home import HomePublisher
 from bot.slack.installation import InstallationSource
 from bot.slack.messenger import Messenger
@@ -168,6 +169,7 @@ async def running(
             client, calls, store, background, clock=clock, timings=timings
         )
         await installation.load()
+        directory = Directory(client, background, clock, timings)
         handler_context = HandlerContext(
             store=store,
             service=service,
@@ -188,6 +190,7 @@ async def running(
                 background,
                 clock,
                 timings,
+                directory=directory,
                 admins=settings.admin_users,
                 allow_shared_channels=settings.allow_shared_channels,
             ),

@@ -155,6 +155,11 @@ class Timings:
     """For a call to wait until others are done, where not all may be made at the same time."""
 
     # For messages to Slack.
+    name_timeout: timedelta = timedelta(milliseconds=300)
+    """For the names of people that a message says: then it goes without them. With the delay of a
+    card, it is in Slack 1.5 seconds after the request; in real time."""
+    name_max_age: timedelta = timedelta(hours=6)
+    """After this time Slack is asked again for the name of a person: it seldom changes."""
     post_hold: timedelta = timedelta(seconds=30)
     """From a post without an answer to the search for it in Slack."""
     pause: timedelta = timedelta(minutes=1)
@@ -184,7 +189,7 @@ class Timings:
     replica_max_age: timedelta = timedelta(minutes=10)
     """After this time a form reads a replica from the service again."""
     person_max_age: timedelta = timedelta(minutes=10)
-    """After this time Slack is asked again about a person, or a channel."""
+    """After this time Slack is asked again what a person may do, or about a channel."""
     recheck_installation: timedelta = timedelta(minutes=10)
     """Between two checks whether an uninstalled app is installed again."""
     installation_timeout: timedelta = timedelta(seconds=1)

@@ -9,9 +9,16 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
 from bot.errors import OutsideError, Refused
-from bot.model import Installation
 from bot.slack.blocks import Json, listed
-from bot.slack.directory import Background, Lookups, Names, UserGroups
+from bot.slack.directory import (
+    NO_SCOPE,
+    NOT_OURS,
+    Background,
+    Directory,
+    Lookups,
+    Person,
+    UserGroups,
+)
 from bot.slack.errors import translated
 from bot.slack.installation import InstallationSource
 from bot.slack.limits import (
@@ -39,32 +46,13 @@ SHARED_CHANNEL: Final = (
     "People from another organization are in this channel, so I don't post there. Please choose "
     "another one."
 )
-_USERS: Final = "users.info"
 _CONVERSATIONS: Final = "conversations.info"
-_NO_SCOPE: Final = "missing_scope"
 # As in manifest.yml, until Slack said the real one.
 _DEFAULT_BOT_NAME: Final = "replica-videos"
 _MAX_NAMED: Final = 3
 _AN_ADMIN: Final = "an admin of this app"
-# https://docs.slack.dev/reference/methods/users.info#errors
-_NOT_OURS: Final = frozenset({"user_not_found", "user_not_visible", "user_not_in_team"})
 # Slack does not let a bot see a private channel that it is not in. It cannot post there either.
 _HIDDEN: Final = "channel_not_found"
-
-
-class _User(Payload):
-    """The answer of users.info: https://docs.slack.dev/reference/objects/user-object."""
-
-    team_id: str = Field(default="", validation_alias=AliasPath("user", "team_id"))
-    enterprise_id: str = Field(
-        default="", validation_alias=AliasPath("user", "enterprise_user", "enterprise_id")
-    )
-    is_restricted: bool = Field(default=False, validation_alias=AliasPath("user", "is_restricted"))
-    is_ultra_restricted: bool = Field(
-        default=False, validation_alias=AliasPath("user", "is_ultra_restricted")
-    )
-    is_stranger: bool = Field(default=False, validation_alias=AliasPath("user", "is_stranger"))
-    is_bot: bool = Field(default=False, validation_alias=AliasPath("user", "is_bot"))
 
 
 class _Conversation(Payload):
@@ -103,10 +91,11 @@ class Access:
     """Decides who may ask for something, and where it may be posted.
 
     Args:
-        client: asks Slack about people and channels.
+        client: asks Slack about channels and user groups.
         installation: the workspace and the app that requests have to come from.
         background: asks Slack while nobody waits.
         clock, timings: how long an answer of Slack's counts.
+        directory: asks Slack about people.
         admins: the ids of those who can change a limit.
         allow_shared_channels: whether to post where other organisations read.
     """
@@ -119,20 +108,20 @@ class Access:
         clock: Clock,
         timings: Timings,
         *,
+        directory: Directory,
         admins: frozenset[str],
         allow_shared_channels: bool,
     ) -> None:
         self._client = client
+        self.directory = directory
         self._installation = installation
         self._timings = timings
         self._admins = sorted(admins)[:_MAX_NAMED]
         self._allow_shared_channels = allow_shared_channels
         max_age = timings.person_max_age
         self._limits = MethodLimits(clock, max_age)
-        self._people = Lookups(self._look_up_person, background, clock, max_age)
         self._places = Lookups(self._look_up_channel, background, clock, max_age)
         self._groups = UserGroups(client, background, clock, timings)
-        self._names = Names(client, background, clock, timings)
 
     # ── Where a request comes from ────────────────────────────────────────────────────────────
 
@@ -157,7 +146,7 @@ class Access:
         if sender.enterprise is not None:
             return None if sender.enterprise == installation.enterprise_id else STRANGER
         # What Slack sends with a button tells the organisation of the app, not of the person.
-        match await self._people.get(sender.user, self._deadline()):
+        match self._standing(await self.directory.person(sender.user, self._deadline())):
             case _Standing.MEMBER | _Standing.GUEST:
                 return None
             # It opens a form, whose submission says the team.
@@ -173,7 +162,7 @@ class Access:
         """Have Slack asked what is not known yet about who asks, and where."""
         if _is_channel(channel):
             self._places.prepare(channel)
-        self._people.prepare(user)
+        self.directory.prepare(user)
 
     async def early_refusal(
         self, limits: Limits, kind: str, user: str, channel: str, deadline: float
@@ -185,9 +174,8 @@ class Access:
         submitted.
         """
         if not _is_named(limits, kind, user):
-            standing = self._people.known(user)
-            if standing is None:
-                standing = await self._people.get(user, deadline)
+            person = self.directory.known(user) or await self.directory.person(user, deadline)
+            standing = self._standing(person)
             if refusal := self._refusal(standing or _Standing.UNKNOWN):
                 return refusal
         if not limits.allows_channel(channel):
@@ -209,7 +197,7 @@ class Access:
         """
         if _is_named(limits, kind, user):
             return None
-        standing = await self._people.get(user, deadline)
+        standing = self._standing(await self.directory.person(user, deadline))
         if standing is None:
             return NOT_CHECKED
         return self._refusal(standing)
@@ -223,20 +211,21 @@ class Access:
                 return STRANGER
         return None
 
-    async def _look_up_person(self, user: str) -> _Standing | None:
-        if self._limits.until(_USERS) is not None:
+    def _standing(self, person: Person | None) -> _Standing | None:
+        """Return what a person is in the workspace; None if nothing is known of them."""
+        installation = self._installation.current
+        if person is None:
             return None
-        try:
-            async with translated(self._timings.call_timeout):
-                found = _User.model_validate((await self._client.users_info(user=user)).data)
-        except Refused as error:
-            if error.code in _NOT_OURS:
-                return _Standing.STRANGER
-            return _Standing.UNKNOWN if error.code == _NO_SCOPE else None
-        except OutsideError as error:
-            self._limits.note(_USERS, error)
-            return None
-        return _standing(found, await self._installation.get())
+        if person.error == NO_SCOPE:
+            return _Standing.UNKNOWN
+        if person.error in NOT_OURS or person.is_stranger or installation is None:
+            return _Standing.STRANGER
+        is_colleague = person.enterprise_id and person.enterprise_id == installation.enterprise_id
+        if person.team_id != installation.team_id and not is_colleague:
+            return _Standing.STRANGER
+        if person.is_restricted or person.is_ultra_restricted or person.is_bot:
+            return _Standing.GUEST
+        return _Standing.MEMBER
 
     # ── What limits say ───────────────────────────────────────────────────────────────────────
 
@@ -250,8 +239,9 @@ class Access:
         if limits.allows_channel(channel):
             return None
         allowed = sorted(limits.channels)[:_MAX_NAMED]
-        names = await self._names.get(allowed, deadline)
-        return channel_sentence([f"#{name}" for name in names], await self.admin_names(deadline))
+        names = await self.directory.names(allowed, deadline)
+        channels = [f"#{name}" for name in names.values()]
+        return channel_sentence(channels, await self.admin_names(deadline))
 
     @property
     def admin_mentions(self) -> str:
@@ -262,8 +252,8 @@ class Access:
         """Return who can change a limit, in plain text: names that Slack tells by the deadline."""
         if not self._admins:
             return OPERATOR
-        names = await self._names.get(self._admins, deadline)
-        return listed(names, "or") if names else _AN_ADMIN
+        names = await self.directory.names(self._admins, deadline)
+        return listed([*names.values()], "or") if names else _AN_ADMIN
 
     # ── Channels ──────────────────────────────────────────────────────────────────────────────
 
@@ -320,7 +310,7 @@ class Access:
         except Refused as error:
             if error.code == _HIDDEN:
                 return _Place.CLOSED if self._sees_private_channels else _Place.OPEN
-            return _Place.OPEN if error.code == _NO_SCOPE else None
+            return _Place.OPEN if error.code == NO_SCOPE else None
         except OutsideError as error:
             self._limits.note(_CONVERSATIONS, error)
             return None
@@ -343,18 +333,6 @@ class Access:
     def _deadline(self) -> float:
         loop = asyncio.get_running_loop()
         return loop.time() + self._timings.installation_timeout.total_seconds()
-
-
-def _standing(user: _User, installation: Installation | None) -> _Standing:
-    """Return what a user is; those without an installation to compare with count as strangers."""
-    if installation is None or user.is_stranger:
-        return _Standing.STRANGER
-    is_colleague = user.enterprise_id and user.enterprise_id == installation.enterprise_id
-    if user.team_id != installation.team_id and not is_colleague:
-        return _Standing.STRANGER
-    if user.is_restricted or user.is_ultra_restricted or user.is_bot:
-        return _Standing.GUEST
-    return _Standing.MEMBER
 
 
 def _is_named(limits: Limits, kind: str, user: str) -> bool:

@@ -19,9 +19,14 @@ from bot.timings import Timings
 
 _T = TypeVar("_T")
 _MAX_KEPT: Final = 10_000
+_USERS: Final = "users.info"
 _METHOD: Final = "usergroups.users.list"
 # Also for a group that was disabled: without include_disabled, it is as if there were none.
 _GONE: Final = "no_such_subteam"
+NO_SCOPE: Final = "missing_scope"
+# https://docs.slack.dev/reference/methods/users.info#errors
+NOT_OURS: Final = frozenset({"user_not_found", "user_not_visible", "user_not_in_team"})
+"""The codes with which Slack says that a person is not of the workspace."""
 
 
 class Background(Protocol):
@@ -44,6 +49,7 @@ class Lookups(Generic[_T]):
         background: runs the question.
         clock: dates the answers.
         max_age: after this time an answer is asked for again. Until there is a new one, it counts.
+            Who needs less than all of an answer may take an older one.
     """
 
     def __init__(
@@ -60,9 +66,9 @@ class Lookups(Generic[_T]):
         self._answers: OrderedDict[str, tuple[datetime, _T]] = OrderedDict()
         self._asking: dict[str, asyncio.Event] = {}
 
-    def prepare(self, key: str) -> None:
+    def prepare(self, key: str, max_age: timedelta | None = None) -> None:
         """Ask about an id in the background, unless a fresh answer is known."""
-        if not self._is_fresh(key) and key not in self._asking:
+        if not self._is_fresh(key, max_age or self._max_age) and key not in self._asking:
             self._asking[key] = asyncio.Event()
             self._background.spawn(self._look_up(key))
 
@@ -75,12 +81,12 @@ class Lookups(Generic[_T]):
         """Ask again the next time about an id, whose answer may have changed."""
         self._answers.pop(key, None)
 
-    async def get(self, key: str, deadline: float) -> _T | None:
+    async def get(self, key: str, deadline: float, max_age: timedelta | None = None) -> _T | None:
         """Return a fresh answer about an id, or at the deadline the last one, if any.
 
         ``deadline`` is by the event loop's clock.
         """
-        self.prepare(key)
+        self.prepare(key, max_age)
         if (asking := self._asking.get(key)) is not None:
             try:
                 async with asyncio.timeout_at(deadline):
@@ -100,57 +106,105 @@ class Lookups(Generic[_T]):
         finally:
             self._asking.pop(key).set()
 
-    def _is_fresh(self, key: str) -> bool:
+    def _is_fresh(self, key: str, max_age: timedelta) -> bool:
         answer = self._answers.get(key)
-        return answer is not None and abs(self._clock.now() - answer[0]) <= self._max_age
+        return answer is not None and abs(self._clock.now() - answer[0]) <= max_age
 
 
-class _Named(Payload):
-    """The answer of users.info or conversations.info.
+class Person(Payload):
+    """What users.info says of a person: https://docs.slack.dev/reference/objects/user-object.
 
-    https://docs.slack.dev/reference/objects/user-object
+    Where Slack says nothing, ``error`` is the code why.
     """
 
-    channel: str = Field(default="", validation_alias=AliasPath("channel", "name"))
+    error: str = ""
+    team_id: str = Field(default="", validation_alias=AliasPath("user", "team_id"))
+    enterprise_id: str = Field(
+        default="", validation_alias=AliasPath("user", "enterprise_user", "enterprise_id")
+    )
+    is_restricted: bool = Field(default=False, validation_alias=AliasPath("user", "is_restricted"))
+    is_ultra_restricted: bool = Field(
+        default=False, validation_alias=AliasPath("user", "is_ultra_restricted")
+    )
+    is_stranger: bool = Field(default=False, validation_alias=AliasPath("user", "is_stranger"))
+    is_bot: bool = Field(default=False, validation_alias=AliasPath("user", "is_bot"))
     real_name: str = Field(default="", validation_alias=AliasPath("user", "real_name"))
     display_name: str = Field(
         default="", validation_alias=AliasPath("user", "profile", "display_name")
     )
 
-
-async def fetch_name(client: AsyncWebClient, mentioned: str, time_limit: timedelta) -> str:
-    """Return the name of a person or channel; "" if Slack does not tell it in time."""
-    try:
-        async with translated(time_limit):
-            if mentioned.startswith(("C", "G")):
-                channel = await client.conversations_info(channel=mentioned)
-                return _Named.model_validate(channel.data).channel
-            person = _Named.model_validate((await client.users_info(user=mentioned)).data)
-            return person.display_name or person.real_name
-    except OutsideError:
-        return ""
+    @property
+    def name(self) -> str:
+        """Their name as Slack shows it; "" if Slack does not tell it."""
+        return self.display_name or self.real_name
 
 
-class Names:
-    """The names that Slack has told."""
+class _Channel(Payload):
+    """The answer of conversations.info, as far as it is a name."""
+
+    name: str = Field(default="", validation_alias=AliasPath("channel", "name"))
+
+
+class Directory:
+    """The people that Slack was asked about, and the names of channels.
+
+    All deadlines are by the event loop's clock.
+    """
 
     def __init__(
         self, client: AsyncWebClient, background: Background, clock: Clock, timings: Timings
     ) -> None:
-        async def ask(mentioned: str) -> str | None:
-            return await fetch_name(client, mentioned, timings.call_timeout) or None
+        self._client = client
+        self._timings = timings
+        max_age = timings.person_max_age
+        self._limits = MethodLimits(clock, max_age)
+        self._people = Lookups(self._look_up_person, background, clock, max_age)
+        self._channels = Lookups(self._look_up_channel, background, clock, max_age)
 
-        self._names = Lookups(ask, background, clock, timings.person_max_age)
+    def prepare(self, user: str) -> None:
+        """Have Slack asked about a person of whom nothing fresh is known."""
+        self._people.prepare(user)
 
-    def prepare(self, ids: Iterable[str]) -> None:
-        """Have Slack asked about ids whose names are not known yet."""
-        for each in ids:
-            self._names.prepare(each)
+    def known(self, user: str) -> Person | None:
+        """Return what Slack said last about a person, without asking."""
+        return self._people.known(user)
 
-    async def get(self, ids: Iterable[str], deadline: float) -> list[str]:
-        """Return the names of those that are known by ``deadline`` of the event loop's clock."""
-        names = await asyncio.gather(*(self._names.get(each, deadline) for each in ids))
-        return [name for name in names if name]
+    async def person(self, user: str, deadline: float) -> Person | None:
+        """Return what Slack says about a person, or at the deadline the last it said, if any."""
+        return await self._people.get(user, deadline)
+
+    async def names(self, ids: Iterable[str], deadline: float) -> dict[str, str]:
+        """Return the names of those people and channels whose names are known by the deadline."""
+        asked = sorted(ids)
+        found = await asyncio.gather(*(self._name(each, deadline) for each in asked))
+        return {id_: name for id_, name in zip(asked, found, strict=True) if name}
+
+    async def _name(self, mentioned: str, deadline: float) -> str | None:
+        if mentioned.startswith(("C", "G")):
+            return await self._channels.get(mentioned, deadline)
+        person = await self._people.get(mentioned, deadline, self._timings.name_max_age)
+        return None if person is None else person.name
+
+    async def _look_up_person(self, user: str) -> Person | None:
+        if self._limits.until(_USERS) is not None:
+            return None
+        try:
+            async with translated(self._timings.call_timeout):
+                return Person.model_validate((await self._client.users_info(user=user)).data)
+        except Refused as error:
+            is_answer = error.code in NOT_OURS or error.code == NO_SCOPE
+            return Person(error=error.code) if is_answer else None
+        except OutsideError as error:
+            self._limits.note(_USERS, error)
+            return None
+
+    async def _look_up_channel(self, channel: str) -> str | None:
+        try:
+            async with translated(self._timings.call_timeout):
+                answer = await self._client.conversations_info(channel=channel)
+                return _Channel.model_validate(answer.data).name or None
+        except OutsideError:
+            return None
 
 
 class _Members(Payload):

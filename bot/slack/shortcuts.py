@@ -13,7 +13,6 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from bot.slack.blocks import Json, spoken
 from bot.slack.context import HandlerContext
 from bot.slack.create_video import open_create_form
-from bot.slack.directory import fetch_name
 from bot.slack.forms import (
     MAX_BOX,
     FileUnavailable,
@@ -118,10 +117,8 @@ async def _attached_script(ctx: HandlerContext, shortcut: ShortcutPayload) -> _A
 
 async def _names(ctx: HandlerContext, ids: set[str]) -> dict[str, str]:
     """Return the names of people and channels that Slack tells soon: the form has to open."""
-    asked = sorted(ids)[:_MAX_NAMES]
-    within = ctx.timings.message_timeout
-    names = await asyncio.gather(*(fetch_name(ctx.client, each, within) for each in asked))
-    return {id_: name for id_, name in zip(asked, names, strict=True) if name}
+    deadline = asyncio.get_running_loop().time() + ctx.timings.message_timeout.total_seconds()
+    return await ctx.access.directory.names(sorted(ids)[:_MAX_NAMES], deadline)
 
 
 def unnamed_ids(text: str) -> set[str]:
