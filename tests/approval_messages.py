@@ -2,15 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Final
 
 from bot.model import Approval, Failure, Role, Settlement, State
+from bot.slack import cards as bot_cards
+from bot.slack import replies
 from bot.slack.approval_message import approval_request
 from bot.slack.blocks import Message
-from bot.slack.cards import card
-from bot.slack.replies import reply
 from tests import test_card_texts as cards
-from tests.test_cards import BEN, NINE, PRESENTER
+from tests.test_cards import ANA, BEN, NAMES, NINE, PRESENTER
 from tests.test_question_message import OWED
+
+card: Final = partial(bot_cards.card, names=NAMES)
+reply: Final = partial(replies.reply, names=NAMES)
 
 
 def approval_messages() -> Iterator[tuple[str, Message]]:
@@ -20,6 +25,10 @@ def approval_messages() -> Iterator[tuple[str, Message]]:
     yield "The card, asked in a channel", card(waiting, PRESENTER)
     directly = replace(waiting, approval=replace(asked, asked=(BEN,)))
     yield "The card, asked in a direct message", card(directly, PRESENTER)
+    unnamed = bot_cards.card(directly, PRESENTER, names={ANA: NAMES[ANA]})
+    yield "Likewise, where Slack does not tell the names of approvers", unnamed
+    many = replace(waiting, approval=replace(asked, asked=(BEN, "U1", "U2")))
+    yield "Likewise, where it tells some, or there are many", card(many, PRESENTER)
     nobody = replace(waiting, approval=replace(asked, asked=()))
     unreached = card(nobody, PRESENTER, approvers=[BEN])
     yield "The card, where Slack refuses each message to approvers", unreached

@@ -10,12 +10,14 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from bot.model import Failure, Settlement, State
+from bot.slack import cards as bot_cards
+from bot.slack import replies
 from bot.slack.blocks import Json, Message
-from bot.slack.cards import card
 from bot.slack.create_video import offer
 from bot.slack.help import replica_help, short_help, video_help
 from bot.slack.home_view import HomeContent, home_view, spending_modal
@@ -25,7 +27,7 @@ from bot.slack.limits import limit_sentence
 from bot.slack.limits_form import limits_form
 from bot.slack.messages import redirected
 from bot.slack.question_message import question, question_list
-from bot.slack.replies import FILE_COMMENT, file_name, reply
+from bot.slack.replies import FILE_COMMENT, file_name
 from bot.slack.train_replica import listed_replicas
 from bot.store import (
     KnownReplica,
@@ -37,7 +39,7 @@ from tests import test_card_texts as cards
 from tests.admin_content import ADMIN, DOWN, GROUPS, IN_TROUBLE
 from tests.approval_messages import approval_messages
 from tests.sentences import literals, sources
-from tests.test_cards import ANA, BEN, NINE, PRESENTER, PRESENTERS, REPLICA_PRESENTER
+from tests.test_cards import ANA, BEN, NAMES, NINE, PRESENTER, PRESENTERS, REPLICA_PRESENTER
 from tests.test_question_message import ASKED, HOW_QUESTIONS_END, OWED
 from tests.world import MEMORY, REPLICA, World
 
@@ -50,6 +52,8 @@ Everything that people can read from this bot in Slack, on one page for reading 
 tests.messages` writes it from the code, and a test fails if it is out of date. In the lists at the
 end, an ellipsis stands for what is filled in.
 """
+card: Final = partial(bot_cards.card, names=NAMES)
+reply: Final = partial(replies.reply, names=NAMES)
 Entry: TypeAlias = tuple[str, list[str]]
 """What a text is for, and its lines."""
 

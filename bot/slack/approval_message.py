@@ -1,13 +1,14 @@
 """The message that asks for approval: a pure function of its delivery and job."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from bot.model import Approval, Delivery, Job, Settlement, State
+from bot.model import Approval, Delivery, Job, Settlement
 from bot.slack.blocks import (
     MAX_QUOTE,
     MAX_QUOTES,
     MAX_TEXT,
+    NO_NAMES,
     Message,
     actions,
     bullets,
@@ -33,6 +34,7 @@ from bot.slack.buttons import approval_buttons
 from bot.slack.presenters import Presenter, script_of
 
 _MAX_FACT: Final = 300
+_MAX_NAMED: Final = 3
 _BEGINNING: Final = "This is the beginning. The whole script is under *Details*."
 _COPIED: Final = (
     "This request comes from a backup: it may have been approved and created since. Please check "
@@ -40,42 +42,43 @@ _COPIED: Final = (
 )
 
 
+def people_asked(approval: Approval, approvers: Collection[str]) -> Sequence[str]:
+    """Return the ids of those whom a card that waits for approval names."""
+    if approval.channel is not None:
+        return ()
+    return (approval.asked or sorted(approvers))[:_MAX_NAMED]
+
+
 def waiting_for_approval(
-    approval: Approval, approvers: Collection[str] = (), *, posted: bool = True
+    approval: Approval, approvers: Collection[str] = (), names: Mapping[str, str] = NO_NAMES
 ) -> str:
     """Return who was asked for approval, and when it expires.
 
-    A card names people once it is ``posted``: no ping. Without anybody who could be asked, it says
-    which ``approvers`` there are, and where they find the request.
+    Without anybody who could be asked, it says which ``approvers`` there are, and where they find
+    the request. ``names`` are those of people by their ids, as mrkdwn.
     """
     until = date(approval.until)
     expires = f"Without an answer, this request expires {until}."
     if not approval.asked and not approvers:
         gone = "Nobody can approve it any more. Please cancel it and ask again."
         return f"{gone} Otherwise it expires {until}."
-    asked = _asked(approval, approvers, posted=posted)
+    asked = _asked(approval, approvers, names)
     return f"{asked} Nothing is created until somebody approves it. {expires}"
 
 
-def _asked(approval: Approval, approvers: Collection[str], *, posted: bool) -> str:
+def _asked(approval: Approval, approvers: Collection[str], names: Mapping[str, str]) -> str:
     if approval.channel is not None:
         return f"I asked for approval in <#{approval.channel}>."
-    people = listed([f"<@{user}>" for user in approval.asked or sorted(approvers)], "or")
+    known = [names[each] for each in people_asked(approval, approvers) if each in names]
+    others = len(approval.asked or approvers) - len(known)
+    more = [f"{others} other{'' if others == 1 else 's'}"] if others else []
+    people = listed([*known, *more], "or") if known else ""
     if not approval.asked:
-        who = people if posted else "an approver"
         return (
-            f"I couldn't send a message to anyone who can approve it. Please ask {who} to open my "
-            "*Home* tab: it can be approved there."
+            "I couldn't send a message to anyone who can approve it. Please ask "
+            f"{people or 'an approver'} to open my *Home* tab: it can be approved there."
         )
-    if not posted:
-        return "I asked the approvers in a direct message."
-    return f"I asked {people} to approve it."
-
-
-def names_approvers(job: Job) -> bool:
-    """Return whether the card of a job names people who were asked to approve it."""
-    waits = job.state is State.WAITING_FOR_APPROVAL
-    return waits and job.approval is not None and job.approval.channel is None
+    return f"I asked {people or 'the approvers'} to approve it."
 
 
 def approval_request(

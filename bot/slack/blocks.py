@@ -7,9 +7,10 @@ never fewer than characters.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from bot.links import plain_link
@@ -34,6 +35,10 @@ _MAX_LINK: Final = 2000
 # Marks, embeddings, overrides and isolates of Unicode's bidirectional algorithm (UAX 9): in a name
 # they turn the words around it too. Letters written from right to left need none of them.
 _BIDI: Final = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# What begins or ends a format in mrkdwn: inside a word, only code does.
+_FORMATTING: Final = re.compile(r"(?<!\w)[*_~]+|[*_~]+(?!\w)|`")
+_MAX_PERSON: Final = 60
+NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _HALF_ENTITY: Final = re.compile(r"&[a-z]*\Z")
 _HALF_MARKUP: Final = re.compile(r"<[^>]*\Z|&[a-z]*\Z")
 _ELLIPSIS: Final = len("…".encode())  # bytes
@@ -128,6 +133,11 @@ def one_line(text: str) -> str:
     """Return the first line that is not blank, its white space folded."""
     lines = in_order(text).splitlines()
     return next((" ".join(line.split()) for line in lines if line.strip()), "")
+
+
+def person(name: str) -> str:
+    """Return a person's name as mrkdwn that formats nothing and pings nobody; "" if it is none."""
+    return escaped(one_line(_FORMATTING.sub("", name)), _MAX_PERSON)
 
 
 def listed(items: Sequence[str], conjunction: str) -> str:

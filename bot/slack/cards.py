@@ -4,7 +4,7 @@ A card has four lines at most: its title, its state, one line that helps now, an
 asked, and with which replica, is in small print. All else is in its details.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -13,6 +13,7 @@ from bot.model import Failure, Job, State
 from bot.reasons import WITHHELD
 from bot.slack.approval_message import waiting_for_approval
 from bot.slack.blocks import (
+    NO_NAMES,
     Message,
     actions,
     ago,
@@ -72,26 +73,26 @@ def card(
     job: Job,
     presenter: Presenter,
     *,
-    posted: bool = True,
     replica: str = "",
     retry: str | None = None,
     approvers: Collection[str] = (),
+    names: Mapping[str, str] = NO_NAMES,
 ) -> Message:
     """Return the status card of a job.
 
-    It mentions the requester once it is ``posted``: a mention pings in a new message but not in an
-    edit, and the only ping is that of the closing reply.
+    It mentions nobody, but has names: a mention pings in a new message, and the only ping is that
+    of the closing reply.
 
     Args:
         job: the job.
         presenter: the presenter of its kind.
-        posted: whether it is in Slack.
         replica: the name of the replica that it uses, if that is known.
         retry: if the job was retried, the link to that card, or "" if there is none.
         approvers: the ids of those who can approve it.
+        names: the names of people by their ids, as mrkdwn.
     """
     noun, name = presenter.noun.capitalize(), title(presenter.name(job))
-    status = _status(job, presenter, replica, retry, posted=posted, approvers=approvers)
+    status = _status(job, presenter, replica, retry, approvers=approvers, names=names)
     word = status.word or state_word(job, presenter)
     bar, figures = _progress(job, presenter)
     why = explanation(job, presenter, this="this message")
@@ -107,7 +108,7 @@ def card(
         ),
         *([rich(paragraph(words(why)))] if why else []),
     ]
-    small = _small_print(job, presenter, replica, posted=posted)
+    small = _small_print(job, presenter, replica, names)
     blocks += [context(mrkdwn(line)) for line in small]
     blocks.append(actions(card_buttons(job, presenter, is_retried=retry is not None)))
     called = f"{noun} “{escape(name)}”" if name else noun
@@ -137,14 +138,14 @@ def _status(
     replica: str,
     retry: str | None,
     *,
-    posted: bool,
     approvers: Collection[str],
+    names: Mapping[str, str],
 ) -> _Status:
     waiting, running = ":hourglass:", ":hourglass_flowing_sand:"
     match job.state:
         case State.WAITING_FOR_APPROVAL:
             asked = job.approval
-            line = waiting_for_approval(asked, approvers, posted=posted) if asked else ""
+            line = waiting_for_approval(asked, approvers, names) if asked else ""
             return _Status(":raised_hand:", line=line)
         case State.QUEUED | State.CREATING if job.held_by is not None:
             return _Status(waiting, line=_held(job))
@@ -176,7 +177,7 @@ def _status(
             ready = presenter.ready(job)
             return _Status(":white_check_mark:", f"{ready}." if ready else "")
         case State.FAILED:
-            return _failed(job, retry)
+            return _failed(job, retry, names)
 
 
 def _running(job: Job, presenter: Presenter, emoji: str) -> _Status:
@@ -188,7 +189,7 @@ def _running(job: Job, presenter: Presenter, emoji: str) -> _Status:
     return _Status(emoji, f"{more}. I'll reply here.", _since(job) if presenter.slow else "")
 
 
-def _failed(job: Job, retry: str | None) -> _Status:
+def _failed(job: Job, retry: str | None, names: Mapping[str, str]) -> _Status:
     emoji, more = ":x:", ""
     if job.deleted:
         emoji, more = ":wastebasket:", " at the video service"
@@ -196,7 +197,7 @@ def _failed(job: Job, retry: str | None) -> _Status:
         by_admin = job.failure is Failure.STOPPED_BY_ADMIN
         emoji, more = ":no_entry_sign:", " by an admin" if by_admin else " following"
     elif job.failure in NOT_APPROVED:
-        emoji, more = ":no_entry_sign:", decided_by(job)
+        emoji, more = ":no_entry_sign:", decided_by(job, names)
     elif job.failure in CANCELLED:
         emoji = ":no_entry_sign:"
     if retry is not None:
@@ -265,20 +266,25 @@ def _progress(job: Job, presenter: Presenter) -> tuple[str, str]:
 # ── Small print ───────────────────────────────────────────────────────────────────────────────
 
 
-def _small_print(job: Job, presenter: Presenter, replica: str, *, posted: bool) -> list[str]:
+def _small_print(
+    job: Job, presenter: Presenter, replica: str, names: Mapping[str, str]
+) -> list[str]:
     """Return the lines of small print, in mrkdwn."""
-    who = f"Requested by <@{job.user}>" if posted else ""
+    who = f"Requested by {names[job.user]}" if job.user in names else ""
     with_replica = f"Replica: {escaped(one_line(replica), _MAX_NAME)}" if replica else ""
-    is_approved = posted and decided_by(job) and job.failure not in NOT_APPROVED
-    approved = f"Approved{decided_by(job)}" if is_approved else ""
+    by = decided_by(job, names)
+    approved = f"Approved{by}" if by and job.failure not in NOT_APPROVED else ""
     lines = [_orphaned(job, presenter.noun), joined([who, approved, with_replica], by=" · ")]
     return [line for line in lines if line]
 
 
-def decided_by(job: Job) -> str:
-    """Return who decided about a request that needed approval, as the rest of a sentence."""
+def decided_by(job: Job, names: Mapping[str, str]) -> str:
+    """Return who decided about a request that needed approval, as the rest of a sentence.
+
+    "" if nobody did, or their name is not among ``names``.
+    """
     user = job.approval.decided_by if job.approval is not None else None
-    return f" by <@{user}>" if user is not None else ""
+    return f" by {names[user]}" if user is not None and user in names else ""
 
 
 def _orphaned(job: Job, noun: str) -> str:

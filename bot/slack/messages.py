@@ -2,17 +2,17 @@
 
 import logging
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.errors import Refused, Uncertain
-from bot.model import Delivery, Job, Role
+from bot.model import Delivery, Job, Role, State
 from bot.outages import Outages
-from bot.slack.approval_message import approval_request
-from bot.slack.blocks import MAX_TEXT, Message, context, mrkdwn, shortened
+from bot.slack.approval_message import approval_request, people_asked
+from bot.slack.blocks import MAX_TEXT, NO_NAMES, Message, context, mrkdwn, person, shortened
 from bot.slack.cards import card
 from bot.slack.errors import translated
 from bot.slack.presenters import Presenters
@@ -38,13 +38,15 @@ def compose(
     replica: str = "",
     retry: str | None = None,
     listed: Sequence[Asked] = (),
+    names: Mapping[str, str] = NO_NAMES,
 ) -> Message:
     """Return what a delivery says now.
 
     ``admins`` can answer a question, and are asked first with ``admins_first``; ``listed`` are the
     further ones in its message. ``approvers`` can approve. See ``card`` for ``replica`` and
-    ``retry``.
+    ``retry``. ``names`` are those of ``people_named``, as far as they are known.
     """
+    said = {user: safe for user, name in names.items() if (safe := person(name))}
     presenter = presenters[job.kind]
     if delivery.role is Role.QUESTION:
         # Of a request that was asked about before, the last question counts.
@@ -58,15 +60,19 @@ def compose(
     if delivery.role is Role.APPROVAL:
         return approval_request(delivery, job, presenter, approvers, replica=replica)
     if delivery.role is Role.REPLY:
-        return reply(job, presenter, retry=retry)
-    return card(
-        job,
-        presenter,
-        posted=delivery.ts is not None,
-        replica=replica,
-        retry=retry,
-        approvers=approvers,
-    )
+        return reply(job, presenter, retry=retry, names=said)
+    return card(job, presenter, replica=replica, retry=retry, approvers=approvers, names=said)
+
+
+def people_named(delivery: Delivery, job: Job, approvers: Collection[str] = ()) -> set[str]:
+    """Return the ids of those whose names a delivery says instead of mentioning them."""
+    people = {job.user} if delivery.role is Role.CARD else set[str]()
+    if (approval := job.approval) is not None and delivery.role in {Role.CARD, Role.REPLY}:
+        if approval.decided_by is not None:
+            people.add(approval.decided_by)
+        if job.state is State.WAITING_FOR_APPROVAL:
+            people.update(people_asked(approval, approvers))
+    return people
 
 
 def redirected(message: Message, job: Job) -> Message:

@@ -4,6 +4,7 @@ A post that got no answer waits, is searched for by its metadata, and only then 
 Searching needs the history scopes; without them it is posted again after the wait.
 """
 
+import asyncio
 import logging
 import random
 from collections.abc import Collection
@@ -19,8 +20,8 @@ from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role
 from bot.outages import Outages
-from bot.slack.approval_message import names_approvers
 from bot.slack.blocks import Message
+from bot.slack.directory import Directory
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import CANNOT_LOOK, PostSearch, metadata_for, permalink
 from bot.slack.installation import InstallationSource
@@ -33,6 +34,7 @@ from bot.slack.messages import (
     log_fields,
     may_be_posted,
     open_conversation,
+    people_named,
     placed,
     redirect,
     redirected,
@@ -65,9 +67,9 @@ class _Posted(Payload):
 class Messenger:
     """Takes claimed deliveries one step further.
 
-    ``client`` must not retry a call by itself: a message would be posted twice. ``admins`` are
-    mentioned in questions, and asked first with ``admins_first``. ``videos`` fetches what is shown
-    in Slack; None if nothing is.
+    ``client`` must not retry a call by itself: a message would be posted twice. ``directory`` has
+    the names of people. ``admins`` are mentioned in questions, and asked first with
+    ``admins_first``. ``videos`` fetches what is shown in Slack; None if nothing is.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Messenger:
         store: Store,
         client: AsyncWebClient,
         presenters: Presenters,
+        directory: Directory,
         admins: Collection[str],
         *,
         admins_first: bool,
@@ -92,6 +95,7 @@ class Messenger:
         self._store = store
         self._client = client
         self._presenters = presenters
+        self._directory = directory
         self._admins = admins
         self._admins_first = admins_first
         self._clock = clock
@@ -280,8 +284,6 @@ class Messenger:
     async def _release_posted(self, outgoing: Outgoing, delivery: Delivery) -> None:
         """Store that a message is in Slack, and owe the files that follow it."""
         posted = replace(delivery, state=DeliveryState.POSTED)
-        if delivery.role is Role.CARD and names_approvers(outgoing.job):
-            posted = replace(posted, shown_version=0)  # an edit names them, and pings nobody
         # Below a reply that a backup did not know yet, the files may be too.
         is_found = outgoing.job.copied and outgoing.delivery.state is DeliveryState.UNCERTAIN
         following = () if is_found else self._uploads.following(outgoing, posted)
@@ -419,16 +421,20 @@ class Messenger:
             # Others cannot open a direct message.
             is_open = card.ts is not None and not card.direct
             retry = await permalink(self._client, card, self._timings) if is_open else ""
+        approvers = self._store.jobs.approvals.people(job.user)
+        deadline = asyncio.get_running_loop().time() + self._timings.name_timeout.total_seconds()
+        people = people_named(delivery, job, approvers)
         message = compose(
             delivery,
             job,
             self._presenters,
             self._admins,
             admins_first=self._admins_first,
-            approvers=self._store.jobs.approvals.people(job.user),
+            approvers=approvers,
             replica=outgoing.replica,
             retry=retry,
             listed=outgoing.listed,
+            names=await self._directory.names(people, deadline),
         )
         # An approval is for somebody else.
         if delivery.direct and delivery.role is not Role.APPROVAL:

@@ -1,5 +1,6 @@
 """A job's closing reply: a pure function of the job. It does not repeat the card."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from bot.model import Failure, Job, State
@@ -8,6 +9,7 @@ from bot.slack.blocks import (
     MAX_QUOTES,
     MAX_SECTION,
     MAX_TEXT,
+    NO_NAMES,
     Message,
     actions,
     anchor,
@@ -35,17 +37,24 @@ FILE_COMMENT: Final = "Here's the whole transcript."
 """What is said with the file below a reply that has only the beginning of its transcript."""
 
 
-def reply(job: Job, presenter: Presenter, *, retry: str | None = None) -> Message:
+def reply(
+    job: Job,
+    presenter: Presenter,
+    *,
+    retry: str | None = None,
+    names: Mapping[str, str] = NO_NAMES,
+) -> Message:
     """Return the closing reply of an ended job: it mentions who asked, once.
 
     Those who stopped following it themselves know that it has ended, and are not mentioned.
     ``retry`` is the link to the card of its retry, or "" without a link; None if it has none.
+    ``names`` are those of other people by their ids, as mrkdwn: a mention would ping them.
     """
     noun, name = presenter.noun, title(presenter.name(job))
     if job.failure in STOPPED:
         return _stopped(job, noun)
     links, transcript = links_of(job, presenter), presenter.transcript(job).strip()
-    ending = _ending(job, presenter)
+    ending = _ending(job, presenter, names)
     head = f"<@{job.user}> your {noun} {ending}"
     text = [f"<@{job.user}> your {noun}{f' “{escape(name)}”' if name else ''} {ending}"]
     if job.state is State.SUCCEEDED:
@@ -95,13 +104,13 @@ def _transcript_text(transcript: str, limit: int) -> list[str]:
     return [_BEGINNING, f"{label}{escaped(transcript, room - size(_BEGINNING))}"]
 
 
-def _ending(job: Job, presenter: Presenter) -> str:
+def _ending(job: Job, presenter: Presenter, names: Mapping[str, str]) -> str:
     if job.state is State.SUCCEEDED:
         return f"is ready{presenter.ready(job)}."
     if job.failure in CANCELLED:
         return "was cancelled."
     if job.failure is Failure.DECLINED:
-        return f"was declined{decided_by(job)}."
+        return f"was declined{decided_by(job, names)}."
     if job.failure is Failure.NOT_APPROVED:
         return "wasn't approved in time."
     if job.failure is Failure.WITHDRAWN:

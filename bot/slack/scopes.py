@@ -21,7 +21,7 @@ OPTIONAL_SCOPES: Final[Mapping[str, str]] = {
     "mpim:history": f"{_TWICE} a group direct message",
     "channels:join": "JOIN_PUBLIC_CHANNELS has no effect",
     "im:write": f"{_TWICE} a direct message",
-    "users:read": "guests cannot be told from members, and can ask",
+    "users:read": "guests cannot be told from members, and can ask; cards do not say who asked",
     "channels:read": f"public channels {_SHARED}",
     "groups:read": f"private channels {_SHARED}",
     "usergroups:read": "user groups in VIDEO_USERS and TRAINING_USERS let nobody in",
