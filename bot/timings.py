@@ -155,6 +155,10 @@ class Timings:
     """For a call to wait until others are done, where not all may be made at the same time."""
 
     # For messages to Slack.
+    card_delay: timedelta = timedelta(seconds=1)
+    """From a request to its card, unless its job changes before: a create call is answered within
+    that, so that the card is posted once as it stays for a while. A person sees their form close
+    meanwhile; who waits longer for a sign asks again."""
     name_timeout: timedelta = timedelta(milliseconds=300)
     """For the names of people that a message says: then it goes without them. With the delay of a
     card, it is in Slack 1.5 seconds after the request; in real time."""

@@ -8,7 +8,7 @@ import contextlib
 import re
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
@@ -284,7 +284,8 @@ class PageWorld(World):
     """A world with the page before it, and windows on that; ``page`` is the page's server."""
 
     def __init__(self, folder: Path, browser: Browser, timings: Timings | None = None) -> None:
-        super().__init__(folder, timings)
+        # The clock stands still, and a card that waits for it would never come.
+        super().__init__(folder, timings or Timings(jitter=0, card_delay=timedelta(0)))
         self.slack.app = APP
         self.page = Page(self.slack, self.service, store=lambda: self.bot.store)
         self.windows = Windows(browser)

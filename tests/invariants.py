@@ -286,6 +286,7 @@ class InvariantChecker:
                 if role_of(key) == "card":
                     shown = slack.find(message.channel, message.ts) or message
                     assert not shown.blocks or number_of(shown) == job, shown.text
+                    assert not message.pings, message.text
                     continue
                 if role_of(key) == "approval":
                     continue

@@ -43,6 +43,7 @@ QUICK: Final = Timings(
     jitter=0,
     retry_interval=timedelta(milliseconds=50),
     max_retry_interval=timedelta(milliseconds=200),
+    card_delay=timedelta(milliseconds=100),
     post_hold=timedelta(milliseconds=50),
     callback_spacing=timedelta(milliseconds=30),
     stop_timeout=timedelta(milliseconds=500),

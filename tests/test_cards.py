@@ -12,7 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bot.app import FEATURES
-from bot.model import Failure, Job, Snapshot, State, Verdict
+from bot.model import (
+    Approval,
+    Delivery,
+    DeliveryState,
+    Failure,
+    Job,
+    Role,
+    Snapshot,
+    State,
+    Verdict,
+)
 from bot.slack.blocks import (
     Message,
     cut,
@@ -24,7 +34,7 @@ from bot.slack.buttons import DETAILS, STOP
 from bot.slack.cards import card
 from bot.slack.job_actions import details
 from bot.slack.job_status import status_message
-from bot.slack.messages import redirected
+from bot.slack.messages import compose, redirected
 from bot.slack.replies import reply
 from sandbox import mrkdwn
 from sandbox.block_kit import objects, validate_message, validate_view
@@ -32,6 +42,7 @@ from sandbox.faults import CannedResponse
 from tests.world import REPLICA, World
 
 ANA, BEN = "U0ANA", "U0BEN"
+NAMES = {ANA: "Ana Lima", BEN: "Ben Okafor"}
 NINE = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 WATCH = "https://watch.example/v1"
 FILE = "https://files.example/v1.mp4"
@@ -45,6 +56,7 @@ JOB = Job(
     thread_ts=None,
     created_at=NINE,
 )
+CARD = Delivery(1, "7", Role.CARD, DeliveryState.PENDING, "C0STUDIO", None, None, 1, 0, None, 0)
 READY = Snapshot(
     "v1",
     "ready",
@@ -208,6 +220,13 @@ JOBS = st.builds(
     started_at=st.none() | WHEN,
     ended_at=st.none() | WHEN,
     erased=st.booleans(),
+    approval=st.none()
+    | st.builds(
+        Approval,
+        asked=st.sampled_from([(), ("C0BOSS",), (BEN,), (BEN, ANA, "U0X", "U0Y")]),
+        until=WHEN,
+        decided_by=st.none() | st.just(BEN),
+    ),
 )
 many = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -234,12 +253,14 @@ def check(message: Message) -> None:
 
 
 @many
-@given(JOBS, PEOPLE, st.none() | st.just("") | st.just(WATCH))
-def test_slack_accepts_any_card_and_it_pings_no_one_else(
-    job: Job, replica: str, retry: str | None
+@given(JOBS, PEOPLE, st.none() | st.just("") | st.just(WATCH), PEOPLE)
+def test_slack_accepts_any_card_and_it_pings_no_one(
+    job: Job, replica: str, retry: str | None, name: str
 ) -> None:
-    message = card(job, PRESENTERS[job.kind], replica=replica, retry=retry)
+    names = {ANA: name, BEN: name}
+    message = compose(CARD, job, PRESENTERS, replica=replica, retry=retry, names=names)
     check(message)
+    assert not mrkdwn.pings(message.text, message.blocks) | mrkdwn.pings(message.text, [])
     check(redirected(message, job))
 
 
@@ -303,7 +324,8 @@ async def test_any_text_passes_through_the_form_the_card_the_reply_and_the_list(
             card = await world.request_video(world.ana, values)
             await world.advance(minutes=5)
             [reply] = world.replies(card)
-            assert world.now(card).pings == reply.pings == {world.ana.user.id}
+            assert reply.pings == {world.ana.user.id}
+            assert not world.now(card).pings
             await world.open_form(world.ana, words[:2900])
             listed = await world.ana.command("/video", "list")
             assert listed.message is not None

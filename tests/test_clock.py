@@ -331,7 +331,7 @@ class Sweeping:
 @pytest.fixture
 async def sweeping(memory: Path) -> AsyncIterator[Sweeping]:
     """A sweep that does not run yet."""
-    timings = Timings()
+    timings = Timings(card_delay=timedelta(0))
     async with Store.open(memory / "bot.db", timings) as store:
         yield Sweeping(store, timings)
 

@@ -183,8 +183,11 @@ async def test_no_copy_shows_an_older_state_last_also_when_an_edit_is_slow(world
     async with world.running_copies() as (first, _):
         await world.at(first, world.ana.open_home())
         world.slack.on_request = hold_first_edit
+        world.creates_slowly()
         form = await world.open_form(world.ana)
         await form.submit(VALUES)
+        await world.settle()
+        world.clock.set(world.clock.now() + timedelta(seconds=2))
         async with asyncio.timeout(30):
             await reached.wait()
         video = next(iter(world.service.videos))

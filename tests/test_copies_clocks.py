@@ -58,10 +58,12 @@ async def slow_call(world: World, call: str, copies: list[Bot]) -> None:
     await world.at(first, ask(world, ANA))
     async with asyncio.timeout(30):
         await reached.wait()
-        world.clock.set(world.clock.now() + world.timings.call_timeout)
+        delay = world.timings.card_delay
+        world.clock.set(world.clock.now() + world.timings.call_timeout - delay * len(copies))
         for number, copy in enumerate((first, second)):
             script = f"{BEN} {number}"
             await world.at(copy, ask(world, script))
+            world.clock.set(world.clock.now() + delay)
             while card(world, script) is None:  # noqa: ASYNC110 - of whichever copy posts it
                 await asyncio.sleep(0)
     goes_on.set()

@@ -165,7 +165,10 @@ async def test_an_edit_that_comes_late_is_not_what_a_card_shows_in_the_end(
     world = paused.world
     async with paused.running_first():
         reached, let_go = await _held(world, "chat.update", "Rendering")
+        world.creates_slowly()
         await paused.is_asked()
+        await world.settle()
+        world.clock.set(world.clock.now() + timedelta(seconds=2))
         async with paused.stopped(reached):
             await paused.goes_on_until(lambda: paused.cards() and "Ready" in paused.cards()[0].text)
             await paused.resumes(let_go)

@@ -96,6 +96,7 @@ async def test_an_edit_that_slack_does_after_the_bot_died_is_not_the_last_one(
     end: str, live: LiveWorld
 ) -> None:
     late_edit = LateCommit(timedelta(seconds=1.5), hang=True)
+    first_let_it_be_posted(live)
     live.slack.faults.next("chat.update", late_edit)
     await live.request_video()
     await live.wait_until(lambda: live.created_count() and live.edits())

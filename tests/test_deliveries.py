@@ -474,8 +474,10 @@ async def test_a_card_that_can_no_longer_be_edited_does_not_hold_the_answer_back
 
 
 async def test_an_edit_that_slack_does_late_does_not_undo_the_next_one(world: World) -> None:
-    world.slack.faults.next("chat.update", LateCommit(timedelta(seconds=10)))
+    world.creates_slowly()
     await world.request_video(world.ana)
+    world.slack.faults.next("chat.update", LateCommit(timedelta(seconds=10)))
+    await world.advance(seconds=2)
     [video_id] = world.service.videos
     world.service.finish(video_id)
     await world.advance(minutes=5)

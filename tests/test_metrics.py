@@ -85,7 +85,7 @@ async def test_failed_calls_are_counted_by_their_class(world: World) -> None:
     refused = {"ok": False, "error": "cant_update_message"}
     world.slack.faults.next("chat.update", CannedResponse(200, refused))
     await world.request_video(world.ana)
-    await world.advance(minutes=1)
+    await world.advance(minutes=5)
     found = await scrape(world)
     created = {"service": "video_service", "operation": "POST /v2/videos"}
     for outcome in ("unavailable", "refused", "uncertain"):

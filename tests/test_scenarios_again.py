@@ -1,6 +1,7 @@
 """The scenarios of the sandbox's page, played again while the bot offers what was made before."""
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 async def test_a_scenario_can_be_played_again_although_its_video_exists(
     memory: Path, browser: Browser
 ) -> None:
-    world = PageWorld(memory, browser, replace(TIMINGS, jitter=0))
+    # The clock stands still, and a card that waits for approval would wait for it.
+    timings = replace(TIMINGS, jitter=0, card_delay=timedelta(0))
+    world = PageWorld(memory, browser, timings)
     world.pauses = {**world.pauses, "same_within": Timings().same_within}
     title = "A video that needs approval"
     async with world.runs(APPROVERS=world.ben.user.id):

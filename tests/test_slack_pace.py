@@ -62,10 +62,12 @@ async def test_a_held_back_channel_holds_back_no_other(world: World) -> None:
 async def test_a_held_back_edit_holds_back_all_edits_and_no_post(world: World) -> None:
     limit = CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "30"})
     world.slack.faults.next("chat.update", limit)
+    world.creates_slowly()
     await _requests(world)
-    await world.settle()
+    await world.advance(seconds=2)
     assert len(world.calls("chat.update")) == 1
 
+    world.creates_slowly()
     await _requests(world, "lobby")
     await world.advance(seconds=29)
     assert len(world.calls("chat.update")) == 1, "the other channel's card waits too"

@@ -48,7 +48,8 @@ from tests.world import MEMORY
 NOW = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=10)
 DAY = timedelta(days=1)
-TIMINGS = Timings()
+# Cards are due at once: most of this is about any delivery.
+TIMINGS = Timings(card_delay=timedelta(0))
 MANY = 20
 
 

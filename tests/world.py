@@ -23,6 +23,7 @@ from sandbox import events
 from sandbox.clock import ManualClock
 from sandbox.delivery import balanced_to
 from sandbox.driver import Modal, Person
+from sandbox.faults import CannedResponse
 from sandbox.http import free_port
 from sandbox.running import APP
 from sandbox.slack import Call, SandboxSlack
@@ -75,6 +76,8 @@ class World(HasDatabase):
         )
         # Most tests ask for the same video again and again, some with the clock set back.
         self.pauses = {**self.pauses, "same_within": timedelta(days=-400)}
+        # In real time: a busy machine may need longer for an answer.
+        self.pauses = {**self.pauses, "name_timeout": PATIENCE}
         self.socket_mode = False
         self.database = folder / "bot.db"
         self.ana = Person(self.slack, "ana")
@@ -236,8 +239,19 @@ class World(HasDatabase):
         await form.submit(typed)
         assert not form.is_open, form.errors
         await self.settle()
+        if {message.ts for message in self.slack.messages(channel)} <= before:
+            await self.card_time()
         [card] = [m for m in self.slack.messages(channel) if m.ts not in before]
         return card
+
+    def creates_slowly(self) -> None:
+        """Have the service take the next video two seconds late: its card is there before."""
+        waits = CannedResponse(429, "", {"Retry-After": "2"})
+        self.service.faults.next("create_video", waits)
+
+    async def card_time(self) -> None:
+        """Let the cards be posted of requests that have not changed since they were made."""
+        await self.clock.advance(self.timings.card_delay)
 
     async def details(self, person: Person, card: Message) -> "Details":
         """Open the details of a card's job, close them, and return what they say."""

@@ -19,6 +19,7 @@ from bot.store.database import (
     optional_moment,
     optional_ms,
     run_until_stored,
+    span_ms,
     to_ms,
     wait_ms,
 )
@@ -194,8 +195,8 @@ _ADD_REPLY: Final = Query(
 )
 _ADD: Final = Query(
     """
-    INSERT INTO deliveries (job_id, role, state, channel, thread_ts, due_at)
-    VALUES (:job_id, :role, 'pending', :channel, :thread_ts, :now)
+    INSERT INTO deliveries (job_id, role, state, channel, thread_ts, due_at, wait_ms)
+    VALUES (:job_id, :role, 'pending', :channel, :thread_ts, :now + :wait_ms, :wait_ms)
     ON CONFLICT (job_id, role, number) DO NOTHING
     """
 )
@@ -251,10 +252,14 @@ _EDIT_QUESTIONS: Final = Query(
 )
 _LISTED: Final = Query("SELECT * FROM deliveries WHERE listed_in IN (EACH :ids) ORDER BY id")
 _JOBS: Final = Query("SELECT * FROM jobs WHERE id IN (EACH :ids)")
-# A card that is being sent or waits for a retry keeps its time, and is edited after it if needed.
+# A card that nobody has begun to post is due now: it would say what is out of date. One that is
+# being sent or waits for a retry keeps its time, and is edited after it if needed.
 _EDIT_CARD: Final = Query(
     """
-    UPDATE deliveries SET version = version + 1, due_at = coalesce(due_at, :now)
+    UPDATE deliveries SET version = version + 1, due_at = CASE
+            WHEN state = 'pending' AND claim = 0 AND due_at > :now THEN :now
+            ELSE coalesce(due_at, :now)
+        END
     WHERE job_id = :job_id AND role = 'card' AND state <> 'undeliverable'
     RETURNING CASE WHEN claimed = 0 THEN due_at END AS due_at
     """
@@ -548,6 +553,7 @@ class Deliveries:
                     channel=delivery.channel,
                     thread_ts=delivery.thread_ts or delivery.ts,
                     now=to_ms(now),
+                    wait_ms=0,
                 )
                 tx.notify(Topic.DELIVERIES)
             if retried is not None:
@@ -738,11 +744,19 @@ def _listed_in(
     return listed, unreadable + errors
 
 
-def add_card(tx: Transaction, job: Job, now: int) -> None:
-    """Owe the card of a new job."""
-    at = {"channel": job.channel, "thread_ts": job.thread_ts, "now": now}
-    tx.all(_ADD, job_id=job.id, role=Role.CARD.value, **at)
-    tell(tx, Topic.DELIVERIES, now, now)
+def add_card(tx: Transaction, job: Job, delay: timedelta) -> None:
+    """Owe the card of a new job, after a delay or as soon as the job changes."""
+    now, wait_ms = to_ms(job.created_at), span_ms(delay)
+    tx.all(
+        _ADD,
+        job_id=job.id,
+        role=Role.CARD.value,
+        channel=job.channel,
+        thread_ts=job.thread_ts,
+        now=now,
+        wait_ms=wait_ms,
+    )
+    tell(tx, Topic.DELIVERIES, now + wait_ms, now)
     tx.notify(Topic.HOMES, job.user)
 
 

@@ -641,7 +641,7 @@ class Jobs:
                 for each in self.approvals.everybody:
                     tx.notify(Topic.HOMES, each)
                 add_approvals(tx, job, asked, to_ms(now))
-            add_card(tx, job, to_ms(now))
+            add_card(tx, job, self._timings.card_delay)
             action, of = AuditAction.ASKED, ""
             if retried is not None:
                 edit_messages(tx, retried["id"], to_ms(now))

@@ -34,6 +34,8 @@ TIMINGS: Final = Timings(
     max_hold=timedelta(milliseconds=800),
     turn_timeout=timedelta(milliseconds=200),
     hasten_within=timedelta(milliseconds=300),
+    card_delay=timedelta(milliseconds=100),
+    name_timeout=timedelta(milliseconds=100),
     post_hold=timedelta(milliseconds=800),
     pause=timedelta(milliseconds=500),
     post_interval=timedelta(milliseconds=50),
