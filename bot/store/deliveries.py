@@ -121,7 +121,7 @@ _HASTEN: Final = Query(
     """
 )
 _MAX_WOKEN: Final = 500
-_WINDOW: Final = 128
+_WINDOW: Final = 100
 """Rows of each role among which a claim chooses: those that are due first."""
 _SPREAD_MS: Final = 50
 _SPREAD_WITHIN_MS: Final = 60_000
