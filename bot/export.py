@@ -4,7 +4,6 @@ import csv
 import json
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import chain
@@ -18,7 +17,7 @@ from bot.store.engines import open_snapshot
 from bot.store.job_rows import job_from
 from bot.store.snapshot import Snapshot
 from bot.store.sqlite_file import check_file
-from bot.store.unreadable import optional_text, reading, text
+from bot.store.unreadable import number, optional_text, reading, text
 
 Record = dict[str, str | int | bool | None]
 """A line of an export. Times are ISO 8601, UTC."""
@@ -44,16 +43,23 @@ _REQUESTS: Final = f"""
     ) AS charges ON charges.job_id = jobs.id
     {{where}} ORDER BY created_at, id
 """  # noqa: S608 - the condition is ours
-_AUDIT: Final = (
-    "SELECT id, at, action, user_id, job_id, kind, detail FROM audit {where} ORDER BY at, id"
-)
-_DAY_MS: Final = 24 * 60 * 60 * 1000
-_ATTEMPTS: Final = f"""
-    SELECT made_at / {_DAY_MS} AS day, user_id, kind, count(*) AS created,
-        CAST(coalesce(sum(spoken_ms), 0) AS BIGINT) AS spoken_ms
-    FROM attempts WHERE {_CHARGED} GROUP BY made_at / {_DAY_MS}, user_id, kind
-"""  # noqa: S608 - likewise
-_DELETED: Final = "SELECT month, user_id, kind, created, spoken_ms FROM spending"
+# That somebody asked for a request, its own row says: an older version recorded it here too.
+_AUDIT: Final = """
+    SELECT * FROM (
+        SELECT at, 1 AS place, id, action, user_id, job_id, kind, detail
+        FROM audit WHERE action NOT IN ('asked', 'retried')
+        UNION ALL
+        SELECT created_at, 0, 0, CASE WHEN retry_of IS NULL THEN 'asked' ELSE 'retried' END,
+            user_id, id, kind, coalesce(retry_of, '') FROM jobs
+    ) AS acts {where} ORDER BY at, place, id, job_id
+"""
+_USAGE: Final = """
+    SELECT period, who, 'replica' AS kind, trainings AS created, 0 AS spoken_ms FROM usage
+    WHERE who <> '' AND length(period) = 7 AND trainings > 0
+    UNION ALL SELECT period, who, 'video', videos, spoken_ms FROM usage
+    WHERE who <> '' AND length(period) = 7 AND videos > 0
+    ORDER BY period, who, kind
+"""
 # What makes a spreadsheet run the text of a cell: https://owasp.org/www-community/attacks/CSV_Injection
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\n")
 # What a terminal may obey: people and the service choose names and reasons.
@@ -208,32 +214,25 @@ def _act(row: Row) -> Record:
 
 
 def _usage(snapshot: Snapshot, job: str | None) -> Iterator[Record]:
-    """Yield what each person had created in each month: what may have cost money.
+    """Yield what each person asked for in each month, but for what was not charged.
 
     Raises:
         OperatorError: it is to be about one request.
     """
     if job is not None:
         raise OperatorError("Usage is of a person and a month: leave --job out.")
-    sums: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
-    for row in snapshot.all(Query(_ATTEMPTS)):
-        month = f"{from_ms(row['day'] * _DAY_MS):%Y-%m}"
-        _add(sums[month, row["user_id"], row["kind"]], row)
-    for row in snapshot.all(Query(_DELETED)):
-        _add(sums[row["month"], row["user_id"], row["kind"]], row)
-    for (month, user, kind), (created, spoken_ms) in sorted(sums.items()):
-        yield {
-            "month": month,
-            "user": user,
-            "kind": kind,
-            "created": created,
-            "spoken_seconds": _seconds(spoken_ms),
+    yield from _readable(snapshot.all(Query(_USAGE)), _used, "row of usage")
+
+
+def _used(row: Row) -> Record:
+    with reading("usage", row, "who"):
+        return {
+            "month": text(row["period"]),
+            "user": text(row["who"]),
+            "kind": row["kind"],
+            "created": number(row["created"]),
+            "spoken_seconds": _seconds(number(row["spoken_ms"])),
         }
-
-
-def _add(to: list[int], row: Row) -> None:
-    to[0] += row["created"]
-    to[1] += row["spoken_ms"]
 
 
 def _iso(moment: datetime) -> str:

@@ -95,6 +95,7 @@ class Sweep:
                 self._tries_to_compact = _MAX_TRIES
             while await self._store.jobs.delete_audit(now - self._keep_ended_for):
                 self._tries_to_compact = _MAX_TRIES
+            await self._store.spending.forget_days(now)
         except DatabaseError as error:
             _report("old jobs could not be erased", error)
         else:

@@ -31,8 +31,8 @@ _CHANGES: Final = {
     "TRAINING_USERS": LimitChange("TRAINING_USERS", f"{ANA},{BEN}", BEN, NINE),
 }
 _PEOPLE: Final = (
-    PersonSpending(ANA, {"video": 3, "replica": 1}, timedelta(minutes=4)),
-    PersonSpending(BEN, {"video": 1}, timedelta(seconds=40)),
+    PersonSpending(ANA, 3, 1, timedelta(minutes=4)),
+    PersonSpending(BEN, 1, 0, timedelta(seconds=40)),
 )
 GROUPS: Final = (Group(id="S0MARKETING", name="Marketing", handle="marketing"),)
 ADMIN: Final = AdminContent(

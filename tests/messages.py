@@ -23,7 +23,7 @@ from bot.slack.help import replica_help, short_help, video_help
 from bot.slack.home_view import HomeContent, home_view, spending_modal
 from bot.slack.job_actions import details, not_theirs
 from bot.slack.job_status import listed, status_message
-from bot.slack.limits import limit_sentence
+from bot.slack.limits import limit_sentence, resets_in_form
 from bot.slack.limits_form import limits_form
 from bot.slack.messages import redirected
 from bot.slack.question_message import question, question_list
@@ -265,11 +265,13 @@ def refusal_entries() -> Iterator[Entry]:
     reached = [
         LimitReached(Limit.OPEN_PER_USER, 5),
         LimitReached(Limit.OPEN_PER_USER, 1),
-        LimitReached(Limit.PER_USER_PER_DAY, 20, NINE + timedelta(hours=3)),
-        LimitReached(Limit.PER_DAY, 200, NINE + timedelta(minutes=20)),
+        LimitReached(Limit.PER_USER_PER_DAY, 20, NINE + timedelta(hours=15)),
+        LimitReached(Limit.PER_DAY, 200, NINE + timedelta(hours=15)),
+        LimitReached(Limit.PER_MONTH, 2_000, NINE + timedelta(days=29, hours=15)),
     ]
     for each in reached:
-        yield f"Limit: {each.limit.value.replace('_', ' ')}", [limit_sentence(each, NINE)]
+        resets = resets_in_form(each, None)
+        yield f"Limit: {each.limit.value.replace('_', ' ')}", [limit_sentence(each, resets)]
     for about, job in (
         ("is there", cards.WELL),
         ("is being made", cards.rendering()),
@@ -291,7 +293,7 @@ def view_entries() -> Iterator[Entry]:
     replicas = ["Anna · r-anna"]
     full = HomeContent(jobs, page=1, more=True, replicas=replicas, questions=[ASKED], admin=ADMIN)
     yield "Home, for an admin", view_lines(home_view(full, PRESENTERS, command))
-    spending = spending_modal(ADMIN.spending, PRESENTERS, NINE)
+    spending = spending_modal(ADMIN.spending, NINE)
     yield "Spending, for an admin", view_lines(spending)
     yield "Change limits, for an admin", view_lines(limits_form(ADMIN.in_force, GROUPS))
     for what, admin in (("with problems", IN_TROUBLE), ("while the service is down", DOWN)):

@@ -17,6 +17,7 @@ from sandbox.slack_objects import Message
 from tests.databases import query
 from tests.modes import on_both_engines, on_sqlite_alone
 from tests.test_backup import restore
+from tests.test_usage import used
 from tests.world import World, buttons_of, delivery_of
 
 SCRIPT = "Welcome <@U1> to the team!\nWe are glad that you are here."
@@ -103,7 +104,6 @@ async def test_a_request_is_created_once_an_approver_says_so(approving: World) -
         assert "is ready" in reply.text
         assert len(requests(world)) == 1
         assert audit(world) == [
-            ("asked", world.ana.user.id, ""),
             ("approved", world.ben.user.id, ""),
         ]
 
@@ -131,7 +131,7 @@ async def test_a_declined_request_is_closed_with_who_and_why(world: World) -> No
     assert not labels(world.now(asked))
     assert world.ephemerals(world.ben, "approvals") == [f"<@{ben}> has already declined this."]
     why = "Too long, ask <@U1> & <!channel> first"
-    assert audit(world) == [("asked", ana, ""), ("declined", ben, why)]
+    assert audit(world) == [("declined", ben, why)]
 
     # What is asked again waits again.
     await world.ana.click(world.now(reply), "Edit and retry")
@@ -210,7 +210,7 @@ async def _expires(world: World) -> None:
     assert len(world.replies(card)) == 1
     expired = "This request has expired: nobody approved it in time."
     assert world.ephemerals(world.ben, "approvals") == [expired, expired]
-    assert audit(world)[1:] == [("expired", None, "")]
+    assert audit(world) == [("expired", None, "")]
 
 
 async def test_a_request_is_tried_for_a_day_from_its_approval_on(
@@ -454,8 +454,28 @@ async def test_a_request_that_waits_counts_towards_the_limits(approving: World) 
         card, _ = await ask(world)
         form = await world.open_form(world.ana)
         await form.submit({"replica_id": "r-anna-42", "script": "Another one."})
-        assert "limit of 1 request in 24 hours" in str(form.errors)
+        assert "limit of 1 request a day" in str(form.errors)
         await world.ana.click(card, "Cancel request")
         await world.settle()
         await form.submit()
         assert not form.is_open
+
+
+@on_both_engines
+async def test_what_nobody_approves_is_given_back(approving: World) -> None:
+    world = approving
+    async with world.running_bot(**settings(world)):
+        for answer in ("Decline", "Cancel request", None):
+            card, asked = await ask(world)
+            assert len(used(world)) == 2
+            if answer == "Decline":
+                await world.ben.click(asked, answer)
+                assert world.ben.modal is not None
+                await world.ben.modal.submit({"decline_reason": "No."})
+            elif answer is not None:
+                await world.ana.click(world.now(card), answer)
+            else:
+                await world.advance(days=8)
+            await world.settle()
+            assert world.replies(card)
+            assert used(world) == {}

@@ -21,7 +21,7 @@ from sandbox.scenarios import CallbackPlan
 from tests.modes import on_sqlite_alone
 from tests.processes_of_commands import ROOT
 from tests.test_command_line import bot, files_in
-from tests.test_migrations import migrations
+from tests.test_migrations import next_migrations
 from tests.world import World
 
 pytestmark = on_sqlite_alone
@@ -123,9 +123,9 @@ async def test_a_database_of_an_older_version_can_be_backed_up_before_it_is_brou
 ) -> None:
     database, backup = tmp_path / "bot.db", tmp_path / "backup.db"
     await migrate(database)
-    with migrations(tmp_path / "newer", _0001_newer="CREATE INDEX newer ON jobs (channel)"):
+    with next_migrations(tmp_path / "newer", _9999_newer="CREATE INDEX newer ON jobs (channel)"):
         back_up(database, backup, _NOW, replace=False)
-        assert await migrate(backup) == ["0001_newer"]
+        assert await migrate(backup) == ["9999_newer"]
 
 
 async def test_a_backup_is_one_file_for_its_owner_and_nothing_is_left_beside_it(

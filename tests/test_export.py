@@ -12,7 +12,7 @@ from unittest import mock
 
 from bot import command_line
 from bot.export import write_csv
-from bot.store.database import Query, Transaction, to_ms
+from bot.store.database import Query, Transaction
 from sandbox.scenarios import Scenario
 from tests.modes import on_both_engines
 from tests.test_command_line import Result, bot
@@ -107,19 +107,16 @@ async def test_usage_has_what_deleted_requests_cost_and_ends_where_its_month_doe
     world: World,
 ) -> None:
     await world.request_video(world.ana)
-    last = datetime(2026, 1, 31, 23, 59, 59, tzinfo=UTC)
-
-    def change(tx: Transaction) -> None:
-        tx.all(Query("UPDATE attempts SET made_at = :at, spoken_ms = 4000"), at=to_ms(last))
-        for month in ("2026-01", "2026-02"):
-            add = "INSERT INTO spending VALUES (:month, :user, 'video', 2, 6000)"
-            tx.all(Query(add), month=month, user=world.ana.user.id)
-
-    await world.bot.store.database.run(change)
+    world.clock.set(datetime(2026, 3, 31, 23, 59, 59, tzinfo=UTC))
+    await world.request_video(world.ana, {"script": "Nearly April."})
+    await world.advance(minutes=5)
+    await world.request_video(world.ana, {"script": "In April."})
+    await world.advance(days=800)
+    assert world.query("SELECT id FROM jobs") == []
     found = json.loads((await export(world, "usage", "--format", "json")).out)
     assert [(each["month"], each["created"], each["spoken_seconds"]) for each in found] == [
-        ("2026-01", 3, 10),
-        ("2026-02", 2, 6),
+        ("2026-03", 2, 2),
+        ("2026-04", 1, 1),
     ]
 
 
@@ -136,7 +133,7 @@ async def test_a_request_that_is_damaged_is_left_out_and_said(world: World) -> N
 async def test_an_act_that_is_damaged_is_left_out_of_the_audit_and_said(world: World) -> None:
     await world.request_video(world.ana)
     second = number_of(await world.request_video(world.ben, {"script": "Another script."}))
-    damage = Query("UPDATE audit SET at = 100000000000000000 WHERE user_id = :user")
+    damage = Query("UPDATE jobs SET created_at = 100000000000000000 WHERE user_id = :user")
     await world.bot.store.database.run(lambda tx: tx.all(damage, user=world.ana.user.id))
     exported = await export(world, "audit", "--format", "json")
     assert [each["job"] for each in json.loads(exported.out)] == [second]
@@ -202,7 +199,9 @@ async def test_a_reader_that_goes_away_ends_an_export_quietly(world: World) -> N
 
 async def test_an_export_leads_to_nothing_that_a_signed_link_opens(world: World) -> None:
     link = "https://cdn.example.com/v.mp4?X-Amz-Signature=abc123"
-    await world.request_video(world.ana)
+    card = await world.request_video(world.ana)
+    await world.advance(seconds=30)
+    await world.ana.click(world.now(card), "Stop following")
 
     def spoil(tx: Transaction) -> None:
         tx.all(Query("UPDATE jobs SET reason = :reason"), reason=f"No file at {link}")

@@ -78,7 +78,7 @@ async def test_a_change_during_the_publication_is_published_after_it(quiet_world
         await admin.open_home()
         await world.advance(seconds=10)
         assert changed
-        assert "Requests per workspace in 24 hours: *7*" in words(admin.home)
+        assert "Requests per workspace and day: *7*" in words(admin.home)
 
 
 async def test_an_answer_can_be_found_in_home_when_no_message_can_be_posted(world: World) -> None:
@@ -168,7 +168,7 @@ async def test_admins_see_how_much_is_used_and_what_waits(quiet_world: World) ->
     async with world.running_bot(ADMIN_USERS=world.ana.user.id, MAX_PER_DAY="20"):
         await world.request_video(world.ben)
         shown = words(await opened(world, world.ana))
-        assert "Requests in the last 24 hours: 1 of 20." in shown
+        assert "Requests today (UTC): 1 of 20." in shown
         assert "accepts this bot's key" in shown
         assert "Every message is posted" in shown
 

@@ -39,9 +39,8 @@ def test_the_largest_home_and_the_largest_modals_fit_into_slacks_limits() -> Non
     changes = {name: LimitChange(name, "5", USERS[0], NINE) for name in CHANGEABLE}
     in_force = LimitsInForce(limits, settings, changes)
     past = PastChange("VIDEO_USERS", ",".join(USERS), ",".join(USERS[1:]), USERS[0], NINE)
-    created = {"video": 1_000_000, "replica": 1_000_000}
     spending = MonthSpending(
-        NINE, [PersonSpending(user, created, timedelta(days=99)) for user in USERS]
+        NINE, [PersonSpending(user, 1_000_000, 1_000_000, timedelta(days=99)) for user in USERS]
     )
     health = Health(
         1, 2, unsent=3, key_refused=True, no_credit=True, next_try=NINE, slowed_down=True
@@ -57,6 +56,6 @@ def test_the_largest_home_and_the_largest_modals_fit_into_slacks_limits() -> Non
         admin=AdminContent(health, spending, in_force, [past] * MAX_PAST),
     )
     assert validate_view(home_view(content, PRESENTERS, "/{}".format)) == []
-    assert validate_view(spending_modal(spending, PRESENTERS, NINE)) == []
+    assert validate_view(spending_modal(spending, NINE)) == []
     groups = [Group(id=f"S{user[1:]}", name="N" * 200, handle="h" * 80) for user in USERS]
     assert validate_view(limits_form(in_force, groups)) == []

@@ -1,4 +1,4 @@
-"""Limits on what people may ask for: open at once, in 24 hours, and the length of a script."""
+"""Limits on what people may ask for: open at once, in a day, and the length of a script."""
 
 import asyncio
 
@@ -130,10 +130,10 @@ async def test_a_form_that_is_sent_twice_is_not_limited_by_itself(quiet_world: W
         assert world.created_count() == 1
 
 
-# ── In 24 hours ───────────────────────────────────────────────────────────────────────────────
+# ── In a day ──────────────────────────────────────────────────────────────────────────────────
 
 
-async def test_a_person_may_make_so_many_requests_in_24_hours(quiet_world: World) -> None:
+async def test_a_person_may_make_so_many_requests_a_day(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(MAX_PER_USER_PER_DAY="2"):
         await make(world, world.ana, 2)
@@ -142,31 +142,33 @@ async def test_a_person_may_make_so_many_requests_in_24_hours(quiet_world: World
         text = await refused(world, world.ana)
 
         assert text == (
-            "You've reached your limit of 2 requests in 24 hours. Try again in about 22 hours. If "
-            "you need more, ask the person who runs this bot."
+            "You've reached your limit of 2 requests a day. It resets at 12:00 AM. If you need "
+            "more, ask the person who runs this bot."
         )
-        await make(world, world.ben)
-        await world.advance(hours=22)
+        await make(world, world.ben, 2)
+        text = await refused(world, world.ben)
+        assert "It resets at 7:00 PM." in text, "midnight in UTC, as it is in New York"
+        await world.advance(hours=13)
         await make(world, world.ana)
 
 
 @on_both_engines
-async def test_all_people_together_may_make_so_many_requests_in_24_hours(
+async def test_all_people_together_may_make_so_many_requests_a_day(
     quiet_world: World,
 ) -> None:
     world = quiet_world
     async with world.running_bot(MAX_PER_DAY="2"):
         await make(world, world.ana)
         await make(world, world.ben)
-        await world.advance(hours=21)
+        await world.advance(hours=14)
 
         text = await refused(world, world.ana)
 
         assert text == (
-            "Your workspace has reached its limit of 2 requests in 24 hours. Try again in about 3 "
-            "hours. If you need more, ask the person who runs this bot."
+            "Your workspace has reached its limit of 2 requests a day. It resets at 12:00 AM. If "
+            "you need more, ask the person who runs this bot."
         )
-        await world.advance(hours=3)
+        await world.advance(hours=1)
         await make(world, world.ana)
 
 
@@ -178,7 +180,7 @@ async def test_a_request_that_waits_for_the_service_counts_for_the_day_and_the_m
     async with world.running_bot(MAX_PER_USER_PER_DAY="2"):
         await world.request_video(world.ana)
         await world.request_video(world.ana)
-        assert "in about 24 hours" in await refused(world, world.ana)
+        assert "limit of 2 requests a day" in await refused(world, world.ana)
     async with world.running_bot(MAX_PER_USER_PER_MONTH="2"):
         assert "limit of 2 requests a month" in await refused(world, world.ana)
 
@@ -253,9 +255,9 @@ async def test_create_again_over_a_limit_creates_nothing_and_says_so_privately(
             await world.settle()
         assert world.created_count() == 1, "the limit is that of the person who asked"
         [_, text] = world.ephemerals(world.ana)[-2:]
-        assert "limit of 1 request in 24 hours" in text
-        assert "limit of 1 request in 24 hours" in world.ephemerals(world.ben)[-1]
-        assert "in about 24 hours" in text
+        assert "limit of 1 request a day" in text
+        assert "limit of 1 request a day" in world.ephemerals(world.ben)[-1]
+        assert "It resets at <!date^1772496000^{time}|2026-03-03 00:00 UTC>." in text
         assert AGAIN in str(world.question(card).blocks), "it can be pressed again later"
         await world.advance(hours=24)
         await world.ana.click(world.question(card), AGAIN)
@@ -278,7 +280,7 @@ async def test_a_limit_holds_after_a_restart(quiet_world: World) -> None:
     async with world.running_bot():
         await make(world, world.ana, 2)
     async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
-        assert "limit of 1 request in" in await refused(world, world.ana)
+        assert "limit of 1 request a day" in await refused(world, world.ana)
 
 
 # ── The length of a script ────────────────────────────────────────────────────────────────────

@@ -24,11 +24,12 @@ async def test_a_month_has_limits_of_its_own_and_ends_with_the_calendar(
         await make(world, world.ana, 2)
         await world.advance(hours=24)  # on the 31st: nothing is left of the day
         assert (await refused(world, world.ana)).startswith(
-            "You've reached your limit of 2 requests a month. Try again on April 1. "
+            "You've reached your limit of 2 requests a month. It resets on April 1 at 1:00 AM. "
         )
         await make(world, world.ben)
         assert (await refused(world, world.ben)).startswith(
-            "Your workspace has reached its limit of 3 requests a month. Try again on April 1. "
+            "Your workspace has reached its limit of 3 requests a month. It resets on March 31 at "
+            "8:00 PM. "
         )
         await world.advance(hours=1)
         await make(world, world.ana)
@@ -54,7 +55,7 @@ async def test_what_an_admin_changes_is_in_force_with_the_next_request(
         await form.submit({"script": "x" * 20})
         assert not form.is_open
         await world.advance(minutes=5)
-        found = await limits.fetch()
+        found = await limits.fetch(now)
         assert {name: each.value for name, each in found.changes.items()} == {
             "MAX_PER_DAY": "3",
             "MAX_SCRIPT": "20",
@@ -64,7 +65,7 @@ async def test_what_an_admin_changes_is_in_force_with_the_next_request(
         assert (found.limits.per_day, found.settings.per_day) == (3, 1)
 
         await limits.change({"MAX_PER_DAY": None, "VIDEO_USERS": ""}, "U0ADMIN", now)
-        assert "limit of 1 request in 24 hours" in await refused(world, world.ana)
+        assert "limit of 1 request a day" in await refused(world, world.ana)
         with pytest.raises(InvalidLimits) as wrong:
             await limits.change(
                 {"MAX_PER_DAY": "no", "ALLOWED_CHANNELS": "#studio", "MAX_SCRIPT": "5"}, "U0", now
@@ -73,14 +74,18 @@ async def test_what_an_admin_changes_is_in_force_with_the_next_request(
         assert wrong.value.mistakes["MAX_PER_DAY"] == (
             "This is not a whole number from 1 to 1000000."
         )
-        assert (await limits.fetch()).limits.max_script == 20
+        assert (await limits.fetch(now)).limits.max_script == 20
 
 
 async def test_a_change_holds_for_every_copy_of_the_bot_at_once(world_of_copies: World) -> None:
     world = world_of_copies
     world.service.faults.always("create_video", BUSY)
     async with world.running_copies(MAX_PER_DAY="9") as copies:
-        forms = [await world.open_form(person) for person in (world.ana, world.ben)]
+        forms = []
+        for person, copy in zip((world.ana, world.ben), copies, strict=True):  # both know limits
+            await world.at(copy, person.command("/video"))
+            assert person.modal is not None
+            forms.append(person.modal)
         await copies[0].store.limits.change({"MAX_PER_DAY": "1"}, "U0", world.clock.now())
         await asyncio.gather(
             *(world.at(copy, form.submit(VALUES)) for copy, form in zip(copies, forms, strict=True))

@@ -82,6 +82,14 @@ def migrations(folder: Path, **files: str) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def next_migrations(folder: Path, **files: str) -> Iterator[None]:
+    """Have these migrations after those that there are."""
+    shutil.copytree(MIGRATIONS, folder)
+    with migrations(folder, **files):
+        yield
+
+
 async def test_a_database_gets_the_schema_then_each_migration_once(
     address: Path | str, tmp_path: Path
 ) -> None:
@@ -103,10 +111,10 @@ async def test_a_migration_that_fails_in_its_middle_leaves_nothing_behind(
 ) -> None:
     await migrate(address)
     wrong = f"{_NEWER_COLUMN}; DROP TABLE nowhere"
-    with migrations(tmp_path / "wrong", _0001_newer=wrong), pytest.raises(DatabaseError):
+    with next_migrations(tmp_path / "wrong", _9999_newer=wrong), pytest.raises(DatabaseError):
         await migrate(address)
-    with migrations(tmp_path / "right", _0001_newer=_NEWER_COLUMN):
-        assert await migrate(address) == ["0001_newer"]
+    with next_migrations(tmp_path / "right", _9999_newer=_NEWER_COLUMN):
+        assert await migrate(address) == ["9999_newer"]
 
 
 async def test_a_database_whose_schema_or_migration_was_edited_since_is_refused(
@@ -135,8 +143,7 @@ async def test_a_database_whose_schema_or_migration_was_edited_since_is_refused(
 async def test_a_version_goes_on_with_what_a_newer_one_adds_and_refuses_what_it_takes_away(
     address: Path | str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    shutil.copytree(MIGRATIONS, tmp_path / "newer")
-    with migrations(tmp_path / "newer", _9998_newer=_NEWER_COLUMN):
+    with next_migrations(tmp_path / "newer", _9998_newer=_NEWER_COLUMN):
         await migrate(address)
     assert await migrate(address) == []
     [warned] = [record for record in caplog.records if "newer" in record.getMessage()]
@@ -299,7 +306,7 @@ def test_a_migration_that_is_cut_off_changes_nothing_and_is_applied_by_the_next_
         " WHERE datname = current_database() AND wait_event = 'PgSleep'"
     )
     with (
-        migrations(tmp_path, _0001_newer=sql.format("true")),
+        next_migrations(tmp_path / "cut", _9999_newer=sql.format("true")),
         ThreadPoolExecutor(1) as thread,
     ):
         start = thread.submit(migrate_postgres, postgres_url)
@@ -308,8 +315,8 @@ def test_a_migration_that_is_cut_off_changes_nothing_and_is_applied_by_the_next_
         with pytest.raises(DatabaseError):
             start.result()
     assert run(postgres_url, has_column) == []
-    with migrations(tmp_path, _0001_newer=sql.format("false")):
-        assert migrate_postgres(postgres_url) == ["0001_newer"]
+    with next_migrations(tmp_path / "whole", _9999_newer=sql.format("false")):
+        assert migrate_postgres(postgres_url) == ["9999_newer"]
     assert run(postgres_url, has_column)
 
 
@@ -318,7 +325,7 @@ def test_a_migration_gives_way_to_those_who_use_the_tables(
 ) -> None:
     monkeypatch.setattr("bot.store.postgres._MIGRATION_LOCK_TIMEOUT_MS", 100)
     with (
-        migrations(tmp_path, _0001_newer=_NEWER_COLUMN),
+        next_migrations(tmp_path / "next", _9999_newer=_NEWER_COLUMN),
         psycopg.connect(postgres_url) as reader,
     ):
         reader.execute("SELECT count(*) FROM jobs")  # and its transaction stays open
@@ -327,7 +334,7 @@ def test_a_migration_gives_way_to_those_who_use_the_tables(
             migrate_postgres(postgres_url)
         assert run(postgres_url, "SELECT count(*) FROM jobs") == [(0,)]
         reader.rollback()
-        assert migrate_postgres(postgres_url) == ["0001_newer"]
+        assert migrate_postgres(postgres_url) == ["9999_newer"]
 
 
 async def test_migrate_says_the_same_as_on_sqlite(empty_url: str, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from tests.postgres_proxy import Fault, PostgresProxy
 from tests.processes_of_commands import started
 from tests.test_backup import states
 from tests.test_command_line import bot, files_in
-from tests.test_migrations import migrations
+from tests.test_migrations import next_migrations
 from tests.test_storage import many_jobs
 from tests.world import World
 
@@ -160,7 +160,7 @@ async def test_each_mistake_is_named_and_changes_nothing(empty_url: str, tmp_pat
             move(source, target)
         assert "secret" not in str(refused.value)
     with (
-        migrations(tmp_path / "newer", _0001_newer="CREATE INDEX newer ON jobs (channel)"),
+        next_migrations(tmp_path / "newer", _9999_newer="CREATE INDEX newer ON jobs (channel)"),
         pytest.raises(DatabaseError, match="an older version made"),
     ):
         move(path, empty_url)

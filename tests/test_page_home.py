@@ -73,7 +73,7 @@ async def test_an_admin_changes_limits_in_home(memory: Path, browser: Browser) -
         await expect(home).to_contain_text("1 video, about 1 sec spoken")
 
         await home.get_by_role("button", name="Change limits").click()
-        number = ana.modal.get_by_label("Requests per person in 24 hours")
+        number = ana.modal.get_by_label("Requests per person and day")
         await expect(number).to_have_value("100")
         await number.fill("0")
         await ana.presses("Save")
@@ -86,10 +86,10 @@ async def test_an_admin_changes_limits_in_home(memory: Path, browser: Browser) -
         await ana.presses("Save")
         await expect(ana.modal).to_be_hidden()
         await page_world.advance(seconds=5)
-        await expect(home).to_contain_text("Requests per person in 24 hours: 20, changed by @ana")
+        await expect(home).to_contain_text("Requests per person and day: 20, changed by @ana")
         await expect(home).to_contain_text("Who can train replicas: @ben, changed by @ana")
         await expect(home).to_contain_text("Channels to post in: #studio, changed by @ana")
-        await expect(home).to_contain_text("lowered requests per person in 24 hours from 100 to 20")
+        await expect(home).to_contain_text("lowered requests per person and day from 100 to 20")
 
         await home.get_by_role("button", name="Change limits").click()
         await expect(ana.modal.get_by_role("button", name="Remove @ben")).to_be_visible()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import secrets
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bot.store import Limits, Store
+from bot.model import Request
+from bot.store import Limits, Store, Viewer
 from bot.store.database import Database, Query, Row, Transaction
 from bot.store.postgres import PostgresDatabase
 from bot.store.sqlite import SQLiteDatabase
@@ -29,6 +31,7 @@ _SAMPLES: Final[Mapping[str, tuple[Any, ...]]] = {
     "bigint[]": ([1, 1_700_000_000_000], []),
 }
 _NUMBER: Final = 1_700_000_000_000
+_VIEWER: Final = Viewer("C1", sees_all=False)
 _NEVER_NULL: Final = ("now", "lease_end")
 
 
@@ -122,7 +125,10 @@ async def test_claims_read_what_is_due_and_not_what_has_ended(
                     await store.deliveries.wake_far_future(NOW)
                 await store.jobs.fetch_by_remote_id("video", "j7")
                 await store.backlog.figures(NOW)
-                await store.jobs.count_used(NOW)
+                await store.spending.count_today(NOW)
+                key = secrets.token_hex(8)
+                request = Request(key, "video", {"script": "Hi"}, "U1", "C1", fingerprint=key)
+                await store.jobs.submit(request, NOW, _VIEWER)
                 await store.limits.fetch_left("U1", NOW)
 
 

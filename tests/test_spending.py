@@ -37,13 +37,12 @@ async def test_sums_count_what_may_have_cost_money_and_outlive_the_jobs(
         await world.ana.click(world.question(asking), "Create again (may be charged twice)")
         await world.advance(minutes=5)
         expected = [
-            PersonSpending(ana, {"video": 3}, timedelta(minutes=4)),
-            PersonSpending(ben, {"replica": 1}, timedelta(0)),
+            PersonSpending(ana, 3, 0, timedelta(minutes=4)),
+            PersonSpending(ben, 0, 1, timedelta(0)),
         ]
         sums = await spent(world, begun)
         assert sums.people == expected
-        assert sums.created == {"video": 3, "replica": 1}
-        assert sums.spoken == timedelta(minutes=4)
+        assert sums.total == PersonSpending("", 3, 1, timedelta(minutes=4))
         assert sums.since == begun.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
         later = begun + timedelta(days=31)
@@ -52,7 +51,7 @@ async def test_sums_count_what_may_have_cost_money_and_outlive_the_jobs(
     async with world.running_bot():
         await world.request_video(world.ben, {"script": MINUTE})
         await world.advance(minutes=5)
-        next_month = [PersonSpending(ben, {"video": 1}, timedelta(minutes=1))]
+        next_month = [PersonSpending(ben, 1, 0, timedelta(minutes=1))]
         assert (await spent(world, later)).people == next_month
 
     await world.advance(days=400)

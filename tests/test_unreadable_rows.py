@@ -9,6 +9,7 @@ import pytest
 from bot import doctor
 from sandbox.slack_objects import Message
 from tests.modes import on_sqlite_alone
+from tests.test_limits import refused
 from tests.world import World, number_of
 
 pytestmark = on_sqlite_alone
@@ -165,7 +166,7 @@ async def test_without_a_revision_that_can_be_read_the_picker_offers_what_is_the
         await world.request_video(world.ana, {"replica_id": "r-ben"})
         await world.advance(minutes=5)
         before = await offered()
-    change(world, "UPDATE revisions SET revision = X'FF'")
+    change(world, "UPDATE revisions SET revision = X'FF' WHERE name = 'replicas'")
     found = {each.name: each async for each in doctor.examine(world.environment("0"))}
     assert "row replicas of revisions" in found["database rows"].message
     async with world.running_bot():
@@ -175,13 +176,24 @@ async def test_without_a_revision_that_can_be_read_the_picker_offers_what_is_the
         await world.advance(minutes=5)
         assert "Ready" in world.now(card).text
         assert await offered() == before | {"r-cleo"}
-        change(world, "DELETE FROM revisions")
+        change(world, "DELETE FROM revisions WHERE name = 'replicas'")
         assert await offered() == before | {"r-cleo"}
         assert logged(caplog) == 1
         card = await world.request_replica(world.ana)
         await world.advance(hours=5)
         assert "Ready" in world.now(card).text
         assert len(await offered()) == len(before) + 2
+
+
+async def test_limits_hold_whatever_became_of_their_revision(quiet_world: World) -> None:
+    world = quiet_world
+    async with world.running_bot() as bot:
+        await bot.store.limits.change({"MAX_PER_DAY": "1"}, "U0ADMIN", world.clock.now())
+        await world.request_video(world.ana)
+    for damage in ("UPDATE revisions SET revision = X'FF'", "DELETE FROM revisions"):
+        change(world, f"{damage} WHERE name = 'limits'")
+        async with world.running_bot():
+            assert "limit of 1 request a day" in await refused(world, world.ben)
 
 
 async def test_the_script_of_a_job_that_cannot_be_read_is_erased_like_others(

@@ -100,7 +100,6 @@ class TrailerPresenter:
     """How trailers look in Slack."""
 
     noun: Final = "trailer"
-    counted: Final = "trailer"
     slow: Final = False
     running_word: Final = "Being cut"
 
@@ -185,7 +184,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         return await _draw_form(ctx, fields, metadata, note)
 
     params = {"video_name": fields["video_name"]}
-    limits = (await ctx.store.limits.fetch()).limits
+    limits = await ctx.store.limits.fetch_recent(ctx.clock.now())
     request = JobRequest(Trailer.name, params, ctx.service_deadline(), limits)
     await submit_job(ctx, ack, submission, request, redraw)
 

@@ -1,6 +1,7 @@
 """Who may ask for something, and where it may be posted."""
 
 import asyncio
+from datetime import tzinfo
 from enum import Enum
 from typing import Final
 
@@ -201,6 +202,11 @@ class Access:
         if standing is None:
             return NOT_CHECKED
         return self._refusal(standing)
+
+    def zone(self, user: str) -> tzinfo | None:
+        """Return the time zone of a person, as it is now; None if it is not known."""
+        person = self.directory.known(user)
+        return person.zone if person is not None else None
 
     @staticmethod
     def _refusal(standing: _Standing) -> str | None:

@@ -227,7 +227,7 @@ async def _carry_out(
     if choice == _AGAIN:
         person = "You" if user == job.user else "The person who asked"
         who = await ctx.access.admin_names(deadline)
-        return await queue_again(ctx, job, user, deadline, person=person, who=who)
+        return await queue_again(ctx, job, user, deadline, person=person, who=who, in_form=True)
     cancelled = await ctx.store.jobs.cancel(job.id, job.attempts, user, ctx.clock.now())
     return None if cancelled else SETTLED
 

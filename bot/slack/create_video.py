@@ -180,7 +180,7 @@ async def open_create_form(
         file: the id of a file that is the script, if none is filled in.
         note: what is on top of the form.
     """
-    limits = (await ctx.store.limits.fetch()).limits
+    limits = await ctx.store.limits.fetch_recent(ctx.clock.now())
     if len(script) > (limit := min(limits.max_script, MAX_BOX)):
         remedy = "Please shorten it, or split it into two videos."
         if takes_files(ctx, limits.max_script):
@@ -349,7 +349,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     }
     params, errors = {name: used[name].strip() for name in ("replica_id",) if name in used}, {}
     deadline = ctx.service_deadline()
-    limits = (await ctx.store.limits.fetch()).limits
+    limits = await ctx.store.limits.fetch_recent(ctx.clock.now())
     try:
         used = await _with_script(ctx, submission, used, limits.max_script, deadline)
         params = parse(used, limits.max_script)
@@ -451,7 +451,7 @@ async def draw_form(
     limits: Limits | None = None,
 ) -> Json:
     """Return the create form with ``fields`` filled in; ``limits`` if they have been read."""
-    limits = limits or (await ctx.store.limits.fetch()).limits
+    limits = limits or await ctx.store.limits.fetch_recent(ctx.clock.now())
     background = fields.get("background", "")
     if background not in _CHOICES:
         background = next((name for name in BACKGROUNDS if name in fields), "none")
@@ -556,7 +556,7 @@ async def _script_fields(
 
 async def _time_to_create(ctx: HandlerContext, script: str | None) -> str:
     """Return how long recent videos took with scripts as long; "" if there are none."""
-    durations = await ctx.store.jobs.fetch_durations(Video.name, script)
+    durations = await ctx.store.jobs.durations.of(Video.name, script, ctx.clock.now())
     return "" if durations is None else f"about {brief(durations.typical)}"
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from pydantic import AliasPath, Field
@@ -23,6 +23,7 @@ _USERS: Final = "users.info"
 _METHOD: Final = "usergroups.users.list"
 # Also for a group that was disabled: without include_disabled, it is as if there were none.
 _GONE: Final = "no_such_subteam"
+_DAY_S: Final = 24 * 60 * 60
 NO_SCOPE: Final = "missing_scope"
 # https://docs.slack.dev/reference/methods/users.info#errors
 NOT_OURS: Final = frozenset({"user_not_found", "user_not_visible", "user_not_in_team"})
@@ -132,6 +133,17 @@ class Person(Payload):
     display_name: str = Field(
         default="", validation_alias=AliasPath("user", "profile", "display_name")
     )
+
+    tz_offset: object = Field(default=None, validation_alias=AliasPath("user", "tz_offset"))
+    """Seconds east of UTC, at this time of the year."""
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """Their time zone, as it is now; None if Slack does not tell it."""
+        offset = self.tz_offset
+        if not isinstance(offset, int) or abs(offset) >= _DAY_S:
+            return None
+        return timezone(timedelta(seconds=offset))
 
     @property
     def name(self) -> str:

@@ -20,7 +20,7 @@ from bot.slack.cards import KEY_REFUSED
 from bot.slack.client import is_slacks
 from bot.slack.context import HandlerContext, general_error
 from bot.slack.errors import translated
-from bot.slack.limits import bound_error, limit_sentence
+from bot.slack.limits import bound_error, limit_sentence, resets_in_form
 from bot.slack.payloads import (
     BlockAction,
     Payload,
@@ -319,7 +319,7 @@ async def _stored(
     viewer = None
     if request.offer is not None and metadata.get("anew") != request.fingerprint:
         sees_all = submission.user in ctx.admins
-        viewer = Viewer(submission.user, channel=metadata["channel"], sees_all=sees_all)
+        viewer = Viewer(metadata["channel"], sees_all=sees_all)
     limits, deadline = request.limits, request.deadline
     membership = await ctx.access.membership(limits, request.kind, asked.user, deadline)
     where, script = ctx.store.jobs.approvals.channel, request.params.get("script")
@@ -343,7 +343,8 @@ async def _stored(
         await _ack_general_error(ack, view, _NOBODY_TO_APPROVE)
     except LimitReached as reached:
         who = await ctx.access.admin_names(deadline)
-        await _ack_general_error(ack, view, limit_sentence(reached, now, who=who))
+        resets = resets_in_form(reached, ctx.access.zone(asked.user))
+        await _ack_general_error(ack, view, limit_sentence(reached, resets, who=who))
     return None
 
 

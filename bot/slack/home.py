@@ -102,7 +102,7 @@ async def open_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     action = read(BlockAction, body)
     error: str | None = _ADMINS_ONLY
     if action.user in ctx.admins:
-        in_force = await ctx.store.limits.fetch()
+        in_force = await ctx.store.limits.fetch(ctx.clock.now())
         view = limits_form(in_force, await _groups(ctx))
         error = await ctx.open_view(action.trigger_id, view)
     if error is not None:
@@ -118,7 +118,7 @@ async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         _LOG.warning("somebody who is no admin tried to change limits", extra={"user": user})
         await ack(**general_error(view.blocks, "Not changed", _ADMINS_ONLY))
         return
-    in_force = await ctx.store.limits.fetch()
+    in_force = await ctx.store.limits.fetch(ctx.clock.now())
     filled, settings = entered(view, in_force), in_force.setting_values()
     changes = {name: None if text == settings[name] else text for name, text in filled.items()}
     try:
@@ -157,7 +157,7 @@ async def open_spending(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     error: str | None = _NOT_SHOWN
     if action.user in ctx.admins:
         now = ctx.clock.now()
-        view = spending_modal(await ctx.store.spending.of_month(now), ctx.presenters, now)
+        view = spending_modal(await ctx.store.spending.of_month(now), now)
         error = await ctx.open_view(action.trigger_id, view)
     if error is not None:
         ctx.respond_ephemeral(action, error)
@@ -170,7 +170,7 @@ async def choose_month(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if (view := action.view) is not None and action.user in ctx.admins:
         now = ctx.clock.now()
         month = month_named(view.fields().get(MONTH, ""), now)
-        shown = spending_modal(await ctx.store.spending.of_month(month), ctx.presenters, now)
+        shown = spending_modal(await ctx.store.spending.of_month(month), now)
         try:
             async with translated(ctx.timings.view_timeout):
                 await ctx.client.views_update(view_id=view.id, hash=view.hash, view=shown)
@@ -244,7 +244,7 @@ class HomePublisher:
 
     async def _admin_content(self) -> AdminContent:
         store = self._ctx.store
-        in_force = await store.limits.fetch()
+        in_force = await store.limits.fetch(self._ctx.clock.now())
         return AdminContent(
             health=await self._health(in_force.limits),
             spending=await store.spending.of_month(self._ctx.clock.now()),
@@ -255,7 +255,7 @@ class HomePublisher:
     async def _health(self, limits: Limits) -> Health:
         ctx = self._ctx
         return Health(
-            used=await ctx.store.jobs.count_used(ctx.clock.now()),
+            used=await ctx.store.spending.count_today(ctx.clock.now()),
             limit=limits.per_day,
             unsent=await ctx.store.deliveries.count_unsent(),
             key_refused=ctx.service.known_key_refusal is not None,

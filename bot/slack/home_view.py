@@ -3,7 +3,7 @@
 A view has at most 100 blocks: https://docs.slack.dev/reference/views/home-tab-views.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -69,7 +69,7 @@ class Health:
     """How the whole bot is."""
 
     used: int
-    """Create calls that count for the last 24 hours."""
+    """Requests that count for this day, in UTC."""
     limit: int
     unsent: int
     """Messages that wait to be posted."""
@@ -163,7 +163,7 @@ def home_view(content: HomeContent, presenters: Presenters, command: Callable[[s
     for job in waiting:
         blocks += _to_approve(job, presenters[job.kind])
     if content.admin is not None:
-        blocks += [_heading("For admins"), *admin_sections(content.admin, presenters)]
+        blocks += [_heading("For admins"), *admin_sections(content.admin)]
     return {"type": "home", "blocks": blocks}
 
 
@@ -211,12 +211,12 @@ def _to_approve(job: Job, presenter: Presenter) -> list[Json]:
 # ── For admins ────────────────────────────────────────────────────────────────────────────────
 
 
-def admin_sections(content: AdminContent, presenters: Presenters) -> list[Json]:
+def admin_sections(content: AdminContent) -> list[Json]:
     """Return the sections for admins: a few blocks, however much there is to say."""
     change, more = button("Change limits", CHANGE_LIMITS), button("All months", OPEN_SPENDING)
     blocks = [
         section(_health(content.health)),
-        {**section(spending_text(content.spending, presenters)), "accessory": more},
+        {**section(spending_text(content.spending)), "accessory": more},
         {**section(_limits(content.in_force)), "accessory": change},
     ]
     if content.past:
@@ -267,27 +267,25 @@ def _health(health: Health) -> str:
         posted = f":hourglass: Messages waiting to be posted: {health.unsent:,}."
     if health.to_approve:
         posted += f"\n:hourglass: Requests waiting for approval: {health.to_approve:,}."
-    used = f"Requests in the last 24 hours: {health.used:,} of {health.limit:,}."
+    used = f"Requests today (UTC): {health.used:,} of {health.limit:,}."
     return f"{used}\n{service}\n{posted}"
 
 
-def spending_text(spending: MonthSpending, presenters: Presenters) -> str:
+def spending_text(spending: MonthSpending) -> str:
     """Return what was spent this month: all of it, and by those who spent most."""
-    people = [_person(each, presenters) for each in spending.people[:_TOP]]
+    people = [_person(each) for each in spending.people[:_TOP]]
     if (others := len(spending.people) - _TOP) > 0:
         people.append(f"and {others:,} more {'person' if others == 1 else 'people'}")
-    return joined(
-        ["*Spending this month*", f"{_total(spending, presenters)}.", *people], MAX_SECTION
-    )
+    return joined(["*Spending this month*", f"{_total(spending)}.", *people], MAX_SECTION)
 
 
-def spending_modal(spending: MonthSpending, presenters: Presenters, now: datetime) -> Json:
+def spending_modal(spending: MonthSpending, now: datetime) -> Json:
     """Return the modal for a month, with a menu of those before ``now``."""
     months = {_value(each): _option(each) for each in _months(now)}
     chosen = months.setdefault(_value(spending.since), _option(spending.since))
     menu = element("static_select", CHOOSE_MONTH, options=[*months.values()], initial_option=chosen)
-    people = [_person(each, presenters) for each in spending.people[:_MAX_PEOPLE]]
-    blocks = [{**actions([menu]), "block_id": MONTH}, section(f"*{_total(spending, presenters)}*")]
+    people = [_person(each) for each in spending.people[:_MAX_PEOPLE]]
+    blocks = [{**actions([menu]), "block_id": MONTH}, section(f"*{_total(spending)}*")]
     blocks += [
         section(joined(people[at : at + _PER_SECTION], MAX_SECTION))
         for at in range(0, len(people), _PER_SECTION)
@@ -300,24 +298,24 @@ def month_named(value: str, now: datetime) -> datetime:
     return next((each for each in _months(now) if _value(each) == value), now)
 
 
-def spent(created: Mapping[str, int], spoken: timedelta, presenters: Presenters) -> str:
-    """Return what was created, in words: "3 videos, about 4 min spoken, 1 training"."""
-    parts = [
-        f"{number:,} {presenter.counted}{'' if number == 1 else 's'}"
-        for kind, presenter in presenters.items()
-        if (number := created.get(kind, 0))
-    ]
-    if parts and spoken:
-        parts.insert(1, f"about {brief(spoken)} spoken")
+def spent(person: PersonSpending) -> str:
+    """Return what somebody asked for, in words: "3 videos, about 4 min spoken, 1 training"."""
+    parts = []
+    if person.videos:
+        parts.append("1 video" if person.videos == 1 else f"{person.videos:,} videos")
+    if person.videos and person.spoken:
+        parts.append(f"about {brief(person.spoken)} spoken")
+    if person.trainings:
+        parts.append("1 training" if person.trainings == 1 else f"{person.trainings:,} trainings")
     return ", ".join(parts)
 
 
-def _total(spending: MonthSpending, presenters: Presenters) -> str:
-    return spent(spending.created, spending.spoken, presenters) or "Nothing was created"
+def _total(spending: MonthSpending) -> str:
+    return spent(spending.total) or "Nothing was created"
 
 
-def _person(person: PersonSpending, presenters: Presenters) -> str:
-    return f"<@{person.user}>: {spent(person.created, person.spoken, presenters)}"
+def _person(person: PersonSpending) -> str:
+    return f"<@{person.user}>: {spent(person)}"
 
 
 def _months(now: datetime) -> list[datetime]:

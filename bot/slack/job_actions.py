@@ -46,7 +46,12 @@ from bot.slack.buttons import (
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
 from bot.slack.find_posted import permalink
 from bot.slack.job_status import Fact, current_status, facts_of, rows, usually
-from bot.slack.limits import limit_sentence, person_sentence
+from bot.slack.limits import (
+    limit_sentence,
+    person_sentence,
+    resets_in_form,
+    resets_in_message,
+)
 from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission, read
 from bot.slack.presenters import NOT_APPROVED, Presenter, script_of, state_word
 from bot.store import AddedCandidate, LimitReached, NotAllowed
@@ -169,15 +174,23 @@ async def acknowledge(ack: AsyncAck) -> None:
 
 
 async def queue_again(
-    ctx: HandlerContext, job: Job, user: str, deadline: float, *, person: str, who: str
+    ctx: HandlerContext,
+    job: Job,
+    user: str,
+    deadline: float,
+    *,
+    person: str,
+    who: str,
+    in_form: bool = False,
 ) -> str | None:
     """Queue an unconfirmed job again unless another attempt was begun; return why not, if so.
 
-    ``person`` begins a sentence about its owner; ``who`` can raise a limit. By the deadline, it has
-    to be known whether ``user`` may do that.
+    ``person`` begins a sentence about its owner; ``who`` can raise a limit; ``in_form`` says
+    whether that is shown in a form. By the deadline, it has to be known whether ``user`` may do
+    that.
     """
     now = ctx.clock.now()
-    limits = (await ctx.store.limits.fetch()).limits
+    limits = await ctx.store.limits.fetch_recent(now)
     if refusal := await ctx.access.asking_refusal(limits, job.kind, user, deadline):
         return refusal
     membership = await ctx.access.membership(limits, job.kind, user, deadline)
@@ -188,7 +201,10 @@ async def queue_again(
     except NotAllowed:
         return person_sentence(membership, who)
     except LimitReached as reached:
-        return f"I didn't create it again. {limit_sentence(reached, now, person, who)}"
+        resets = resets_in_message(reached)
+        if in_form:
+            resets = resets_in_form(reached, ctx.access.zone(user))
+        return f"I didn't create it again. {limit_sentence(reached, resets, person, who)}"
     return None if queued else SETTLED
 
 

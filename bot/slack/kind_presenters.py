@@ -55,7 +55,6 @@ class VideoPresenter:
     """How video jobs look in Slack."""
 
     noun: Final = "video"
-    counted: Final = "video"
     slow: Final = False
     running_word: Final = "Rendering"
 
@@ -120,7 +119,6 @@ class ReplicaPresenter:
     """How replica jobs look in Slack."""
 
     noun: Final = "replica"
-    counted: Final = "training"
     slow: Final = True
     running_word: Final = "Training"
 

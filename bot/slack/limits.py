@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, tzinfo
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from bot.setting_values import MAX_SCRIPT
-from bot.slack.blocks import listed, span
+from bot.slack.blocks import date, listed, time_of_day
 from bot.store import Bound, Left, Limit, LimitReached, Limits, NotAllowed
 
 OPERATOR: Final = "the person who runs this bot"
@@ -41,34 +41,46 @@ class Membership:
 
 
 def limit_sentence(
-    reached: LimitReached, now: datetime, person: str = "You", who: str = OPERATOR
+    reached: LimitReached, resets: str, person: str = "You", who: str = OPERATOR
 ) -> str:
     """Return which limit is reached, when there is room again, and what else to do.
 
-    ``person`` begins a sentence about the person whose limit it is; ``who`` can raise it.
+    ``resets`` is what one of the next two functions returns; ``person`` begins a sentence about the
+    person whose limit it is; ``who`` can raise it.
     """
     one = reached.maximum == 1
     number = f"{reached.maximum:,} request" + ("" if one else "s")
     begin = "You've reached your" if person == "You" else f"{person} has reached their"
-    match reached.limit:
-        case Limit.OPEN_PER_USER:
-            text = f"{begin} limit of {number} in progress."
-            again = "when it's done" if one else "when one of them is done"
-        case Limit.PER_USER_PER_DAY:
-            text = f"{begin} limit of {number} in 24 hours."
-        case Limit.PER_DAY:
-            text = f"Your workspace has reached its limit of {number} in 24 hours."
-        case Limit.PER_USER_PER_MONTH:
-            text = f"{begin} limit of {number} a month."
-        case Limit.PER_MONTH:
-            text = f"Your workspace has reached its limit of {number} a month."
-    if reached.limit in _MONTHLY and reached.free_at is not None:
-        again = f"on {reached.free_at:%B} 1"
-    elif reached.free_at is not None:
-        # Errors in a form are plain text, without Slack's dates:
-        # https://docs.slack.dev/surfaces/modals#displaying_errors
-        again = f"in about {span(reached.free_at - now)}"
-    return f"{text} Try again {again}. If you need more, ask {who}."
+    begin = "Your workspace has reached its" if reached.limit in _OF_ALL else begin
+    if reached.limit is Limit.OPEN_PER_USER:
+        again = "when it's done" if one else "when one of them is done"
+        text = f"{begin} limit of {number} in progress. Try again {again}."
+    else:
+        period = "month" if reached.limit in _MONTHLY else "day"
+        text = f"{begin} limit of {number} a {period}. It resets {resets}."
+    return f"{text} If you need more, ask {who}."
+
+
+def resets_in_form(reached: LimitReached, zone: tzinfo | None) -> str:
+    """Return when a limit resets in a person's time zone, in plain text; UTC if it is not known.
+
+    Errors in a form are plain text, without Slack's dates:
+    https://docs.slack.dev/surfaces/modals#displaying_errors
+    """
+    if reached.resets_at is None:
+        return ""
+    moment = reached.resets_at.astimezone(zone or UTC)
+    at = f"at {moment:%I:%M %p}".replace("at 0", "at ") + ("" if zone else " UTC")
+    return f"on {moment:%B} {moment.day} {at}" if reached.limit in _MONTHLY else at
+
+
+def resets_in_message(reached: LimitReached) -> str:
+    """Return when a limit resets in each reader's time zone, in mrkdwn."""
+    if reached.resets_at is None:
+        return ""
+    if reached.limit in _MONTHLY:
+        return date(reached.resets_at)
+    return f"at {time_of_day(reached.resets_at)}"
 
 
 def left_sentences(found: Sequence[Left]) -> list[str]:
@@ -162,19 +174,19 @@ class LimitWords(NamedTuple):
 WORDS: Final[Mapping[str, LimitWords]] = MappingProxyType(
     {
         "MAX_PER_USER_PER_DAY": LimitWords(
-            "Requests per person in 24 hours", "requests per person in 24 hours", "no limit"
+            "Requests per person and day", "requests per person and day", "no limit"
         ),
         "MAX_PER_USER_PER_MONTH": LimitWords(
-            "Requests per person in a month", "requests per person in a month", "no limit"
+            "Requests per person and month", "requests per person and month", "no limit"
         ),
         "MAX_OPEN_PER_USER": LimitWords(
             "Requests in progress per person", "requests in progress per person", "no limit"
         ),
         "MAX_PER_DAY": LimitWords(
-            "Requests per workspace in 24 hours", "requests per workspace in 24 hours", "no limit"
+            "Requests per workspace and day", "requests per workspace and day", "no limit"
         ),
         "MAX_PER_MONTH": LimitWords(
-            "Requests per workspace in a month", "requests per workspace in a month", "no limit"
+            "Requests per workspace and month", "requests per workspace and month", "no limit"
         ),
         "MAX_SCRIPT": LimitWords("Longest script", "the longest script", "no limit", " characters"),
         "VIDEO_USERS": LimitWords(

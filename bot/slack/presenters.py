@@ -33,10 +33,6 @@ class Presenter(Protocol):
     def noun(self) -> str:
         """What it makes: "video"."""
 
-    @property
-    def counted(self) -> str:
-        """What one of them is where they are counted: "training"."""
-
     def name(self, job: Job) -> str:
         """Return its name in the words of the user; "" if they gave none."""
 

@@ -196,7 +196,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         # It is a request of its own from now on.
         return await redraw(note, {**metadata, "retry_of": None})
 
-    limits = (await ctx.store.limits.fetch()).limits
+    limits = await ctx.store.limits.fetch_recent(ctx.clock.now())
     request = JobRequest(_KIND, params, ctx.service_deadline(), limits, errors=errors)
     await submit_job(ctx, ack, submission, request, second)
 
@@ -352,7 +352,7 @@ async def set_default_replica(
 
 
 async def _asking_refusal(ctx: HandlerContext, command: SlashCommand, kind: str) -> str | None:
-    limits = (await ctx.store.limits.fetch()).limits
+    limits = await ctx.store.limits.fetch_recent(ctx.clock.now())
     return await ctx.access.asking_refusal(limits, kind, command.user, _deadline(ctx))
 
 

@@ -109,7 +109,7 @@ class Store:
         answered: the messages of people that were answered with help.
         installation: the workspace that all of this belongs to.
         backlog: what waits.
-        spending: what people had created, by month.
+        spending: how much people asked for, by month and day.
         database: the database that holds them, to check and to watch.
     """
 
@@ -122,14 +122,14 @@ class Store:
     ) -> None:
         self.database = database
         unreadable = UnreadableRows()
-        self.jobs = Jobs(database, timings, limits, unreadable, approvals)
         self.limits = LimitsTable(database, limits, unreadable)
+        self.jobs = Jobs(database, timings, self.limits, unreadable, approvals)
         self.deliveries = Deliveries(database, timings, unreadable)
         self.replicas = Replicas(database, unreadable)
         self.answered = AnsweredMessages(database)
         self.installation = Installations(database)
         self.backlog = Backlog(database)
-        self.spending = Spending(database)
+        self.spending = Spending(database, unreadable)
 
     def wake_senders(self) -> None:
         """Have the workers look again that send to Slack."""

@@ -15,6 +15,7 @@ from bot.store.database import (
 )
 from bot.store.unreadable import number, optional_text, read_each, reading, text
 
+_CHARGED: Final = (None, "created", "uncertain")
 _ADD: Final = Query(
     """
     INSERT INTO attempts (job_id, user_id, kind, token_hash, made_at, spoken_ms)
@@ -113,6 +114,11 @@ def get_attempt(tx: Transaction, attempt_id: int) -> Row:
     """Return the row of an attempt: it is there as long as its job."""
     [row] = tx.all(_GET, id=attempt_id)
     return row
+
+
+def is_charged(attempt: Row) -> bool:
+    """Return whether an attempt may have cost money."""
+    return attempt["outcome"] in _CHARGED
 
 
 def find_attempt(tx: Transaction, token_hash: str) -> Row | None:

@@ -1,4 +1,4 @@
-"""The audit table: who did what, stored in the transaction that does it."""
+"""The audit table: who did what that jobs do not say, stored in the transaction that does it."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -38,12 +38,8 @@ DELETE_AUDIT: Final = Query(
 
 
 class AuditAction(StrEnum):
-    """What was done."""
+    """What was done. That somebody asked for a job, the job's row says."""
 
-    ASKED = "asked"
-    """A person asked for something: a job was stored."""
-    RETRIED = "retried"
-    """The same, with a job that retries another one: ``detail`` is that one's id."""
     CREATED_AGAIN = "created_again"
     """A person had an unconfirmed job created again."""
     FOUND = "found"

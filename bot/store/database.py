@@ -290,7 +290,11 @@ class TransactionBase:
 
 
 async def run_until_stored(
-    database: Database, work: Callable[[Transaction], _T], *, retry_interval: timedelta
+    database: Database,
+    work: Callable[[Transaction], _T],
+    *,
+    retry_interval: timedelta,
+    serial: bool = False,
 ) -> _T:
     """Run ``work``, and repeat it while the database is unavailable.
 
@@ -302,7 +306,7 @@ async def run_until_stored(
     """
     while True:
         try:
-            return await database.run(work)
+            return await database.run(work, serial=serial)
         except DatabaseUnavailable:
             await asyncio.sleep(retry_interval.total_seconds())
 

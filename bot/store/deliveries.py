@@ -772,7 +772,7 @@ def lock_questions(tx: Transaction) -> None:
 
     Two to one person that come at once would both become a message. It is the first lock of a work.
     """
-    tx.once(_LOCK_QUESTIONS, lambda: tx.one(_LOCK_QUESTIONS))
+    tx.once(_LOCK_QUESTIONS, lambda: tx.lock(_LOCK_QUESTIONS))
 
 
 def lock_asked(tx: Transaction, job_id: str) -> Row | None:

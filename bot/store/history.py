@@ -1,6 +1,5 @@
 """What the store knows of earlier jobs: how long they took, and whether the same was asked for."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
@@ -8,9 +7,7 @@ from statistics import median
 from typing import Final
 
 from bot.model import Durations, Job
-from bot.store.database import Query, Row, Transaction, to_ms
-from bot.store.job_rows import job_from
-from bot.store.unreadable import read_each
+from bot.store.database import Database, Query, Transaction, span_ms
 
 _MAX_JOBS: Final = 100
 """The recent jobs that count."""
@@ -21,20 +18,21 @@ _SHORT: Final = 250
 
 # A job about which a person was asked ended at some time before they answered.
 _DURATION: Final = "CASE WHEN asked_at IS NULL THEN ended_at - started_at END"
-# Each has an index in its order: it reads no more rows than it returns.
+# Each part has an index in its order: it reads no more rows than it returns.
 _RECENT: Final = Query(
     f"""
-    SELECT {_DURATION} AS duration FROM jobs
-    WHERE kind = :kind AND state = 'succeeded' ORDER BY ended_at DESC LIMIT :limit
+    SELECT * FROM (
+        SELECT {_DURATION} AS duration, 1 AS as_long FROM jobs
+        WHERE kind = :kind AND script_band = :band AND state = 'succeeded'
+        ORDER BY ended_at DESC LIMIT :limit
+    ) AS of_length
+    UNION ALL SELECT * FROM (
+        SELECT {_DURATION} AS duration, 0 AS as_long FROM jobs
+        WHERE kind = :kind AND state = 'succeeded' ORDER BY ended_at DESC LIMIT :limit
+    ) AS of_kind
     """  # noqa: S608 - the expression is ours
 )
-_RECENT_OF_LENGTH: Final = Query(
-    f"""
-    SELECT {_DURATION} AS duration FROM jobs
-    WHERE kind = :kind AND script_band = :band AND state = 'succeeded'
-    ORDER BY ended_at DESC LIMIT :limit
-    """  # noqa: S608 - the expression is ours
-)
+_MAX_AGE: Final = timedelta(seconds=10)
 
 
 def script_band(script: str | None) -> int | None:
@@ -42,21 +40,66 @@ def script_band(script: str | None) -> int | None:
     return None if script is None else (len(script) // _SHORT).bit_length()
 
 
-def recent_durations(tx: Transaction, kind: str, band: int | None) -> Durations | None:
-    """Return how long the recent jobs of a kind took with scripts of this band, or else all.
+@dataclass(frozen=True, slots=True)
+class KnownDurations:
+    """What recent jobs took, as it was read."""
 
-    None if there are none. Works that are committed together share the answer.
-    """
-    return tx.once((_RECENT, kind, band), lambda: _recent_durations(tx, kind, band))
+    durations: Durations | None
+    """None if there are none."""
+    read_at: datetime
+
+    @property
+    def as_stored(self) -> tuple[int | None, int | None]:
+        """The typical and the slow duration in milliseconds."""
+        if self.durations is None:
+            return None, None
+        slow = self.durations.slow
+        return span_ms(self.durations.typical), None if slow is None else span_ms(slow)
+
+
+class TypicalDurations:
+    """How long recent jobs took with scripts as long, as it was at most ten seconds ago."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[tuple[str, int | None], KnownDurations] = {}
+
+    async def of(self, kind: str, script: str | None, now: datetime) -> Durations | None:
+        """Return how long recent jobs of a kind took, for a script as long as this; None at first.
+
+        ``script`` is None for a kind without one, and before there is one.
+        """
+        known = self.known(kind, script, now)
+        if known is None:
+            known = await self._database.run(
+                lambda tx: self.read(tx, kind, script, now), durable=False
+            )
+            self.learn(kind, script, known)
+        return known.durations
+
+    def known(self, kind: str, script: str | None, now: datetime) -> KnownDurations | None:
+        """Return the same if it is known, without asking the database."""
+        known = self._known.get((kind, script_band(script)))
+        is_recent = known is not None and timedelta(0) <= now - known.read_at < _MAX_AGE
+        return known if is_recent else None
+
+    @staticmethod
+    def read(tx: Transaction, kind: str, script: str | None, now: datetime) -> KnownDurations:
+        """Return the same, read in a transaction: works that are committed together share it."""
+        band = script_band(script)
+        durations = tx.once((_RECENT, kind, band), lambda: _recent_durations(tx, kind, band))
+        return KnownDurations(durations, now)
+
+    def learn(self, kind: str, script: str | None, known: KnownDurations) -> None:
+        """Keep what was read in a transaction that is committed."""
+        self._known[kind, script_band(script)] = known
 
 
 def _recent_durations(tx: Transaction, kind: str, band: int | None) -> Durations | None:
-    rows: Sequence[Row] = ()
-    if band is not None:
-        rows = tx.all(_RECENT_OF_LENGTH, kind=kind, band=band, limit=_MAX_JOBS)
-    if len(rows) < _ENOUGH:
-        rows = tx.all(_RECENT, kind=kind, limit=_MAX_JOBS)
-    took = sorted(row["duration"] for row in rows if row["duration"] is not None)
+    rows = tx.all(_RECENT, kind=kind, band=band, limit=_MAX_JOBS)
+    as_long = [row for row in rows if row["as_long"]]
+    used = as_long if len(as_long) >= _ENOUGH else [row for row in rows if not row["as_long"]]
+    took = sorted(row["duration"] for row in used if row["duration"] is not None)
     if not took:
         return None
     slow = took[ceil(0.9 * len(took)) - 1] if len(took) >= _ENOUGH else None
@@ -66,22 +109,20 @@ def _recent_durations(tx: Transaction, kind: str, band: int | None) -> Durations
     )
 
 
-# The newest that a person may see, if it can be a finished one.
-_SAME: Final = Query(
-    """
-    SELECT * FROM jobs
+SAME: Final = """
+    SELECT id FROM jobs
     WHERE fingerprint = :fingerprint AND created_at > :since AND state <> 'failed'
-        AND (user_id = :user OR channel = :channel OR CAST(:sees_all AS BIGINT) = 1)
+        AND (user_id = :user OR channel = :seen_in OR CAST(:sees_all AS BIGINT) = 1)
     ORDER BY CASE WHEN state = 'succeeded' THEN 0 ELSE 1 END, created_at DESC LIMIT 1
-    """
-)
+"""
+"""The newest job with a fingerprint that has not failed and that a person may see, if it can be a
+finished one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """A person to whom an earlier job may be offered: their own, or what they may see anyway."""
+    """What the person may see who asks: beside their own, what was posted there, or all."""
 
-    user: str
     channel: str
     """Where they asked: they see what was posted there."""
     sees_all: bool
@@ -98,17 +139,3 @@ class AlreadyRequested(Exception):
     def __init__(self, job: Job) -> None:
         super().__init__("the same was asked for a short while ago")
         self.job = job
-
-
-def find_same(tx: Transaction, fingerprint: str, viewer: Viewer, since: datetime) -> Job | None:
-    """Return the newest job with a fingerprint that has not failed, if the viewer may see it."""
-    rows = tx.all(
-        _SAME,
-        fingerprint=fingerprint,
-        since=to_ms(since),
-        user=viewer.user,
-        channel=viewer.channel,
-        sees_all=int(viewer.sees_all),
-    )
-    jobs, _ = read_each(job_from, rows)  # a damaged one is not offered
-    return jobs[0] if jobs else None

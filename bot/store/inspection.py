@@ -20,7 +20,7 @@ from bot.store.replicas import replica_from, revision_from
 from bot.store.snapshot import Snapshot
 from bot.store.sqlite_file import beside, is_locked
 from bot.store.unreadable import read_each
-from bot.store.usage import CHANGEABLE, LimitChange, change_from
+from bot.store.usage import CHANGEABLE, LimitChange, change_from, spending_from
 
 _READERS: Final[dict[str, Callable[[Row], object]]] = {
     "jobs": job_from,
@@ -30,6 +30,7 @@ _READERS: Final[dict[str, Callable[[Row], object]]] = {
     "revisions": revision_from,
     "installation": installation_from,
     "limit_changes": change_from,
+    "usage": spending_from,
 }
 _INSTALLATION: Final = Query("SELECT team_id, enterprise_id, app_id FROM installation")
 _WORK: Final = ("jobs", "deliveries")

@@ -16,7 +16,6 @@ from bot.model import (
     ApprovalPolicy,
     Attempt,
     Delivery,
-    Durations,
     Failure,
     Job,
     Request,
@@ -33,6 +32,7 @@ from bot.store.attempts import (
     drop_candidate,
     find_attempt,
     get_attempt,
+    is_charged,
     is_free,
     list_candidates,
     set_candidate,
@@ -65,27 +65,39 @@ from bot.store.deliveries import (
     settle_question,
 )
 from bot.store.due import Claimed, DueTable
-from bot.store.history import AlreadyRequested, Viewer, find_same, recent_durations, script_band
+from bot.store.history import (
+    SAME,
+    AlreadyRequested,
+    KnownDurations,
+    TypicalDurations,
+    Viewer,
+    script_band,
+)
 from bot.store.job_rows import job_from, lock_job, lock_jobs, lock_only, snapshot_text
 from bot.store.transitions import POLLED, end, release_woken, save, save_created, wake
 from bot.store.unreadable import UnreadableRows, due_at_of, read_each, set_aside
 from bot.store.usage import (
+    USED_COLUMNS,
     Bound,
+    KnownLimits,
     LimitReached,
     Limits,
+    LimitsTable,
     NotAllowed,
-    keep_spending,
-    limits_in_force,
+    count,
+    day_of,
+    fetch_used,
+    give_back,
     lock_limits,
     not_allowed,
+    periods,
     reached_limit,
-    used_by_all,
 )
 from bot.timings import Timings
 
 _NO_APPROVALS: Final = ApprovalPolicy()
 _BY_ID: Final = Query("SELECT * FROM jobs WHERE id = :id")
-BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
+_BY_REQUEST: Final = Query("SELECT * FROM jobs WHERE request_key = :key")
 _OPEN_QUESTIONS: Final = Query(
     """
     SELECT * FROM jobs
@@ -93,7 +105,7 @@ _OPEN_QUESTIONS: Final = Query(
     ORDER BY created_at LIMIT :limit
     """
 )
-BY_RETRIED: Final = Query("SELECT * FROM jobs WHERE retry_of = :id")
+_BY_RETRIED: Final = Query("SELECT * FROM jobs WHERE retry_of = :id")
 _BY_REMOTE_ID: Final = Query(
     """
     SELECT jobs.* FROM attempts JOIN jobs ON jobs.id = attempts.job_id
@@ -209,14 +221,33 @@ _ALPHABET: Final = "23456789abcdefghjkmnpqrstvwxyz"
 _ID_LENGTH: Final = 10
 _TURN: Final = timedelta(minutes=10)
 """A person's waiting jobs take their turns as if one were submitted in this time."""
+# All that a submission asks. An overdue job may stay open for weeks: it does not count as open. The
+# states are in one list: of two with an OR between them, SQLite takes the index of all jobs of the
+# person.
+_FORM: Final = Query(
+    f"""
+    SELECT (SELECT id FROM jobs WHERE request_key = :key) AS submitted,
+        (SELECT id FROM jobs WHERE retry_of = :retry_of) AS retry,
+        ({SAME}) AS same,
+        (SELECT count(*) FROM (
+            SELECT 1 FROM jobs WHERE ended_at IS NULL AND user_id = :user AND state IN
+                ('queued', 'waiting_for_approval', 'creating', 'unconfirmed', 'running')
+            LIMIT :open_per_user
+        ) AS found) AS open_jobs,
+        (SELECT max(turn_at) FROM jobs
+            WHERE ended_at IS NULL AND state = 'queued' AND user_id = :user) AS last_turn,
+        {USED_COLUMNS}
+    """  # noqa: S608 - our own text
+)
 _ADD: Final = Query(
     """
     INSERT INTO jobs (id, request_key, kind, params, user_id, channel, thread_ts,
                       created_at, state, due_at, turn_at, typical_ms, slow_ms, script_band,
-                      retry_of, fingerprint, wait_ms, approval_asked, approval_until)
+                      retry_of, fingerprint, wait_ms, approval_asked, approval_until,
+                      counted_on)
     VALUES (:id, :key, :kind, :params, :user, :channel, :thread_ts,
             :now, :state, :due_at, :turn_at, :typical_ms, :slow_ms, :script_band,
-            :retry_of, :fingerprint, :wait_ms, :approval_asked, :approval_until)
+            :retry_of, :fingerprint, :wait_ms, :approval_asked, :approval_until, :counted_on)
     RETURNING *
     """
 )
@@ -229,7 +260,7 @@ _LAST_TURN: Final = Query(
 _CREATE_AGAIN: Final = Query(
     """
     UPDATE jobs SET state = 'queued', asked = 0, asked_at = :now, failures = 0,
-                    due_at = :now, claim = claim + 1, claimed = 0
+                    due_at = :now, claim = claim + 1, claimed = 0, counted_on = :day
     WHERE id = :id
     """
 )
@@ -350,6 +381,15 @@ class Submitted:
     new: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What a submission led to, and what it read that can be kept in memory."""
+
+    result: "Submitted | _NotStored"
+    limits: KnownLimits
+    durations: KnownDurations | None = None
+
+
 _NotStored: TypeAlias = NotAllowed | AlreadyRequested | LimitReached | NobodyToApprove
 
 
@@ -358,21 +398,24 @@ class Jobs:
 
     Attributes:
         approvals: which jobs need approval, and whose.
+        durations: how long recent jobs took.
     """
 
     def __init__(
         self,
         database: Database,
         timings: Timings,
-        limits: Limits,
+        limits: LimitsTable,
         unreadable: UnreadableRows,
         approvals: ApprovalPolicy = _NO_APPROVALS,
     ) -> None:
         self._database = database
         self._timings = timings
         self._limits = limits
+        self._trainings = limits.settings.trainings
         self._unreadable = unreadable
         self.approvals = approvals
+        self.durations = TypicalDurations(database)
 
     # ── Reading ───────────────────────────────────────────────────────────────────────────────
 
@@ -386,11 +429,11 @@ class Jobs:
 
     async def fetch_by_request(self, key: str) -> Job | None:
         """Return the job that the request with this key made, if it came before."""
-        return await self._find(BY_REQUEST, key=key)
+        return await self._find(_BY_REQUEST, key=key)
 
     async def fetch_retry(self, job: Job) -> Job | None:
         """Return the job that retries a failed one, if there is one."""
-        return await self._find(BY_RETRIED, id=job.id)
+        return await self._find(_BY_RETRIED, id=job.id)
 
     async def list_for_user(self, user: str, kind: str, limit: int) -> list[Job]:
         """Return a person's jobs of one kind, newest first."""
@@ -412,10 +455,6 @@ class Jobs:
         rows = await self._database.run(lambda tx: tx.all(_RETRIED, ids=job_ids), durable=False)
         return {row["retry_of"] for row in rows}
 
-    async def count_used(self, now: datetime) -> int:
-        """Return how many create calls of everybody count for the last 24 hours."""
-        return await self._database.run(lambda tx: used_by_all(tx, now), durable=False)
-
     async def fetch_newest_made(self) -> tuple[str, str] | None:
         """Return the kind and the remote id of what was created last, as far as is known."""
         row = await self._database.run(lambda tx: tx.one(_NEWEST_MADE), durable=False)
@@ -425,14 +464,6 @@ class Jobs:
         """Return how many jobs wait for the end of an outage of the service, at most 1,000."""
         [row] = await self._database.run(lambda tx: tx.all(_COUNT_HELD), durable=False)
         return int(row["number"])
-
-    async def fetch_durations(self, kind: str, script: str | None) -> Durations | None:
-        """Return how long recent jobs of a kind took, for a script as long as this; None at first.
-
-        ``script`` is None for a kind without one, and before there is one.
-        """
-        band = script_band(script)
-        return await self._database.run(lambda tx: recent_durations(tx, kind, band), durable=False)
 
     async def candidates(self, job: Job) -> list[Attempt]:
         """Return the job's attempts that have a candidate id."""
@@ -592,28 +623,34 @@ class Jobs:
         until = now + self._timings.approve_within
         due_at = min(until, now + self._timings.max_wait) if needs_approval else now
 
-        def work(tx: Transaction) -> Submitted | _NotStored:
+        known = self._limits.known
+        script = request.params.get("script")
+        durations = self.durations.known(request.kind, script, now)
+        values: dict[str, Value] = {
+            "key": request.key,
+            "retry_of": request.retry_of,
+            "fingerprint": request.fingerprint if viewer is not None else None,
+            "since": to_ms(now - self._timings.same_within),
+            "seen_in": viewer.channel if viewer is not None else None,
+            "sees_all": int(viewer is not None and viewer.sees_all),
+            **periods(request.user, now),
+        }
+
+        def work(tx: Transaction) -> _Answer:
             lock_limits(tx)
             retried = lock_job(tx, request.retry_of) if request.retry_of is not None else None
-            found = tx.one(BY_REQUEST, key=request.key)
-            if found is None and retried is not None:
-                found = tx.one(BY_RETRIED, id=retried["id"])
-            if found is not None:
-                return Submitted(job_from(found), new=False)
-            limits = limits_in_force(tx, self._limits)
-            if outside := not_allowed(limits, request, groups):
-                return outside
-            if viewer is not None and request.fingerprint is not None:
-                since = now - self._timings.same_within
-                if (same := find_same(tx, request.fingerprint, viewer, since)) is not None:
-                    return AlreadyRequested(same)
+            form, limits = self._ask_for_form(tx, known, values)
+            if found := _found_or_outside(tx, form, request, limits.limits, groups):
+                return _Answer(found, limits)
             if needs_approval and not asked:
-                return NobodyToApprove()
-            # Nothing is refused after this: where it finds room, the job counts.
-            if reached := reached_limit(tx, limits, request.user, now, opens=True):
-                return reached
-            band = script_band(request.params.get("script"))
-            usual = recent_durations(tx, request.kind, band)
+                return _Answer(NobodyToApprove(), limits)
+            # Nothing is refused after this.
+            open_jobs = form["open_jobs"]
+            if reached := reached_limit(limits.limits, form, now, open_jobs=open_jobs):
+                return _Answer(reached, limits)
+            usual = durations or self.durations.read(tx, request.kind, script, now)
+            typical, slow = usual.as_stored
+            count(tx, request, self._trainings, day_of(now), to_ms(now))
             [added] = tx.all(
                 _ADD,
                 id=new_id,
@@ -627,14 +664,15 @@ class Jobs:
                 state=(State.WAITING_FOR_APPROVAL if asked else State.QUEUED).value,
                 due_at=to_ms(due_at),
                 wait_ms=wait_ms(to_ms(now), due_at),
-                turn_at=turn_at(tx, request.user, now),
-                typical_ms=None if usual is None else span_ms(usual.typical),
-                slow_ms=None if usual is None or usual.slow is None else span_ms(usual.slow),
-                script_band=band,
+                turn_at=next_turn(form["last_turn"], now),
+                typical_ms=typical,
+                slow_ms=slow,
+                script_band=script_band(script),
                 retry_of=retried["id"] if retried is not None else None,
                 fingerprint=request.fingerprint,
                 approval_asked=json.dumps(asked) if asked else None,
                 approval_until=to_ms(until) if asked else None,
+                counted_on=day_of(now),
             )
             job = job_from(added)
             if asked:
@@ -642,16 +680,27 @@ class Jobs:
                     tx.notify(Topic.HOMES, each)
                 add_approvals(tx, job, asked, to_ms(now))
             add_card(tx, job, self._timings.card_delay)
-            action, of = AuditAction.ASKED, ""
             if retried is not None:
                 edit_messages(tx, retried["id"], to_ms(now))
                 tx.notify(Topic.HOMES, retried["user_id"])
-                action, of = AuditAction.RETRIED, retried["id"]
-            record(tx, action, user=request.user, at=to_ms(now), job_id=new_id, detail=of)
             tx.notify(Topic.JOBS)
-            return Submitted(job, new=True)
+            return _Answer(Submitted(job, new=True), limits, usual)
 
-        return _stored(await self._database.run(work, serial=True))
+        answer = await self._database.run(work, serial=True)
+        self._limits.learn(answer.limits)
+        if answer.durations is not None:
+            self.durations.learn(request.kind, script, answer.durations)
+        return _stored(answer.result)
+
+    def _ask_for_form(
+        self, tx: Transaction, known: KnownLimits, values: Mapping[str, Value]
+    ) -> tuple[Row, KnownLimits]:
+        """Return what a submission asks, and the limits, which an admin may have changed since."""
+        [form] = tx.all(_FORM, open_per_user=known.limits.open_per_user, **values)
+        if form["revision"] != known.revision:
+            known = self._limits.read(tx)
+            [form] = tx.all(_FORM, open_per_user=known.limits.open_per_user, **values)
+        return form, known
 
     async def create_again(
         self,
@@ -680,12 +729,13 @@ class Jobs:
             row = lock_asked(tx, job_id)
             if row is None or (row["state"], row["attempts"]) != (State.UNCONFIRMED, attempts):
                 return False
-            limits = limits_in_force(tx, self._limits)
+            limits = self._limits.read(tx).limits
             if not limits.allows_person(row["kind"], user, groups):
                 return NotAllowed(Bound.PERSON, limits)
-            if reached := reached_limit(tx, limits, row["user_id"], now, opens=False):
+            if reached := reached_limit(limits, fetch_used(tx, row["user_id"], now), now):
                 return reached
-            tx.all(_CREATE_AGAIN, id=job_id, now=to_ms(now))
+            count(tx, job_from(row), self._trainings, day_of(now), to_ms(now))
+            tx.all(_CREATE_AGAIN, id=job_id, now=to_ms(now), day=day_of(now))
             edit_card(tx, job_id, row["user_id"], to_ms(now))
             settle_question(tx, job_id, Settlement.CREATED_AGAIN, user, to_ms(now))
             record(tx, AuditAction.CREATED_AGAIN, user=user, at=to_ms(now), job_id=job_id)
@@ -714,7 +764,9 @@ class Jobs:
             if job is None:
                 return False
             at = to_ms(now)
-            tx.all(_APPROVE, id=job_id, user=user, now=at, turn_at=turn_at(tx, job.user, now))
+            [last] = tx.all(_LAST_TURN, user=job.user)
+            turn_at = next_turn(last["turn_at"], now)
+            tx.all(_APPROVE, id=job_id, user=user, now=at, turn_at=turn_at)
             self._settle(tx, job, Settlement.APPROVED, user, now=at)
             edit_card(tx, job_id, job.user, at)
             tx.notify(Topic.JOBS)
@@ -726,14 +778,15 @@ class Jobs:
         """End a job that waits for approval, as ``user`` chose; see ``approve``."""
 
         def work(tx: Transaction) -> bool:
+            lock_limits(tx)
             job = self._to_decide(lock_job(tx, job_id), user, now)
             if job is None:
                 return False
             tx.all(_DECIDE, id=job_id, user=user, now=to_ms(now))
             self._settle(tx, job, Settlement.DECLINED, user, now=to_ms(now), reason=reason)
-            return end(tx, _failed(job, Failure.DECLINED, reason), to_ms(now))
+            return end(tx, _failed(job, Failure.DECLINED, reason), self._trainings, to_ms(now))
 
-        return await self._database.run(work)
+        return await self._database.run(work, serial=True)
 
     async def withdraw(self, job_id: str, user: str, now: datetime) -> bool:
         """End a job that waits for approval as cancelled, as ``user`` chose.
@@ -743,15 +796,16 @@ class Jobs:
         """
 
         def work(tx: Transaction) -> bool:
+            lock_limits(tx)
             row = lock_job(tx, job_id)
             if row is None or row["state"] != State.WAITING_FOR_APPROVAL:
                 return False
             job = job_from(row)
             tx.all(_DECIDE, id=job_id, user=user, now=to_ms(now))
             self._settle(tx, job, Settlement.CANCELLED, user, now=to_ms(now))
-            return end(tx, _failed(job, Failure.WITHDRAWN), to_ms(now))
+            return end(tx, _failed(job, Failure.WITHDRAWN), self._trainings, to_ms(now))
 
-        return await self._database.run(work)
+        return await self._database.run(work, serial=True)
 
     async def expire_approval(self, job: Job, now: datetime) -> bool:
         """End a claimed job that nobody approved in time.
@@ -761,14 +815,15 @@ class Jobs:
         """
 
         def work(tx: Transaction) -> bool:
+            lock_limits(tx)
             row = lock_job(tx, job.id)
             waits = (State.WAITING_FOR_APPROVAL, job.claim)
             if row is None or (row["state"], row["claim"]) != waits:
                 return False
             self._settle(tx, job, Settlement.UNANSWERED, None, now=to_ms(now))
-            return end(tx, _failed(job, Failure.NOT_APPROVED), to_ms(now))
+            return end(tx, _failed(job, Failure.NOT_APPROVED), self._trainings, to_ms(now))
 
-        return await self._database.run(work)
+        return await self._database.run(work, serial=True)
 
     async def ask_approvers_directly(self, delivery: Delivery, now: datetime) -> None:
         """Owe each approver a direct message: the channel of a claimed approval refuses it."""
@@ -877,7 +932,6 @@ class Jobs:
             ids = [row["id"] for row in tx.all(_TO_DELETE, before=to_ms(before), limit=_MAX_JOBS)]
             if ids:
                 tx.all(_MARK_TO_COMPACT)
-                keep_spending(tx, ids)
                 for query in _DELETE:
                     tx.all(query, ids=ids)
             return len(ids)
@@ -1021,11 +1075,13 @@ class Jobs:
         remote_id = attempt.candidate_id
 
         def work(tx: Transaction) -> bool:
-            lock_asked(tx, job.id)
+            lock_limits(tx)
+            before = lock_asked(tx, job.id)
             due_at = None if job.state.ended else now
             allowed = can_adopt(tx, job.kind, attempt)
             if not allowed or not save(tx, job, due_at, to_ms(now)):
                 return False
+            self._count_adopted(tx, before, attempt, to_ms(now))
             bind(tx, attempt.id, remote_id)
             if attempt.user_supplied:
                 by, at = attempt.named_by, to_ms(now)
@@ -1035,7 +1091,21 @@ class Jobs:
                 settle_question(tx, job.id, Settlement.TURNED_UP, None, to_ms(now))
             return True
 
-        return await self._database.run(work)
+        return await self._database.run(work, serial=True)
+
+    def _count_adopted(
+        self, tx: Transaction, before: Row | None, attempt: Attempt, now: int
+    ) -> None:
+        """Have a job count once for each of its attempts that may have cost money."""
+        assert before is not None  # noqa: S101 - it was saved
+        # A queued job was counted again for a create call that is never sent now.
+        spare = before["state"] == State.QUEUED
+        # An attempt that made nothing, it seemed, was given back, or its count waits with the job.
+        counts = is_charged(get_attempt(tx, attempt.id))
+        if spare and counts:
+            give_back(tx, job_from(before), self._trainings, before["counted_on"], now)
+        elif not spare and not counts:
+            count(tx, job_from(before), self._trainings, day_of(attempt.made_at), now)
 
     async def ask(self, job: Job, now: datetime, due_at: datetime) -> bool:
         """Owe a question about a claimed job, and leave ``job``, which counts it, until ``due_at``.
@@ -1120,18 +1190,24 @@ class Jobs:
             Whether it was ended: False if it had ended before, or if it has no id of the
             service's and was claimed or woken meanwhile. Of several callers, one wins.
         """
+        uncreated = job.remote_id is None
 
         def work(tx: Transaction) -> bool:
+            if uncreated:
+                lock_limits(tx)
             lock_only(tx, job.id)
-            if job.remote_id is None and release_woken(tx, job, to_ms(now)):
+            if uncreated and release_woken(tx, job, to_ms(now)):
                 return False
-            ended = end(tx, job, to_ms(now))
+            ended = end(tx, job, self._trainings, to_ms(now))
             if ended and job.failure is not None:
                 close_attempts(tx, job.id, job.failure.value)
             return ended
 
         return await run_until_stored(
-            self._database, work, retry_interval=self._timings.retry_interval
+            self._database,
+            work,
+            retry_interval=self._timings.retry_interval,
+            serial=uncreated,
         )
 
     async def cancel(self, job_id: str, attempts: int, user: str, now: datetime) -> bool:
@@ -1151,7 +1227,7 @@ class Jobs:
             settle_question(tx, job_id, Settlement.CANCELLED, user, to_ms(now))
             record(tx, AuditAction.CANCELLED, user=user, at=to_ms(now), job_id=job_id)
             cancelled = replace(job_from(row), state=State.FAILED, failure=Failure.CANCELLED)
-            return end(tx, cancelled, to_ms(now))
+            return end(tx, cancelled, self._trainings, to_ms(now))
 
         return await self._database.run(work)
 
@@ -1174,7 +1250,7 @@ class Jobs:
                 return False
             record(tx, AuditAction.STOPPED, user=user, at=to_ms(now), job_id=job_id)
             stopped = replace(job_from(row), state=State.FAILED, failure=failure)
-            return end(tx, stopped, to_ms(now))
+            return end(tx, stopped, self._trainings, to_ms(now))
 
         return await self._database.run(work)
 
@@ -1193,17 +1269,30 @@ class Jobs:
             if release_woken(tx, job, to_ms(now)):
                 return False
             settle_question(tx, job.id, Settlement.UNANSWERED, None, to_ms(now))
-            return end(tx, expired, to_ms(now))
+            return end(tx, expired, self._trainings, to_ms(now))
 
         return await self._database.run(work)
 
 
-def turn_at(tx: Transaction, user: str, now: datetime) -> int:
+def _found_or_outside(
+    tx: Transaction, form: Row, request: Request, limits: Limits, groups: frozenset[str]
+) -> Submitted | NotAllowed | AlreadyRequested | None:
+    """Return what there is already for a request, or the bound that it is not within."""
+    if (found := form["submitted"] or form["retry"]) is not None:
+        [row] = tx.all(_BY_ID, id=found)
+        return Submitted(job_from(row), new=False)
+    if outside := not_allowed(limits, request, groups):
+        return outside
+    if form["same"] is not None:
+        jobs, _ = read_each(job_from, tx.all(_BY_ID, id=form["same"]))
+        if jobs:  # a damaged one is not offered
+            return AlreadyRequested(jobs[0])
+    return None
+
+
+def next_turn(last: int | None, now: datetime) -> int:
     """Return from when on a new job takes its turn: after the user's other jobs that wait."""
-    last = tx.one(_LAST_TURN, user=user)
-    if last is None or last["turn_at"] is None:
-        return to_ms(now)
-    return max(to_ms(now), int(last["turn_at"]) + span_ms(_TURN))
+    return to_ms(now) if last is None else max(to_ms(now), last + span_ms(_TURN))
 
 
 def _turn(row: Row) -> tuple[bool, int]:

@@ -22,6 +22,7 @@ from bot.store.database import (
 from bot.store.deliveries import add_reply, edit_card
 from bot.store.due import tell
 from bot.store.job_rows import changing_columns, snapshot_text
+from bot.store.usage import give_back
 from bot.timings import Timings
 
 # The states in which the service is polled.
@@ -48,17 +49,20 @@ _SAVE_CREATED: Final = Query(
     )
 )
 # A candidate that was not checked yet is checked after the end. Under an old claim number, a job
-# is ended only by a read of the remote id that it still has.
+# is ended only by a read of the remote id that it still has. In these states it has made no create
+# call, or one that certainly made nothing: what is counted for that is given back.
 _END: Final = Query(
     """
     UPDATE jobs SET state = :state, failure = :failure, reason = :reason, snapshot = :snapshot,
         failures = 0, ended_at = :now, claim = claim + 1, claimed = 0,
+        counted_on = CASE WHEN state IN ('waiting_for_approval', 'queued', 'creating')
+                     THEN counted_on END,
         due_at = CASE WHEN EXISTS (
             SELECT 1 FROM attempts
             WHERE job_id = :id AND remote_id IS NULL AND candidate_id IS NOT NULL
         ) THEN CAST(:now AS BIGINT) END
     WHERE id = :id AND ended_at IS NULL AND (claim = :claim OR remote_id = :remote_id)
-    RETURNING due_at
+    RETURNING due_at, counted_on
     """
 )
 # While a worker has the job, it may have been read too early to show what it was woken for: it is
@@ -149,8 +153,11 @@ def release_woken(tx: Transaction, job: Job, now: int) -> bool:
     return True
 
 
-def end(tx: Transaction, job: Job, now: int) -> bool:
-    """End a job as ``job`` says, whose row is locked, and owe its closing reply.
+def end(tx: Transaction, job: Job, trainings: Collection[str], now: int) -> bool:
+    """End a job as ``job`` says, owe its closing reply, and give back what is counted in vain.
+
+    Its row is locked. Where the job may not have been created yet, ``lock_limits`` comes first.
+    ``trainings`` are the kinds of jobs that are trainings.
 
     Returns:
         Whether it was ended: False if it had ended before, or if it was claimed again meanwhile and
@@ -172,6 +179,7 @@ def end(tx: Transaction, job: Job, now: int) -> bool:
     tell(tx, Topic.JOBS, ended["due_at"], now)
     edit_card(tx, job.id, job.user, now)
     add_reply(tx, job, now)
+    give_back(tx, job, trainings, ended["counted_on"], now)
     return True
 
 

@@ -1,22 +1,20 @@
-"""Limits on what people may ask for, what admins changed of them, and what was spent.
+"""Limits on what people may ask for, what admins changed of them, and how much was used.
 
-A create call counts for 24 hours, and for its calendar month, if it may have cost money: it made
-something, got no usable answer, or is under way. A job that is queued, or waits for approval,
-counts as the call that it will be, so that no more jobs wait than may be made. Months are those of
-UTC. Before the attempts of a deleted job go, they are added to the table of spending.
+A create call counts for its person and for the workspace, in the calendar day and month (UTC) in
+which it was asked for, from the moment that the job is stored. It is given back in the same day and
+month if certainly nothing was charged: it was refused, or never sent. *Create again* counts again.
 """
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bot import setting_values
-from bot.model import Request
+from bot.model import Job, Request, spoken_time
 from bot.store.audit import AuditAction, list_limit_changes, record
 from bot.store.database import (
     Database,
@@ -25,93 +23,55 @@ from bot.store.database import (
     RowUnreadable,
     Topic,
     Transaction,
+    Value,
     from_ms,
+    span_ms,
     to_ms,
 )
 from bot.store.unreadable import UnreadableRows, number, read_each, reading, text
 
-# The states in which a job counts as the create call that it will be, and as open. One list: of two
-# with an OR between them, SQLite takes the index of all jobs of the person.
-_TO_BE_CREATED: Final = "('queued', 'waiting_for_approval')"
-_OPEN: Final = "('queued', 'waiting_for_approval', 'creating', 'unconfirmed', 'running')"
-DAY: Final = timedelta(hours=24)
 _NO_LIMIT: Final = 1_000_000_000
+_KEPT_DAYS: Final = timedelta(days=8)
+"""How long the numbers of a day are kept. A job may wait for longer: its day is gone by then."""
+_MAX_AGE: Final = timedelta(seconds=10)
+"""How old limits in memory may be: a form reads them, and its submission is exact."""
 
-# On SQLite, which has one writer at a time, it locks nothing.
-_LOCK: Final = Query("SELECT name FROM locks WHERE name = 'limits' FOR UPDATE")
-# One statement sees one moment: a job that turns into an attempt meanwhile is counted once. Each
-# count stops at its limit. An overdue job may stay open for weeks: it does not count as open.
-_USED: Final = Query(
-    f"""
-    SELECT
-        (SELECT count(*) FROM (
-            SELECT 1 FROM jobs WHERE ended_at IS NULL AND user_id = :user
-                AND state IN {_OPEN} LIMIT :open_per_user
-        ) AS found) AS open_of_user,
-        (SELECT count(*) FROM (
-            SELECT 1 FROM jobs WHERE ended_at IS NULL AND user_id = :user
-                AND state IN {_TO_BE_CREATED} LIMIT :per_user_per_day
-        ) AS found) AS queued_of_user,
-        (SELECT count(*) FROM (
-            SELECT 1 FROM attempts
-            WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
-                AND user_id = :user AND made_at > :since LIMIT :per_user_per_day
-        ) AS found) AS charged_to_user
-    """  # noqa: S608 - our own text
-)
-_CHARGED_TO_USER_AT: Final = Query(
+USED_COLUMNS: Final = """
+    coalesce((SELECT videos + trainings FROM usage WHERE period = :day AND who = :user), 0)
+        AS day_of_user,
+    coalesce((SELECT videos + trainings FROM usage WHERE period = :day AND who = ''), 0)
+        AS day_of_all,
+    coalesce((SELECT videos + trainings FROM usage WHERE period = :month AND who = :user), 0)
+        AS month_of_user,
+    coalesce((SELECT videos + trainings FROM usage WHERE period = :month AND who = ''), 0)
+        AS month_of_all,
+    coalesce((SELECT revision FROM revisions WHERE name = 'limits'), 0) AS revision
+"""
+"""Of a statement that says how much a person and all have used, and the revision of the limits."""
+_USED: Final = Query(f"SELECT {USED_COLUMNS}")
+# In this order, the workspace last, so that no two processes wait for each other.
+_COUNT: Final = Query(
     """
-    SELECT made_at FROM attempts
-    WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
-        AND user_id = :user AND made_at > :since
-    ORDER BY made_at DESC LIMIT 1 OFFSET :later
+    INSERT INTO usage (who, period, videos, spoken_ms, trainings, changed_at)
+    VALUES (:user, :day, :videos, :spoken_ms, :trainings, :now),
+        (:user, :month, :videos, :spoken_ms, :trainings, :now),
+        ('', :day, :videos, :spoken_ms, :trainings, :now),
+        ('', :month, :videos, :spoken_ms, :trainings, :now)
+    ON CONFLICT (period, who) DO UPDATE SET videos = usage.videos + excluded.videos,
+        spoken_ms = usage.spoken_ms + excluded.spoken_ms,
+        trainings = usage.trainings + excluded.trainings, changed_at = excluded.changed_at
     """
 )
-_CHARGED_AT: Final = Query(
+# The spoken time of what waited when there was no such table is not in it.
+_GIVE_BACK: Final = Query(
     """
-    SELECT made_at FROM attempts
-    WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain')) AND made_at > :since
-    ORDER BY made_at DESC LIMIT 1 OFFSET :later
-    """
-)
-
-
-# In the indexes of the counts above. It is asked only where a month has a limit.
-_USED_IN_MONTH: Final = Query(
-    """
-    SELECT
-        (SELECT count(*) FROM (
-            SELECT 1 FROM attempts
-            WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
-                AND user_id = :user AND made_at >= :since LIMIT :per_user
-        ) AS found) AS charged_to_user
+    UPDATE usage SET videos = videos - :videos, trainings = trainings - :trainings,
+        spoken_ms = CASE WHEN spoken_ms < :spoken_ms THEN 0 ELSE spoken_ms - :spoken_ms END,
+        changed_at = :now
+    WHERE period IN (:day, :month) AND who IN (:user, '')
     """
 )
-_USED_BY_ALL_IN_MONTH: Final = Query(
-    """
-    SELECT count(*) AS charged FROM (
-        SELECT 1 FROM attempts
-        WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
-            AND made_at >= :since LIMIT :most
-    ) AS found
-    """
-)
-_USED_BY_ALL: Final = Query(
-    f"""
-    SELECT
-        (SELECT count(*) FROM (
-            SELECT 1 FROM jobs WHERE ended_at IS NULL AND state IN {_TO_BE_CREATED}
-            LIMIT :most
-        ) AS found) AS queued,
-        (SELECT count(*) FROM (
-            SELECT 1 FROM attempts
-            WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
-                AND made_at > :since LIMIT :most
-        ) AS found) AS charged
-    """  # noqa: S608 - our own text
-)
-_MOST_COUNTED: Final = 100_000
-_MOST_SHOWN: Final = 5_000
+_FORGET_DAYS: Final = Query("DELETE FROM usage WHERE period < :before AND length(period) > 7")
 
 
 class Limit(Enum):
@@ -120,9 +80,9 @@ class Limit(Enum):
     OPEN_PER_USER = "open_per_user"
     """A person's jobs that have not ended and are not overdue."""
     PER_USER_PER_DAY = "per_user_per_day"
-    """The create calls of a person's jobs in 24 hours."""
+    """The create calls of a person's jobs in a calendar day."""
     PER_DAY = "per_day"
-    """All create calls in 24 hours."""
+    """All create calls in a calendar day."""
     PER_USER_PER_MONTH = "per_user_per_month"
     """The create calls of a person's jobs in a calendar month."""
     PER_MONTH = "per_month"
@@ -210,60 +170,114 @@ class LimitReached(Exception):
     Attributes:
         limit: the limit that is reached.
         maximum: its number.
-        free_at: when there will be room; None if that depends on open jobs.
+        resets_at: when there is room again; None if that depends on open jobs.
     """
 
-    def __init__(self, limit: Limit, maximum: int, free_at: datetime | None = None) -> None:
+    def __init__(self, limit: Limit, maximum: int, resets_at: datetime | None = None) -> None:
         super().__init__(f"the limit {limit.value} is reached")
         self.limit = limit
         self.maximum = maximum
-        self.free_at = free_at
+        self.resets_at = resets_at
+
+
+_LOCK: Final = Query("SELECT name FROM locks WHERE name = 'limits' FOR UPDATE")
 
 
 def lock_limits(tx: Transaction) -> None:
-    """Let no other process queue a job until the transaction ends.
+    """Let no other process count what is used until the transaction ends.
 
-    Two that count at once would both find room for the last one. It is the first lock of a work,
-    which runs with ``serial``.
+    Two at once would both find room for the last one. It is the first lock of each work that counts
+    or gives back, which runs with ``serial``.
     """
-    tx.once(_LOCK, lambda: tx.one(_LOCK))
+    tx.once(_LOCK, lambda: tx.lock(_LOCK))
+
+
+# ── Counting ──────────────────────────────────────────────────────────────────────────────────
+
+
+def day_of(moment: datetime) -> str:
+    """Return the calendar day of a moment in UTC, such as "2026-11-24"."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d}"
+
+
+def month_of(day: str) -> str:
+    """Return the month of a day, such as "2026-11"."""
+    return day[:7]
+
+
+def month_start(moment: datetime) -> datetime:
+    """Return when the calendar month of a moment began, in UTC."""
+    return _day_start(moment).replace(day=1)
+
+
+def _day_start(moment: datetime) -> datetime:
+    return moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def count(
+    tx: Transaction, asked: Request | Job, trainings: Collection[str], day: str, now: int
+) -> None:
+    """Count a create call in a day and its month, after ``lock_limits``.
+
+    Args:
+        tx: the transaction, in which it is stored that the call is wanted.
+        asked: what it is for.
+        trainings: the kinds of jobs that are trainings.
+        day: as ``day_of`` returns it.
+        now: the time, in milliseconds since 1970.
+    """
+    tx.all(_COUNT, now=now, **_counted(asked, trainings, day))
+
+
+def give_back(
+    tx: Transaction, job: Job, trainings: Collection[str], day: str | None, now: int
+) -> None:
+    """Undo ``count`` in the day in which it was counted, after ``lock_limits``.
+
+    In the transaction in which it is stored that nothing was charged. None is a job that an older
+    version stored, which did not count.
+    """
+    if day is not None:
+        tx.all(_GIVE_BACK, now=now, **_counted(job, trainings, day))
+
+
+def _counted(asked: Request | Job, trainings: Collection[str], day: str) -> dict[str, Value]:
+    script = asked.params.get("script")
+    return {
+        "user": asked.user,
+        "day": day,
+        "month": month_of(day),
+        "videos": int(asked.kind not in trainings),
+        "trainings": int(asked.kind in trainings),
+        "spoken_ms": 0 if script is None else span_ms(spoken_time(script)),
+    }
+
+
+def periods(user: str, now: datetime) -> dict[str, Value]:
+    """Return the parameters of ``USED_COLUMNS``."""
+    day = day_of(now)
+    return {"user": user, "day": day, "month": month_of(day)}
+
+
+def fetch_used(tx: Transaction, user: str, now: datetime) -> Row:
+    """Return the ``USED_COLUMNS`` of a user."""
+    [used] = tx.all(_USED, **periods(user, now))
+    return used
 
 
 def reached_limit(
-    tx: Transaction, limits: Limits, user: str, now: datetime, *, opens: bool
+    limits: Limits, used: Row, now: datetime, *, open_jobs: int = 0
 ) -> LimitReached | None:
     """Return the limit that leaves no room for one more create call of a user, if one does.
 
-    To be called in the transaction that queues the job, after ``lock_limits``. Where it returns
-    None, the job counts as queued. ``opens`` says whether that makes one more open job.
+    ``used`` has the ``USED_COLUMNS``, read in the transaction that counts the call, after
+    ``lock_limits``. ``open_jobs`` is how many the user has, where the call is for one more.
     """
-    since = to_ms(now - DAY)
-    [used] = tx.all(
-        _USED,
-        user=user,
-        since=since,
-        open_per_user=limits.open_per_user,
-        per_user_per_day=limits.per_user_per_day,
-    )
-    if opens and used["open_of_user"] >= limits.open_per_user:
+    if open_jobs >= limits.open_per_user:
         return LimitReached(Limit.OPEN_PER_USER, limits.open_per_user)
-    free = limits.per_user_per_day - used["queued_of_user"]
-    if used["charged_to_user"] >= free:
-        charged = free > 0 and tx.one(_CHARGED_TO_USER_AT, user=user, since=since, later=free - 1)
-        return LimitReached(Limit.PER_USER_PER_DAY, limits.per_user_per_day, _free_at(charged, now))
-    by_all = _count_all(tx, limits, now)
-    free = limits.per_day - by_all.queued
-    if by_all.charged >= free:
-        charged = free > 0 and tx.one(_CHARGED_AT, since=since, later=free - 1)
-        return LimitReached(Limit.PER_DAY, limits.per_day, _free_at(charged, now))
-    # Fewer wait than a day allows, so those that wait were counted to the last one.
-    of_user = _used_in_month(tx, limits, user, now)
-    per_user = limits.per_user_per_month
-    if per_user is not None and of_user + used["queued_of_user"] >= per_user:
-        return LimitReached(Limit.PER_USER_PER_MONTH, per_user, _next_month(now))
-    if limits.per_month is not None and by_all.charged_in_month + by_all.queued >= limits.per_month:
-        return LimitReached(Limit.PER_MONTH, limits.per_month, _next_month(now))
-    by_all.queued += 1
+    for limit, maximum, so_far in _compared(limits, used):
+        if maximum is not None and so_far >= maximum:
+            return LimitReached(limit, maximum, _resets_at(limit, now))
     return None
 
 
@@ -276,101 +290,32 @@ class Left:
     maximum: int
 
 
-def requests_left(tx: Transaction, limits: Limits, user: str, now: datetime) -> list[Left]:
-    """Return what each limit of a day or month leaves to a user.
-
-    A form waits for it: limits of more than 5,000 are left out, for which too much is counted.
-    """
-    limits = replace(
-        limits,
-        per_user_per_day=min(limits.per_user_per_day, _MOST_SHOWN),
-        per_day=min(limits.per_day, _MOST_SHOWN),
-        per_user_per_month=_shown(limits.per_user_per_month),
-        per_month=_shown(limits.per_month),
-    )
-    [used] = tx.all(
-        _USED,
-        user=user,
-        since=to_ms(now - DAY),
-        open_per_user=0,
-        per_user_per_day=limits.per_user_per_day,
-    )
-    of_user, by_all = _used_in_month(tx, limits, user, now), _UsedByAll(0, 0, 0)
-    if limits.per_day < _MOST_SHOWN or limits.per_month is not None:
-        by_all = _count_all(tx, limits, now)
-    waiting_of_user, waiting = used["queued_of_user"], by_all.queued
-    found = (
-        (Limit.PER_USER_PER_DAY, limits.per_user_per_day, used["charged_to_user"], waiting_of_user),
-        (Limit.PER_DAY, limits.per_day, by_all.charged, waiting),
-        (Limit.PER_USER_PER_MONTH, limits.per_user_per_month, of_user, waiting_of_user),
-        (Limit.PER_MONTH, limits.per_month, by_all.charged_in_month, waiting),
-    )
+def requests_left(limits: Limits, used: Row) -> list[Left]:
+    """Return what each limit of a day or month leaves to a user; ``used`` as above."""
     return [
-        Left(limit, max(0, maximum - charged - queued), maximum)
-        for limit, maximum, charged, queued in found
-        if maximum is not None and maximum < _MOST_SHOWN
+        Left(limit, max(0, maximum - so_far), maximum)
+        for limit, maximum, so_far in _compared(limits, used)
+        if maximum is not None
     ]
 
 
-def _shown(maximum: int | None) -> int | None:
-    return maximum if maximum is not None and maximum < _MOST_SHOWN else None
+def _compared(limits: Limits, used: Row) -> Sequence[tuple[Limit, int | None, int]]:
+    """Return each limit of a day or month, its number, and how much of it is used."""
+    return (
+        (Limit.PER_USER_PER_DAY, limits.per_user_per_day, used["day_of_user"]),
+        (Limit.PER_DAY, limits.per_day, used["day_of_all"]),
+        (Limit.PER_USER_PER_MONTH, limits.per_user_per_month, used["month_of_user"]),
+        (Limit.PER_MONTH, limits.per_month, used["month_of_all"]),
+    )
 
 
-@dataclass(slots=True)
-class _UsedByAll:
-    """What counts for everybody together; each number stops at its limit."""
-
-    queued: int
-    charged: int
-    charged_in_month: int
+def _resets_at(limit: Limit, now: datetime) -> datetime:
+    if limit in {Limit.PER_USER_PER_MONTH, Limit.PER_MONTH}:
+        return month_start(month_start(now) + timedelta(days=31))
+    return _day_start(now) + timedelta(days=1)
 
 
-def _count_all(tx: Transaction, limits: Limits, now: datetime) -> _UsedByAll:
-    """Return what counts for everybody, counted once for works that are committed together.
-
-    Measured on PostgreSQL: else each form costs 0.35 ms for each 1,000 that wait.
-    """
-
-    def count() -> _UsedByAll:
-        [used] = tx.all(_USED_BY_ALL, since=to_ms(now - DAY), most=limits.per_day)
-        in_month = limits.per_month is not None and tx.one(
-            _USED_BY_ALL_IN_MONTH, since=to_ms(month_start(now)), most=limits.per_month
-        )
-        charged_in_month = in_month["charged"] if in_month else 0
-        return _UsedByAll(used["queued"], used["charged"], charged_in_month)
-
-    return tx.once((_USED_BY_ALL, limits.per_day, limits.per_month), count)
-
-
-def _used_in_month(tx: Transaction, limits: Limits, user: str, now: datetime) -> int:
-    """Return how many create calls of a user count for this month; 0 without a limit."""
-    per_user = limits.per_user_per_month
-    if per_user is None:
-        return 0
-    [used] = tx.all(_USED_IN_MONTH, user=user, since=to_ms(month_start(now)), per_user=per_user)
-    return int(used["charged_to_user"])
-
-
-def month_start(moment: datetime) -> datetime:
-    """Return when the calendar month of a moment began, in UTC."""
-    utc = moment.astimezone(UTC)
-    return utc.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-
-
-def _next_month(now: datetime) -> datetime:
-    return month_start(month_start(now) + timedelta(days=31))
-
-
-def used_by_all(tx: Transaction, now: datetime) -> int:
-    """Return how many create calls count now towards the limit for everybody together."""
-    [used] = tx.all(_USED_BY_ALL, since=to_ms(now - DAY), most=_MOST_COUNTED)
-    return int(used["queued"]) + int(used["charged"])
-
-
-def _free_at(charged: Row | Literal[False] | None, now: datetime) -> datetime:
-    """Return when a create call counts no more; without one, when those of queued jobs may."""
-    return DAY + (from_ms(charged["made_at"]) if charged else now)
-
+# ── What admins change ────────────────────────────────────────────────────────────────────────
 
 _EACH: Final = Query(
     "SELECT name, value, changed_by, changed_at FROM limit_changes ORDER BY changed_at, name"
@@ -381,6 +326,15 @@ _SET: Final = Query(
     VALUES (:name, :value, :user, :now)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value, changed_by = excluded.changed_by,
                                      changed_at = excluded.changed_at
+    """
+)
+_REVISION: Final = Query(
+    "SELECT coalesce((SELECT revision FROM revisions WHERE name = 'limits'), 0) AS revision"
+)
+_NEXT_REVISION: Final = Query(
+    """
+    INSERT INTO revisions (name, revision) VALUES ('limits', 1)
+    ON CONFLICT (name) DO UPDATE SET revision = revisions.revision + 1
     """
 )
 _FINGERPRINT: Final = 12  # characters
@@ -509,15 +463,6 @@ def fetch_changes(tx: Transaction) -> tuple[dict[str, LimitChange], list[RowUnre
     return {each.name: each for each in changes if each.name in _CHANGEABLE}, unreadable
 
 
-def limits_in_force(tx: Transaction, settings: Limits) -> Limits:
-    """Return the limits that hold now.
-
-    In the transaction that queues a job, after ``lock_limits``: so a change holds at once for every
-    copy of the bot. Works that are committed together share what was read.
-    """
-    return changed(settings, tx.once(_EACH, lambda: fetch_changes(tx)[0]))
-
-
 def changed(settings: Limits, changes: Mapping[str, LimitChange]) -> Limits:
     """Return the limits of the settings with what was changed of them."""
     if not changes:
@@ -551,25 +496,69 @@ def _values(limits: Limits) -> dict[str, str]:
     return {name: written(getattr(limits, each.field)) for name, each in _CHANGEABLE.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class KnownLimits:
+    """The limits as they were read."""
+
+    in_force: LimitsInForce
+    revision: int
+    """Of what admins have changed; -1 before that was read."""
+    unreadable: Sequence[RowUnreadable] = ()
+    """Changes that cannot be read: there the setting counts."""
+
+    @property
+    def limits(self) -> Limits:
+        """The limits that hold."""
+        return self.in_force.limits
+
+
 class LimitsTable:
     """The limits that are in force.
 
+    Attributes:
+        settings: the limits of the settings.
+        known: the limits as this process has read them last.
+
     Args:
         database: where the changes are.
-        settings: the limits of the settings.
-        unreadable: logs the changes that cannot be read: there the setting counts.
+        settings: as above.
+        unreadable: logs the changes that cannot be read.
     """
 
     def __init__(self, database: Database, settings: Limits, unreadable: UnreadableRows) -> None:
         self._database = database
-        self._settings = settings
+        self.settings = settings
         self._unreadable = unreadable
+        self.known = KnownLimits(LimitsInForce(settings, settings, {}), -1)
+        self._read_at: datetime | None = None
 
-    async def fetch(self) -> LimitsInForce:
-        """Return the limits, and who has changed what of them."""
-        changes, errors = await self._database.run(fetch_changes, durable=False)
-        self._unreadable.report(errors)
-        return self._in_force(changes)
+    async def fetch(self, now: datetime) -> LimitsInForce:
+        """Return the limits as they are now."""
+        self.learn(await self._database.run(self.read, durable=False))
+        self._read_at = now
+        return self.known.in_force
+
+    async def fetch_recent(self, now: datetime) -> Limits:
+        """Return the limits as they were at most ten seconds ago."""
+        if self._read_at is None or not timedelta(0) <= now - self._read_at < _MAX_AGE:
+            await self.fetch(now)
+        return self.known.limits
+
+    def read(self, tx: Transaction) -> KnownLimits:
+        """Return the limits of a transaction; in one that counts, after ``lock_limits``.
+
+        So a change holds at once for every copy of the bot.
+        """
+        [row] = tx.all(_REVISION)
+        revision = row["revision"]
+        # Works that are committed together share it, unless one of them changes the limits.
+        changes, unreadable = tx.once((_EACH, revision), lambda: fetch_changes(tx))
+        return KnownLimits(self._in_force(changes), revision, unreadable)
+
+    def learn(self, known: KnownLimits) -> None:
+        """Keep limits in memory whose transaction is committed."""
+        self._unreadable.report(known.unreadable)
+        self.known = known
 
     async def fetch_past(self, limit: int) -> Sequence[PastChange]:
         """Return the last changes, newest first, as far as they are kept."""
@@ -583,12 +572,9 @@ class LimitsTable:
 
     async def fetch_left(self, user: str, now: datetime) -> tuple[Limits, list[Left]]:
         """Return the limits, and what those of a day or month leave to a user."""
-
-        def work(tx: Transaction) -> tuple[Limits, list[Left]]:
-            limits = limits_in_force(tx, self._settings)
-            return limits, requests_left(tx, limits, user, now)
-
-        return await self._database.run(work, durable=False)
+        limits = await self.fetch_recent(now)
+        used = await self._database.run(lambda tx: fetch_used(tx, user, now), durable=False)
+        return limits, requests_left(limits, used)
 
     async def change(
         self,
@@ -638,13 +624,15 @@ class LimitsTable:
                     tx.all(_REMOVE, name=name)
                 else:
                     tx.all(_SET, name=name, value=value, user=user, now=to_ms(now))
+            tx.all(_NEXT_REVISION)
             for each in homes:
                 tx.notify(Topic.HOMES, each)
 
         await self._database.run(work, serial=True)
+        await self.fetch(now)
 
     def _in_force(self, changes: Mapping[str, LimitChange]) -> LimitsInForce:
-        return LimitsInForce(changed(self._settings, changes), self._settings, changes)
+        return LimitsInForce(changed(self.settings, changes), self.settings, changes)
 
 
 def _checked(changes: Mapping[str, str | None]) -> dict[str, str | None]:
@@ -661,125 +649,90 @@ def _checked(changes: Mapping[str, str | None]) -> dict[str, str | None]:
     return values
 
 
-# One statement sees one moment: an attempt that is added to the table meanwhile is counted once.
 _OF_MONTH: Final = Query(
     """
-    SELECT user_id, kind, CAST(sum(created) AS BIGINT) AS created,
-        CAST(sum(spoken_ms) AS BIGINT) AS spoken_ms
-    FROM (
-        SELECT user_id, kind, count(*) AS created, coalesce(sum(spoken_ms), 0) AS spoken_ms
-        FROM attempts
-        WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain'))
-            AND made_at >= :since AND made_at < :until
-        GROUP BY user_id, kind
-        UNION ALL
-        SELECT user_id, kind, created, spoken_ms FROM spending WHERE month = :month
-    ) AS found
-    GROUP BY user_id, kind
+    SELECT who, videos, spoken_ms, trainings FROM usage
+    WHERE period = :month AND who <> '' AND (videos > 0 OR trainings > 0)
     """
 )
-_OF_JOBS: Final = Query(
-    """
-    SELECT id, user_id, kind, made_at, coalesce(spoken_ms, 0) AS spoken_ms FROM attempts
-    WHERE (outcome IS NULL OR outcome IN ('created', 'uncertain')) AND job_id IN (EACH :ids)
-    """
-)
-_ADD_SPENDING: Final = Query(
-    """
-    INSERT INTO spending (month, user_id, kind, created, spoken_ms)
-    VALUES (:month, :user, :kind, :created, :spoken_ms)
-    ON CONFLICT (month, user_id, kind) DO UPDATE
-    SET created = spending.created + excluded.created,
-        spoken_ms = spending.spoken_ms + excluded.spoken_ms
-    """
+_OF_DAY: Final = Query(
+    "SELECT videos + trainings AS used FROM usage WHERE period = :day AND who = ''"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class PersonSpending:
-    """What a person had created in a month."""
+    """What a person asked for in a month, but for what was certainly not charged."""
 
     user: str
-    created: Mapping[str, int] = field(default_factory=dict)
-    """How many create calls may have cost money, by kind of job."""
+    videos: int
+    trainings: int
     spoken: timedelta = timedelta(0)
     """About how long the scripts take to speak, by their words."""
 
 
 @dataclass(frozen=True, slots=True)
 class MonthSpending:
-    """What everybody had created in a month."""
+    """What everybody asked for in a month, likewise."""
 
     since: datetime
     """The first moment of the month."""
     people: Sequence[PersonSpending] = ()
-    """Those with the most create calls first."""
+    """Those with the most requests first."""
 
     @property
-    def created(self) -> Mapping[str, int]:
-        """How many create calls of all people may have cost money, by kind of job."""
-        total: dict[str, int] = defaultdict(int)
-        for person in self.people:
-            for kind, count in person.created.items():
-                total[kind] += count
-        return total
-
-    @property
-    def spoken(self) -> timedelta:
-        """About how long all scripts take to speak."""
-        return sum((person.spoken for person in self.people), timedelta(0))
-
-
-class Spending:
-    """What people had created."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def of_month(self, moment: datetime) -> MonthSpending:
-        """Return what everybody had created in the month of a moment."""
-        return await self._database.run(lambda tx: _of_month(tx, moment), durable=False)
-
-
-def _of_month(tx: Transaction, moment: datetime) -> MonthSpending:
-    since = month_start(moment)
-    until = _next_month(since)
-    people: dict[str, dict[str, int]] = defaultdict(dict)
-    spoken: dict[str, int] = defaultdict(int)
-    for row in tx.all(_OF_MONTH, since=to_ms(since), until=to_ms(until), month=_name(since)):
-        people[row["user_id"]][row["kind"]] = row["created"]
-        spoken[row["user_id"]] += row["spoken_ms"]
-    found = [
-        PersonSpending(user, created, timedelta(milliseconds=spoken[user]))
-        for user, created in people.items()
-    ]
-    found.sort(key=lambda each: (-sum(each.created.values()), -each.spoken, each.user))
-    return MonthSpending(since, found)
-
-
-def keep_spending(tx: Transaction, job_ids: Sequence[str]) -> None:
-    """Add the attempts of jobs to the sums, in the transaction that deletes them."""
-    attempts, _ = read_each(_charged, tx.all(_OF_JOBS, ids=job_ids))
-    sums: dict[tuple[str, str, str], list[int]] = defaultdict(list)
-    for key, spoken_ms in attempts:
-        sums[key].append(spoken_ms)
-    # In order, so that no two processes wait for each other.
-    for (month, user, kind), spoken in sorted(sums.items()):
-        tx.all(
-            _ADD_SPENDING,
-            month=month,
-            user=user,
-            kind=kind,
-            created=len(spoken),
-            spoken_ms=sum(spoken),
+    def total(self) -> PersonSpending:
+        """What all of them asked for."""
+        return PersonSpending(
+            "",
+            sum(each.videos for each in self.people),
+            sum(each.trainings for each in self.people),
+            sum((each.spoken for each in self.people), timedelta(0)),
         )
 
 
-def _charged(row: Row) -> tuple[tuple[str, str, str], int]:
-    with reading("attempts", row):
-        month = _name(from_ms(row["made_at"]))
-        return (month, text(row["user_id"]), text(row["kind"])), number(row["spoken_ms"])
+class Spending:
+    """How much people asked for."""
+
+    def __init__(self, database: Database, unreadable: UnreadableRows) -> None:
+        self._database = database
+        self._unreadable = unreadable
+
+    async def of_month(self, moment: datetime) -> MonthSpending:
+        """Return what everybody asked for in the month of a moment."""
+        month = month_of(day_of(moment))
+        found, errors = await self._database.run(
+            lambda tx: read_each(spending_from, tx.all(_OF_MONTH, month=month)), durable=False
+        )
+        self._unreadable.report(errors)
+        found.sort(key=lambda each: (-each.videos - each.trainings, -each.spoken, each.user))
+        return MonthSpending(month_start(moment), found)
+
+    async def count_today(self, now: datetime) -> int:
+        """Return how many requests of everybody count for the day."""
+        row = await self._database.run(lambda tx: tx.one(_OF_DAY, day=day_of(now)), durable=False)
+        return 0 if row is None else int(row["used"])
+
+    async def forget_days(self, now: datetime) -> None:
+        """Delete the numbers of days that are long over."""
+
+        def work(tx: Transaction) -> None:
+            lock_limits(tx)
+            tx.all(_FORGET_DAYS, before=day_of(now - _KEPT_DAYS))
+
+        await self._database.run(work, serial=True)
 
 
-def _name(moment: datetime) -> str:
-    return f"{moment:%Y-%m}"
+def spending_from(row: Row) -> PersonSpending:
+    """Return what a row of the table of usage says.
+
+    Raises:
+        RowUnreadable: its content is damaged.
+    """
+    with reading("usage", row, "who"):
+        return PersonSpending(
+            text(row["who"]),
+            number(row["videos"]),
+            number(row["trainings"]),
+            timedelta(milliseconds=number(row["spoken_ms"])),
+        )
