@@ -32,6 +32,7 @@ class Rows:
     deliveries: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By ``<job>/<role>``, for questions ``<job>/question-<number>``, as they are marked."""
     raw: bytes = b""
+    usage: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,7 @@ class Disk:
                 [dict(row) for row in db.execute("SELECT * FROM attempts")],
                 {delivery_key(row): dict(row) for row in db.execute("SELECT * FROM deliveries")},
                 b"".join(left),
+                [dict(row) for row in db.execute("SELECT * FROM usage")],
             )
 
     def complaints(self) -> list[str]:

@@ -30,6 +30,7 @@ from tests.question_invariants import (
     check_final_questions,
     check_questions,
 )
+from tests.usage import usage_differences
 from tests.world import number_of
 
 _CREATES: Final = {"create_video": "video", "create_replica": "replica"}
@@ -99,6 +100,8 @@ class InvariantChecker:
         self._check_moves(now)
         self._check_ids(now)
         self._check_payment(now)
+        different = usage_differences(now.jobs.values(), now.attempts, now.usage)
+        assert not different, different
         self._check_waits(now)
         self._check_posts(now)
         check_questions(now)

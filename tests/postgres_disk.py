@@ -63,14 +63,15 @@ class PostgresDisk:
     def rows(self) -> Rows:
         """Return what a process would find that connects now."""
         with self._connection.transaction():
-            jobs, attempts, deliveries = (
+            jobs, attempts, deliveries, usage = (
                 self._connection.execute(f"SELECT * FROM {table}").fetchall()  # noqa: S608 - ours
-                for table in ("jobs", "attempts", "deliveries")
+                for table in ("jobs", "attempts", "deliveries", "usage")
             )
         return Rows(
             {row["id"]: row for row in jobs},
             attempts,
             {delivery_key(row): row for row in deliveries},
+            usage=usage,
         )
 
     def complaints(self) -> list[str]:

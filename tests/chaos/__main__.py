@@ -20,6 +20,7 @@ from tests.chaos.plan import draw_plan
 from tests.chaos.results import all_done, results_of
 from tests.chaos.rows import Result
 from tests.chaos.users import Users
+from tests.usage import usage_differences_in
 
 # For all jobs to end once the faults have stopped.
 _FINISH_TIMEOUT_S: Final = 90.0
@@ -142,8 +143,11 @@ async def _run(
         answering.cancel()
         approving.cancel()
         await env.stop()
+        usage = await asyncio.to_thread(usage_differences_in, env.run_database.address)
         damaged = await env.run_database.close()
-        return results_of(env, users, approvals, damaged=damaged, can_search=can_search)
+        return results_of(
+            env, users, approvals, damaged=damaged, usage=usage, can_search=can_search
+        )
 
 
 def _print(result: Result) -> None:

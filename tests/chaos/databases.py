@@ -15,6 +15,7 @@ from typing import Final, Literal, Protocol
 
 import psycopg
 
+from tests.databases import Address
 from tests.postgres_server import DURABLE, Server
 
 Shutdown = Literal["fast", "immediate"]
@@ -46,6 +47,10 @@ class RunDatabase(Protocol):
     path: Path
     restarts: dict[str, int]
 
+    @property
+    def address(self) -> Address:
+        """Return where it can be read."""
+
     def running(self) -> contextlib.AbstractAsyncContextManager[None]:
         """Provide the database, and remove what is not in the folder of the run."""
 
@@ -74,6 +79,11 @@ class SQLiteFile:
     async def running(self) -> AsyncIterator[None]:
         """Do nothing: the bot makes the file."""
         yield
+
+    @property
+    def address(self) -> Address:
+        """Return the file."""
+        return self.path
 
     async def claims(self) -> Claims:
         """Return which rows are claimed."""
@@ -127,6 +137,11 @@ class PostgresServer:
             finally:
                 await asyncio.to_thread(self._server.stop)
                 shutil.copy(Path(folder) / "log", self.log_file)
+
+    @property
+    def address(self) -> Address:
+        """Return the URL."""
+        return self.url
 
     async def claims(self) -> Claims:
         """Return which rows are claimed."""

@@ -39,6 +39,7 @@ def results_of(
     approvals: Approvals,
     *,
     damaged: Sequence[str],
+    usage: Sequence[str],
     can_search: bool,
 ) -> list[Result]:
     """Return the rows of the table for a finished run."""
@@ -170,6 +171,7 @@ def results_of(
         promise("unexpected posts", unexpected),
         *_outage_rows(env, users, creates),
         *copies_rows(env),
+        promise("usage that differs from the count of attempts", usage),
         promise("database integrity errors", damaged),
         promise("secrets that got out", secrets_found(env, env.log_files)),
         promise("tracebacks in the log", list(_tracebacks(env))),
