@@ -37,7 +37,7 @@ from bot.slack.home import HomePublisher
 from bot.slack.installation import InstallationSource
 from bot.slack.messenger import Messenger
 from bot.slack.open_homes import OpenHome, OpenHomes
-from bot.store import DatabaseError, Limits, Outgoing, Store
+from bot.store import DatabaseError, Limits, Memory, Outgoing, Store
 from bot.sweep import Sweep
 from bot.timings import Timings
 from bot.video_service import VideoService
@@ -68,6 +68,7 @@ class Bot:
     _messenger: Worker[Outgoing]
     _homes: Worker[OpenHome]
     _background: BackgroundTasks
+    _memory: Memory
     _sweep: Sweep
     _replica_list: ReplicaList
     _service_check: ServiceCheck
@@ -95,7 +96,8 @@ class Bot:
         """Wait until nothing is due or under way; return whether anything was."""
         parts = (
             *(self._engine, self._messenger, self._homes),
-            *(self._background, self._sweep, self._replica_list, self._service_check),
+            *(self._background, self._memory, self._sweep, self._replica_list),
+            self._service_check,
         )
         return any([await part.settled() for part in parts])
 
@@ -274,10 +276,12 @@ async def running(
             metrics=metrics,
         )
         sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)
+        memory = await _memory(store, kinds, clock, timings)
         await messenger.hold_interrupted_edits()
         port = await server.start(settings.host, settings.port)
         installation.learn()
         endless = [
+            start_part(memory.run, "memory"),
             start_part(sweep.run, "sweep"),
             start_part(replica_list.run, "list of replicas"),
             start_part(installation.run, "check of the installation"),
@@ -301,6 +305,7 @@ async def running(
                 store,
                 *workers,
                 background,
+                memory,
                 sweep,
                 replica_list,
                 service_check,
@@ -323,6 +328,14 @@ def _end(workers: Iterable[Worker[Any]], endless: Iterable[asyncio.Task[None]]) 
         worker.stop()
     for part in endless:
         part.cancel()
+
+
+async def _memory(store: Store, kinds: Iterable[str], clock: Clock, timings: Timings) -> Memory:
+    """Return what keeps in memory what forms show, once that is there for the first form."""
+    store.jobs.durations.follow(kinds)
+    memory = Memory(store.database, store.in_memory, clock, timings)
+    await memory.refresh()
+    return memory
 
 
 def _videos(settings: Settings, timings: Timings) -> VideoSource | None:

@@ -111,6 +111,11 @@ class Timings:
     pooled_slow_poll: timedelta = timedelta(seconds=5)
     """The same, where a pooler keeps notifications away."""
 
+    # For what forms show.
+    memory_interval: timedelta = timedelta(seconds=10)
+    """How old what is in memory may be, where another copy of the bot has changed it and that was
+    not notified."""
+
     # For what is stored.
     hasten_within: timedelta = timedelta(seconds=5)
     """After an outage, the jobs that wait are tried again within this time."""

@@ -78,6 +78,8 @@ class World(HasDatabase):
         self.pauses = {**self.pauses, "same_within": timedelta(days=-400)}
         # In real time: a busy machine may need longer for an answer.
         self.pauses = {**self.pauses, "name_timeout": PATIENCE}
+        # Few change what is in memory behind the bot's back, and many let days pass.
+        self.pauses = {**self.pauses, "memory_interval": timedelta(minutes=10)}
         self.socket_mode = False
         self.database = folder / "bot.db"
         self.ana = Person(self.slack, "ana")

@@ -81,7 +81,7 @@ async def _awaited_id(runtime: Runtime, kind: Kind, job: Job) -> str | None:
     if used is None or job.snapshot is None or not kind.is_waiting(job.snapshot):
         return None
     used_kind, used_id = runtime.kinds.get(used[0]), used[1]
-    known = await runtime.store.replicas.get(used_id)
+    known = runtime.store.replicas.get(used_id)
     if used_kind is None or known is None or known.verdict in {Verdict.SUCCEEDED, Verdict.FAILED}:
         return None
     now = runtime.clock.now()

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -182,7 +182,7 @@ class HandlerContext:
         return loop.time() + self.timings.service_deadline.total_seconds()
 
     async def open_form(
-        self, kind: str, user: str, channel: str, trigger_id: str, drawing: Awaitable[Json]
+        self, kind: str, user: str, channel: str, trigger_id: str, view: Json
     ) -> str | None:
         """Open a form that asks for something, as ``open_view`` does.
 
@@ -194,13 +194,11 @@ class HandlerContext:
             user: who asks.
             channel: where it was asked; "" for nowhere.
             trigger_id: of the command, the button or the shortcut.
-            drawing: returns the form. It reads the database together with this.
+            view: the form.
         """
         deadline = asyncio.get_running_loop().time() + self.timings.person_timeout.total_seconds()
         self.access.prepare(user, channel)
-        (limits, left), view = await asyncio.gather(
-            self.store.limits.fetch_left(user, self.clock.now()), drawing
-        )
+        limits, left = self.store.limits.current, self.store.limits.left(user, self.clock.now())
         refusal = await self.access.early_refusal(limits, kind, user, channel, deadline)
         if refusal is None:
             return await self.open_view(trigger_id, with_left(view, left_sentences(left)))

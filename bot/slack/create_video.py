@@ -1,13 +1,15 @@
 """The /video command and the create form: opening, drawing, type-ahead, submission, retry."""
 
-import asyncio
+import json
 import logging
 from collections.abc import Mapping
 from functools import lru_cache, partial
+from http import HTTPStatus
 from typing import Final
 
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
+from slack_bolt.response import BoltResponse
 
 from bot.errors import OutsideError
 from bot.kinds import Invalid
@@ -73,7 +75,7 @@ from bot.slack.limits import too_long
 from bot.slack.payloads import BlockAction, OptionsRequest, SlashCommand, View, ViewSubmission, read
 from bot.slack.presenters import Presenter
 from bot.slack.replica_picker import ReplicaCheck, check_used, replica_label
-from bot.store import KnownReplica, Limits
+from bot.store import KnownReplica
 
 _LOG: Final = logging.getLogger(__name__)
 _KIND: Final = "video"
@@ -180,18 +182,18 @@ async def open_create_form(
         file: the id of a file that is the script, if none is filled in.
         note: what is on top of the form.
     """
-    limits = await ctx.store.limits.fetch_recent(ctx.clock.now())
-    if len(script) > (limit := min(limits.max_script, MAX_BOX)):
+    max_script = ctx.store.limits.current.max_script
+    if len(script) > (limit := min(max_script, MAX_BOX)):
         remedy = "Please shorten it, or split it into two videos."
-        if takes_files(ctx, limits.max_script):
+        if takes_files(ctx, max_script):
             remedy = f"Please type `{ctx.command(_KIND)}` and add it to the form as a text file."
         return f"That script has {len(script):,} characters; the form takes {limit:,}. {remedy}"
     fields = {"script": script} if script else {}
     metadata = {"channel": channel, "thread_ts": thread_ts}
     if file is not None:
         metadata["script_file"] = file
-    drawing = draw_form(ctx, fields, metadata, note=note, limits=limits)
-    return await ctx.open_form(_KIND, user, channel, trigger_id, drawing)
+    view = draw_form(ctx, fields, metadata, note=note)
+    return await ctx.open_form(_KIND, user, channel, trigger_id, view)
 
 
 # ── Buttons that open the form ────────────────────────────────────────────────────────────────
@@ -203,10 +205,8 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if (job := await find_failed(ctx, action)) is not None:
         filled = {**_fields_for(action.user, job), **place_to_retry(job, action)}
         metadata = {**await retry_metadata(ctx, job), **_kept_script(filled, job)}
-        drawing = draw_form(ctx, filled, metadata, note=retention_note(job))
-        if error := await ctx.open_form(
-            _KIND, action.user, job.channel, action.trigger_id, drawing
-        ):
+        view = draw_form(ctx, filled, metadata, note=retention_note(job))
+        if error := await ctx.open_form(_KIND, action.user, job.channel, action.trigger_id, view):
             ctx.respond_ephemeral(action, error)
     await ack()
 
@@ -218,8 +218,8 @@ async def make_another(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if job is not None and job.kind == _KIND:
         filled = {**_fields_for(action.user, job), **place_to_retry(job, action)}
         metadata = {"channel": action.channel, **_kept_script(filled, job)}
-        drawing = draw_form(ctx, filled, metadata, note=retention_note(job))
-        error = await ctx.open_form(_KIND, action.user, job.channel, action.trigger_id, drawing)
+        view = draw_form(ctx, filled, metadata, note=retention_note(job))
+        error = await ctx.open_form(_KIND, action.user, job.channel, action.trigger_id, view)
     else:
         error = UNKNOWN_JOB
     if error:
@@ -243,8 +243,8 @@ async def make_video(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     action = read(BlockAction, body)
     if is_replica_id(action.value):
         metadata = {"channel": action.channel, "thread_ts": None}
-        drawing = draw_form(ctx, {"replica_id": action.value}, metadata)
-        error = await ctx.open_form(_KIND, action.user, action.channel, action.trigger_id, drawing)
+        view = draw_form(ctx, {"replica_id": action.value}, metadata)
+        error = await ctx.open_form(_KIND, action.user, action.channel, action.trigger_id, view)
     else:
         error = UNKNOWN_JOB
     if error:
@@ -270,24 +270,26 @@ async def use_as_script(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 # ── In the form ───────────────────────────────────────────────────────────────────────────────
 
 
-async def suggest_replicas(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Offer the replicas that match what was typed so far."""
+async def suggest_replicas(ctx: HandlerContext, body: Json) -> BoltResponse:
+    """Offer the replicas that match what was typed so far.
+
+    https://docs.slack.dev/reference/block-kit/block-elements/select-menu-element#external_select
+    """
     request = read(OptionsRequest, body)
     query = request.value.strip()
     channel = metadata_of(request.view)["channel"] if request.view is not None else ""
-    found = await ctx.store.replicas.find(query, channel, _MAX_OPTIONS - 1)
-    # The service may use an id that no option can hold.
-    options = [as_option(replica) for replica in found if is_replica_id(replica.id)]
+    found = ctx.store.replicas.find(query, channel, _MAX_OPTIONS - 1)
+    options = [text for replica in found if (text := _option_json(replica))]
     if is_replica_id(query) and all(replica.id != query for replica in found):
         # Last, since Enter picks the first.
-        options.append(option(f"Use ID “{query}”", query))
-    await ack(options=options)
+        options.append(json.dumps(option(f"Use ID “{query}”", query)))
+    return BoltResponse(status=HTTPStatus.OK, body=f'{{"options": [{", ".join(options)}]}}')
 
 
 async def switch_background(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Show the link field of the chosen background."""
     if (view := read(BlockAction, body).view) is not None:
-        changed = await redrawn(ctx, view)
+        changed = redrawn(ctx, view)
         try:
             async with translated(ctx.timings.view_timeout):
                 await ctx.client.views_update(view_id=view.id, hash=view.hash, view=changed)
@@ -342,14 +344,14 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if background in LINK_FIELDS and not any(
         block.get("block_id") == background for block in view.blocks
     ):
-        await ack(response_action="update", view=await redrawn(ctx, view))
+        await ack(response_action="update", view=redrawn(ctx, view))
         return
     used = {
         name: text for name, text in fields.items() if name not in BACKGROUNDS or name == background
     }
     params, errors = {name: used[name].strip() for name in ("replica_id",) if name in used}, {}
     deadline = ctx.service_deadline()
-    limits = await ctx.store.limits.fetch_recent(ctx.clock.now())
+    limits = ctx.store.limits.current
     try:
         used = await _with_script(ctx, submission, used, limits.max_script, deadline)
         params = parse(used, limits.max_script)
@@ -383,7 +385,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 FEATURE: Final = Feature(Video(), VideoPresenter(), register)
 
 
-async def redrawn(
+def redrawn(
     ctx: HandlerContext, view: View, changes: Metadata | None = None, note: str | None = None
 ) -> Json:
     """Return a form as it is filled in, with the link field of the chosen background.
@@ -406,21 +408,19 @@ async def redrawn(
         if fits_in_metadata(more):
             metadata = more
     note = note_of(view) if note is None else note
-    drawn = await draw_form(ctx, {**links, **fields}, metadata, note=note)
+    drawn = draw_form(ctx, {**links, **fields}, metadata, note=note)
     return kept_left(drawn, view.blocks)
 
 
-async def second_form(
-    ctx: HandlerContext, view: View, params: Mapping[str, str], note: str
-) -> Json:
+def second_form(ctx: HandlerContext, view: View, params: Mapping[str, str], note: str) -> Json:
     """Return a form as it is filled in for a request of its own, to be opened over ``view``.
 
     ``params`` are what it asks for, unless it is changed.
     """
-    return await redrawn(ctx, view, {"retry_of": None, **_for_another(view, params)}, note)
+    return redrawn(ctx, view, {"retry_of": None, **_for_another(view, params)}, note)
 
 
-async def offering_form(
+def offering_form(
     ctx: HandlerContext, view: View, params: Mapping[str, str], job: Job, viewer: str
 ) -> Json:
     """Return a form as it is filled in, with the job on top that has asked for the same.
@@ -428,7 +428,7 @@ async def offering_form(
     ``params`` are what it asks for, unless it is changed.
     """
     note = offer(job, ctx.presenters[job.kind], viewer)
-    return await redrawn(ctx, view, _for_another(view, params), note)
+    return redrawn(ctx, view, _for_another(view, params), note)
 
 
 def _for_another(view: View, params: Mapping[str, str]) -> Metadata:
@@ -442,26 +442,16 @@ def _for_another(view: View, params: Mapping[str, str]) -> Metadata:
     return {**kept, "anew": fingerprint(params)}
 
 
-async def draw_form(
-    ctx: HandlerContext,
-    fields: Mapping[str, str],
-    metadata: Metadata,
-    *,
-    note: str = "",
-    limits: Limits | None = None,
+def draw_form(
+    ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, *, note: str = ""
 ) -> Json:
-    """Return the create form with ``fields`` filled in; ``limits`` if they have been read."""
-    limits = limits or await ctx.store.limits.fetch_recent(ctx.clock.now())
+    """Return the create form with ``fields`` filled in."""
     background = fields.get("background", "")
     if background not in _CHOICES:
         background = next((name for name in BACKGROUNDS if name in fields), "none")
-    replica, scripts = await asyncio.gather(
-        _replica_field(ctx, fields.get("replica_id"), metadata["channel"]),
-        _script_fields(ctx, fields.get("script"), metadata, limits.max_script),
-    )
     blocks: list[Json] = [
-        replica,
-        *scripts,
+        _replica_field(ctx, fields.get("replica_id"), metadata["channel"]),
+        *_script_fields(ctx, fields.get("script"), metadata),
         text_field(
             "video_name",
             "Name",
@@ -490,9 +480,9 @@ async def draw_form(
     )
 
 
-async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) -> Json:
+def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) -> Json:
     """Return the picker; without another choice the channel's default is chosen."""
-    known = await ctx.store.replicas.find("", channel, 1)
+    known = ctx.store.replicas.find("", channel, 1)
     hint = "Pick a replica or paste a replica ID."
     if not known:
         hint = (
@@ -501,7 +491,7 @@ async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) 
         )
     picked = None
     if chosen:
-        picked = as_option(await ctx.store.replicas.get(chosen) or KnownReplica(chosen))
+        picked = as_option(ctx.store.replicas.get(chosen) or KnownReplica(chosen))
     elif known and known[0].default and known[0].verdict is not Verdict.FAILED:
         picked = as_option(known[0])
     picker = element(
@@ -514,10 +504,9 @@ async def _replica_field(ctx: HandlerContext, chosen: str | None, channel: str) 
     return field("replica_id", "Replica", picker, hint=hint)
 
 
-async def _script_fields(
-    ctx: HandlerContext, script: str | None, metadata: Metadata, max_script: int
-) -> list[Json]:
+def _script_fields(ctx: HandlerContext, script: str | None, metadata: Metadata) -> list[Json]:
     """Return the fields for a script: a box, and a file where one may be longer."""
+    max_script = ctx.store.limits.current.max_script
     with_file, attached = takes_files(ctx, max_script), metadata.get("script_file") is not None
     is_kept = attached or metadata.get("script_of") is not None
     box_holds = min(max_script, MAX_BOX)
@@ -530,11 +519,9 @@ async def _script_fields(
         if attached:
             hint = "Leave this empty to use the attached file."
     elif script:
-        usual = (
-            f" and usually {took} to create" if (took := await _time_to_create(ctx, script)) else ""
-        )
+        usual = f" and usually {took} to create" if (took := _time_to_create(ctx, script)) else ""
         hint = f"This takes about {spoken(script)} to speak{usual}. {hint}"
-    elif took := await _time_to_create(ctx, None):
+    elif took := _time_to_create(ctx, None):
         hint = f"{hint} Videos usually take {took} to create."
     box = element(
         "plain_text_input",
@@ -554,9 +541,9 @@ async def _script_fields(
     return fields
 
 
-async def _time_to_create(ctx: HandlerContext, script: str | None) -> str:
+def _time_to_create(ctx: HandlerContext, script: str | None) -> str:
     """Return how long recent videos took with scripts as long; "" if there are none."""
-    durations = await ctx.store.jobs.durations.of(Video.name, script, ctx.clock.now())
+    durations = ctx.store.jobs.durations.get(Video.name, script)
     return "" if durations is None else f"about {brief(durations.typical)}"
 
 
@@ -573,6 +560,11 @@ def _background_field(chosen: str) -> Json:
 
 # Each keystroke offers up to 99 replicas, mostly those that the last one offered.
 @lru_cache(maxsize=_MAX_CACHED_OPTIONS)
+def _option_json(replica: KnownReplica) -> str:
+    """Return a replica as one of the picker's options, in JSON; "" if none can hold its id."""
+    return json.dumps(as_option(replica)) if is_replica_id(replica.id) else ""
+
+
 def as_option(replica: KnownReplica) -> Json:
     """Return a replica as one of the picker's options."""
     return option(replica_label(replica), replica.id)

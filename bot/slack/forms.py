@@ -2,9 +2,8 @@
 
 import asyncio
 import json
-import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -30,10 +29,10 @@ from bot.slack.payloads import (
     is_plain_text,
 )
 from bot.slack.presenters import CONTACT_OPERATOR
+from bot.slack.replica_picker import learn_later
 from bot.store import (
     AlreadyRequested,
     Bound,
-    DatabaseError,
     LimitReached,
     Limits,
     NobodyToApprove,
@@ -44,7 +43,6 @@ from bot.store import (
 Metadata = Mapping[str, Any]
 """A form's ``private_metadata``: ``channel`` and ``thread_ts``, where it was opened, and more."""
 
-_LOG: Final = logging.getLogger(__name__)
 _NOTE: Final = "note"
 _MAX_METADATA: Final = 3000  # characters
 # With a user's id, it would be posted to that user as a direct message.
@@ -82,12 +80,12 @@ class JobRequest:
     limits: Limits
     """What was in force shortly before; it is checked again when the job is stored."""
     used: Snapshot | None = None
-    """What the service said about the replica that the job uses: offered from now on."""
+    """What the service said about a replica that is not offered yet: it is from now on."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """What is wrong with it, by the id of the field; then it is not stored."""
     fingerprint: str | None = None
     """As in ``Request``."""
-    offer: Callable[[Job], Awaitable[Json]] | None = None
+    offer: Callable[[Job], Json] | None = None
     """Returns the form with a job on top that has asked for the same."""
 
 
@@ -243,7 +241,7 @@ async def submit_job(
     ack: AsyncAck,
     submission: ViewSubmission,
     request: JobRequest,
-    redraw: Callable[[str], Awaitable[Json]],
+    redraw: Callable[[str], Json],
 ) -> None:
     """Store what a form asks for, and acknowledge.
 
@@ -283,14 +281,10 @@ async def submit_job(
         )
         if metadata.get("retry_of") is not None:
             note = f"This has already been retried. Submitting this creates another {noun}."
-        await ack(response_action="push", view=await redraw(note))
+        await ack(response_action="push", view=redraw(note))
         return
     if request.used is not None:
-        # The job is stored: an error now would say that it is not.
-        try:
-            await ctx.store.replicas.learn(request.used, ctx.clock.now())
-        except DatabaseError as error:
-            _LOG.warning("a replica was not stored", extra={"job": job.id, "reason": str(error)})
+        learn_later(ctx, request.used)
     if view.root_view_id not in {"", view.id}:
         await ack(response_action="clear")
     else:
@@ -334,7 +328,7 @@ async def _stored(
         return (await submitting).job
     except AlreadyRequested as same:
         assert request.offer is not None  # noqa: S101 - else nothing is looked for
-        await ack(response_action="update", view=await request.offer(same.job))
+        await ack(response_action="update", view=request.offer(same.job))
     except NotAllowed as outside:
         who = await ctx.access.admin_names(deadline)
         error = bound_error(outside, script or "", membership, who)

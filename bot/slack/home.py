@@ -102,7 +102,7 @@ async def open_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     action = read(BlockAction, body)
     error: str | None = _ADMINS_ONLY
     if action.user in ctx.admins:
-        in_force = await ctx.store.limits.fetch(ctx.clock.now())
+        in_force = await ctx.store.limits.fetch()
         view = limits_form(in_force, await _groups(ctx))
         error = await ctx.open_view(action.trigger_id, view)
     if error is not None:
@@ -118,7 +118,7 @@ async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         _LOG.warning("somebody who is no admin tried to change limits", extra={"user": user})
         await ack(**general_error(view.blocks, "Not changed", _ADMINS_ONLY))
         return
-    in_force = await ctx.store.limits.fetch(ctx.clock.now())
+    in_force = await ctx.store.limits.fetch()
     filled, settings = entered(view, in_force), in_force.setting_values()
     changes = {name: None if text == settings[name] else text for name, text in filled.items()}
     try:
@@ -225,7 +225,7 @@ class HomePublisher:
     async def _view(self, home: OpenHome) -> Json:
         ctx, store = self._ctx, self._ctx.store
         found = await store.jobs.list_running_first(home.user, home.page * PAGE, PAGE + 1)
-        replicas = await store.replicas.find("", "", MAX_REPLICAS)
+        replicas = store.replicas.find("", "", MAX_REPLICAS)
         is_admin = home.user in ctx.admins
         questions = (
             await store.jobs.list_questions_to_others(home.user, MAX_QUESTIONS) if is_admin else ()
@@ -244,7 +244,7 @@ class HomePublisher:
 
     async def _admin_content(self) -> AdminContent:
         store = self._ctx.store
-        in_force = await store.limits.fetch(self._ctx.clock.now())
+        in_force = await store.limits.fetch()
         return AdminContent(
             health=await self._health(in_force.limits),
             spending=await store.spending.of_month(self._ctx.clock.now()),

@@ -190,7 +190,7 @@ async def queue_again(
     that.
     """
     now = ctx.clock.now()
-    limits = await ctx.store.limits.fetch_recent(now)
+    limits = ctx.store.limits.current
     if refusal := await ctx.access.asking_refusal(limits, job.kind, user, deadline):
         return refusal
     membership = await ctx.access.membership(limits, job.kind, user, deadline)
@@ -301,7 +301,7 @@ async def open_details(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if job is not None:
         presenter = ctx.presenters[job.kind]
         replica_id = presenter.replica_id(job)
-        names = await ctx.store.replicas.names([replica_id] if replica_id else [])
+        names = ctx.store.replicas.names([replica_id] if replica_id else [])
         approves = ctx.may_approve(action.user, job)
         view = details(
             job, presenter, reader=action.user, replica="".join(names.values()), approves=approves

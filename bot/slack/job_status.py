@@ -195,7 +195,7 @@ async def current_status(
         )
     except OutsideError as error:
         return _unread(presenter, job, reader, wanted, error.reason)
-    if kind.catalogued and (job is not None or await ctx.store.replicas.get(remote_id)):
+    if kind.catalogued and (job is not None or ctx.store.replicas.get(remote_id)):
         await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     if job is not None:
         await ctx.store.jobs.wake(job, ctx.clock.now())

@@ -177,17 +177,17 @@ async def open_conversation(
     return opened
 
 
-async def with_names(
+def with_names(
     claimed: Sequence[Outgoing], store: Store, presenters: Presenters
 ) -> Sequence[Outgoing]:
-    """Return deliveries with the names of the replicas that their jobs use: one query for all."""
+    """Return deliveries with the names of the replicas that their jobs use."""
     used = {
         each.delivery.id: replica_id
         for each in claimed
         if (presenter := presenters.get(each.job.kind)) is not None
         and (replica_id := presenter.replica_id(each.job)) is not None
     }
-    names = await store.replicas.names(set(used.values()))
+    names = store.replicas.names(set(used.values()))
     return [
         replace(each, replica=names.get(used.get(each.delivery.id, ""), "")) for each in claimed
     ]

@@ -155,7 +155,7 @@ class Messenger:
         for each in claimed:
             if (limited := covering(each.delivery)) in limits:
                 self._limits.count(limited)
-        named = await with_names(claimed, self._store, self._presenters)
+        named = with_names(claimed, self._store, self._presenters)
         return Claimed(named, claimed.next_due, full=claimed.full)
 
     async def step(self, outgoing: Outgoing) -> None:

@@ -1,6 +1,7 @@
 """The workspace's replicas as users pick them: their labels, and whether they can be used."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -12,8 +13,9 @@ from bot.model import Snapshot, Verdict
 from bot.service_errors import UNKNOWN_ID
 from bot.slack.blocks import cut, one_line
 from bot.slack.context import HandlerContext
-from bot.store import KnownReplica
+from bot.store import DatabaseError, KnownReplica
 
+_LOG: Final = logging.getLogger(__name__)
 _MAX_NAME: Final = 36
 _MAX_ID: Final = 20
 _VERDICTS: Final = {Verdict.GOING: "training", Verdict.FAILED: "can't be used"}
@@ -63,9 +65,7 @@ class ReplicaCheck:
 async def read_replica(
     ctx: HandlerContext, kind: Kind, replica_id: str, deadline: float
 ) -> Snapshot:
-    """Read a replica from the service, and store what it says about one that the picker offers.
-
-    One that the service does not know is no longer offered.
+    """Read a replica from the service. One that it does not know is no longer offered.
 
     Args:
         ctx: the bot's parts.
@@ -80,7 +80,7 @@ async def read_replica(
     try:
         async with asyncio.timeout_at(deadline):
             answer = await ctx.service.read(kind.path, replica_id)
-        snapshot = kind.read(answer, replica_id)
+        return kind.read(answer, replica_id)
     except Refused as error:
         if error.code in UNKNOWN_ID:
             await ctx.store.replicas.forget(replica_id)
@@ -89,15 +89,18 @@ async def read_replica(
         raise Unavailable("The video service didn't answer in time.") from error
     except Unreadable as error:
         raise Unavailable("The video service's answer couldn't be read.") from error
-    if await is_offered(ctx, replica_id):
+
+
+def learn_later(ctx: HandlerContext, snapshot: Snapshot) -> None:
+    """Store what the service said about a replica, while nobody waits for that."""
+    ctx.background.spawn(_learn(ctx, snapshot))
+
+
+async def _learn(ctx: HandlerContext, snapshot: Snapshot) -> None:
+    try:
         await ctx.store.replicas.learn(snapshot, ctx.clock.now())
-    return snapshot
-
-
-async def is_offered(ctx: HandlerContext, replica_id: str) -> bool:
-    """Return whether the picker offers a replica."""
-    known = await ctx.store.replicas.get(replica_id)
-    return known is not None and not known.deleted
+    except DatabaseError as error:
+        _LOG.warning("a replica was not stored", extra={"reason": str(error)})
 
 
 async def check_used(
@@ -112,7 +115,7 @@ async def check_used(
     if used is None:
         return ReplicaCheck()
     used_kind, replica_id = ctx.kinds[used[0]], used[1]
-    known, now = await ctx.store.replicas.get(replica_id), ctx.clock.now()
+    known, now = ctx.store.replicas.get(replica_id), ctx.clock.now()
     if known is not None and known.read_at is not None:
         age = abs(now - known.read_at)
         if age <= ctx.timings.replica_max_age:
@@ -126,7 +129,10 @@ async def check_used(
         return ReplicaCheck(f"The video service can't find this replica. It says: {reason}")
     except OutsideError:
         return ReplicaCheck()
-    return ReplicaCheck(_unusable(snapshot), snapshot)
+    if known is None or known.deleted:
+        return ReplicaCheck(_unusable(snapshot), snapshot)
+    learn_later(ctx, snapshot)
+    return ReplicaCheck(_unusable(snapshot))
 
 
 def _unusable(replica: KnownReplica | Snapshot) -> str | None:

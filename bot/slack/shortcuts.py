@@ -100,7 +100,7 @@ async def _attached_script(ctx: HandlerContext, shortcut: ShortcutPayload) -> _A
     """Return the script in the text file of a message, as far as Slack gives it soon."""
     if (file := shortcut.text_file) is None:
         return _Attached()
-    max_script = (await ctx.store.limits.fetch_recent(ctx.clock.now())).max_script
+    max_script = ctx.store.limits.current.max_script
     if not takes_files(ctx, max_script):
         return _Attached(note=_FILES_NOT_READ)
     deadline = asyncio.get_running_loop().time() + ctx.timings.message_timeout.total_seconds()

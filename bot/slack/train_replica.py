@@ -128,10 +128,8 @@ def _named_default(command: SlashCommand) -> str | None:
 
 
 async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) -> None:
-    drawing = _draw_form(ctx, {}, {"channel": command.channel, "name": _new_name()})
-    if error := await ctx.open_form(
-        _KIND, command.user, command.channel, command.trigger_id, drawing
-    ):
+    view = _draw_form(ctx, {}, {"channel": command.channel, "name": _new_name()})
+    if error := await ctx.open_form(_KIND, command.user, command.channel, command.trigger_id, view):
         await ack_ephemeral(ack, error)
     else:
         await ack()
@@ -140,8 +138,8 @@ async def _open_form(ctx: HandlerContext, ack: AsyncAck, command: SlashCommand) 
 async def open_from_home(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Open the form from a place without a conversation: where to post is asked."""
     action = read(BlockAction, body)
-    drawing = _draw_form(ctx, {}, {"channel": "", "name": _new_name()})
-    if error := await ctx.open_form(_KIND, action.user, "", action.trigger_id, drawing):
+    view = _draw_form(ctx, {}, {"channel": "", "name": _new_name()})
+    if error := await ctx.open_form(_KIND, action.user, "", action.trigger_id, view):
         ctx.respond_ephemeral(action, error)
     await ack()
 
@@ -156,10 +154,8 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
             fields = {name: fields[name] for name in ("replica_name",) if name in fields}
         metadata = {**await retry_metadata(ctx, job), "name": _new_name()}
         filled = {**fields, **place_to_retry(job, action)}
-        drawing = _draw_form(ctx, filled, metadata, retention_note(job))
-        if error := await ctx.open_form(
-            _KIND, action.user, job.channel, action.trigger_id, drawing
-        ):
+        view = _draw_form(ctx, filled, metadata, retention_note(job))
+        if error := await ctx.open_form(_KIND, action.user, job.channel, action.trigger_id, view):
             ctx.respond_ephemeral(action, error)
     await ack()
 
@@ -173,8 +169,8 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     fields, now = submission.view.fields(), ctx.clock.now()
     metadata = {"name": _new_name(), **metadata_of(submission.view)}
 
-    async def redraw(note: str, changed: Metadata) -> Json:
-        drawn = await _draw_form(ctx, drawn_fields(submission.view), changed, note)
+    def redraw(note: str, changed: Metadata) -> Json:
+        drawn = _draw_form(ctx, drawn_fields(submission.view), changed, note)
         return kept_left(drawn, submission.view.blocks)
 
     params, errors = dict(fields), {}
@@ -187,17 +183,17 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     errors = {**dict.fromkeys(over, text), **errors}
     if not errors and soon and sorted(soon.values()) != metadata.get("warned"):
         warned = {**metadata, "warned": sorted(soon.values())}
-        await ack(response_action="update", view=await redraw(_warning(soon), warned))
+        await ack(response_action="update", view=redraw(_warning(soon), warned))
         return
     # If the answer to the create call is lost, the replica can be recognized by its name.
     params.setdefault("replica_name", metadata["name"])
 
-    async def second(note: str) -> Json:
+    def second(note: str) -> Json:
         # It is a request of its own from now on.
-        return await redraw(note, {**metadata, "retry_of": None})
+        return redraw(note, {**metadata, "retry_of": None})
 
-    limits = await ctx.store.limits.fetch_recent(ctx.clock.now())
-    request = JobRequest(_KIND, params, ctx.service_deadline(), limits, errors=errors)
+    limits, deadline = ctx.store.limits.current, ctx.service_deadline()
+    request = JobRequest(_KIND, params, deadline, limits, errors=errors)
     await submit_job(ctx, ack, submission, request, second)
 
 
@@ -229,7 +225,7 @@ def _new_name() -> str:
     return f"Replica {''.join(secrets.choice(_LETTERS) for _ in range(_NAME_LENGTH))}"
 
 
-async def _draw_form(
+def _draw_form(
     ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, note: str = ""
 ) -> Json:
     """Return the training form with ``fields`` filled in."""
@@ -286,7 +282,7 @@ FEATURE: Final = Feature(Replica(), ReplicaPresenter(), register)
 async def list_replicas(ctx: HandlerContext, command: SlashCommand, kind: str) -> Message:
     """Return the user's trainings, and below them the replicas that everyone can use."""
     trainings = await list_jobs(ctx, command, kind)
-    known = await ctx.store.replicas.find("", command.channel, _MAX_LISTED)
+    known = ctx.store.replicas.find("", command.channel, _MAX_LISTED)
     if not known:
         return trainings
     replicas = listed_replicas(known)
@@ -352,7 +348,7 @@ async def set_default_replica(
 
 
 async def _asking_refusal(ctx: HandlerContext, command: SlashCommand, kind: str) -> str | None:
-    limits = await ctx.store.limits.fetch_recent(ctx.clock.now())
+    limits = ctx.store.limits.current
     return await ctx.access.asking_refusal(limits, kind, command.user, _deadline(ctx))
 
 
@@ -368,9 +364,9 @@ async def _named(ctx: HandlerContext, command: SlashCommand, kind: str, wanted: 
     Raises:
         _Unusable: several have the name, or none has it.
     """
-    if is_replica_id(wanted) and await ctx.store.replicas.get(wanted) is not None:
+    if is_replica_id(wanted) and ctx.store.replicas.get(wanted) is not None:
         return wanted
-    known = await ctx.store.replicas.find(wanted, command.channel, _MAX_LISTED) if wanted else []
+    known = ctx.store.replicas.find(wanted, command.channel, _MAX_LISTED) if wanted else []
     folded = wanted.casefold()
     found = [each for each in known if " ".join(each.name.split()).casefold() == folded]
     found = found or [each for each in known if each.name.casefold().startswith(folded)]
@@ -410,7 +406,7 @@ async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:
     if snapshot.verdict is Verdict.FAILED:
         raise _Unusable(_failure(snapshot))
     await ctx.store.replicas.learn(snapshot, ctx.clock.now())
-    known = await ctx.store.replicas.get(replica_id)
+    known = ctx.store.replicas.get(replica_id)
     return escape(replica_label(known) if known is not None else replica_id)
 
 

@@ -27,6 +27,7 @@ from bot.store.engines import require_psycopg
 from bot.store.history import AlreadyRequested, Viewer
 from bot.store.installation import AnsweredMessages, Backlog, Installations
 from bot.store.jobs import Jobs, NobodyToApprove, Submitted
+from bot.store.memory import InMemory, Memory
 from bot.store.replicas import KnownReplica, Replicas
 from bot.store.sqlite import SQLiteDatabase
 from bot.store.unreadable import UnreadableRows, try_again
@@ -77,6 +78,7 @@ __all__ = [
     "Limits",
     "LimitsChanged",
     "LimitsInForce",
+    "Memory",
     "MonthSpending",
     "NobodyToApprove",
     "NotAllowed",
@@ -110,6 +112,7 @@ class Store:
         installation: the workspace that all of this belongs to.
         backlog: what waits.
         spending: how much people asked for, by month and day.
+        in_memory: what of these is kept in memory; see ``Memory``.
         database: the database that holds them, to check and to watch.
     """
 
@@ -130,6 +133,7 @@ class Store:
         self.installation = Installations(database)
         self.backlog = Backlog(database)
         self.spending = Spending(database, unreadable)
+        self.in_memory: tuple[InMemory, ...] = (self.replicas, self.limits, self.jobs.durations)
 
     def wake_senders(self) -> None:
         """Have the workers look again that send to Slack."""

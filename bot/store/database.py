@@ -106,6 +106,8 @@ class Topic(Enum):
     HOMES = "homes"
     """What a person's Home tab shows has changed: the subject is their id, with a page after it
     where they have turned to that."""
+    MEMORY = "memory"
+    """What each process keeps in memory has changed."""
 
 
 class Alarm(asyncio.Event):

@@ -1,5 +1,6 @@
 """What the store knows of earlier jobs: how long they took, and whether the same was asked for."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import ceil
@@ -7,7 +8,7 @@ from statistics import median
 from typing import Final
 
 from bot.model import Durations, Job
-from bot.store.database import Database, Query, Transaction, span_ms
+from bot.store.database import Database, Query, Topic, Transaction, span_ms
 
 _MAX_JOBS: Final = 100
 """The recent jobs that count."""
@@ -32,7 +33,6 @@ _RECENT: Final = Query(
     ) AS of_kind
     """  # noqa: S608 - the expression is ours
 )
-_MAX_AGE: Final = timedelta(seconds=10)
 
 
 def script_band(script: str | None) -> int | None:
@@ -42,11 +42,9 @@ def script_band(script: str | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class KnownDurations:
-    """What recent jobs took, as it was read."""
+    """What recent jobs took; None if there are none."""
 
     durations: Durations | None
-    """None if there are none."""
-    read_at: datetime
 
     @property
     def as_stored(self) -> tuple[int | None, int | None]:
@@ -58,41 +56,49 @@ class KnownDurations:
 
 
 class TypicalDurations:
-    """How long recent jobs took with scripts as long, as it was at most ten seconds ago."""
+    """How long recent jobs took with scripts as long, in memory for what was asked for once."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        self._changed = database.event(Topic.MEMORY)
         self._known: dict[tuple[str, int | None], KnownDurations] = {}
+        self._asked = set[tuple[str, int | None]]()
 
-    async def of(self, kind: str, script: str | None, now: datetime) -> Durations | None:
+    def follow(self, kinds: Iterable[str]) -> None:
+        """Have those of these kinds read from now on, for scripts of all lengths together."""
+        self._asked |= {(kind, None) for kind in kinds}
+
+    def get(self, kind: str, script: str | None) -> Durations | None:
         """Return how long recent jobs of a kind took, for a script as long as this; None at first.
 
-        ``script`` is None for a kind without one, and before there is one.
+        ``script`` is None for a kind without one, and before there is one. The first time that a
+        length is asked for, the answer is that of all lengths.
         """
-        known = self.known(kind, script, now)
+        known = self.known(kind, script)
         if known is None:
-            known = await self._database.run(
-                lambda tx: self.read(tx, kind, script, now), durable=False
-            )
-            self.learn(kind, script, known)
-        return known.durations
+            self._asked.add((kind, script_band(script)))
+            self._changed.set()  # it is read soon
+            known = self.known(kind, None)
+        return None if known is None else known.durations
 
-    def known(self, kind: str, script: str | None, now: datetime) -> KnownDurations | None:
-        """Return the same if it is known, without asking the database."""
-        known = self._known.get((kind, script_band(script)))
-        is_recent = known is not None and timedelta(0) <= now - known.read_at < _MAX_AGE
-        return known if is_recent else None
+    def known(self, kind: str, script: str | None) -> KnownDurations | None:
+        """Return what is in memory for a script as long as this."""
+        return self._known.get((kind, script_band(script)))
 
     @staticmethod
-    def read(tx: Transaction, kind: str, script: str | None, now: datetime) -> KnownDurations:
+    def read(tx: Transaction, kind: str, band: int | None) -> KnownDurations:
         """Return the same, read in a transaction: works that are committed together share it."""
-        band = script_band(script)
-        durations = tx.once((_RECENT, kind, band), lambda: _recent_durations(tx, kind, band))
-        return KnownDurations(durations, now)
+        return tx.once(
+            (_RECENT, kind, band), lambda: KnownDurations(_recent_durations(tx, kind, band))
+        )
 
     def learn(self, kind: str, script: str | None, known: KnownDurations) -> None:
         """Keep what was read in a transaction that is committed."""
         self._known[kind, script_band(script)] = known
+
+    def refresh(self, tx: Transaction, _now: datetime) -> Callable[[], None]:
+        """Read those again that were asked for; see ``Memory``."""
+        found = {each: self.read(tx, *each) for each in self._asked | self._known.keys()}
+        return lambda: self._known.update(found)
 
 
 def _recent_durations(tx: Transaction, kind: str, band: int | None) -> Durations | None:

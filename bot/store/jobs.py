@@ -388,6 +388,8 @@ class _Answer:
     result: "Submitted | _NotStored"
     limits: KnownLimits
     durations: KnownDurations | None = None
+    used_before: Row | None = None
+    """The ``USED_COLUMNS`` before it was counted."""
 
 
 _NotStored: TypeAlias = NotAllowed | AlreadyRequested | LimitReached | NobodyToApprove
@@ -625,7 +627,7 @@ class Jobs:
 
         known = self._limits.known
         script = request.params.get("script")
-        durations = self.durations.known(request.kind, script, now)
+        durations = self.durations.known(request.kind, script)
         values: dict[str, Value] = {
             "key": request.key,
             "retry_of": request.retry_of,
@@ -648,7 +650,7 @@ class Jobs:
             open_jobs = form["open_jobs"]
             if reached := reached_limit(limits.limits, form, now, open_jobs=open_jobs):
                 return _Answer(reached, limits)
-            usual = durations or self.durations.read(tx, request.kind, script, now)
+            usual = durations or self.durations.read(tx, request.kind, script_band(script))
             typical, slow = usual.as_stored
             count(tx, request, self._trainings, day_of(now), to_ms(now))
             [added] = tx.all(
@@ -684,12 +686,14 @@ class Jobs:
                 edit_messages(tx, retried["id"], to_ms(now))
                 tx.notify(Topic.HOMES, retried["user_id"])
             tx.notify(Topic.JOBS)
-            return _Answer(Submitted(job, new=True), limits, usual)
+            return _Answer(Submitted(job, new=True), limits, usual, used_before=form)
 
         answer = await self._database.run(work, serial=True)
         self._limits.learn(answer.limits)
         if answer.durations is not None:
             self.durations.learn(request.kind, script, answer.durations)
+        if answer.used_before is not None:
+            self._limits.learn_count(request.user, now, answer.used_before)
         return _stored(answer.result)
 
     def _ask_for_form(

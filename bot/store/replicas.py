@@ -1,7 +1,7 @@
 """The tables of replicas: those that this workspace knows, and which is a channel's default."""
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import accumulate
@@ -13,6 +13,7 @@ from bot.store.database import (
     Query,
     Row,
     RowUnreadable,
+    Topic,
     Transaction,
     optional_moment,
     to_ms,
@@ -30,8 +31,6 @@ _NEXT_REVISION: Final = Query(
     """
 )
 _REVISION: Final = Query("SELECT * FROM revisions WHERE name = 'replicas'")
-_GET: Final = Query("SELECT * FROM replicas WHERE id = :id")
-_GET_SEVERAL: Final = Query("SELECT * FROM replicas WHERE id IN (EACH :ids)")
 _CHANGED_SINCE: Final = Query("SELECT * FROM replicas WHERE revision > :revision")
 _COUNT: Final = Query("SELECT count(*) AS number FROM replicas")
 _DEFAULTS: Final = Query("SELECT channel, replica_id FROM channel_defaults")
@@ -66,6 +65,11 @@ _SET_DEFAULT: Final = Query(
 )
 # One that is gone from the list may be back in the next: it is offered for as long.
 _KEPT_FOR: Final = timedelta(days=1)
+# What is known as it is, and was read so recently, is not stored again.
+_READ_AGAIN: Final = timedelta(minutes=1)
+# A use is stored again after a minute if that changes the order of the menu, and after an hour.
+_USED_AGAIN_MS: Final = 60_000
+_FIRST_USED_AGAIN_MS: Final = 60 * 60_000
 # What a person's form has just read is newer than a list.
 _READ_MS: Final = 10 * 60_000
 
@@ -99,9 +103,9 @@ _SEEN: Final = Query(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class KnownReplica:
-    """A replica as it was when the service was last asked about it.
+    """A replica as it was when the service was last asked about it. It has its own identity.
 
     ``verdict`` is None if it was never asked about it; ``FAILED`` means that it cannot be used.
     """
@@ -128,21 +132,29 @@ class KnownReplica:
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """What has changed in the tables since a revision."""
+    """What has changed in the tables.
 
+    Attributes:
+        since: the revision that memory had.
+        revision: the one that it has with these.
+        replicas: those that were changed, or all, as far as they can be read.
+        is_all: whether these are all that there are.
+        defaults: the id of the replica of each channel that has a default.
+    """
+
+    since: int
     revision: int
-    replicas: Sequence[Row]
+    replicas: Mapping[str, KnownReplica]
+    is_all: bool
     defaults: Mapping[str, str]
-    number: int
-    """How many replicas there are."""
 
 
 class Replicas:
-    """The known replicas, and a cache of them for the type-ahead of the picker.
+    """The known replicas, of which all that is asked for is in memory.
 
-    Every change of the tables has a revision number, in the same transaction. A search asks for the
-    number of the last one, and reads again only what changed since, whichever process changed it.
-    While that number cannot be read, all is read each time; the next change begins to count anew.
+    Every change of the tables has a revision number, in the same transaction. What is read again is
+    only what changed since the revision that memory has, whichever process changed it. While that
+    number cannot be read, all is read each time; the next change begins to count anew.
     """
 
     def __init__(self, database: Database, unreadable: UnreadableRows) -> None:
@@ -150,63 +162,66 @@ class Replicas:
         self._unreadable = unreadable
         self._cache = _Cache(_NEVER, {}, {})
 
-    async def find(self, query: str, channel: str, limit: int) -> list[KnownReplica]:
+    def find(self, query: str, channel: str, limit: int) -> list[KnownReplica]:
         """Return those with ``query`` in name or id: the channel's default, then the last used.
 
         Those that cannot be used come last; those that are deleted at the service do not come.
         What has not changed is the same object in each answer.
         """
-        cache = await self._current()
-        return cache.find(query.casefold(), channel, limit)
+        return self._cache.find(query.casefold(), channel, limit)
 
-    async def get(self, replica_id: str) -> KnownReplica | None:
+    def get(self, replica_id: str) -> KnownReplica | None:
         """Return the replica with this id, if it is known here."""
-        row = await self._database.run(lambda tx: tx.one(_GET, id=replica_id), durable=False)
-        return replica_from(row) if row else None
+        return self._cache.known.get(replica_id)
 
-    async def names(self, replica_ids: Collection[str]) -> dict[str, str]:
+    def names(self, replica_ids: Collection[str]) -> dict[str, str]:
         """Return the names that are known of these replicas, by id."""
-        if not replica_ids:
-            return {}
-        ids = list(replica_ids)
-        rows = await self._database.run(lambda tx: tx.all(_GET_SEVERAL, ids=ids), durable=False)
-        return {replica.id: replica.name for replica in self._read(rows).values()}
+        known = self._cache.known
+        return {each: known[each].name for each in replica_ids if each in known}
 
     async def learn(self, snapshot: Snapshot, now: datetime) -> None:
-        """Store what the service said about a replica, and offer it from now on."""
+        """Store what the service said about a replica, and offer it from now on.
 
-        def work(tx: Transaction) -> None:
-            values = _columns(snapshot)
-            tx.all(_LEARN, revision=_next_revision(tx), now=to_ms(now), **values)
-
-        await self._database.run(work)
+        Nothing is stored if that is known, and was read just before.
+        """
+        known = self.get(snapshot.remote_id)
+        if known is not None and _is_known(known, snapshot, now):
+            return
+        values = _columns(snapshot)
+        await self._change(
+            lambda tx, revision: tx.all(_LEARN, revision=revision, now=to_ms(now), **values)
+        )
 
     async def use(self, replica_id: str, now: datetime) -> None:
-        """Offer a replica first from now on: a create call was accepted with it."""
+        """Offer a replica first from now on: a create call was accepted with it.
 
-        def work(tx: Transaction) -> None:
-            tx.all(_USE, revision=_next_revision(tx), id=replica_id, now=to_ms(now))
-
-        await self._database.run(work)
+        Nothing is stored if it is the first already, or was used just before.
+        """
+        known = self.get(replica_id)
+        if known is not None:
+            is_first = known.used_at == self._cache.last_use
+            recent = _FIRST_USED_AGAIN_MS if is_first else _USED_AGAIN_MS
+            if abs(to_ms(now) - known.used_at) < recent:
+                return
+        await self._change(
+            lambda tx, revision: tx.all(_USE, revision=revision, id=replica_id, now=to_ms(now)),
+            durable=False,
+        )
 
     async def forget(self, replica_id: str) -> None:
         """Stop offering a replica: the service no longer knows it."""
 
-        def work(tx: Transaction) -> None:
-            _next_revision(tx)
+        def work(tx: Transaction, _revision: int) -> None:
             tx.all(_FORGET_DEFAULTS, id=replica_id)
             tx.all(_FORGET, id=replica_id)
 
-        await self._database.run(work)
+        await self._change(work)
 
     async def set_default(self, channel: str, replica_id: str) -> None:
         """Make a known replica the default of a channel's create form."""
-
-        def work(tx: Transaction) -> None:
-            _next_revision(tx)
-            tx.all(_SET_DEFAULT, channel=channel, id=replica_id)
-
-        await self._database.run(work)
+        await self._change(
+            lambda tx, _revision: tx.all(_SET_DEFAULT, channel=channel, id=replica_id)
+        )
 
     async def claim_list(self, kind: str, now: datetime, interval: timedelta) -> bool:
         """Return whether this process is to ask for the list of a kind now; none other does."""
@@ -226,7 +241,7 @@ class Replicas:
         is gone from the list: a read shows whether it can be used.
         """
 
-        def work(tx: Transaction) -> None:
+        def work(tx: Transaction) -> Callable[[], None] | None:
             known = {row["id"]: row for row in tx.all(_ALL)}
             ids = {each.remote_id for each in listed}
             new = [each for each in listed if each.remote_id not in known]
@@ -248,51 +263,60 @@ class Replicas:
                     tx.all(_FORGET, id=row["id"])
             if ids:
                 tx.all(_SEEN, ids=list(ids), now=to_ms(now))
+            return self._read(tx) if new or changed or gone else None
 
-        await self._database.run(work, durable=False)
+        if (remember := await self._database.run(work, durable=False)) is not None:
+            remember()
 
-    async def _current(self) -> "_Cache":
-        """Return the cache, as new as the tables were when this was called, or newer."""
+    async def _change(
+        self, work: Callable[[Transaction, int], object], *, durable: bool = True
+    ) -> None:
+        """Run ``work`` with the revision of its change, and remember that before this returns."""
+
+        def change(tx: Transaction) -> Callable[[], None]:
+            work(tx, _next_revision(tx))
+            return self._read(tx)
+
+        remember = await self._database.run(change, durable=durable)
+        remember()
+
+    def refresh(self, tx: Transaction, _now: datetime) -> Callable[[], None]:
+        """Read what has changed; see ``Memory``."""
+        return self._read(tx)
+
+    def _read(self, tx: Transaction) -> Callable[[], None]:
+        """Read what has changed; return what puts it into memory once that is committed."""
         cache = self._cache
-        changes = await self._changes_since(cache.revision)
-        if changes is None:
-            return cache
-        if changes.revision < cache.revision:  # it was damaged: all is read anew
-            cache = self._cache = _Cache(_NEVER, {}, {})
-        known = cache.known | self._read(changes.replicas)
-        if len(known) != changes.number:  # some were deleted
-            changes = await self._changes_since(_NEVER) or changes
-            known = self._read(changes.replicas)
-        fresh = cache.updated(changes.revision, known, changes.defaults)
-        if fresh.revision > self._cache.revision:
-            self._cache = fresh
-        return fresh
-
-    def _read(self, rows: Sequence[Row]) -> dict[str, KnownReplica]:
-        """Return those that can be read, by id."""
+        # Read first: rows that are read after it may be newer, and are then read once more.
+        found, errors = read_each(revision_from, tx.all(_REVISION))
+        revision = found[0] if found else _NEVER
+        if revision == cache.revision != _NEVER:
+            return lambda: self._unreadable.report(errors)
+        # Where it went back, it was damaged.
+        is_all = cache.revision == _NEVER or revision < cache.revision
+        rows = tx.all(_ALL) if is_all else tx.all(_CHANGED_SINCE, revision=cache.revision)
+        [counted] = tx.all(_COUNT)
+        new = sum(row["id"] not in cache.known for row in rows)
+        if not is_all and len(cache.known) + new != counted["number"]:  # some were deleted
+            rows, is_all = tx.all(_ALL), True
         replicas, unreadable = read_each(replica_from, rows)
-        self._unreadable.report(unreadable)
-        return {replica.id: replica for replica in replicas}
+        changes = _Changes(
+            cache.revision,
+            revision,
+            {replica.id: replica for replica in replicas},
+            is_all,
+            {row["channel"]: row["replica_id"] for row in tx.all(_DEFAULTS)},
+        )
+        return lambda: self._remember(changes, [*errors, *unreadable])
 
-    async def _changes_since(self, revision: int) -> _Changes | None:
-        def work(tx: Transaction) -> tuple[_Changes | None, list[RowUnreadable]]:
-            # Read first: rows that are read after it may be newer, and are then read once more.
-            found, errors = read_each(revision_from, tx.all(_REVISION))
-            current = found[0] if found else _NEVER
-            if found and current == revision:
-                return None, errors
-            number = tx.one(_COUNT)
-            changes = _Changes(
-                current,
-                tx.all(_CHANGED_SINCE, revision=revision),
-                {row["channel"]: row["replica_id"] for row in tx.all(_DEFAULTS)},
-                number["number"] if number else 0,
-            )
-            return changes, errors
-
-        changes, errors = await self._database.run(work, durable=False)
+    def _remember(self, changes: _Changes, errors: Sequence[RowUnreadable]) -> None:
+        """Put changes into memory, unless later ones are there already."""
         self._unreadable.report(errors)
-        return changes
+        cache = self._cache
+        is_later = changes.revision >= cache.revision
+        if is_later or (changes.is_all and changes.since == cache.revision):
+            known = {} if changes.is_all else cache.known
+            self._cache = _Cache(changes.revision, {**known, **changes.replicas}, changes.defaults)
 
 
 class _Cache:
@@ -303,31 +327,22 @@ class _Cache:
     """
 
     def __init__(
-        self,
-        revision: int,
-        known: Mapping[str, KnownReplica],
-        defaults: Mapping[str, KnownReplica],
+        self, revision: int, known: dict[str, KnownReplica], defaults: Mapping[str, str]
     ) -> None:
-        """``defaults`` has the replica of each channel that has one."""
+        """``defaults`` has the id of the replica of each channel that has one."""
         self.revision = revision
-        self.known = dict(known)
-        self._defaults = defaults
+        self.known = known
+        self.last_use = max((each.used_at for each in known.values()), default=0)
+        """When any of them was used last, as in ``KnownReplica.used_at``."""
+        self._defaults = {
+            channel: replace(known[replica_id], default=True)
+            for channel, replica_id in defaults.items()
+            if replica_id in known
+        }
         self._text: str | None = None
         self._offered: list[KnownReplica] = []
         # Where in the text each of those that are offered starts, and where it ends.
         self._starts: list[int] = []
-
-    def updated(
-        self, revision: int, known: Mapping[str, KnownReplica], default_ids: Mapping[str, str]
-    ) -> "_Cache":
-        """Return a cache of a later revision, with the same objects if nothing changed."""
-        defaults = {}
-        for channel, replica_id in default_ids.items():
-            if replica_id in known:
-                default = replace(known[replica_id], default=True)
-                before = self._defaults.get(channel)
-                defaults[channel] = before if before == default else default
-        return _Cache(revision, known, defaults)
 
     def find(self, folded: str, channel: str, limit: int) -> list[KnownReplica]:
         """Return those in which ``folded`` occurs, the default of ``channel`` first."""
@@ -370,7 +385,8 @@ class _Cache:
 
 
 def _next_revision(tx: Transaction) -> int:
-    """Return the number of a change of the tables, which is about to be made."""
+    """Return the number of a change of the tables, which is about to be made; tell all copies."""
+    tx.notify(Topic.MEMORY)
     [row] = tx.all(_NEXT_REVISION)
     return int(row["revision"])
 
@@ -420,6 +436,15 @@ def _columns(snapshot: Snapshot) -> dict[str, str]:
         "verdict": snapshot.verdict.value,
         "reason": snapshot.reason,
     }
+
+
+def _is_known(known: KnownReplica, snapshot: Snapshot, now: datetime) -> bool:
+    """Return whether a snapshot says what is known, which was read just before."""
+    if known.read_at is None or abs(now - known.read_at) >= _READ_AGAIN:
+        return False
+    name = snapshot.facts.get("replica_name", "") or known.name
+    said = (name, snapshot.status, snapshot.verdict, snapshot.reason)
+    return said == (known.name, known.status, known.verdict, known.reason)
 
 
 def _differs(row: Row, listed: Snapshot, now: datetime) -> bool:

@@ -33,8 +33,8 @@ from bot.store.unreadable import UnreadableRows, number, read_each, reading, tex
 _NO_LIMIT: Final = 1_000_000_000
 _KEPT_DAYS: Final = timedelta(days=8)
 """How long the numbers of a day are kept. A job may wait for longer: its day is gone by then."""
-_MAX_AGE: Final = timedelta(seconds=10)
-"""How old limits in memory may be: a form reads them, and its submission is exact."""
+_MAX_CLOCK_DIFFERENCE: Final = timedelta(minutes=1)
+"""Between the clocks of two copies of the bot."""
 
 USED_COLUMNS: Final = """
     coalesce((SELECT videos + trainings FROM usage WHERE period = :day AND who = :user), 0)
@@ -69,6 +69,12 @@ _GIVE_BACK: Final = Query(
         spoken_ms = CASE WHEN spoken_ms < :spoken_ms THEN 0 ELSE spoken_ms - :spoken_ms END,
         changed_at = :now
     WHERE period IN (:day, :month) AND who IN (:user, '')
+    """
+)
+_USED_SINCE: Final = Query(
+    """
+    SELECT period, who, videos, trainings FROM usage
+    WHERE period IN (:day, :month) AND changed_at >= :since
     """
 )
 _FORGET_DAYS: Final = Query("DELETE FROM usage WHERE period < :before AND length(period) > 7")
@@ -263,6 +269,23 @@ def fetch_used(tx: Transaction, user: str, now: datetime) -> Row:
     """Return the ``USED_COLUMNS`` of a user."""
     [used] = tx.all(_USED, **periods(user, now))
     return used
+
+
+def _keys(user: str, now: datetime) -> Mapping[str, tuple[str, str]]:
+    """Return which row has which of the ``USED_COLUMNS``: its period, and whose it is."""
+    day = day_of(now)
+    return {
+        "day_of_user": (day, user),
+        "day_of_all": (day, ""),
+        "month_of_user": (month_of(day), user),
+        "month_of_all": (month_of(day), ""),
+    }
+
+
+def _used_from(row: Row) -> tuple[tuple[str, str], int]:
+    with reading("usage", row, "who"):
+        key = text(row["period"]), text(row["who"])
+        return key, number(row["videos"]) + number(row["trainings"])
 
 
 def reached_limit(
@@ -530,19 +553,44 @@ class LimitsTable:
         self.settings = settings
         self._unreadable = unreadable
         self.known = KnownLimits(LimitsInForce(settings, settings, {}), -1)
+        # By period and person, of the day and the month that were read last.
+        self._used: dict[tuple[str, str], int] = {}
         self._read_at: datetime | None = None
 
-    async def fetch(self, now: datetime) -> LimitsInForce:
-        """Return the limits as they are now."""
-        self.learn(await self._database.run(self.read, durable=False))
-        self._read_at = now
-        return self.known.in_force
-
-    async def fetch_recent(self, now: datetime) -> Limits:
-        """Return the limits as they were at most ten seconds ago."""
-        if self._read_at is None or not timedelta(0) <= now - self._read_at < _MAX_AGE:
-            await self.fetch(now)
+    @property
+    def current(self) -> Limits:
+        """The limits in memory: a form shows them, and its submission is exact."""
         return self.known.limits
+
+    def left(self, user: str, now: datetime) -> list[Left]:
+        """Return what each limit of a day or month leaves to a user, as far as memory knows."""
+        used = {name: self._used.get(key, 0) for name, key in _keys(user, now).items()}
+        return requests_left(self.current, used)
+
+    def refresh(self, tx: Transaction, now: datetime) -> Callable[[], None]:
+        """Read the limits, and what was used since the last time; see ``Memory``."""
+        known, day = self.read(tx), day_of(now)
+        since = to_ms(min(self._read_at, now) - _MAX_CLOCK_DIFFERENCE) if self._read_at else 0
+        rows = tx.all(_USED_SINCE, day=day, month=month_of(day), since=since)
+        used, unreadable = read_each(_used_from, rows)
+
+        def remember() -> None:
+            self.learn(known)
+            self._unreadable.report(unreadable)
+            kept = {key: n for key, n in self._used.items() if key[0] in {day, month_of(day)}}
+            self._used = kept | dict(used)
+            self._read_at = now
+
+        return remember
+
+    def learn_count(self, user: str, now: datetime, before: Row) -> None:
+        """Keep in memory that a call was counted; ``before`` has the ``USED_COLUMNS`` before it."""
+        self._used |= {key: before[name] + 1 for name, key in _keys(user, now).items()}
+
+    async def fetch(self) -> LimitsInForce:
+        """Return the limits as they are stored now."""
+        self.learn(await self._database.run(self.read, durable=False))
+        return self.known.in_force
 
     def read(self, tx: Transaction) -> KnownLimits:
         """Return the limits of a transaction; in one that counts, after ``lock_limits``.
@@ -569,12 +617,6 @@ class LimitsTable:
             return [each for each in past if each.name in _CHANGEABLE]
 
         return await self._database.run(work, durable=False)
-
-    async def fetch_left(self, user: str, now: datetime) -> tuple[Limits, list[Left]]:
-        """Return the limits, and what those of a day or month leave to a user."""
-        limits = await self.fetch_recent(now)
-        used = await self._database.run(lambda tx: fetch_used(tx, user, now), durable=False)
-        return limits, requests_left(limits, used)
 
     async def change(
         self,
@@ -603,7 +645,7 @@ class LimitsTable:
         """
         values = _checked(changes)
 
-        def work(tx: Transaction) -> None:
+        def work(tx: Transaction) -> KnownLimits:
             lock_limits(tx)  # a request counts before the change or after it
             in_force = self._in_force(fetch_changes(tx)[0])
             before, settings = in_force.values(), in_force.setting_values()
@@ -612,7 +654,7 @@ class LimitsTable:
             }
             differing = sorted(name for name in after if after[name] != before[name])
             if not differing:
-                return
+                return self.read(tx)
             if shown is not None and any(
                 fingerprint(value) != shown.get(name) for name, value in before.items()
             ):
@@ -627,9 +669,10 @@ class LimitsTable:
             tx.all(_NEXT_REVISION)
             for each in homes:
                 tx.notify(Topic.HOMES, each)
+            tx.notify(Topic.MEMORY)
+            return self.read(tx)
 
-        await self._database.run(work, serial=True)
-        await self.fetch(now)
+        self.learn(await self._database.run(work, serial=True))
 
     def _in_force(self, changes: Mapping[str, LimitChange]) -> LimitsInForce:
         return LimitsInForce(changed(self.settings, changes), self.settings, changes)
