@@ -55,7 +55,7 @@ async def test_what_an_admin_changes_is_in_force_with_the_next_request(
         await form.submit({"script": "x" * 20})
         assert not form.is_open
         await world.advance(minutes=5)
-        found = await limits.fetch(now)
+        found = await limits.fetch()
         assert {name: each.value for name, each in found.changes.items()} == {
             "MAX_PER_DAY": "3",
             "MAX_SCRIPT": "20",
@@ -74,7 +74,7 @@ async def test_what_an_admin_changes_is_in_force_with_the_next_request(
         assert wrong.value.mistakes["MAX_PER_DAY"] == (
             "This is not a whole number from 1 to 1000000."
         )
-        assert (await limits.fetch(now)).limits.max_script == 20
+        assert (await limits.fetch()).limits.max_script == 20
 
 
 async def test_a_change_holds_for_every_copy_of_the_bot_at_once(world_of_copies: World) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bot.model import Request
-from bot.store import Limits, Store
+from bot.store import Store
 from bot.store.attempts import _IS_FREE, _OTHER_NAMED_BY_CALLBACK
 from bot.store.audit import _LAST_LIMIT_CHANGES
 from bot.store.database import Database, Query, Transaction, Value
@@ -197,14 +197,3 @@ async def test_forms_that_are_stored_together_read_what_they_share_once(tmp_path
         await asyncio.gather(*(store.jobs.submit(each, NOW) for each in requests))
     # The first one may be stored before the others have come.
     assert all(1 <= counting.counts[query] <= 2 for query in (_EACH, _RECENT))
-
-
-async def test_opening_many_forms_reads_the_limits_once(tmp_path: Path) -> None:
-    async with SQLiteDatabase.open(
-        tmp_path / "bot.db", lock_timeout=TIMINGS.lock_timeout
-    ) as database:
-        counting = _Counting(database)
-        store = Store(counting, TIMINGS, Limits(per_day=50))
-        for number in range(20):
-            await store.limits.fetch_left(f"U{number}", NOW)
-        assert counting.counts[_EACH] == 1

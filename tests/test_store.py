@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 import psycopg
 import pytest
@@ -31,14 +32,16 @@ from bot.store import (
     DatabaseError,
     DatabaseUnavailable,
     Limits,
+    Memory,
     NobodyToApprove,
     NotAllowed,
     Store,
     Submitted,
 )
-from bot.store.database import Transaction
+from bot.store.database import Query, Transaction
 from bot.store.sqlite import SQLiteDatabase
 from bot.timings import Timings
+from sandbox.clock import ManualClock
 from tests.databases import Address
 from tests.disk import Disk
 from tests.modes import on_both_engines
@@ -391,7 +394,7 @@ async def test_a_write_that_can_be_repeated_does_not_wait_for_the_disk(tmp_path:
         assert await store.jobs.release(replace(job, late=True), NOW, LATER)
         assert not disk.rows(after_power_cut=True).jobs[job.id]["late"]
         assert disk.rows().jobs[job.id]["late"], "it outlives the process"
-        assert await store.replicas.get("r-1") is None
+        assert await store.jobs.fetch("none") is None
         await submit(store, "V2")
         assert disk.rows(after_power_cut=True).jobs[job.id]["late"], "it goes with what lasts"
         # Committed together, it keeps nothing that lasts from the disk.
@@ -616,15 +619,19 @@ async def test_a_failed_call_has_stored_nothing(store: Store) -> None:
     assert await store.jobs.fetch(first.job.id) is not None
 
 
-async def test_the_cache_of_replicas_matches_the_table(address: Address) -> None:
+_REPLICAS: Final = Query("SELECT id FROM replicas")
+
+
+async def test_memory_has_the_replicas_of_the_table_whenever_it_is_read(address: Address) -> None:
     async with Store.open(address, TIMINGS) as store:
         await store.replicas.use("r-1", NOW)
     async with Store.open(address, TIMINGS) as store:
+        memory = Memory(store.database, store.in_memory, ManualClock(), TIMINGS)
         # A first read waits for a commit; a change comes after it, and its caller goes.
         committing = asyncio.create_task(store.replicas.use("r-2", NOW))  # noqa: TID251 - awaited
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        reading = asyncio.create_task(store.replicas.find("", "C1", 9))  # noqa: TID251 - likewise
+        reading = asyncio.create_task(memory.refresh())  # noqa: TID251 - likewise
         await asyncio.sleep(0)
         changing = asyncio.create_task(store.replicas.forget("r-1"))  # noqa: TID251 - likewise
         await asyncio.sleep(0)
@@ -633,10 +640,23 @@ async def test_the_cache_of_replicas_matches_the_table(address: Address) -> None
         # The change whose caller went may be made, or not, and later than what is read next.
         async with asyncio.timeout(30):
             while True:
-                cached = {each.id for each in await store.replicas.find("", "C1", 9)}
-                ids = ("r-1", "r-2")
-                if cached == {each for each in ids if await store.replicas.get(each) is not None}:
+                await memory.refresh()
+                rows = await store.database.run(lambda tx: tx.all(_REPLICAS), durable=False)
+                stored = {row["id"] for row in rows}
+                if {each.id for each in store.replicas.find("", "C1", 9)} == stored:
                     break
+
+
+async def test_what_was_read_before_a_change_does_not_undo_it_in_memory(address: Address) -> None:
+    async with Store.open(address, TIMINGS) as store:
+        await store.replicas.use("r-1", NOW)
+    async with Store.open(address, TIMINGS) as store:
+        remember = await store.database.run(
+            lambda tx: store.replicas.refresh(tx, NOW), durable=False
+        )
+        await store.replicas.forget("r-1")
+        remember()
+        assert store.replicas.find("", "C1", 9) == []
 
 
 async def test_a_request_that_nobody_may_approve_takes_no_room_from_others(

@@ -17,12 +17,13 @@ from typing import Final, TypeAlias, TypeVar
 import pytest
 
 from bot.model import DeliveryState, Failure, Job, Role, Snapshot, State, Verdict, token_hash
-from bot.store import AddedCandidate, DatabaseError, Store
+from bot.store import AddedCandidate, DatabaseError, Memory, Store
 from bot.store.database import Database, Query, Row, Topic, Transaction, Value
 from bot.store.postgres import PostgresDatabase
 from bot.store.sqlite import SQLiteDatabase
 from bot.store.transitions import wake
 from bot.store.unreadable import try_again
+from sandbox.clock import ManualClock
 from tests.postgres import database_url
 from tests.test_store import (
     DAY,
@@ -543,7 +544,7 @@ async def test_a_button_of_an_earlier_attempt_creates_nothing(here: Store) -> No
     assert await here.jobs.create_again(first.id, second.attempts, "U1", NOW)
 
 
-# ── The replicas' cache ───────────────────────────────────────────────────────────────────────
+# ── The replicas in memory ───────────────────────────────────────────────────────────────────────
 
 
 def snapshot(replica_id: str, name: str, verdict: Verdict = Verdict.SUCCEEDED) -> Snapshot:
@@ -551,10 +552,12 @@ def snapshot(replica_id: str, name: str, verdict: Verdict = Verdict.SUCCEEDED) -
 
 
 async def found(store: Store, query: str = "", channel: str = "C1") -> list[str]:
-    return [each.id for each in await store.replicas.find(query, channel, 9)]
+    """Return what a process finds once it has read what has changed."""
+    await Memory(store.database, store.in_memory, ManualClock(), TIMINGS).refresh()
+    return [each.id for each in store.replicas.find(query, channel, 9)]
 
 
-async def test_a_change_by_one_process_is_visible_to_the_other_at_once(
+async def test_a_change_by_one_process_is_visible_to_the_other_with_its_next_read(
     here: Store, there: Store
 ) -> None:
     assert await found(there) == ["r-1"]
@@ -570,7 +573,7 @@ async def test_a_change_by_one_process_is_visible_to_the_other_at_once(
     assert await found(there, channel="C2") == ["r-1", "r-2"]
     await here.replicas.forget("r-2")
     assert await found(there) == await found(here) == ["r-1"]
-    assert await there.replicas.get("r-2") is None
+    assert there.replicas.get("r-2") is None
 
 
 # ── Rule: the job's row is locked first ───────────────────────────────────────────────────────

@@ -5,10 +5,13 @@ import sqlite3
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from bot.slack.buttons import HAVE_ID
 from bot.store.database import Value
 from bot.store.history import _RECENT
 from bot.store.sqlite import migrate
+from bot.timings import Timings
 from sandbox.driver import Modal, Person
 from sandbox.faults import Reset
 from sandbox.scenarios import CallbackPlan, Pace, Scenario
@@ -17,6 +20,13 @@ from tests.test_query_cost import cost
 from tests.world import World
 
 SHORT = "Hello, world."
+
+
+@pytest.fixture(autouse=True)
+def _in_memory_as_in_production(quiet_world: World) -> None:
+    quiet_world.pauses = {**quiet_world.pauses, "memory_interval": Timings().memory_interval}
+
+
 LONG = "All that happened this year, in one long film. " * 40
 
 
@@ -89,6 +99,10 @@ async def test_long_scripts_are_compared_with_long_ones_once_there_are_enough(
     await world.advance(minutes=13)
     assert "usually about 12 min" in world.now(await begin(world, LONG)).text
     assert "usually about 2 min" in world.now(await begin(world, SHORT)).text
+    # What nobody has asked for is not in memory yet.
+    for script in (LONG, SHORT):
+        await hint(world, world.ana, script)
+    await world.settle()
     assert "usually about 12 min to create" in await hint(world, world.ana, LONG)
     assert "usually about 2 min to create" in await hint(world, world.ana, SHORT)
 

@@ -155,9 +155,9 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
         case ["status", wanted]:
             await show_status(ctx, ack, command, Trailer.name, wanted)
         case _:
-            drawing = _draw_form(ctx, {}, {"channel": command.channel})
+            view = _draw_form(ctx, {}, {"channel": command.channel})
             user, channel, trigger_id = command.user, command.channel, command.trigger_id
-            if error := await ctx.open_form(Trailer.name, user, channel, trigger_id, drawing):
+            if error := await ctx.open_form(Trailer.name, user, channel, trigger_id, view):
                 await ack_ephemeral(ack, error)
             else:
                 await ack()
@@ -166,9 +166,9 @@ async def handle_command(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None
 async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     action = read(BlockAction, body)
     if (job := await find_job(ctx, action)) is not None:
-        drawing = _draw_form(ctx, job.params, {"channel": job.channel})
+        view = _draw_form(ctx, job.params, {"channel": job.channel})
         user, trigger_id = action.user, action.trigger_id
-        if error := await ctx.open_form(Trailer.name, user, job.channel, trigger_id, drawing):
+        if error := await ctx.open_form(Trailer.name, user, job.channel, trigger_id, view):
             ctx.respond_ephemeral(action, error)
     await ack()
 
@@ -180,16 +180,16 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         await ack_errors(ack, {"video_name": "What is it called?"})
         return
 
-    async def redraw(note: str) -> Json:
-        return await _draw_form(ctx, fields, metadata, note)
+    def redraw(note: str) -> Json:
+        return _draw_form(ctx, fields, metadata, note)
 
     params = {"video_name": fields["video_name"]}
-    limits = await ctx.store.limits.fetch_recent(ctx.clock.now())
+    limits = ctx.store.limits.current
     request = JobRequest(Trailer.name, params, ctx.service_deadline(), limits)
     await submit_job(ctx, ack, submission, request, redraw)
 
 
-async def _draw_form(
+def _draw_form(
     ctx: HandlerContext, fields: Mapping[str, str], metadata: Metadata, note: str = ""
 ) -> Json:
     name = fields.get("video_name")
