@@ -86,15 +86,26 @@ def serve() -> _Run:
     import asyncio
     import logging
 
-    from bot import app, env_file, log
-    from bot.settings import Settings, environment
+    from bot import app, log
+    from bot.settings import (
+        ENV_FILE,
+        Settings,
+        environment,
+        is_exposed,
+        misspelt,
+        read_env_file,
+    )
 
     def run() -> int:
-        settings = Settings.read(environment())
+        environ = environment()
+        settings = Settings.read(environ)
         log.configure(sys.stderr, logging.INFO, secrets=settings.secrets)
-        if env_file.is_exposed():
-            remedy = {"remedy": f"chmod 600 {env_file.ENV_FILE}"}
-            logging.getLogger(__name__).warning("others can read .env", extra=remedy)
+        warn = logging.getLogger(__name__).warning
+        if is_exposed():
+            warn("others can read .env", extra={"remedy": f"chmod 600 {ENV_FILE}"})
+        for name, meant in misspelt(environ, read_env_file()):
+            extra = {"variable": name} | ({"meant": meant} if meant else {})
+            warn("this is no setting, and is ignored", extra=extra)
         try:
             asyncio.run(app.serve(settings))
         except OSError as error:
@@ -390,8 +401,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 def _explain_missing_file(error: OperatorError) -> None:
     """Say where ``.env`` was looked for, if settings are missing and it is not there."""
-    from bot.env_file import ENV_FILE
-    from bot.settings import SettingsError
+    from bot.settings import ENV_FILE, SettingsError
 
     if isinstance(error, SettingsError) and error.has_missing and not ENV_FILE.exists():
         print(

@@ -1,7 +1,7 @@
 """The values of single settings: text of the environment, checked and converted.
 
 A function gets the text of a setting and raises ValueError with the rest of a sentence that begins
-with the setting's name. It never repeats the text, which could be a secret.
+with the setting's name. It repeats the text only where that is no secret and no address.
 """
 
 import re
@@ -14,22 +14,20 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-_MAX_RETENTION_DAYS: Final = 36500  # far more would overflow dates
+MAX_BOX: Final = 3000
+"""The most characters that a text field of a form holds, and the default of ``MAX_SCRIPT``.
+
+https://docs.slack.dev/reference/block-kit/block-elements/plain-text-input-element
+"""
+LONGEST_SCRIPT: Final = 20_000
+"""The highest ``MAX_SCRIPT``: two hours of speech in a text file, and details that a view holds."""
+MOST_REQUESTS: Final = 1_000_000
+"""The highest limit on numbers of requests."""
+_MAX_RETENTION_DAYS: Final = 36_500  # far more would overflow dates
 _MAX_STATEMENT: Final = 2000  # characters
+_MAX_PORT: Final = 2**16 - 1
+_MAX_SHOWN: Final = 40  # characters of what was given
 _VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, without spaces
-_BOT_TOKEN: Final = re.compile(r"xoxb-[!-~]+")
-_APP_TOKEN: Final = re.compile(r"xapp-[!-~]+")
-# Slack documents no shape; the ones that it makes are all like this.
-_SIGNING_SECRET: Final = re.compile(r"[0-9a-f]{32}")
-# https://docs.slack.dev/authentication/tokens
-_BEGINNINGS: Final = {
-    "xoxb-": "a bot token",
-    "xapp-": "an app-level token",
-    "xoxp-": "a user token",
-    "xoxe": "a configuration token",
-    "http://": "a web address",
-    "https://": "a web address",
-}
 _HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
 _LABEL: Final = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 # With a letter at the beginning of the last part: no address is one.
@@ -41,66 +39,155 @@ _POSTGRES_URL: Final = re.compile(
     rf"postgres(?:ql)?://(?:[^@/?#]*@)?{_POSTGRES_HOST}(?:,{_POSTGRES_HOST})*/[^@/?#]+(?:\?[^#]*)?",
     re.ASCII,
 )
+# The name of a command has at most 32 characters with the slash, in small letters and without
+# spaces: https://docs.slack.dev/reference/app-manifest and
+# https://docs.slack.dev/interactivity/implementing-slash-commands
 _MAX_PREFIX: Final = 32 - len("/replica")
-_PREFIX: Final = re.compile(f"[a-z0-9_-]{{1,{_MAX_PREFIX}}}")
-_USER: Final = re.compile(r"[UW][A-Z0-9]{2,}")
-_USER_OR_GROUP: Final = re.compile(r"[UWS][A-Z0-9]{2,}")
-_CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{2,}")
-_MAX_REQUESTS: Final = 1_000_000
-MAX_SCRIPT: Final = 20_000  # in a text file: two hours of speech, and details that a view can hold
 
 
-def bot_token(text: str) -> str:
-    """Return the token of the Slack app's bot."""
-    if not _BOT_TOKEN.fullmatch(text):
-        raise ValueError(
-            f"{_unlike(text, 'a bot token, which starts with xoxb-')}: copy the Bot User OAuth "
-            "Token from OAuth & Permissions."
-        )
-    return text
+def shown(text: str) -> str:
+    """Return what was given, short and printable, for a sentence about it."""
+    visible = "".join(each if each.isprintable() else "?" for each in text[:_MAX_SHOWN])
+    short = visible if len(text) <= _MAX_SHOWN else f"{visible}…"
+    return short if short.isdecimal() else f"“{short}”"
 
 
-def app_token(text: str) -> str:
-    """Return the token that opens Socket Mode."""
-    if not _APP_TOKEN.fullmatch(text):
-        raise ValueError(
-            f"{_unlike(text, 'an app-level token, which starts with xapp-')}: generate one with "
-            "the scope connections:write in the Slack app, Basic Information, App-Level Tokens."
-        )
-    return text
+def whole_number(most: int, least: int = 1) -> Callable[[str], int]:
+    """Return a reader of whole numbers from ``least`` to ``most``."""
+
+    def read(text: str) -> int:
+        is_number = re.fullmatch("[0-9]{1,9}", text) is not None
+        if is_number and least <= int(text) <= most:
+            return int(text)
+        digits = "" if is_number else " (in digits alone)"
+        raise ValueError(f"must be between {least:,} and {most:,}{digits}, not {shown(text)}.")
+
+    return read
+
+
+def word(pattern: str, refusal: str, *, is_shown: bool = False) -> Callable[[str], str]:
+    """Return a reader of texts that match ``pattern``, which refuses others with a clause."""
+
+    def read(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"is {shown(text)}, which {refusal}" if is_shown else refusal)
+        return text
+
+    return read
+
+
+def each_of(pattern: str, what: str, like: str) -> Callable[[str], frozenset[str]]:
+    """Return a reader of lists, separated by commas or spaces, of what matches ``pattern``."""
+
+    def read(text: str) -> frozenset[str]:
+        found = re.split(r"[,\s]+", text.strip(", \t\n"))
+        wrong = [each for each in found if not re.fullmatch(pattern, each)]
+        if wrong:
+            raise ValueError(f"has {shown(wrong[0])} in it, which is no {what}: {like}.")
+        return frozenset(found)
+
+    return read
+
+
+bot_token: Final = word(r"xoxb-[!-~]+", "does not look like a bot token, which starts with xoxb-")
+app_token: Final = word(
+    r"xapp-[!-~]+", "does not look like an app-level token, which starts with xapp-"
+)
+# Slack documents no shape; the ones that it makes are all like this.
+_signing_secret: Final = word(
+    "[0-9a-f]{32}",
+    "does not look like a signing secret, which is 32 characters from 0 to 9 and a to f (the "
+    "Verification Token is another one)",
+)
+single_word: Final = word(
+    _VISIBLE.pattern, "has a space, a line break or a letter beyond ASCII in it: copy it again."
+)
+"""Reads a text that an HTTP header can carry."""
+command_prefix: Final = word(
+    f"[a-z0-9_-]{{1,{_MAX_PREFIX}}}",
+    f"is not the beginning of a command's name: at most {_MAX_PREFIX} small letters, digits, "
+    "hyphens and underscores, like acme- for /acme-video.",
+    is_shown=True,
+)
+no_proxy: Final = word(
+    r"[\x20-\x7e]*", "is not a list of hosts: it should look like example.com,10.1.2.3."
+)
+_USER_LIKE: Final = (
+    "ids look like U024BE7LH, with commas between them (in Slack: Profile, More, Copy member ID)"
+)
+users: Final = each_of("[UW][A-Z0-9]{2,}", "Slack user id", _USER_LIKE)
+users_and_groups: Final = each_of(
+    "[UWS][A-Z0-9]{2,}",
+    "id of a Slack user or user group",
+    "ids look like U024BE7LH or S0614TZR7, with commas between them (in Slack: Profile, More, Copy "
+    "member ID; for a group: More, Copy group ID)",
+)
+_CHANNEL: Final = "[CG][A-Z0-9]{2,}"
+channels: Final = each_of(
+    _CHANNEL,
+    "id of a Slack channel",
+    "ids look like C012AB3CD, with commas between them (in Slack: the channel's name, at the end "
+    "of About)",
+)
+channel: Final = word(
+    _CHANNEL,
+    "is not the id of a Slack channel: it looks like C024BE91L (in Slack: the channel's name, at "
+    "the end of About).",
+    is_shown=True,
+)
+requests: Final = whole_number(MOST_REQUESTS)
+"""Reads a number of requests."""
+script_length: Final = whole_number(LONGEST_SCRIPT)
+"""Reads the longest script, in characters."""
+characters: Final = whole_number(LONGEST_SCRIPT, 0)
+"""Reads the longest script of some; 0 for none."""
+port: Final = whole_number(_MAX_PORT, 0)
+"""Reads a port; with 0 the system chooses one."""
 
 
 def signing_secret(text: str | None) -> str | None:
     """Return the secret that Slack signs its requests with; None is the default."""
-    if text is not None and not _SIGNING_SECRET.fullmatch(text):
-        shape = "a signing secret, which is 32 characters from 0 to 9 and a to f"
+    return None if text is None else _signing_secret(text)
+
+
+def days(text: str) -> timedelta:
+    """Return a duration of whole days."""
+    return timedelta(days=whole_number(_MAX_RETENTION_DAYS)(text))
+
+
+def hosts(text: str) -> frozenset[str]:
+    """Return names of hosts; one that begins with ``*.`` stands for all below it."""
+    hosts = frozenset(each.lower() for each in re.split(r"[,\s]+", text.strip(", \t\n")))
+    if not all(_HOST_NAME.fullmatch(host) or is_loopback(host) for host in hosts):
         raise ValueError(
-            f"{_unlike(text, shape)}: copy the Signing Secret, not the Verification Token, "
-            "from Basic Information, App Credentials."
+            "is not a list of hosts: it should look like cdn.example.com,*.media.example.com, "
+            "without https:// and paths."
         )
-    return text
+    return hosts
 
 
-def api_key(text: str) -> str:
-    """Return the key for the video service, which may have any shape."""
-    if text.startswith(tuple(_BEGINNINGS)):
-        raise ValueError(f"{_unlike(text, 'a key')}: copy your key for the video service.")
+def host(text: str) -> str:
+    """Return the name or address of this machine to listen on."""
+    if "/" in text:
+        raise ValueError(
+            "is not an address to listen on: it should look like 0.0.0.0 or 127.0.0.1 (the port "
+            "is PORT, and the address for others is PUBLIC_URL)."
+        )
     return single_word(text)
 
 
-def single_word(text: str) -> str:
-    """Return a text that an HTTP header can carry."""
-    if not _VISIBLE.fullmatch(text):
-        raise ValueError("has a space, a line break or a letter beyond ASCII in it: copy it again.")
+def statement(text: str) -> str:
+    """Return a sentence that a form can show."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # bytes of the environment that are not UTF-8
+        raise ValueError("has bytes in it that are not text: write it again.") from None
+    if len(text) > _MAX_STATEMENT:
+        raise ValueError(
+            f"must have at most {_MAX_STATEMENT:,} characters, and has {len(text):,}: give only "
+            "what is to be said."
+        )
     return text
-
-
-def _unlike(text: str, wanted: str) -> str:
-    """Return that a text is not what is wanted, and what it is if its beginning says that."""
-    for beginning, name in _BEGINNINGS.items():
-        if text.startswith(beginning) and beginning not in wanted:
-            return f"is {name}, not {wanted}"
-    return f"does not look like {wanted}"
 
 
 def _base_url(text: str, example: str) -> str:
@@ -231,144 +318,3 @@ def proxy(text: str) -> str:
             "is not the address of a proxy: it should look like http://proxy.example.com:3128."
         )
     return text
-
-
-def no_proxy(text: str) -> str:
-    """Return a list of hosts."""
-    if not text.isascii() or not text.isprintable():
-        raise ValueError("is not a list of hosts: it should look like example.com,10.1.2.3.")
-    return text
-
-
-def command_prefix(text: str) -> str:
-    """Return what the names of the commands begin with."""
-    # The name of a command has at most 32 characters with the slash, in small letters and without
-    # spaces: https://docs.slack.dev/reference/app-manifest and
-    # https://docs.slack.dev/interactivity/implementing-slash-commands
-    if not _PREFIX.fullmatch(text):
-        raise ValueError(
-            f"is not the beginning of a command's name: at most {_MAX_PREFIX} small letters, "
-            "digits, hyphens and underscores, like acme- for /acme-video."
-        )
-    return text
-
-
-def hosts(text: str) -> frozenset[str]:
-    """Return names of hosts; one that begins with ``*.`` stands for all below it."""
-    hosts = frozenset(each.lower() for each in re.split(r"[,\s]+", text.strip(", \t\n")))
-    if not all(_HOST_NAME.fullmatch(host) or is_loopback(host) for host in hosts):
-        raise ValueError(
-            "is not a list of hosts: it should look like cdn.example.com,*.media.example.com, "
-            "without https:// and paths."
-        )
-    return hosts
-
-
-def _ids(text: str) -> frozenset[str]:
-    return frozenset(re.split(r"[,\s]+", text.strip(", \t\n")))
-
-
-def users(text: str) -> frozenset[str]:
-    """Return Slack user ids."""
-    users = _ids(text)
-    if not all(map(_USER.fullmatch, users)):
-        raise ValueError(
-            "contains something that is not a Slack user id: ids look like U024BE7LH, with commas "
-            "between them (in Slack: Profile, More, Copy member ID)."
-        )
-    return users
-
-
-def users_and_groups(text: str) -> frozenset[str]:
-    """Return ids of Slack users and user groups."""
-    found = _ids(text)
-    if not all(map(_USER_OR_GROUP.fullmatch, found)):
-        raise ValueError(
-            "contains something that is not the id of a Slack user or user group: ids look like "
-            "U024BE7LH or S0614TZR7, with commas between them (in Slack: Profile, More, Copy "
-            "member ID; for a group: More, Copy group ID)."
-        )
-    return found
-
-
-def channels(text: str) -> frozenset[str]:
-    """Return ids of Slack channels."""
-    found = _ids(text)
-    if not all(map(_CHANNEL.fullmatch, found)):
-        raise ValueError(
-            "contains something that is not the id of a Slack channel: ids look like C012AB3CD, "
-            "with commas between them (in Slack: the channel's name, at the end of About)."
-        )
-    return found
-
-
-def channel(text: str) -> str:
-    """Return the Slack id of a channel."""
-    if not _CHANNEL.fullmatch(text):
-        raise ValueError(
-            "is not the id of a Slack channel: it looks like C024BE91L (in Slack: the channel's "
-            "name, About, Channel ID)."
-        )
-    return text
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # bytes of the environment that are not UTF-8
-        return False
-    return True
-
-
-def statement(text: str) -> str:
-    """Return a sentence that a form can show."""
-    if not _is_text(text):
-        raise ValueError("has bytes in it that are not text: write it again.")
-    if len(text) > _MAX_STATEMENT:
-        raise ValueError(
-            f"has more than {_MAX_STATEMENT} characters: give only what is to be said."
-        )
-    return text
-
-
-def days(text: str) -> timedelta:
-    """Return a duration of whole days."""
-    if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= _MAX_RETENTION_DAYS:
-        raise ValueError(f"is not a whole number of days from 1 to {_MAX_RETENTION_DAYS}.")
-    return timedelta(days=int(text))
-
-
-def count(maximum: int, minimum: int = 1) -> Callable[[str], int]:
-    """Return a validator for a whole number from ``minimum`` to ``maximum``."""
-
-    def count(text: str) -> int:
-        if not re.fullmatch("[0-9]{1,9}", text) or not minimum <= int(text) <= maximum:
-            raise ValueError(f"is not a whole number from {minimum} to {maximum}.")
-        return int(text)
-
-    return count
-
-
-requests: Final = count(_MAX_REQUESTS)
-"""A number of requests."""
-script_length: Final = count(MAX_SCRIPT)
-"""The longest script, in characters."""
-characters: Final = count(MAX_SCRIPT, 0)
-"""The longest script of some; 0 for none."""
-
-
-def host(text: str) -> str:
-    """Return the name or address of this machine to listen on."""
-    if "/" in text:
-        raise ValueError(
-            "is not an address to listen on: it should look like 0.0.0.0 or 127.0.0.1 (the port "
-            "is PORT, and the address for others is PUBLIC_URL)."
-        )
-    return single_word(text)
-
-
-def port(text: str) -> int:
-    """Return a port; with 0 the system chooses one."""
-    if not re.fullmatch("[0-9]{1,5}", text) or int(text) > 65535:  # noqa: PLR2004 - 2 ** 16 - 1
-        raise ValueError("is not a port: a whole number from 0 to 65535.")
-    return int(text)

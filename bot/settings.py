@@ -1,8 +1,12 @@
-"""The settings: read from the environment and .env, and refused with one list of all mistakes."""
+"""The settings: one table, read from the environment and .env, and refused with all mistakes."""
 
+import io
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Self
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -20,18 +24,31 @@ from pydantic import (
 )
 
 from bot import setting_values as values
-from bot.env_file import read_env_file
 from bot.errors import OperatorError
 
-_DEFAULT_SCRIPT: Final = 3000  # the most that a field of a Slack form holds
+ENV_FILE: Final = Path(".env")
+_OTHERS: Final = 0o077  # what the mode of a file allows to others than its owner
+_LINE_BREAK: Final = re.compile(r"\r\n|\n|\r")
 _QUOTES: Final = "\"'`“”"
 _PLACEHOLDER: Final = "YOUR-"
 _MISSING: Final = "is missing"
 _IN_SMALL_LETTERS: Final = frozenset({"https_proxy", "no_proxy"})
+# What a value begins with that belongs elsewhere: https://docs.slack.dev/authentication/tokens
+_BEGINNINGS: Final = {
+    "xoxb-": ("SLACK_BOT_TOKEN", "a bot token"),
+    "xapp-": ("SLACK_APP_TOKEN", "an app-level token"),
+    "xoxp-": ("", "a user token"),
+    "xoxe": ("", "a configuration token"),
+}
+# How alike a variable and a setting are, from 0 to 1: SLACK_TOKEN and SLACK_BOT_TOKEN are 0.85.
+_ALIKE: Final = 0.8
+_MIN_NAME: Final = 6  # characters: HOME is not meant to be HOST
+# Of other programs' variables, however alike they look.
+_OTHER_PROGRAMS: Final = ("PROXY", "PATH")
 
 
 class SettingsError(OperatorError):
-    """The bot cannot start; ``str()`` lists all that is missing or wrong, without any value.
+    """The bot cannot start; ``str()`` lists all that is missing or wrong, without secrets.
 
     Attributes:
         mistakes: a sentence for each setting that is missing or wrong, by its name.
@@ -45,6 +62,13 @@ class SettingsError(OperatorError):
     def has_missing(self) -> bool:
         """Whether a setting that is needed is not set at all."""
         return any(said.startswith(f"{name} {_MISSING}") for name, said in self.mistakes.items())
+
+
+class EnvFileError(OperatorError):
+    """``.env`` cannot be read or written; ``str()`` says why, without anything that is in it."""
+
+
+# ── Where they come from ──────────────────────────────────────────────────────────────────────
 
 
 def environment(*, with_file: bool = True) -> dict[str, str]:
@@ -66,15 +90,101 @@ def environment(*, with_file: bool = True) -> dict[str, str]:
     return of_file | environ
 
 
-_WHERE_TO_FIND: Final = {
-    "SLACK_BOT_TOKEN": "it is the Bot User OAuth Token under OAuth & Permissions of the Slack app.",
-    "SLACK_SIGNING_SECRET": (
-        "it is under Basic Information of the Slack app, App Credentials. With Socket Mode it is "
-        "not needed: set SLACK_APP_TOKEN instead."
-    ),
-    "VIDEO_API_URL": "it is the address of the video service, without /v2.",
-    "VIDEO_API_KEY": "it is your key for the video service.",
-}
+def read_env_file() -> dict[str, str]:
+    """Return what the file sets; nothing if there is none.
+
+    A ``$`` stands for itself: no names are replaced by values.
+
+    Raises:
+        EnvFileError: it cannot be read, or a line of it is not ``NAME=value``.
+    """
+    try:
+        content = ENV_FILE.read_bytes()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise EnvFileError(
+            f"{ENV_FILE.absolute()} cannot be read ({error.strerror}): make it a file of the user "
+            "that the bot runs as, or move it away."
+        ) from None
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise EnvFileError(_refusal(line, "is not UTF-8: save the file as UTF-8")) from None
+    from dotenv.parser import parse_stream  # noqa: PLC0415 - many deployments have no file
+
+    values = {}
+    # Not dotenv_values(), which logs what it cannot read, and goes on without it.
+    for each in parse_stream(io.StringIO(text, newline="")):
+        if each.key is not None and each.value is not None:
+            values[each.key] = each.value
+        elif each.error or each.key is not None:
+            how = "is not NAME=value, or has a quotation mark without a second one: correct it"
+            raise EnvFileError(_refusal(_line_of(each.original.string, each.original.line), how))
+    return values
+
+
+def is_exposed() -> bool:
+    """Return whether others than its owner can read or write the file, with the secrets in it."""
+    try:
+        return os.name == "posix" and bool(ENV_FILE.stat().st_mode & _OTHERS)
+    except OSError:
+        return False
+
+
+def _line_of(text: str, first_line: int) -> int:
+    blank = text[: len(text) - len(text.lstrip())]  # the lines before it belong to it
+    return first_line + len(_LINE_BREAK.findall(blank))
+
+
+def _refusal(line: int, how: str) -> str:
+    return f"Line {line} of {ENV_FILE.absolute()} {how}."
+
+
+def misspelt(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each variable that looks like a setting and is none, and the setting that is meant.
+
+    Of ``in_file``, what ``.env`` sets, all are named that nobody reads, with "" where none is like
+    it.
+    """
+    names = Settings.table()
+    for given in sorted(environ):
+        upper = given.upper()
+        if given in names or given in _IN_SMALL_LETTERS:
+            continue
+        of_others = upper.endswith(_OTHER_PROGRAMS) or len(given) < _MIN_NAME
+        similar = [] if of_others else get_close_matches(upper, names, n=1, cutoff=_ALIKE)
+        if similar or given in in_file:
+            yield given, "".join(similar)
+
+
+# ── The table ─────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What people are told about a setting, in Markdown; settings.md and .env.example have it."""
+
+    purpose: str
+    """What it is for."""
+    without: str
+    """What happens if it is not set; it begins with the default, if there is one."""
+    example: str
+    title: str = ""
+    """What Slack or the service call it."""
+    hint: str = ""
+    """A sentence that says where to find it."""
+
+    @property
+    def where(self) -> str:
+        """The hint as plain text."""
+        return self.hint.replace("*", "").replace("`", "")
+
+    @property
+    def what(self) -> str:
+        """What a value is to be, in a refusal of another one."""
+        return f"the {self.title}" if self.title else "what belongs here."
 
 
 class _Settings(BaseModel):
@@ -100,12 +210,18 @@ class _Settings(BaseModel):
         try:
             return cls.model_validate(given, context={"temporary_disk": "DYNO" in environ})
         except ValidationError as error:
-            mistakes = error.errors(include_url=False, include_context=False, include_input=False)
-        # A rejected default is listed under the field's own name: hence upper().
-        sentences = {
-            (name := str(each["loc"][0]).upper()): _sentence(name, each["type"], each["msg"])
-            for each in mistakes
-        }
+            mistakes = error.errors(include_url=False, include_context=False)
+        sentences = {}
+        for each in mistakes:
+            name = str(each["loc"][0]).upper()  # a rejected default is listed by the field's name
+            said = each["msg"].removeprefix("Value error, ")
+            if each["type"] == "missing":
+                said = _MISSING
+            elif each["type"] == "bool_parsing":
+                said = f"must be yes or no, not {values.shown(str(each['input']))}."
+            about = cls.table()[name]
+            remedy = f": {about.where}." if about.hint and said[-1] != "." else ""
+            sentences[name] = f"{name} {said}{remedy}"
         raise SettingsError("\n  ".join([cls._refusal, *sentences.values()]), sentences)
 
     @classmethod
@@ -121,13 +237,16 @@ class _Settings(BaseModel):
         return None
 
     @classmethod
-    def names(cls) -> tuple[str, ...]:
-        """Return the names of the settings, in the order in which they are declared."""
-        return tuple(str(field.alias or name.upper()) for name, field in cls.model_fields.items())
+    def table(cls) -> dict[str, About]:
+        """Return what is to be said of each setting, by its name."""
+        return {
+            str(field.alias): next(each for each in field.metadata if isinstance(each, About))
+            for field in cls.model_fields.values()
+        }
 
     @field_validator("*", mode="before")
     @classmethod
-    def _has_no_common_mistake(cls, text: object) -> object:
+    def _has_no_common_mistake(cls, text: object, info: ValidationInfo) -> object:
         if not isinstance(text, str):  # a default
             return text
         if text != text.strip():
@@ -136,6 +255,13 @@ class _Settings(BaseModel):
             raise ValueError("has quotes around it: remove them.")
         if _PLACEHOLDER in text:
             raise ValueError("still contains the placeholder of the example: replace it.")
+        name = str(cls.model_fields[str(info.field_name)].alias)
+        about = cls.table()[name]
+        for beginning, (owner, kind) in _BEGINNINGS.items():
+            if text.startswith(beginning) and name != owner:
+                raise ValueError(f"is {kind}, not {about.what}")
+        if text.startswith(("https://", "http://")) and about.title:
+            raise ValueError(f"is a web address, not {about.what}")
         return text
 
 
@@ -144,10 +270,40 @@ class ManifestSettings(_Settings):
 
     _refusal: ClassVar = "There is no manifest for these settings:"
 
-    public_url: Annotated[str | None, BeforeValidator(values.public_url)] = None
-    command_prefix: Annotated[str, BeforeValidator(values.command_prefix)] = ""
-    slack_app_token: Annotated[SecretStr | None, BeforeValidator(values.app_token)] = None
-    """Slack sends everything through Socket Mode if it is set, and to request URLs if not."""
+    public_url: Annotated[
+        str | None,
+        BeforeValidator(values.public_url),
+        About(
+            "the address at which the service can reach the bot, to call back when a video is done",
+            "the bot asks the service again and again; answers come a little later. What a create "
+            "call without an answer has made, a person has to look for",
+            "https://bot.example.com",
+        ),
+    ] = None
+    command_prefix: Annotated[
+        str,
+        BeforeValidator(values.command_prefix),
+        About(
+            "what the commands' names begin with, for a workspace where another app has `/video` "
+            "already, or a second deployment is. The Slack app's manifest needs the same prefix "
+            "(`python -m bot manifest`). At most 24 small letters, digits, `-` and `_`",
+            "the commands are `/video` and `/replica`",
+            "acme-",
+        ),
+    ] = ""
+    slack_app_token: Annotated[
+        SecretStr | None,
+        BeforeValidator(values.app_token),
+        About(
+            "the *App-Level Token*. It switches Socket Mode on, where Slack needs no public "
+            "address of the bot",
+            "Slack sends to the request URLs",
+            "xapp-YOUR-TOKEN",
+            "App-Level Token",
+            "generate it in the Slack app's sidebar under *Basic Information* > *App-Level "
+            "Tokens* > *Generate Token and Scopes*, with the scope `connections:write`",
+        ),
+    ] = None
 
 
 class ConnectionSettings(_Settings):
@@ -155,9 +311,33 @@ class ConnectionSettings(_Settings):
 
     _refusal: ClassVar = "Nothing can be called with these settings:"
 
-    slack_api_url: Annotated[str, BeforeValidator(values.slack_api_url)] = "https://slack.com/api/"
-    https_proxy: Annotated[SecretStr | None, BeforeValidator(values.proxy)] = None
-    no_proxy: Annotated[str, BeforeValidator(values.no_proxy)] = ""
+    slack_api_url: Annotated[
+        str,
+        BeforeValidator(values.slack_api_url),
+        About(
+            "the address of Slack's Web API, for a proxy or for tests",
+            "`https://slack.com/api/`",
+            "https://slack.com/api/",
+        ),
+    ] = "https://slack.com/api/"
+    https_proxy: Annotated[
+        SecretStr | None,
+        BeforeValidator(values.proxy),
+        About(
+            "the proxy through which the bot calls Slack and the service",
+            "it calls them directly",
+            "http://proxy.example.com:3128",
+        ),
+    ] = None
+    no_proxy: Annotated[
+        str,
+        BeforeValidator(values.no_proxy),
+        About(
+            "hosts that are called without the proxy, with commas between them",
+            "every host is called through it",
+            "videos.example.com",
+        ),
+    ] = ""
 
     def proxy_for(self, url: str) -> str | None:
         """Return the proxy for calls to an address; None if they go there directly."""
@@ -176,9 +356,18 @@ class DatabaseSettings(_Settings):
 
     _refusal: ClassVar = "There is no database with this setting:"
 
-    database: Annotated[Path | SecretStr, BeforeValidator(values.database)] = Field(
-        Path("bot.db"), alias="DATABASE_URL"
-    )
+    database: Annotated[
+        Path | SecretStr,
+        BeforeValidator(values.database),
+        About(
+            "the file of the database: three slashes before a name in the working directory, four "
+            "before a full path. Its disk has to survive restarts. Or a "
+            "[PostgreSQL](postgresql.md) database, for several copies of the bot: "
+            "`postgresql://bot:PASSWORD@db.example.com/bot`",
+            "`sqlite:///bot.db`",
+            "sqlite:////var/lib/bot/bot.db",
+        ),
+    ] = Field(Path("bot.db"), alias="DATABASE_URL")
 
     @property
     def database_address(self) -> Path | str:
@@ -192,38 +381,242 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
 
     _refusal: ClassVar = "The bot cannot start with these settings:"
 
-    slack_bot_token: Annotated[SecretStr, BeforeValidator(values.bot_token)]
-    slack_signing_secret: Annotated[SecretStr | None, BeforeValidator(values.signing_secret)] = (
-        Field(None, validate_default=True)
-    )
-    video_api_url: Annotated[str, BeforeValidator(values.video_api_url)]
-    video_api_key: Annotated[SecretStr, BeforeValidator(values.api_key)]
-    admin_users: Annotated[frozenset[str], BeforeValidator(values.users)] = frozenset()
-    allow_shared_channels: bool = False
-    join_public_channels: bool = False
-    retention: Annotated[timedelta, BeforeValidator(values.days)] = Field(
-        timedelta(days=90), alias="RETENTION_DAYS"
-    )
-    max_open_per_user: Annotated[int, BeforeValidator(values.requests)] = 20
-    max_per_user_per_day: Annotated[int, BeforeValidator(values.requests)] = 100
-    max_per_day: Annotated[int, BeforeValidator(values.requests)] = 500
-    max_per_user_per_month: Annotated[int | None, BeforeValidator(values.requests)] = None
-    max_per_month: Annotated[int | None, BeforeValidator(values.requests)] = None
-    max_script: Annotated[int, BeforeValidator(values.script_length)] = _DEFAULT_SCRIPT
-    video_users: Annotated[frozenset[str], BeforeValidator(values.users_and_groups)] = frozenset()
-    training_users: Annotated[frozenset[str], BeforeValidator(values.users_and_groups)] = (
-        frozenset()
-    )
-    allowed_channels: Annotated[frozenset[str], BeforeValidator(values.channels)] = frozenset()
-    approvers: Annotated[frozenset[str], BeforeValidator(values.users)] = frozenset()
-    approval_above: Annotated[int, BeforeValidator(values.characters)] = 0
-    approval_channel: Annotated[str | None, BeforeValidator(values.channel)] = None
-    video_api_lists: bool = False
-    media_hosts: Annotated[frozenset[str], BeforeValidator(values.hosts)] = frozenset()
-    consent_statement: Annotated[str, BeforeValidator(values.statement)] = ""
-    allow_temporary_disk: bool = Field(False, validate_default=True)
-    host: Annotated[str, BeforeValidator(values.host)] = "0.0.0.0"  # noqa: S104 - as in a container
-    port: Annotated[int, BeforeValidator(values.port)] = 3000
+    slack_bot_token: Annotated[
+        SecretStr,
+        BeforeValidator(values.bot_token),
+        About(
+            "the *Bot User OAuth Token*, with which the bot calls Slack",
+            "the bot doesn't start",
+            "xoxb-YOUR-TOKEN",
+            "Bot User OAuth Token",
+            "copy it in the Slack app's sidebar from *OAuth & Permissions* > *Bot User OAuth "
+            "Token*",
+        ),
+    ]
+    slack_signing_secret: Annotated[
+        SecretStr | None,
+        BeforeValidator(values.signing_secret),
+        About(
+            "the *Signing Secret*. The bot uses it to tell Slack's requests from forged ones",
+            "the bot doesn't start, unless `SLACK_APP_TOKEN` is set: Socket Mode needs none",
+            "YOUR-SIGNING-SECRET",
+            "Signing Secret",
+            "copy it in the Slack app's sidebar from *Basic Information* > *App Credentials* > "
+            "*Signing Secret* > *Show*",
+        ),
+    ] = Field(None, validate_default=True)
+    video_api_url: Annotated[
+        str,
+        BeforeValidator(values.video_api_url),
+        About(
+            "where the video service is",
+            "the bot doesn't start",
+            "https://YOUR-VIDEO-SERVICE",
+            hint="give its address, without `/v2`",
+        ),
+    ]
+    video_api_key: Annotated[
+        SecretStr,
+        BeforeValidator(values.single_word),
+        About(
+            "your key for the video service",
+            "the bot doesn't start",
+            "YOUR-KEY",
+            "API key",
+            "copy it from your account at the video service",
+        ),
+    ]
+    admin_users: Annotated[
+        frozenset[str],
+        BeforeValidator(values.users),
+        About(
+            "people who may press the buttons of every request, and who see spending and change "
+            "limits in Home. Without `PUBLIC_URL` they are asked first when nobody knows whether "
+            "something was created",
+            "people may press the buttons of their own requests only",
+            "U012AB3CD,U045EF6GH",
+        ),
+    ] = frozenset()
+    allow_shared_channels: Annotated[
+        bool,
+        About("`yes`: post in channels that are shared with other organizations", "`no`", "yes"),
+    ] = False
+    join_public_channels: Annotated[
+        bool,
+        About(
+            "`yes`: when Slack's answer to a post was lost, the bot joins a public channel to look "
+            "for the message (scope `channels:join`)",
+            "`no`: in public channels that it isn't in, it posts such a message again, perhaps "
+            "twice",
+            "yes",
+        ),
+    ] = False
+    retention: Annotated[
+        timedelta,
+        BeforeValidator(values.days),
+        About(
+            "days after which scripts and links of ended requests are erased. After as long "
+            "again, at least 30 days, the requests are deleted",
+            "`90`",
+            "30",
+        ),
+    ] = Field(timedelta(days=90), alias="RETENTION_DAYS")
+    max_open_per_user: Annotated[
+        int,
+        BeforeValidator(values.requests),
+        About("how many requests one person may have in progress", "`20`", "5"),
+    ] = 20
+    max_per_user_per_day: Annotated[
+        int,
+        BeforeValidator(values.requests),
+        About("how many requests one person may make in a calendar day (UTC)", "`100`", "20"),
+    ] = 100
+    max_per_day: Annotated[
+        int,
+        BeforeValidator(values.requests),
+        About(
+            "how many requests everyone together may make in a calendar day (UTC)", "`500`", "50"
+        ),
+    ] = 500
+    max_per_user_per_month: Annotated[
+        int | None,
+        BeforeValidator(values.requests),
+        About("how many requests one person may make in a calendar month (UTC)", "no limit", "200"),
+    ] = None
+    max_per_month: Annotated[
+        int | None,
+        BeforeValidator(values.requests),
+        About(
+            "how many requests everyone together may make in a calendar month (UTC)",
+            "no limit",
+            "1000",
+        ),
+    ] = None
+    max_script: Annotated[
+        int,
+        BeforeValidator(values.script_length),
+        About(
+            f"the longest script, in characters. Above {values.MAX_BOX}, which is what the "
+            "form's box holds, the form takes a text file too (scope `files:read`). At most "
+            f"{values.LONGEST_SCRIPT}",
+            f"`{values.MAX_BOX}`",
+            "10000",
+        ),
+    ] = values.MAX_BOX
+    video_users: Annotated[
+        frozenset[str],
+        BeforeValidator(values.users_and_groups),
+        About(
+            "who may create videos: people and user groups (`S…`, scope `usergroups:read`; in "
+            "Slack: the group, *More*, *Copy group ID*). Guests may if they are listed themselves. "
+            "Admins always may, people of other organizations never",
+            "every full member of the workspace",
+            "U012AB3CD,S0614TZR7",
+        ),
+    ] = frozenset()
+    training_users: Annotated[
+        frozenset[str],
+        BeforeValidator(values.users_and_groups),
+        About(
+            "who may train replicas, likewise", "every full member of the workspace", "S0614TZR7"
+        ),
+    ] = frozenset()
+    allowed_channels: Annotated[
+        frozenset[str],
+        BeforeValidator(values.channels),
+        About(
+            "the ids of the channels in which videos and replicas may be asked for and posted (in "
+            "Slack: at the end of the channel's details). Direct messages with the app always work",
+            "all channels",
+            "C012AB3CD",
+        ),
+    ] = frozenset()
+    approvers: Annotated[
+        frozenset[str],
+        BeforeValidator(values.users),
+        About(
+            "the people who approve requests before anything is created. Admins may too, and "
+            "nobody may approve their own",
+            "nothing needs approval",
+            "U012AB3CD,U045EF6GH",
+        ),
+    ] = frozenset()
+    approval_above: Annotated[
+        int,
+        BeforeValidator(values.characters),
+        About(
+            "the longest script that needs no approval, in characters. A training always needs "
+            "approval",
+            "`0`: every video needs approval",
+            "1000",
+        ),
+    ] = 0
+    approval_channel: Annotated[
+        str | None,
+        BeforeValidator(values.channel),
+        About(
+            "the id of the channel in which approvers are asked (in Slack: at the end of the "
+            "channel's details). All its members see the scripts. The bot has to be able to post "
+            "there",
+            "each approver is asked in a direct message",
+            "C012AB3CD",
+        ),
+    ] = None
+    video_api_lists: Annotated[
+        bool,
+        About(
+            "`yes`: your service can [list its replicas](interface.md#lists), at `/v2/replicas`. "
+            "Forms offer those, too",
+            "`no`: forms offer the replicas that were trained or used here",
+            "yes",
+        ),
+    ] = False
+    media_hosts: Annotated[
+        frozenset[str],
+        BeforeValidator(values.hosts),
+        About(
+            "hosts from which a finished video may be fetched, to show it in the thread: those of "
+            "the service's download links, with commas between them. `*.example.com` stands for "
+            "all hosts below `example.com`. They are called over https alone, at public addresses; "
+            "behind a proxy, the proxy decides about addresses. Needs the scopes `files:write` and "
+            "`files:read`",
+            "the reply has the links alone",
+            "cdn.example.com",
+        ),
+    ] = frozenset()
+    consent_statement: Annotated[
+        str,
+        BeforeValidator(values.statement),
+        About(
+            "the sentence that the service wants to hear in a training video, word for word. The "
+            "training form shows it for copying",
+            "the form says only that consent has to be spoken",
+            "I agree that a replica of me is trained from this video.",
+        ),
+    ] = ""
+    allow_temporary_disk: Annotated[
+        bool,
+        About(
+            "with SQLite, `yes`: start although the host's disk is temporary. Requests in progress "
+            "are lost at each restart",
+            "`no`: on a host that is known for it, the bot doesn't start",
+            "yes",
+        ),
+    ] = Field(False, validate_default=True)
+    host: Annotated[
+        str,
+        BeforeValidator(values.host),
+        About(
+            "the address on which the bot listens",
+            "`0.0.0.0`: every address of the machine",
+            "127.0.0.1",
+        ),
+    ] = "0.0.0.0"  # noqa: S104 - as in a container
+    port: Annotated[
+        int,
+        BeforeValidator(values.port),
+        About("the port on which the bot listens, for plain HTTP", "`3000`", "8080"),
+    ] = 3000
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -234,17 +627,19 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
             self.slack_app_token,
             self.video_api_key,
         )
-        password = (
-            urlsplit(self.https_proxy.get_secret_value()).password if self.https_proxy else None
-        )
-        # A proxy is sent it decoded.
-        passwords: tuple[str, ...] = (password, unquote(password)) if password else ()
-        if isinstance(self.database, SecretStr):
-            url = urlsplit(self.database.get_secret_value())
-            named = parse_qs(url.query)  # decoded
-            password = url.password
-            passwords += (password, unquote(password)) if password else ()
-            passwords += (*named.get("password", ()), *named.get("sslpassword", ()))
+        urls = [
+            urlsplit(each.get_secret_value())
+            for each in (self.https_proxy, self.database)
+            if isinstance(each, SecretStr)
+        ]
+        options = [parse_qs(url.query) for url in urls]  # decoded
+        passwords = [
+            *(url.password for url in urls if url.password),
+            # A proxy is sent it decoded.
+            *(unquote(url.password) for url in urls if url.password),
+            *(each for given in options for each in given.get("password", ())),
+            *(each for given in options for each in given.get("sslpassword", ())),
+        ]
         return (*(secret.get_secret_value() for secret in secrets if secret), *passwords)
 
     @field_validator("slack_signing_secret")
@@ -252,7 +647,11 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     def _is_given_for_http(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
         # A wrong app token is not in the data: then it alone is refused.
         if secret is None and info.data.get("slack_app_token", ...) is None:
-            raise ValueError(f"{_MISSING}: {_WHERE_TO_FIND['SLACK_SIGNING_SECRET']}")
+            where = cls.table()["SLACK_SIGNING_SECRET"].where
+            raise ValueError(
+                f"{_MISSING}: {where}. With Socket Mode it is not needed: set SLACK_APP_TOKEN "
+                "instead."
+            )
         return secret
 
     @field_validator("video_api_url")
@@ -276,11 +675,3 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
                 "where the disk is permanent, or set this to yes, only to try the bot out."
             )
         return allowed
-
-
-def _sentence(name: str, kind: str, reason: str) -> str:
-    if kind == "missing":
-        return f"{name} {_MISSING}: {_WHERE_TO_FIND[name]}"
-    if kind == "bool_parsing":
-        return f"{name} is neither yes nor no."
-    return f"{name} {reason.removeprefix('Value error, ')}"

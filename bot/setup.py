@@ -31,11 +31,18 @@ from bot import doctor, log
 from bot.clock import SystemClock
 from bot.doctor.finding import CheckState, Finding, printable
 from bot.doctor.outside import read_unknown, try_app_token, try_bot_token
-from bot.env_file import ENV_FILE, EnvFileError, read_env_file
 from bot.errors import OperatorError
 from bot.manifest import manifest
 from bot.masking import Mask
-from bot.settings import ConnectionSettings, ManifestSettings, Settings, environment
+from bot.settings import (
+    ENV_FILE,
+    ConnectionSettings,
+    EnvFileError,
+    ManifestSettings,
+    Settings,
+    environment,
+    read_env_file,
+)
 from bot.timings import Timings
 
 _T = TypeVar("_T")

@@ -66,11 +66,7 @@ _OWN: Final = frozenset(
     }
 )
 #: The settings of the bot that are read from the environment: all others.
-SETTINGS: Final = tuple(
-    name
-    for name in (str(field.alias or at.upper()) for at, field in Settings.model_fields.items())
-    if name not in _OWN
-)
+SETTINGS: Final = tuple(name for name in Settings.table() if name not in _OWN)
 # Under these, the sample requests would be refused, or would use up what may be asked for.
 _LIMITING: Final = frozenset(
     {"VIDEO_USERS", "TRAINING_USERS", "ALLOWED_CHANNELS", "APPROVERS"}

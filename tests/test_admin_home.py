@@ -146,8 +146,8 @@ async def test_all_mistakes_in_the_limits_are_shown_at_once(quiet_world: World) 
             form.view.values[f"{name}.0"][name]["value"] = value
         await form.submit({"MAX_SCRIPT": "100"})
         assert form.errors == {
-            f"{PER_DAY}.0": "This is not a whole number from 1 to 1000000.",
-            f"{PER_USER}.0": "This is not a whole number from 1 to 1000000.",
+            f"{PER_DAY}.0": "This must be between 1 and 1,000,000, not 0.",
+            f"{PER_USER}.0": "This must be between 1 and 1,000,000 (in digits alone), not “many”.",
         }
         assert form.values["MAX_SCRIPT.0"] == "100"
         await form.submit({PER_DAY: "5", PER_USER: "5"})

@@ -11,6 +11,7 @@ import yaml
 
 from bot.metrics import Metrics
 from bot.settings import Settings
+from tests import settings_pages
 
 ROOT = Path(__file__).parent.parent
 FIELDS = {
@@ -52,8 +53,11 @@ def rows() -> Iterator[Row]:
 ROWS = list(rows())
 
 
-def test_the_page_of_settings_has_each_setting_once() -> None:
+def test_the_page_and_the_example_are_what_the_table_of_settings_says() -> None:
     assert sorted(row.name for row in ROWS) == sorted(FIELDS)
+    remedy = "run: python -m tests.settings_pages"
+    assert settings_pages.PAGE.read_text(encoding="utf-8") == settings_pages.settings_page(), remedy
+    assert settings_pages.EXAMPLE.read_text(encoding="utf-8") == settings_pages.env_example()
 
 
 def test_the_page_says_what_happens_without_a_setting(subtests: pytest.Subtests) -> None:

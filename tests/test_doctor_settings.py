@@ -58,7 +58,9 @@ async def test_each_wrong_setting_is_one_error_with_its_own_remedy(quiet_world: 
     assert found["SLACK_BOT_TOKEN"].message == "is missing"
     assert "Bot User OAuth Token" in found["SLACK_BOT_TOKEN"].remedy
     assert found["VIDEO_API_URL"].message == "is not a web URL"
-    assert found["MAX_SCRIPT"].message == "is not a whole number from 1 to 20000"
+    assert found["MAX_SCRIPT"].message == (
+        "must be between 1 and 20,000 (in digits alone), not “many”"
+    )
     assert found["MAX_SCRIPT"].remedy == "Correct it, or remove it to have the default."
     assert found["database"].state == "ok"  # its setting is right
     assert found.findings[-1].name == "everything else"

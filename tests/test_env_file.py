@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from bot import command_line
-from bot.env_file import EnvFileError
-from bot.settings import ManifestSettings, environment
+from bot.settings import EnvFileError, ManifestSettings, environment
 from sandbox.http import free_port
 from tests.processes_of_commands import started
 from tests.test_command_line import bot

@@ -25,7 +25,6 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from bot.app import FEATURES
 from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.model import Failure, Job, Snapshot, State, Verdict
-from bot.settings import Settings
 from bot.slack import errors
 from bot.slack.app import register_listeners
 from bot.slack.buttons import TURN_PAGE
@@ -389,11 +388,6 @@ def test_the_sandbox_draws_each_emoji_that_the_bot_writes() -> None:
 
 
 # Documents
-
-
-def test_every_setting_is_in_the_example() -> None:
-    example = (ROOT / ".env.example").read_text(encoding="utf-8")
-    assert [name for name in Settings.names() if not re.search(rf"\b{name}\b", example)] == []
 
 
 def test_dependencies_are_installed_from_wheels_with_hashes() -> None:

@@ -187,10 +187,10 @@ def test_what_surrounds_a_pasted_value_is_dropped(pasted: str, value: str) -> No
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("VIDEO_API_KEY", "xoxb-1-4f00ta9e", "That is a bot token, not a key"),
-        ("SLACK_APP_TOKEN", "xoxb-1-4f00ta9e", "That is a bot token, not an app-level token"),
-        ("SLACK_BOT_TOKEN", "xoxp-1-4f00ta9e", "That is a user token, not a bot token"),
-        ("SLACK_SIGNING_SECRET", "xapp-1-4f00ta9e", "That is an app-level token, not a signing"),
+        ("VIDEO_API_KEY", "xoxb-1-4f00ta9e", "That is a bot token, not the API key: copy"),
+        ("SLACK_APP_TOKEN", "xoxb-1-4f00ta9e", "That is a bot token, not the App-Level Token"),
+        ("SLACK_BOT_TOKEN", "xoxp-1-4f00ta9e", "That is a user token, not the Bot User"),
+        ("SLACK_SIGNING_SECRET", "xapp-1-4f00ta9e", "That is an app-level token, not the Sig"),
         ("SLACK_BOT_TOKEN", "4f00ta9e", "That does not look like a bot token"),
     ],
 )

@@ -13,6 +13,7 @@ from bot.kinds.replica import Replica
 from bot.kinds.video import FIELDS, Video, parse
 from bot.kinds.wire import moment, progress
 from bot.model import Snapshot, Verdict
+from bot.setting_values import MAX_BOX
 
 FORM = {"replica_id": "r-anna-42", "script": "Hello."}
 PAGE = "https://example.com/page"
@@ -27,7 +28,7 @@ KINDS: list[Kind] = [VIDEO, REPLICA]
 
 def mistakes(fields: dict[str, str]) -> dict[str, str]:
     with pytest.raises(Invalid) as caught:
-        parse(fields)
+        parse(fields, MAX_BOX)
     return dict(caught.value.errors)
 
 
@@ -64,7 +65,7 @@ def test_a_video_has_one_background() -> None:
 @given(st.dictionaries(st.sampled_from([*FIELDS, "background", "where"]), st.text()))
 def test_any_form_is_accepted_or_has_named_mistakes(fields: dict[str, str]) -> None:
     try:
-        found = parse(fields)
+        found = parse(fields, MAX_BOX)
     except Invalid as error:
         found = dict(error.errors)
     assert found

@@ -72,7 +72,7 @@ async def test_what_an_admin_changes_is_in_force_with_the_next_request(
             )
         assert list(wrong.value.mistakes) == ["MAX_PER_DAY", "ALLOWED_CHANNELS"]
         assert wrong.value.mistakes["MAX_PER_DAY"] == (
-            "This is not a whole number from 1 to 1000000."
+            "This must be between 1 and 1,000,000 (in digits alone), not “no”."
         )
         assert (await limits.fetch()).limits.max_script == 20
 

@@ -29,9 +29,16 @@ from bot.doctor.settings import (
     mistakes,
     unchecked,
 )
-from bot.env_file import ENV_FILE, EnvFileError, read_env_file
 from bot.masking import Mask
-from bot.settings import DatabaseSettings, Settings, SettingsError, environment
+from bot.settings import (
+    ENV_FILE,
+    DatabaseSettings,
+    EnvFileError,
+    Settings,
+    SettingsError,
+    environment,
+    read_env_file,
+)
 from bot.timings import Timings
 
 __all__ = [
@@ -66,7 +73,7 @@ async def examine(
         clock: this machine's.
     """
     clock = clock or SystemClock()
-    for finding in (*check_names(environ), *(check_file() if in_file else ())):
+    for finding in (*check_names(environ, in_file), *(check_file() if in_file else ())):
         yield finding.cleaned(str)
     try:
         settings = Settings.read(environ)

@@ -23,12 +23,12 @@ from bot.doctor.finding import Finding, error, ok, split, warning
 from bot.errors import OutsideError, Refused
 from bot.masking import Mask
 from bot.model import Installation
+from bot.setting_values import MAX_BOX
 from bot.settings import ConnectionSettings, Settings
 from bot.slack.blocks import Json
 from bot.slack.client import open_session, web_client
 from bot.slack.errors import translated
 from bot.slack.find_posted import CANNOT_LOOK
-from bot.slack.forms import MAX_BOX
 from bot.slack.installation import fetch_installation
 from bot.slack.scopes import FILE_SCOPES, OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
 from bot.store.inspection import (

@@ -3,22 +3,15 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
-from difflib import get_close_matches
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from bot.doctor.finding import Finding, error, ok, sentence, warning
-from bot.env_file import ENV_FILE, is_exposed
-from bot.settings import Settings, SettingsError
+from bot.settings import ENV_FILE, Settings, SettingsError, is_exposed, misspelt
 
 _FIX: Final = "Correct it, or remove it to have the default."
-# How alike two names are, from 0 to 1: SLACK_TOKEN and SLACK_BOT_TOKEN are 0.85.
-_ALIKE: Final = 0.8
-_MIN_LENGTH: Final = 6  # of a name: HOME is not meant to be HOST
-# Other programs' own, however alike they look.
-_OTHERS: Final = ("PROXY", "PATH")
 
 
 def mistakes(refusal: SettingsError) -> Iterator[Finding]:
@@ -46,19 +39,16 @@ def missing_file() -> Finding:
     )
 
 
-def check_names(environ: Mapping[str, str]) -> Iterator[Finding]:
+def check_names(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Iterator[Finding]:
     """Yield a warning for each variable that looks like a misspelt setting."""
-    names = Settings.names()
-    for given in sorted(environ):
-        upper = given.upper()
-        if given in names or upper.endswith(_OTHERS) or len(given) < _MIN_LENGTH:
-            continue
-        if similar := get_close_matches(upper, names, n=1, cutoff=_ALIKE):
-            yield warning(
-                given,
-                "is no setting of the bot, and is ignored",
-                f"Rename it to {similar[0]}, if that is meant. Otherwise leave it.",
-            )
+    for name, meant in misspelt(environ, in_file):
+        yield warning(
+            name,
+            "is no setting of the bot, and is ignored",
+            f"Rename it to {meant}, if that is meant. Otherwise leave it."
+            if meant
+            else f"Remove it from {ENV_FILE}: nothing else reads that file.",
+        )
 
 
 def check_file() -> Iterator[Finding]:
@@ -78,7 +68,7 @@ def check_sources(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Ite
         environ: the environment, in which the values of the file count where it has none.
         in_file: what the file says.
     """
-    values = {name: environ.get(name, "").strip() for name in Settings.names()}
+    values = {name: environ.get(name, "").strip() for name in Settings.table()}
     twice = [
         name
         for name, text in values.items()

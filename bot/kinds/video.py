@@ -21,7 +21,6 @@ _READY: Final = frozenset({"ready", "completed", "done", "succeeded", "success",
 _BROKEN: Final = frozenset({"error", "failed", "deleted", "cancelled", "canceled", "rejected"})
 BACKGROUNDS: Final = ("background_url", "background_source_url")
 FIELDS: Final = ("replica_id", "script", "video_name", *BACKGROUNDS)
-MAX_SCRIPT: Final = 3000
 MAX_NAME: Final = 100
 _MIN_BEGINNING: Final = 20
 """Letters and digits from which on the beginning of a script says which script it is."""
@@ -76,7 +75,7 @@ def is_replica_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
-def parse(fields: Mapping[str, str], max_script: int = MAX_SCRIPT) -> dict[str, str]:
+def parse(fields: Mapping[str, str], max_script: int) -> dict[str, str]:
     """Return the parameters of a video from the fields of a form, which have the same names.
 
     ``max_script`` is the highest number of characters of the script.

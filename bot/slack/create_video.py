@@ -15,6 +15,7 @@ from bot.errors import OutsideError
 from bot.kinds import Invalid
 from bot.kinds.video import BACKGROUNDS, MAX_NAME, Video, fingerprint, is_replica_id, parse
 from bot.model import Job, State, Verdict
+from bot.setting_values import MAX_BOX
 from bot.slack.blocks import (
     MAX_QUOTES,
     MAX_SECTION,
@@ -49,7 +50,6 @@ from bot.slack.context import (
 )
 from bot.slack.errors import translated
 from bot.slack.forms import (
-    MAX_BOX,
     JobRequest,
     Metadata,
     UnreadableFile,
@@ -330,7 +330,7 @@ async def _with_script(
 def _other_mistakes(fields: Mapping[str, str]) -> dict[str, str]:
     """Return what is wrong with a form beside its script."""
     try:
-        parse({**fields, "script": "a script"})
+        parse({**fields, "script": "a script"}, MAX_BOX)
     except Invalid as error:
         return dict(error.errors)
     return {}

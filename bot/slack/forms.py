@@ -13,6 +13,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.errors import OutsideError
 from bot.model import Job, Request, Snapshot
+from bot.setting_values import MAX_BOX
 from bot.slack.blocks import Json, element, modal, section
 from bot.slack.blocks import field as form_field
 from bot.slack.cards import KEY_REFUSED
@@ -58,11 +59,6 @@ _NOBODY_TO_APPROVE: Final = (
     "Please ask the person who runs this bot to add another one. What you entered stays here."
 )
 SCOPE: Final = "files:read"
-MAX_BOX: Final = 3000
-"""The most characters that a text field of a form holds.
-
-https://docs.slack.dev/reference/block-kit/block-elements/plain-text-input-element
-"""
 _MAX_BYTES_PER_CHARACTER: Final = 4  # UTF-8
 _MAX_MARK: Final = 3  # bytes of a byte order mark
 _NOT_READ: Final = "I couldn't read the file from Slack. Please try again, or paste the script."

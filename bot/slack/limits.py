@@ -7,7 +7,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from bot.setting_values import MAX_SCRIPT
+from bot.setting_values import LONGEST_SCRIPT
 from bot.slack.blocks import date, listed, time_of_day
 from bot.store import Bound, Left, Limit, LimitReached, Limits, NotAllowed
 
@@ -153,7 +153,7 @@ def groups_asked(limits: Limits, kind: str, user: str) -> frozenset[str]:
 def too_long(script: str, max_script: int, who: str) -> str:
     """Return that a script has too many characters. ``who`` can raise the limit, up to a point."""
     remedy = f"shorten it, or ask {who} to raise the limit"
-    if max_script >= MAX_SCRIPT:
+    if max_script >= LONGEST_SCRIPT:
         remedy = "shorten it"
     return f"The script has {len(script):,} characters. The limit is {max_script:,}: {remedy}."
 

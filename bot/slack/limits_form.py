@@ -6,6 +6,7 @@ from typing import Final
 
 from pydantic import Field
 
+from bot.setting_values import LONGEST_SCRIPT, MOST_REQUESTS
 from bot.slack.blocks import Json, context, element, field, modal, mrkdwn, option, section
 from bot.slack.limits import WORDS, value_words
 from bot.slack.payloads import Payload, PrivateMetadata, View
@@ -14,8 +15,6 @@ from bot.store import LimitsInForce, fingerprint
 CALLBACK_ID: Final = "limits_form"
 _MAX_OPTIONS: Final = 100
 """Of a menu: https://docs.slack.dev/reference/block-kit/block-elements/multi-select-menu-element."""
-_MOST: Final = {"MAX_SCRIPT": 20_000}
-_MOST_REQUESTS: Final = 1_000_000
 _PEOPLE: Final = MappingProxyType(
     {"VIDEO_USERS": "create videos", "TRAINING_USERS": "train replicas"}
 )
@@ -136,7 +135,7 @@ def _number(name: str, value: str, setting: str, drawn: int) -> Json:
         "number_input",
         name,
         min_value="1",
-        max_value=str(_MOST.get(name, _MOST_REQUESTS)),
+        max_value=str(LONGEST_SCRIPT if name == "MAX_SCRIPT" else MOST_REQUESTS),
         initial_value=value,
         placeholder=f"{value_words(name, setting).capitalize()}, from the settings",
     )

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from bot.setting_values import MAX_BOX
+
 REQUIRED_SCOPES: Final[Mapping[str, str]] = {
     "commands": "there are no commands, so nobody can ask for anything",
     "chat:write": "nobody gets an answer",
@@ -25,7 +27,7 @@ OPTIONAL_SCOPES: Final[Mapping[str, str]] = {
     "channels:read": f"public channels {_SHARED}",
     "groups:read": f"private channels {_SHARED}",
     "usergroups:read": "user groups in VIDEO_USERS and TRAINING_USERS let nobody in",
-    "files:read": "scripts have at most 3,000 characters, whatever MAX_SCRIPT says",
+    "files:read": f"scripts have at most {MAX_BOX:,} characters, whatever MAX_SCRIPT says",
     "files:write": (
         "no video or long transcript is posted as a file: the reply has the links, and Details "
         "has the whole text"

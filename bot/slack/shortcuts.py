@@ -10,11 +10,11 @@ from typing import Final
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
 
+from bot.setting_values import MAX_BOX
 from bot.slack.blocks import Json, spoken
 from bot.slack.context import HandlerContext
 from bot.slack.create_video import open_create_form
 from bot.slack.forms import (
-    MAX_BOX,
     FileUnavailable,
     UnreadableFile,
     read_script,
