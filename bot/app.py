@@ -168,7 +168,13 @@ async def running(
             calls,
         )
         installation = InstallationSource(
-            client, calls, store, background, clock=clock, timings=timings
+            client,
+            calls,
+            store,
+            background,
+            command=f"/{settings.command_prefix}video",
+            clock=clock,
+            timings=timings,
         )
         await installation.load()
         directory = Directory(client, background, clock, timings)

@@ -126,6 +126,8 @@ class Installation:
     """What the token may do; None until Slack said it to this process."""
     bot_name: str = ""
     """What people type after @ to invite the bot; "" until Slack said it to this process."""
+    team_name: str = ""
+    """Likewise."""
 
 
 @dataclass(frozen=True, slots=True)

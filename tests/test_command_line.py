@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sandbox.http import free_port
+from tests.processes_of_commands import started
 from tests.world import World
 
 _ROOT = Path(__file__).parents[1]
@@ -99,6 +100,25 @@ async def test_a_command_names_all_missing_settings_at_once(command: str, tmp_pa
     assert ".env" in words
     assert str(tmp_path) in words
     assert "python -m bot init" in words
+
+
+async def test_serve_says_that_it_works_and_what_is_no_setting(
+    quiet_world: World, tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text("NOTES=s3cr3t\nRETENTION_DAY=s3cr3t\nhttps_proxy=\n")
+    (tmp_path / ".env").chmod(0o600)
+    environ = quiet_world.environment(str(free_port())) | {"COMMAND_PREFIX": "acme-"}
+    environ |= {"MAX_PER_DAYS": "3", "HOME": "/root", "OTHER": "s3cr3t"}
+    async with started("serve", environ=environ, folder=tmp_path) as process:
+        printed = await process.until("Connected to")
+    assert 'event="Connected to Sandbox as @replica-videos. Type /acme-video in Slack."' in printed
+    warned = re.findall('event="this is no setting, and is ignored" (.*)$', printed, re.MULTILINE)
+    assert warned == [
+        "variable=MAX_PER_DAYS meant=MAX_PER_DAY",
+        "variable=NOTES",
+        "variable=RETENTION_DAY meant=RETENTION_DAYS",
+    ]
+    assert "s3cr3t" not in printed
 
 
 async def test_serve_explains_a_port_that_is_taken(world: World, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ class _Identity(Payload):
     enterprise_id: str | None = None
     bot_id: str | None = None
     user: str = ""
+    team: str = ""
 
 
 class _BotInfo(Payload):
@@ -61,7 +62,9 @@ async def fetch_installation(
         except Refused as error:
             _LOG.info("the app is not known", extra={"reason": error.reason})
     scopes = granted_scopes(answer.headers)
-    return Installation(identity.team_id, identity.enterprise_id, app_id, scopes, identity.user)
+    return Installation(
+        identity.team_id, identity.enterprise_id, app_id, scopes, identity.user, identity.team
+    )
 
 
 class InstallationSource:
@@ -78,6 +81,7 @@ class InstallationSource:
         store: Store,
         background: Background,
         *,
+        command: str,
         clock: Clock,
         timings: Timings,
     ) -> None:
@@ -85,6 +89,7 @@ class InstallationSource:
         self._calls = calls
         self._store = store
         self._background = background
+        self._command = command  # to try first
         self._clock = clock
         self._timings = timings
         self._uninstalled = False
@@ -228,5 +233,10 @@ class InstallationSource:
             _LOG.error(
                 "SLACK_BOT_TOKEN belongs to another app than before: it cannot edit the messages "
                 "of the earlier one"
+            )
+        if is_news:
+            _LOG.info(
+                "Connected to %s as @%s. Type %s in Slack.",
+                *(found.team_name, found.bot_name, self._command),
             )
         self._current = found
