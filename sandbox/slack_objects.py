@@ -94,6 +94,7 @@ class User:
     is_restricted: bool = False
     is_ultra_restricted: bool = False
     title: str = ""
+    is_deactivated: bool = False
 
     @property
     def zone(self) -> ZoneInfo:

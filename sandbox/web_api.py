@@ -6,6 +6,7 @@ Codes and shapes are those of https://docs.slack.dev/reference/methods.
 
 import mimetypes
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from sandbox.block_kit import Json
@@ -67,8 +68,13 @@ def _bot(workspace: Workspace, arguments: Json) -> Json:
 
 
 def _post_message(workspace: Workspace, arguments: Json) -> Json:
-    name = str(arguments.get("channel") or "")
-    channel = workspace.dm(name) if name in workspace.users else _channel(workspace, name)
+    # "An encoded ID or channel name": https://docs.slack.dev/reference/methods/chat.postMessage.
+    # Other methods take ids only.
+    name = str(arguments.get("channel") or "").removeprefix("#")
+    ids = {each.name: each.id for each in workspace.channels.values() if each.kind != "im"}
+    channel = (
+        workspace.dm(name) if name in workspace.users else _channel(workspace, ids.get(name, name))
+    )
     _check_can_post(workspace, channel)
     text, blocks = read_content(workspace, arguments)
     message = Message(
@@ -103,6 +109,24 @@ def _update(workspace: Workspace, arguments: Json) -> Json:
     edited = workspace.edit(message, text=text, blocks=blocks, metadata=metadata)
     shown = edited.payload(with_metadata=True)
     return {"channel": channel.id, "ts": edited.ts, "text": text, "message": shown}
+
+
+def _delete(workspace: Workspace, arguments: Json) -> Json:
+    """Delete a message of the app: https://docs.slack.dev/reference/methods/chat.delete.
+
+    Of one with replies a placeholder stays: https://github.com/sgratzl/slack-cleaner/issues/56.
+    """
+    channel = _channel(workspace, str(arguments.get("channel") or ""))
+    message = workspace.find(channel.id, str(arguments.get("ts")))
+    if message is None or message.visible_to:
+        raise SlackError("message_not_found")
+    if message.user != workspace.bot.id:
+        raise SlackError("cant_delete_message")
+    if workspace.thread(channel.id, message.ts):
+        workspace.edit(message, text="This message was deleted.", blocks=[], metadata=None)
+    else:
+        workspace.delete(message)
+    return {"channel": channel.id, "ts": message.ts}
 
 
 def _post_ephemeral(workspace: Workspace, arguments: Json) -> Json:
@@ -175,7 +199,12 @@ def _conversation(workspace: Workspace, arguments: Json) -> Json:
 
 
 def _open_conversation(workspace: Workspace, arguments: Json) -> Json:
+    # https://docs.slack.dev/reference/methods/conversations.open#errors
     names = str(arguments.get("users") or "").split(",")
+    if names == [""]:
+        raise SlackError("users_list_not_supplied")
+    if any(name in workspace.users and workspace.users[name].is_deactivated for name in names):
+        raise SlackError("user_disabled")
     if any(name not in workspace.users for name in names):
         raise SlackError("user_not_found")
     channel = workspace.direct_message(*names, workspace.bot.id)
@@ -223,6 +252,25 @@ def _file(workspace: Workspace, arguments: Json) -> Json:
     if file is None:
         raise SlackError("file_not_found")
     return {"file": file.shown, "comments": [], "response_metadata": {"next_cursor": ""}}
+
+
+def _delete_file(workspace: Workspace, arguments: Json) -> Json:
+    """Delete a file of the app: https://docs.slack.dev/reference/methods/files.delete.
+
+    The message that shared it stays: https://github.com/sgratzl/slack-cleaner/issues/56.
+    """
+    file = workspace.files.get(str(arguments.get("file")))
+    if file is None:
+        raise SlackError("file_not_found")
+    if file.shown["user"] != workspace.bot.id:
+        raise SlackError("cant_delete_file")
+    del workspace.files[str(file.shown["id"])]
+    for places in file.shown.get("shares", {}).values():
+        for channel, [share] in places.items():
+            if message := workspace.find(channel, share["ts"]):
+                gone = replace(message, files=())
+                workspace.edit(gone, text="This file was deleted.", blocks=[], metadata=None)
+    return {}
 
 
 def _upload_url(workspace: Workspace, arguments: Json) -> Json:
@@ -314,6 +362,7 @@ _METHODS: Final[dict[str, tuple[str | None, Callable[[Workspace, Json], Json]]]]
     "bots.info": ("users:read", _bot),
     "chat.postMessage": ("chat:write", _post_message),
     "chat.update": ("chat:write", _update),
+    "chat.delete": ("chat:write", _delete),
     "chat.postEphemeral": ("chat:write", _post_ephemeral),
     "chat.getPermalink": (None, _permalink),
     # Their scopes depend on the conversation, and are checked once it is known.
@@ -323,6 +372,7 @@ _METHODS: Final[dict[str, tuple[str | None, Callable[[Workspace, Json], Json]]]]
     "conversations.join": ("channels:join", _join),
     "conversations.open": ("im:write", _open_conversation),
     "files.completeUploadExternal": ("files:write", _complete_upload),
+    "files.delete": ("files:write", _delete_file),
     "files.getUploadURLExternal": ("files:write", _upload_url),
     "files.info": ("files:read", _file),
     "usergroups.list": ("usergroups:read", _groups),

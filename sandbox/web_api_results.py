@@ -84,7 +84,7 @@ def user_json(workspace: Workspace, user: User) -> Json:
         "team_id": user.team,
         "name": user.name,
         "real_name": user.real_name,
-        "deleted": False,
+        "deleted": user.is_deactivated,
         "is_bot": user == workspace.bot,
         "is_restricted": user.is_restricted,
         "is_ultra_restricted": user.is_ultra_restricted,
