@@ -62,12 +62,21 @@ _USAGE: Final = """
 """
 # What makes a spreadsheet run the text of a cell: https://owasp.org/www-community/attacks/CSV_Injection
 _FORMULA: Final = ("=", "+", "-", "@", "\t", "\n")
+_TOLD_RECORDS: Final = 1000
 # What a terminal may obey: people and the service choose names and reasons.
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def export(address: Path | str, what: str, format_: str, job: str | None, to: IO[str]) -> None:
-    """Write one of ``COLUMNS`` as "csv" or "json", record by record.
+def export(
+    address: Path | str,
+    what: str,
+    format_: str,
+    job: str | None,
+    to: IO[str],
+    *,
+    progress: Callable[[str], object] = str,
+) -> int:
+    """Write one of ``COLUMNS`` as "csv" or "json", record by record; return how many.
 
     Args:
         address: the database.
@@ -75,6 +84,7 @@ def export(address: Path | str, what: str, format_: str, job: str | None, to: IO
         format_: how it is written.
         job: the id of the only request that it is about.
         to: what it is written to.
+        progress: is told how far it is, again and again.
 
     Raises:
         OperatorError: the database cannot be read, or has no such request; it says what to do.
@@ -95,8 +105,18 @@ def export(address: Path | str, what: str, format_: str, job: str | None, to: IO
             )
         read = {"requests": _requests, "audit": _audit, "usage": _usage}[what]
         write = write_csv if format_ == "csv" else write_json
-        write(read(snapshot, job), COLUMNS[what], to)
+        count = 0
+
+        def counted() -> Iterator[Record]:
+            nonlocal count
+            for count, record in enumerate(read(snapshot, job), 1):
+                if count % _TOLD_RECORDS == 0:
+                    progress(f"exporting: {count:,}")
+                yield record
+
+        write(counted(), COLUMNS[what], to)
         to.flush()
+    return count
 
 
 def write_csv(records: Iterable[Record], columns: Iterable[str], to: IO[str]) -> None:

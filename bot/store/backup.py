@@ -4,7 +4,7 @@ import contextlib
 import os
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -18,7 +18,14 @@ _PAGES: Final = 1000  # copied at a time: between them, a signal is obeyed
 _RESTORED: Final = Path(__file__).parent / "restored.sql"
 
 
-def back_up(source: Path, target: Path, now: datetime, *, replace: bool) -> int:
+def back_up(
+    source: Path,
+    target: Path,
+    now: datetime,
+    *,
+    replace: bool,
+    progress: Callable[[str], object] = str,
+) -> int:
     """Copy a database to a file, check the copy, and return its size in bytes.
 
     It is as the database was at one moment, and is there as a whole or not at all.
@@ -28,6 +35,7 @@ def back_up(source: Path, target: Path, now: datetime, *, replace: bool) -> int:
         target: the file; its folder is there.
         now: the time.
         replace: whether a file that is there is replaced.
+        progress: is told how far it is, again and again.
 
     Raises:
         DatabaseError: there is no backup; what was at ``target`` is as it was.
@@ -40,7 +48,7 @@ def back_up(source: Path, target: Path, now: datetime, *, replace: bool) -> int:
             os.close(os.open(copy, os.O_WRONLY | os.O_CREAT, 0o600))
             with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as db:
                 db.row_factory = sqlite3.Row
-                _copy_pages(source, db)
+                _copy_pages(source, db, progress)
                 db.execute("PRAGMA journal_mode = DELETE").fetchall()  # one file, without a log
                 # One that was moved can be used again as what it is: a backup of that day.
                 db.execute(f"DELETE FROM migrations WHERE name = '{MOVED}'")  # noqa: S608 - ours
@@ -58,12 +66,15 @@ def back_up(source: Path, target: Path, now: datetime, *, replace: bool) -> int:
     return size
 
 
-def _copy_pages(path: Path, db: sqlite3.Connection) -> None:
+def _copy_pages(path: Path, db: sqlite3.Connection, progress: Callable[[str], object]) -> None:
+    def tell(_: int, left: int, total: int) -> None:
+        progress(f"copying: {total - left:,} of {total:,} pages")
+
     with _reading(path) as source:
         # In a transaction: the bot's commits would make it begin again.
         source.execute("BEGIN")
         source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        source.backup(db, pages=_PAGES, progress=lambda *_: None)
+        source.backup(db, pages=_PAGES, progress=tell)
 
 
 def _check_source(path: Path, target: Path) -> None:

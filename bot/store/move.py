@@ -2,7 +2,7 @@
 
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -39,14 +39,16 @@ _CONTINUE: Final = (
     " (SELECT coalesce(max({column}), 0) + 1 FROM {table}), false)"
 )
 
+_TOLD_ROWS: Final = 1000
 _Target: TypeAlias = psycopg.Connection[DictRow]
 
 
-def move(source: Path, target: str) -> Counts:
+def move(source: Path, target: str, progress: Callable[[str], object] = str) -> Counts:
     """Copy everything from a file to the server, mark the file as moved, and return what there is.
 
     It is done as a whole or not at all, and nobody uses either database meanwhile. Once the file is
-    marked, no bot starts on it: it would do again what waits in it.
+    marked, no bot starts on it: it would do again what waits in it. ``progress`` is told how far it
+    is, again and again.
 
     Raises:
         DatabaseError: nothing was moved, or it says what is not known, or that the mark is missing.
@@ -65,7 +67,7 @@ def move(source: Path, target: str) -> Counts:
                 "INSERT INTO migrations (name, checksum) VALUES (?, ?)", (MOVED, shown(target))
             )
             with _opened_target(target) as to:
-                counts = _copy(db, to)
+                counts = _copy(db, to, progress)
             try:
                 db.execute("COMMIT")
             except sqlite3.Error as error:
@@ -127,7 +129,7 @@ def _prepare(to: _Target) -> None:
             )
 
 
-def _copy(db: sqlite3.Connection, to: _Target) -> Counts:
+def _copy(db: sqlite3.Connection, to: _Target, progress: Callable[[str], object]) -> Counts:
     counts = {}
     for table in tables():
         to.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier(table.name)))
@@ -135,7 +137,10 @@ def _copy(db: sqlite3.Connection, to: _Target) -> Counts:
         columns = sql.SQL(", ").join(map(sql.Identifier, names))
         into = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), columns)
         with to.cursor().copy(into) as copy:
-            for row in db.execute(f"SELECT {', '.join(names)} FROM {table.name}"):  # noqa: S608
+            rows = db.execute(f"SELECT {', '.join(names)} FROM {table.name}")  # noqa: S608 - ours
+            for number, row in enumerate(rows):
+                if number % _TOLD_ROWS == 0:
+                    progress(f"moving: {number:,} {table.name}")
                 _require_storable(table, row)
                 copy.write_row(tuple(row))
         [(before,)] = db.execute(f"SELECT count(*) FROM {table.name}")  # noqa: S608 - our tables
