@@ -172,7 +172,7 @@ async def running(
             calls,
             store,
             background,
-            command=f"/{settings.command_prefix}video",
+            command_prefix=settings.command_prefix,
             clock=clock,
             timings=timings,
         )

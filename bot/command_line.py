@@ -18,6 +18,12 @@ from bot.errors import OperatorError
 _Run: TypeAlias = Callable[[], int]
 
 
+def _progress(said: str = "") -> None:
+    """Show on a terminal how far a command is, in place of what was shown before."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{said}", end="", file=sys.stderr, flush=True)
+
+
 class _InOrder(click.Group):
     """Commands that are listed in the order in which they are defined."""
 
@@ -63,9 +69,9 @@ def init() -> _Run:
       python -m bot init
       VIDEO_API_URL=https://videos.example.com python -m bot init
     """
-    from bot import setup
+    from bot.ops import init
 
-    return setup.run
+    return init.run
 
 
 @cli.command()
@@ -111,8 +117,9 @@ def serve() -> _Run:
         except OSError as error:
             if (reason := _listen_failure(error)) is None:
                 raise
-            where = f"port {settings.port}"
-            raise OperatorError(f"The bot cannot listen on {where}: {reason}") from None
+            raise OperatorError(
+                f"The bot cannot listen on port {settings.port}: {reason}"
+            ) from None
         return 0
 
     return run
@@ -135,12 +142,16 @@ def _listen_failure(error: OSError) -> str | None:
 
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="Print a list of objects.")
-@click.option("--integrity", is_flag=True, help="Read the whole database, however large.")
-def doctor(*, as_json: bool, integrity: bool) -> _Run:
+@click.option("--all", "in_full", is_flag=True, help="Print also what is well in full.")
+@click.option("--post", metavar="CHANNEL", help="Post there to try what Slack allows.")
+def doctor(*, as_json: bool, in_full: bool, post: str | None) -> _Run:
     """Check settings, database, Slack and video service.
 
-    Nothing is changed, and it may run beside the bot. Each line says what was found, and what to
-    do about it if that is not ok. The exit code is 1 if there is an error.
+    It may run beside the bot. Each area is a line; what is wrong follows with what to do about it,
+    errors last. The exit code is 1 if there is an error.
+
+    Nothing is changed but with --post: that posts, edits, replies and uploads a file in a channel,
+    writes to the first of ADMIN_USERS, and deletes it all again.
 
     With --json, each object has "check", "state" ("ok", "warning" or "error"), "message" and
     "remedy", all of them text.
@@ -148,6 +159,7 @@ def doctor(*, as_json: bool, integrity: bool) -> _Run:
     \b
     Examples:
       python -m bot doctor
+      python -m bot doctor --post "#general"
       python -m bot doctor --json | jq '.[] | select(.state == "error")'
     """
     import asyncio
@@ -155,24 +167,23 @@ def doctor(*, as_json: bool, integrity: bool) -> _Run:
     import json
     import logging
 
-    from bot import doctor, log
+    from bot import log
+    from bot.ops import doctor
+    from bot.ops.finding import report
 
-    async def report() -> int:
+    async def run() -> int:
         log.configure(sys.stderr, logging.CRITICAL)
         if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show all letters
             sys.stdout.reconfigure(errors="replace")
-        findings = []
-        async for finding in doctor.examine_deployment(integrity=integrity):
-            findings.append(finding)
-            if not as_json:
-                print(finding, flush=True)
+        examined = doctor.examine_deployment(post)
         if as_json:
+            findings = [each async for each in examined]
             print(json.dumps([each.as_json() for each in findings], indent=2))
         else:
-            print(f"\n{doctor.summary(findings)}")
+            findings = await report(examined, in_full=in_full)
         return 0 if all(each.ok for each in findings) else 1
 
-    return lambda: asyncio.run(report())
+    return lambda: asyncio.run(run())
 
 
 @cli.command()
@@ -277,7 +288,8 @@ def backup(file: Path, *, force: bool) -> _Run:
             )
         # As an exception, so that nothing is left behind.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        size = back_up(address, file, SystemClock().now(), replace=force)
+        size = back_up(address, file, SystemClock().now(), replace=force, progress=_progress)
+        _progress()
         print(f"copied {address} to {file} ({size // 1000} kB) and checked the copy")
         return 0
 
@@ -302,16 +314,16 @@ def move_database(source: str, target: str) -> _Run:
     """
     import signal
 
-    from bot.setting_values import database_address
+    from bot.settings import DatabaseSettings
     from bot.store.engines import require_psycopg, shown
 
     def run() -> int:
         addresses = []
         for name, text in (("FROM", source), ("TO", target)):
-            try:
-                addresses.append(database_address(text))
-            except ValueError as error:
-                raise OperatorError(f"{name} {error}") from None
+            given = {"DATABASE_URL": text}
+            if mistake := DatabaseSettings.mistake("DATABASE_URL", text):
+                raise OperatorError(mistake.replace("DATABASE_URL", name, 1))
+            addresses.append(DatabaseSettings.read(given).database_address)
         old, new = addresses
         if isinstance(old, str) or isinstance(new, Path):
             raise OperatorError(
@@ -322,7 +334,8 @@ def move_database(source: str, target: str) -> _Run:
         from bot.store.move import move
 
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        counts = move(old, new)
+        counts = move(old, new, _progress)
+        _progress()
         print(
             f"moved {old} to {shown(new)}, and checked it: {counts['jobs']:,} requests "
             f"({counts['open jobs']:,} open), {counts['deliveries']:,} messages, "
@@ -366,7 +379,9 @@ def export(what: str, format_: str, job: str | None) -> _Run:
         if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the terminal's character set is
             sys.stdout.reconfigure(encoding="utf-8")
         address = DatabaseSettings.read(environment()).database_address
-        export(address, what, format_, job, sys.stdout)
+        count = export(address, what, format_, job, sys.stdout, progress=_progress)
+        if not sys.stdout.isatty():
+            _progress(f"exported {count:,} records of {what} to standard output\n")
         return 0
 
     return run
@@ -391,21 +406,8 @@ def run(arguments: list[str] | None = None) -> int:
         return 130
     except OperatorError as error:
         print(error, file=sys.stderr)
-        _explain_missing_file(error)
     except BrokenPipeError:
         # The reader of the output has gone. Without this, Python complains when it flushes it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return 1
-
-
-def _explain_missing_file(error: OperatorError) -> None:
-    """Say where ``.env`` was looked for, if settings are missing and it is not there."""
-    from bot.settings import ENV_FILE, SettingsError
-
-    if isinstance(error, SettingsError) and error.has_missing and not ENV_FILE.exists():
-        print(
-            f"Settings come from the environment and from {ENV_FILE}, and there is no {ENV_FILE} "
-            f"in {Path.cwd()}. To make one: python -m bot init",
-            file=sys.stderr,
-        )

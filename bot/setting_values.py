@@ -31,7 +31,7 @@ _VISIBLE: Final = re.compile(r"[!-~]+")  # what an HTTP header can carry, withou
 _HOST: Final = re.compile(r"[a-z0-9_.-]+|[0-9a-f:.]+")
 _LABEL: Final = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
 # With a letter at the beginning of the last part: no address is one.
-_HOST_NAME: Final = re.compile(rf"(\*\.)?({_LABEL}\.)+(?=[a-z]){_LABEL}")
+_HOST_NAME: Final = rf"(\*\.)?({_LABEL}\.)+(?=[a-z]){_LABEL}"
 _PATH: Final = re.compile(r"(/(?!\.\.?(/|$))[\w.~%-]+)*", re.ASCII)
 # https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS
 _POSTGRES_HOST: Final = r"(?:[\w.%-]*|\[[0-9A-Fa-f:.%]+\])(?::\d{1,5})?"
@@ -76,14 +76,17 @@ def word(pattern: str, refusal: str, *, is_shown: bool = False) -> Callable[[str
     return read
 
 
-def each_of(pattern: str, what: str, like: str) -> Callable[[str], frozenset[str]]:
+def each_of(
+    pattern: str, what: str, like: str, *, is_shown: bool = True
+) -> Callable[[str], frozenset[str]]:
     """Return a reader of lists, separated by commas or spaces, of what matches ``pattern``."""
 
     def read(text: str) -> frozenset[str]:
         found = re.split(r"[,\s]+", text.strip(", \t\n"))
         wrong = [each for each in found if not re.fullmatch(pattern, each)]
         if wrong:
-            raise ValueError(f"has {shown(wrong[0])} in it, which is no {what}: {like}.")
+            which = shown(wrong[0]) if is_shown else "something"
+            raise ValueError(f"has {which} in it, which is no {what}: {like}.")
         return frozenset(found)
 
     return read
@@ -112,6 +115,20 @@ command_prefix: Final = word(
 no_proxy: Final = word(
     r"[\x20-\x7e]*", "is not a list of hosts: it should look like example.com,10.1.2.3."
 )
+host: Final = word(
+    "[!-.0-~]+",
+    "is not an address to listen on: it should look like 0.0.0.0 or 127.0.0.1 (the port is PORT, "
+    "and the address for others is PUBLIC_URL).",
+)
+# Without bytes of the environment that are no UTF-8.
+statement: Final = word(
+    rf"[^\ud800-\udfff]{{1,{_MAX_STATEMENT}}}",
+    f"must be a text of at most {_MAX_STATEMENT:,} characters.",
+)
+proxy: Final = word(
+    r"(?i:http)://(?:[!-?A-~]*@)?(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/?",
+    "is not the address of a proxy: it should look like http://proxy.example.com:3128.",
+)
 _USER_LIKE: Final = (
     "ids look like U024BE7LH, with commas between them (in Slack: Profile, More, Copy member ID)"
 )
@@ -135,6 +152,12 @@ channel: Final = word(
     "the end of About).",
     is_shown=True,
 )
+_hosts: Final = each_of(
+    rf"{_HOST_NAME}|localhost|127\.[\d.]+|::1",
+    "host",
+    "they look like cdn.example.com,*.media.example.com, without https:// and paths",
+    is_shown=False,  # of a link
+)
 requests: Final = whole_number(MOST_REQUESTS)
 """Reads a number of requests."""
 script_length: Final = whole_number(LONGEST_SCRIPT)
@@ -150,44 +173,14 @@ def signing_secret(text: str | None) -> str | None:
     return None if text is None else _signing_secret(text)
 
 
+def hosts(text: str) -> frozenset[str]:
+    """Return names of hosts; one that begins with ``*.`` stands for all below it."""
+    return _hosts(text.lower())
+
+
 def days(text: str) -> timedelta:
     """Return a duration of whole days."""
     return timedelta(days=whole_number(_MAX_RETENTION_DAYS)(text))
-
-
-def hosts(text: str) -> frozenset[str]:
-    """Return names of hosts; one that begins with ``*.`` stands for all below it."""
-    hosts = frozenset(each.lower() for each in re.split(r"[,\s]+", text.strip(", \t\n")))
-    if not all(_HOST_NAME.fullmatch(host) or is_loopback(host) for host in hosts):
-        raise ValueError(
-            "is not a list of hosts: it should look like cdn.example.com,*.media.example.com, "
-            "without https:// and paths."
-        )
-    return hosts
-
-
-def host(text: str) -> str:
-    """Return the name or address of this machine to listen on."""
-    if "/" in text:
-        raise ValueError(
-            "is not an address to listen on: it should look like 0.0.0.0 or 127.0.0.1 (the port "
-            "is PORT, and the address for others is PUBLIC_URL)."
-        )
-    return single_word(text)
-
-
-def statement(text: str) -> str:
-    """Return a sentence that a form can show."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # bytes of the environment that are not UTF-8
-        raise ValueError("has bytes in it that are not text: write it again.") from None
-    if len(text) > _MAX_STATEMENT:
-        raise ValueError(
-            f"must have at most {_MAX_STATEMENT:,} characters, and has {len(text):,}: give only "
-            "what is to be said."
-        )
-    return text
 
 
 def _base_url(text: str, example: str) -> str:
@@ -226,63 +219,50 @@ def slack_api_url(text: str) -> str:
     return _base_url(text, "https://slack.com/api/") + "/"
 
 
-def video_api_url(text: str) -> str:
-    """Return the address of the video service, to which ``/v2`` is added."""
-    url = _base_url(text, "https://videos.example.com")
-    if url.endswith("/v2"):
-        raise ValueError("ends in /v2, which the bot adds itself: leave it out.")
-    if _is_slacks(url):
-        raise ValueError("is an address of Slack's: set it to that of the video service.")
-    return url
+def _address(
+    example: str, owner: str, endings: tuple[str, ...], remedy: str
+) -> Callable[[str], str]:
+    """Return a reader of addresses that are not Slack's, and do not end in what is added."""
+
+    def read(text: str) -> str:
+        url = _base_url(text, example)
+        if url.endswith(endings):
+            raise ValueError(f"ends in {remedy}")
+        host = urlsplit(url).hostname or ""
+        if host == "slack.com" or host.endswith(".slack.com"):
+            raise ValueError(f"is an address of Slack's: set it to that of {owner}.")
+        return url
+
+    return read
 
 
-def public_url(text: str) -> str:
-    """Return the address of the bot, to which the paths of its own are added."""
-    url = _base_url(text, "https://bot.example.com")
-    if url.endswith(("/slack/events", "/callbacks")):
-        raise ValueError(
-            "ends in one of the bot's own paths: give only what comes before /slack/events."
-        )
-    if _is_slacks(url):
-        raise ValueError("is an address of Slack's: set it to that of the bot itself.")
-    return url
-
-
-def _is_slacks(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host == "slack.com" or host.endswith(".slack.com")
+video_api_url: Final = _address(
+    "https://videos.example.com",
+    "the video service",
+    ("/v2",),
+    "/v2, which the bot adds itself: leave it out.",
+)
+"""Reads the address of the video service, to which ``/v2`` is added."""
+public_url: Final = _address(
+    "https://bot.example.com",
+    "the bot itself",
+    ("/slack/events", "/callbacks"),
+    "one of the bot's own paths: give only what comes before /slack/events.",
+)
+"""Reads the address of the bot, to which the paths of its own are added."""
 
 
 def database(text: str) -> Path | SecretStr:
     """Return the file of a SQLite database, or the URL of a PostgreSQL database."""
-    scheme, separator, path = text.partition("://")
-    if scheme in {"postgres", "postgresql"} and separator:
+    if re.match("postgres(ql)?://", text):
         return SecretStr(_postgres_url(text))
-    if scheme != "sqlite" or not separator:
+    if not (found := re.fullmatch(r"sqlite:///([^~:$?#\x00][^$?#\x00]*(?<!/))", text)):
         raise ValueError(
-            "is no database: it should look like sqlite:///bot.db or "
-            "postgresql://user:password@db.example.com/bot."
+            "is no database: it should look like sqlite:///bot.db for a file in this folder, "
+            "sqlite:////var/lib/bot/bot.db for one with its whole path (four slashes, without ~, $ "
+            "and options), or postgresql://user:password@db.example.com/bot."
         )
-    if not path.startswith("/"):
-        raise ValueError("needs three slashes before a file name and four before a full path.")
-    name = path.removeprefix("/")
-    if name.startswith("~") or "$" in name:
-        raise ValueError(
-            "has a ~ or $ in it, which stands for itself here: write the whole path, with four "
-            "slashes before it."
-        )
-    if not name or name.startswith(":") or name.endswith("/") or re.search(r"[?#\x00]", name):
-        raise ValueError(
-            "does not name a file: it should look like sqlite:///bot.db or "
-            "sqlite:////var/lib/bot/bot.db, without options after it."
-        )
-    return Path(name)
-
-
-def database_address(text: str) -> Path | str:
-    """Return the file of a SQLite database, or the URL of a PostgreSQL database as plain text."""
-    found = database(text)
-    return found.get_secret_value() if isinstance(found, SecretStr) else found
+    return Path(found[1])
 
 
 def _postgres_url(text: str) -> str:
@@ -303,18 +283,4 @@ def _postgres_url(text: str) -> str:
         )
     if re.search("%(?![0-9A-Fa-f]{2})", text):
         raise ValueError("has a % in it that stands for itself: write it as %25.")
-    return text
-
-
-def proxy(text: str) -> str:
-    """Return the address of an HTTP proxy."""
-    try:
-        url = urlsplit(text)
-        scheme, host, _ = url.scheme, url.hostname, url.port
-    except ValueError:
-        scheme = host = ""
-    if scheme != "http" or not host or not _VISIBLE.fullmatch(text):
-        raise ValueError(
-            "is not the address of a proxy: it should look like http://proxy.example.com:3128."
-        )
     return text

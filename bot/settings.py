@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, Self
+from typing import Annotated, Final, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
@@ -32,6 +32,7 @@ _LINE_BREAK: Final = re.compile(r"\r\n|\n|\r")
 _QUOTES: Final = "\"'`“”"
 _PLACEHOLDER: Final = "YOUR-"
 _MISSING: Final = "is missing"
+_REFUSAL: Final = "These settings have to be corrected:"
 _IN_SMALL_LETTERS: Final = frozenset({"https_proxy", "no_proxy"})
 # What a value begins with that belongs elsewhere: https://docs.slack.dev/authentication/tokens
 _BEGINNINGS: Final = {
@@ -55,8 +56,13 @@ class SettingsError(OperatorError):
     """
 
     def __init__(self, message: str, mistakes: Mapping[str, str]) -> None:
-        super().__init__(message)
         self.mistakes = mistakes
+        if self.has_missing and not ENV_FILE.exists():
+            message += (
+                f"\nSettings come from the environment and from {ENV_FILE}, and there is no "
+                f"{ENV_FILE} in {Path.cwd()}. To make one: python -m bot init"
+            )
+        super().__init__(message)
 
     @property
     def has_missing(self) -> bool:
@@ -127,10 +133,8 @@ def read_env_file() -> dict[str, str]:
 
 def is_exposed() -> bool:
     """Return whether others than its owner can read or write the file, with the secrets in it."""
-    try:
-        return os.name == "posix" and bool(ENV_FILE.stat().st_mode & _OTHERS)
-    except OSError:
-        return False
+    is_here = os.name == "posix" and ENV_FILE.exists()
+    return is_here and bool(ENV_FILE.stat().st_mode & _OTHERS)
 
 
 def _line_of(text: str, first_line: int) -> int:
@@ -181,11 +185,6 @@ class About:
         """The hint as plain text."""
         return self.hint.replace("*", "").replace("`", "")
 
-    @property
-    def what(self) -> str:
-        """What a value is to be, in a refusal of another one."""
-        return f"the {self.title}" if self.title else "what belongs here."
-
 
 class _Settings(BaseModel):
     """Some settings, each read from the variable of the same name in capitals.
@@ -194,8 +193,6 @@ class _Settings(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, alias_generator=str.upper, hide_input_in_errors=True)
-
-    _refusal: ClassVar[str]
 
     @classmethod
     def read(cls, environ: Mapping[str, str]) -> Self:
@@ -222,7 +219,7 @@ class _Settings(BaseModel):
             about = cls.table()[name]
             remedy = f": {about.where}." if about.hint and said[-1] != "." else ""
             sentences[name] = f"{name} {said}{remedy}"
-        raise SettingsError("\n  ".join([cls._refusal, *sentences.values()]), sentences)
+        raise SettingsError("\n  ".join([_REFUSAL, *sentences.values()]), sentences)
 
     @classmethod
     def mistake(cls, name: str, text: str, beside: Mapping[str, str] | None = None) -> str | None:
@@ -257,18 +254,17 @@ class _Settings(BaseModel):
             raise ValueError("still contains the placeholder of the example: replace it.")
         name = str(cls.model_fields[str(info.field_name)].alias)
         about = cls.table()[name]
+        what = f"the {about.title}" if about.title else "what belongs here."
         for beginning, (owner, kind) in _BEGINNINGS.items():
             if text.startswith(beginning) and name != owner:
-                raise ValueError(f"is {kind}, not {about.what}")
+                raise ValueError(f"is {kind}, not {what}")
         if text.startswith(("https://", "http://")) and about.title:
-            raise ValueError(f"is a web address, not {about.what}")
+            raise ValueError(f"is a web address, not {what}")
         return text
 
 
 class ManifestSettings(_Settings):
     """The settings that the Slack app's manifest depends on."""
-
-    _refusal: ClassVar = "There is no manifest for these settings:"
 
     public_url: Annotated[
         str | None,
@@ -308,8 +304,6 @@ class ManifestSettings(_Settings):
 
 class ConnectionSettings(_Settings):
     """The settings that say how Slack and the video service are called."""
-
-    _refusal: ClassVar = "Nothing can be called with these settings:"
 
     slack_api_url: Annotated[
         str,
@@ -354,8 +348,6 @@ class ConnectionSettings(_Settings):
 class DatabaseSettings(_Settings):
     """The setting that says where the database is."""
 
-    _refusal: ClassVar = "There is no database with this setting:"
-
     database: Annotated[
         Path | SecretStr,
         BeforeValidator(values.database),
@@ -378,8 +370,6 @@ class DatabaseSettings(_Settings):
 
 class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
     """All settings of a deployment, checked and converted."""
-
-    _refusal: ClassVar = "The bot cannot start with these settings:"
 
     slack_bot_token: Annotated[
         SecretStr,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from datetime import timedelta
 
-from bot import doctor
-from bot.doctor import Finding
+from bot.ops import doctor
+from bot.ops.finding import Finding
 from bot.timings import Timings
 from sandbox.http import free_port
 from tests.world import World
@@ -34,18 +34,17 @@ async def report_of(
     environ: Mapping[str, str],
     *,
     in_file: Mapping[str, str] | None = None,
-    integrity: bool = False,
     call_timeout: float = 20,
 ) -> Report:
     """Run the doctor with these settings, those ``in_file`` as in ``.env``."""
     in_file = in_file or {}
     timings = Timings(call_timeout=timedelta(seconds=call_timeout))
     settings = {**in_file, **environ}
-    found = doctor.examine(settings, in_file=in_file, integrity=integrity, timings=timings)
+    found = doctor.examine(settings, in_file=in_file, timings=timings)
     return Report([each async for each in found])
 
 
-async def report(world: World, *, integrity: bool = False, **changed: str) -> Report:
+async def report(world: World, **changed: str) -> Report:
     """Run the doctor with the settings of a world, some of them changed."""
     port = world.bot.port if hasattr(world, "bot") else free_port()
-    return await report_of(world.environment(str(port)) | changed, integrity=integrity)
+    return await report_of(world.environment(str(port)) | changed)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bot import doctor
+from bot.ops import doctor
 from bot.store.backup import back_up
 from sandbox.block_kit import Json
 from sandbox.driver import Modal, Person
@@ -414,7 +414,7 @@ async def test_doctor_says_whether_approvers_can_be_asked(approving: World) -> N
     assert "only one person may approve" in await said(**alone)
     assert "instead" in await said(**private)
     world.slack.change_channel("approvals", is_archived=True)
-    assert (await said(**two)).startswith("ERROR APPROVAL_CHANNEL is archived")
+    assert (await said(**two)).startswith("ERROR APPROVAL_CHANNEL (#approvals) is archived")
 
 
 @on_sqlite_alone

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bot import doctor
+from bot.ops import doctor
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse
 from tests.test_approval import SCRIPT, ask, labels, requests, settings

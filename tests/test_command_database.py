@@ -1,15 +1,20 @@
 """Commands on the database: what they ask for, and what they do where a bot has it."""
 
 import asyncio
+import re
+import shlex
 import signal
+import sys
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from bot.store.sqlite_file import FileLock
 from tests.databases import STEPS
 from tests.processes_of_commands import started
 from tests.test_command_line import bot, files_in
+from tests.typist import at_terminal, environment
 from tests.world import World
 
 # Less than the time for which another process is waited for.
@@ -75,3 +80,21 @@ async def test_a_command_that_waits_for_another_process_says_so_and_can_be_ended
         assert not world.database.exists()
     finally:
         lock.release()
+
+
+async def test_a_long_command_shows_on_a_terminal_how_far_it_is_and_says_at_the_end(
+    tmp_path: Path,
+) -> None:
+    environ = url(tmp_path / "bot.db")
+    await bot("migrate", environ=environ, folder=tmp_path)
+    with at_terminal(tmp_path, "backup", "copy.db", **environ) as typist:
+        await typist.sees("pages")
+        await typist.sees("and checked the copy")
+        assert await typist.ends() == 0
+    assert re.search(r"copying: \d+ of \d+ pages", typist.shown)
+    shell = f"{shlex.quote(sys.executable)} -m bot export audit > {tmp_path / 'audit.csv'}"
+    child = pexpect.spawn(
+        "/bin/sh", ["-c", shell], cwd=tmp_path, env=environment(tmp_path, environ)
+    )
+    child.expect("exported 0 records of audit to standard output")
+    child.close(force=True)

@@ -1,11 +1,15 @@
 """The doctor's report on Slack and the video service, and what all checks have in common."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
+from bot.ops import doctor
+from bot.ops.finding import POSTING
 from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES
 from sandbox.faults import CannedResponse
 from sandbox.http import free_port
-from sandbox.scenarios import MISSING, Scenario
 from tests.report import report
 from tests.world import World
 
@@ -62,18 +66,131 @@ async def test_the_doctor_says_which_optional_scopes_are_missing_and_what_the_se
     }
 
 
-async def test_the_doctor_says_whether_videos_are_shown_in_slack_and_why(
+async def test_the_doctor_says_why_videos_are_not_shown_in_slack(quiet_world: World) -> None:
+    quiet_world.slack.scopes.update(OPTIONAL_SCOPES)
+    assert (await report(quiet_world, MEDIA_HOSTS="cdn.example.com")).all("Slack scope") == []
+    quiet_world.slack.scopes -= {"files:write", "files:read"}
+    assert (await report(quiet_world)).all("Slack scope") == []
+    found = (await report(quiet_world, MEDIA_HOSTS="cdn.example.com")).all("Slack scope")
+    assert [each.message.partition(": no ")[0] for each in found if "write" in each.message] == [
+        "files:write is not granted"
+    ]
+    assert [each.state for each in found] == ["warning"] * 2
+    assert all("Or remove MEDIA_HOSTS." in each.remedy for each in found)
+
+
+# ── People and channels ───────────────────────────────────────────────────────────────────────
+
+
+async def test_people_and_channels_are_named_and_those_that_are_not_there_are_errors(
     quiet_world: World,
 ) -> None:
-    quiet_world.slack.scopes.update(OPTIONAL_SCOPES)
-    assert (await report(quiet_world)).all("videos in Slack") == []
-    finding = (await report(quiet_world, MEDIA_HOSTS="cdn.example.com"))["videos in Slack"]
-    assert finding.state == "ok"
-    quiet_world.slack.scopes.discard("files:write")
-    finding = (await report(quiet_world, MEDIA_HOSTS="cdn.example.com"))["videos in Slack"]
-    assert finding.state == "warning"
-    assert "files:write is not granted" in finding.message
-    assert "install the app again" in finding.remedy
+    slack = quiet_world.slack
+    ana, ben, cleo = (slack.user(name).id for name in ("ana", "ben", "cleo"))
+    studio, vault = slack.channel("studio").id, slack.channel("vault").id
+    found = await report(
+        quiet_world,
+        ADMIN_USERS=ana,
+        APPROVERS=f"{ben},{cleo}",
+        VIDEO_USERS=f"{ben},S0614TZR7",
+        ALLOWED_CHANNELS=studio,
+    )
+    assert [each.message for each in found.all("people")] == [
+        "admins: Ana",
+        "approvers: Ben, Cleo",
+        "may create videos: Ben",
+        "channels: #studio",
+    ]
+    assert found["VIDEO_USERS"].message.startswith("S0614TZR7 does not exist, or is disabled")
+    slack.users[cleo] = replace(slack.user("cleo"), is_deactivated=True)
+    found = await report(
+        quiet_world,
+        ADMIN_USERS=slack.bot.id,
+        APPROVERS=f"U0TYPO000,{ben},{cleo}",
+        ALLOWED_CHANNELS=f"C0TYPO000,{vault}",
+    )
+    for name, said in (
+        ("ADMIN_USERS", [f"{slack.bot.id} (Replica-videos) is an app, not a person"]),
+        ("APPROVERS", ["U0TYPO000 is nobody in this workspace", f"{cleo} (Cleo) is deactivated"]),
+        ("ALLOWED_CHANNELS", ["C0TYPO000 does not exist, or is private and without the bot"] * 2),
+    ):
+        findings = found.all(name)
+        assert [each.state for each in findings] == ["error"] * len(said)
+        assert sorted(each.message.replace(vault, "C0TYPO000") for each in findings) == sorted(said)
+        assert all(f" in {name}" in each.remedy for each in findings)
+    assert "only one person may approve" in found["approval"].message
+
+
+async def test_without_the_scopes_to_look_people_up_nothing_is_said_against_them(
+    quiet_world: World,
+) -> None:
+    quiet_world.slack.scopes -= set(OPTIONAL_SCOPES)
+    found = await report(quiet_world, APPROVERS="U0TYPO000,U0OTHER00", VIDEO_USERS="S0614TZR7")
+    assert found.all("APPROVERS") == []
+    assert "approvers: U0OTHER00, U0TYPO000 (Slack doesn't say who or what that is)" in [
+        each.message for each in found.all("people")
+    ]
+    assert found["VIDEO_USERS"].state == "warning"
+    assert "lets nobody in: Slack refuses to say who is in it (missing" in (
+        found["VIDEO_USERS"].message
+    )
+
+
+async def posting(world: World, channel: str, **changed: str) -> dict[str, str]:
+    """Return what was tried in Slack, and what became of it."""
+    environ = world.environment("0") | {"ADMIN_USERS": world.ana.user.id} | changed
+    examined = doctor.examine(environ, post_to=channel)
+    return {
+        each.name: f"{each.state}: {each.message}"
+        async for each in examined
+        if each.area == POSTING
+    }
+
+
+async def test_what_the_bot_does_in_slack_is_tried_and_nothing_is_left(
+    quiet_world: World,
+) -> None:
+    slack = quiet_world.slack
+    slack.scopes.update(OPTIONAL_SCOPES)
+    slack.share_delay = timedelta(seconds=1)
+    found = await posting(quiet_world, "#studio")
+    assert found == dict.fromkeys(
+        (
+            *("post a message", "edit it", "reply in its thread", "look it up", "upload a file"),
+            *("open a direct message", "write to a person", "delete it all"),
+        ),
+        "ok: allowed",
+    )
+    assert [each for channel in slack.channels for each in slack.everything(channel)] == []
+    assert not slack.files
+    for method in ("chat.postMessage", "chat.update", "files.completeUploadExternal"):
+        assert quiet_world.calls(method)
+
+
+async def test_what_slack_does_not_allow_is_named_and_the_rest_is_deleted(
+    quiet_world: World,
+) -> None:
+    slack = quiet_world.slack
+    slack.scopes -= {"files:write", "im:write"}
+    found = await posting(quiet_world, slack.channel("lobby").id)
+    assert (
+        found["upload a file"]
+        == found["open a direct message"]
+        == ("warning: refused: missing_scope")
+    )
+    assert found["look it up"].startswith("warning: refused: ")
+    assert found["delete it all"] == "ok: allowed"
+    assert [each for channel in slack.channels for each in slack.everything(channel)] == []
+    found = await posting(quiet_world, "#vault", ADMIN_USERS="")
+    assert found == {
+        "post a message": "error: refused: channel_not_found",
+        "write to a person": "ok: not tried: ADMIN_USERS is not set",
+    }
+    slack.faults.always(
+        "chat.delete", CannedResponse(200, {"ok": False, "error": "cant_delete_message"})
+    )
+    found = await posting(quiet_world, "#studio")
+    assert found["delete a message"] == "error: refused: cant_delete_message"
 
 
 # ── The video service ─────────────────────────────────────────────────────────────────────────
@@ -130,18 +247,3 @@ async def test_what_a_running_bot_says_is_wrong_is_repeated(world: World) -> Non
         "the bot says of video service: the service's account is out of credit"
     )
     assert finding.remedy == "Top it up; the next form tries again."
-
-
-async def test_how_the_service_differs_from_its_interface_is_one_line(world: World) -> None:
-    world.service.next_video(
-        Scenario(statuses=("Polishing",), overrides={"stream_url": MISSING, "mood": "good"})
-    )
-    await world.request_video(world.ana)
-    assert (await report(world)).all("service answers") == []
-    await world.advance(minutes=5)
-    finding = (await report(world))["service answers"]
-    assert finding.state == "warning"
-    assert sorted(finding.message.partition(": ")[2].split(", ")) == [
-        "missing field (video)",
-        "unknown status (video)",
-    ]

@@ -87,8 +87,8 @@ async def test_each_fault_of_a_certificate_is_named(quiet_world: World, tmp_path
     [
         (
             407,
-            "cannot be reached: the proxy wants a user name and password (407)",
-            "Put them into HTTPS_PROXY",
+            "cannot be reached: the proxy opens no connection to videos.example (it answered 407)",
+            "If it wants a user name and password (407), put them into HTTPS_PROXY",
         ),
         (
             403,

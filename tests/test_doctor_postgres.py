@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from bot.clock import SystemClock
-from bot.doctor.database import check_database, check_server
-from bot.doctor.finding import Finding
+from bot.ops.doctor_database import check_database, check_server
+from bot.ops.finding import Finding
 from bot.store.engines import connected_bots, inspect_server
 from bot.store.postgres import connect
 from bot.store.postgres_inspection import postgres_snapshot
@@ -36,8 +36,8 @@ def url() -> Iterator[str]:
         yield url
 
 
-def found(url: str, *, integrity: bool = False) -> dict[str, Finding]:
-    return {each.name: each for each in check_database(url, SystemClock(), integrity=integrity)}
+def found(url: str) -> dict[str, Finding]:
+    return {each.name: each for each in check_database(url, SystemClock())}
 
 
 async def test_a_server_and_the_bots_on_it_are_described(url: str, quiet_world: World) -> None:
@@ -68,7 +68,7 @@ def test_what_is_wrong_is_named_with_its_remedy(url: str) -> None:
     )
     ask(url, "DELETE FROM migrations WHERE name = '9998_newer'")
     ask(url, _JOB.format(params="{{"))
-    rows = found(url, integrity=True)["database rows"]
+    rows = found(url)["database rows"]
     assert (rows.state, "row broken of jobs" in rows.message) == ("error", True)
     ask(
         url,
@@ -79,9 +79,7 @@ def test_what_is_wrong_is_named_with_its_remedy(url: str) -> None:
     try:
         errors = [
             each
-            for each in check_database(
-                url.replace("postgres@", "looker@"), SystemClock(), integrity=False
-            )
+            for each in check_database(url.replace("postgres@", "looker@"), SystemClock())
             if "lacks a right: DELETE on answered_messages, and " in each.message
         ]
         assert [each.state for each in errors] == ["error"]

@@ -62,7 +62,6 @@ async def test_each_wrong_setting_is_one_error_with_its_own_remedy(quiet_world: 
         "must be between 1 and 20,000 (in digits alone), not “many”"
     )
     assert found["MAX_SCRIPT"].remedy == "Correct it, or remove it to have the default."
-    assert found["database"].state == "ok"  # its setting is right
     assert found.findings[-1].name == "everything else"
     assert found.findings[-1].state == "warning"
 
@@ -120,12 +119,40 @@ async def test_the_command_reads_the_file_in_its_folder_and_says_who_else_can(
     assert files_in(tmp_path) == [file]
 
 
+async def test_the_report_fits_a_screen_with_what_is_wrong_in_full_and_errors_last(
+    quiet_world: World, tmp_path: Path
+) -> None:
+    environ = quiet_world.environment(str(free_port())) | {
+        "SLACK_SIGNING_SECRET": "0" * 32,
+        "ADMIN_USERS": quiet_world.ben.user.id,
+        "COLUMNS": "80",
+        "PYTHONIOENCODING": "utf-8",
+    }
+    shown = await bot("doctor", environ=environ, folder=tmp_path)
+    lines = shown.out.splitlines()
+    assert [line[:1] for line in lines[:-2]] == ["✓"] * (len(lines) - 2)
+    assert any(line.startswith("✓ people         admins: Ben") for line in lines)
+    assert lines[-1] == "No errors and no warnings."
+    assert len(lines) < 12
+    in_full = await bot("doctor", "--all", environ=environ, folder=tmp_path)
+    assert "ok       Slack" in in_full.out
+    environ |= {"APPROVERS": "U0TYPO000", "MAX_PER_DAYS": "3"}
+    shown = await bot("doctor", environ=environ, folder=tmp_path)
+    lines = shown.out.splitlines()
+    assert shown.code == 1
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 24
+    said = [line.split()[:2] for line in lines if line.startswith(("warning", "ERROR"))]
+    assert said[0] == ["warning", "MAX_PER_DAYS"]
+    assert said[-1] == ["ERROR", "APPROVERS"]
+
+
 async def test_the_command_prints_json_of_the_documented_shape(
     quiet_world: World, tmp_path: Path
 ) -> None:
     quiet_world.service.down = True
     environ = quiet_world.environment("0")
-    shown = await bot("doctor", "--json", "--integrity", environ=environ, folder=tmp_path)
+    shown = await bot("doctor", "--json", environ=environ, folder=tmp_path)
     assert shown.code == 1
     found = json.loads(shown.out)
     assert all(list(each) == ["check", "state", "message", "remedy"] for each in found)

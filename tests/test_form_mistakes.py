@@ -64,5 +64,5 @@ async def test_the_training_form_shows_the_consent_statement_for_copying(
         form = await world.open_form(world.ana)
         await form.submit({"replica_id": REPLICA, "script": "Hello."})
         await world.settle()
-    with pytest.raises(SettingsError, match="CONSENT_STATEMENT has more than 2000 characters"):
+    with pytest.raises(SettingsError, match="CONSENT_STATEMENT must be a text of at most 2,000"):
         Settings.read({"CONSENT_STATEMENT": "a" * 2001})

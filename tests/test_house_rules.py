@@ -53,6 +53,8 @@ SCOPES: dict[str, set[str]] = {
     # With an app-level token: https://docs.slack.dev/reference/methods/apps.connections.open
     "apps_connections_open": set(),
     "bots_info": {"users:read"},
+    # This and files_delete are for `doctor --post`.
+    "chat_delete": {"chat:write"},
     "chat_postMessage": {"chat:write"},
     "chat_update": {"chat:write"},
     "conversations_history": HISTORY,
@@ -63,6 +65,7 @@ SCOPES: dict[str, set[str]] = {
     "conversations_replies": HISTORY,
     "files_completeUploadExternal": {"files:write"},
     "files_getUploadURLExternal": {"files:write"},
+    "files_delete": {"files:write"},
     "files_info": {"files:read"},
     "usergroups_list": {"usergroups:read"},
     "usergroups_users_list": {"usergroups:read"},

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot import doctor
+from bot.ops import doctor
 from bot.store import InvalidLimits
 from sandbox.slack_objects import UserGroup
 from tests.modes import on_both_engines
@@ -109,13 +109,14 @@ async def test_the_doctor_says_which_limits_were_changed_and_which_groups_are_go
 
     async with world.running_bot(**settings) as bot:  # type: ignore[arg-type]
         before = await report()
-        assert before["limits"] == ("ok", "as in the settings")
-        state, message = before["user group"]
-        assert state == "warning"
-        assert message.startswith(f"{gone} in VIDEO_USERS lets nobody in")
+        assert before["limits"] == ("ok", "limits are as in the settings")
+        assert before["VIDEO_USERS"] == (
+            "error",
+            f"{gone} does not exist, or is disabled, so it lets nobody in",
+        )
         now = world.clock.now()
         await bot.store.limits.change({"MAX_PER_DAY": "50", "VIDEO_USERS": ""}, "U0ADMIN", now)
         after = await report()
         assert "MAX_PER_DAY is 50 (U0ADMIN on " in after["limits"][1]
         assert "VIDEO_USERS is empty (U0ADMIN on " in after["limits"][1]
-        assert "user group" not in after
+        assert "VIDEO_USERS" not in after

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 import yaml
 
-from bot import setup
 from bot.manifest import manifest as manifest_for
+from bot.ops import init
 from bot.settings import ManifestSettings
 from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES
 
@@ -124,7 +124,7 @@ def test_without_settings_the_manifest_is_printed_as_it_is() -> None:
 def test_the_link_to_slacks_form_has_the_manifest(socket_mode: bool) -> None:  # noqa: FBT001
     settings = ManifestSettings.read({"PUBLIC_URL": "https://bot.example.com"})
     text = manifest_for(settings, socket_mode=socket_mode)
-    link = setup.link(text)
+    link = init.link(text)
     assert len(link) < 3000
     [given] = parse_qs(urlsplit(link).query)["manifest_json"]
     assert json.loads(given) == yaml.safe_load(text)

@@ -17,7 +17,7 @@ import psycopg
 import pytest
 
 from bot.clock import SystemClock
-from bot.doctor.database import check_database
+from bot.ops.doctor_database import check_database
 from bot.store import DatabaseError, DatabaseUnavailable
 from bot.store.backup import back_up
 from bot.store.engines import migrate, pending_migrations
@@ -223,7 +223,7 @@ async def test_a_file_from_before_is_refused_and_nothing_is_written(
     with pytest.raises(DatabaseError, match=_REFUSED):
         back_up(path, path.parent / "backup.db", SystemClock().now(), replace=False)
     assert files_in(path.parent) == before
-    [found] = check_database(path, SystemClock(), integrity=True)
+    [found] = check_database(path, SystemClock())
     assert (found.state, _REFUSED in found.message) == ("error", True)
     assert files_in(path.parent) == before
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from bot import doctor
+from bot.ops import doctor
 from sandbox.delivery import Response
 from sandbox.driver import Modal, Person
 from sandbox.faults import CannedResponse, Hang, Reset

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from bot import doctor
+from bot.ops import doctor
 from sandbox.faults import CannedResponse
 from sandbox.key_quotes import PARTS, KeyQuote
 from sandbox.scenarios import CallbackPlan, Scenario

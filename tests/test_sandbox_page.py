@@ -722,7 +722,7 @@ def test_an_invalid_port_is_refused_with_a_sentence(
 
 async def test_the_served_bot_never_loads_the_sandbox(tmp_path: Path) -> None:
     found = (
-        "import sys, bot.__main__, bot.app, bot.doctor;"
+        "import sys, bot.__main__, bot.app, bot.ops.doctor;"
         "print([name for name in sys.modules if name.startswith('sandbox')])"
     )
     assert await run(tmp_path, "-c", found) == (0, "[]\n")

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from bot.doctor import examine
 from bot.errors import Uncertain
+from bot.ops.doctor import examine
 from bot.settings import Settings, SettingsError
 from bot.slack.client import open_session, web_client, webhook_client
 from bot.slack.errors import translated

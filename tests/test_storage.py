@@ -25,8 +25,8 @@ from typing import Any, Final, Protocol
 import aiohttp
 import pytest
 
-from bot import doctor
 from bot.model import Request, State
+from bot.ops import doctor
 from bot.store import DatabaseCorrupt, DatabaseError, DatabaseInUse, Store, sqlite_file
 from bot.store.migrate import MIGRATIONS
 from bot.store.sqlite import SQLiteDatabase, migrate

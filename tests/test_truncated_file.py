@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bot import doctor
+from bot.ops import doctor
+from bot.ops.finding import Finding
 from bot.store import DatabaseCorrupt, DatabaseError, Store
 from bot.timings import Timings
 from tests.modes import on_sqlite_alone
@@ -57,7 +58,7 @@ async def test_a_file_that_grows_while_it_is_used_is_whole(tmp_path: Path) -> No
         assert len(await store.jobs.list_for_user("U1", "video", 1000)) == 600
 
 
-async def finding(world: World) -> doctor.Finding:
+async def finding(world: World) -> Finding:
     environ = world.environment("0")
     return {each.name: each async for each in doctor.examine(environ)}["database"]
 

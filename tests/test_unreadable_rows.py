@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from bot import doctor
+from bot.ops import doctor
 from sandbox.slack_objects import Message
 from tests.modes import on_sqlite_alone
 from tests.test_limits import refused

@@ -81,7 +81,7 @@ class InstallationSource:
         store: Store,
         background: Background,
         *,
-        command: str,
+        command_prefix: str,
         clock: Clock,
         timings: Timings,
     ) -> None:
@@ -89,7 +89,7 @@ class InstallationSource:
         self._calls = calls
         self._store = store
         self._background = background
-        self._command = command  # to try first
+        self._command_prefix = command_prefix
         self._clock = clock
         self._timings = timings
         self._uninstalled = False
@@ -236,7 +236,7 @@ class InstallationSource:
             )
         if is_news:
             _LOG.info(
-                "Connected to %s as @%s. Type %s in Slack.",
-                *(found.team_name, found.bot_name, self._command),
+                "Connected to %s as @%s. Type /%svideo in Slack.",
+                *(found.team_name, found.bot_name, self._command_prefix),
             )
         self._current = found

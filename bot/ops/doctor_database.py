@@ -5,10 +5,10 @@ import shutil
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from bot.clock import Clock
-from bot.doctor.finding import Finding, counted, error, ok, split, warning
+from bot.ops.finding import Finding, counted, error, ok, split, warning
 from bot.slack.blocks import span
 from bot.store import DatabaseError, RowUnreadable
 from bot.store.engines import inspect_server
@@ -18,8 +18,8 @@ from bot.store.sqlite_file import beside, check_file
 
 _NAME: Final = "database"
 _MIB: Final = 1024 * 1024
-# Up to this size all of it is read without being asked to. A disk that reads 100 MB/s takes 2.5 s.
-# Measured for 1.6 GB in memory: quick_check 0.9 s, integrity_check 1.7 s, its 380,000 rows 10 s.
+# Up to this size all of it is read. A disk that reads 100 MB/s takes 2.5 s.
+# Measured for 1.6 GB in memory: quick_check 0.9 s, its 380,000 rows 10 s.
 _SMALL_BYTES: Final = 256 * _MIB
 # To erase texts for good, the file is rewritten: that takes as much again.
 _LITTLE_SPACE_BYTES: Final = 512 * _MIB
@@ -36,30 +36,28 @@ _MAX_DIFFERENCE: Final = timedelta(seconds=30)
 _MAX_AHEAD: Final = timedelta(seconds=5)
 
 
-def check_database(address: Path | str, clock: Clock, *, integrity: bool) -> Iterator[Finding]:
+def check_database(address: Path | str, clock: Clock) -> Iterator[Finding]:
     """Yield what is found about the database, without changing or creating anything.
 
     Args:
         address: its file, or the URL of a PostgreSQL database.
         clock: for the age of what waits.
-        integrity: whether to read all of it, however large it is.
     """
-    if isinstance(address, str):
-        yield from _check_on_server(address, clock, integrity=integrity)
-    else:
-        yield from _check_file(address, clock, integrity=integrity)
-
-
-def _check_on_server(url: str, clock: Clock, *, integrity: bool) -> Iterator[Finding]:
     try:
-        server = inspect_server(url, clock)
-        found = inspect(url, clock.now())
-        reads = integrity or server.size_bytes <= _SMALL_BYTES
-        unreadable = unreadable_rows(url) if reads else []
+        if isinstance(address, str):
+            yield from _check_on_server(address, clock)
+        else:
+            yield from _check_file(address, clock)
     except DatabaseError as failure:
         yield error(_NAME, *split(str(failure)))
-        return
-    read = "all rows were read" if reads else "its rows were not read (doctor --integrity does)"
+
+
+def _check_on_server(url: str, clock: Clock) -> Iterator[Finding]:
+    server = inspect_server(url, clock)
+    found = inspect(url, clock.now())
+    is_small = server.size_bytes <= _SMALL_BYTES
+    unreadable = unreadable_rows(url) if is_small else []
+    read = "all rows were read" if is_small else "its rows were not read"
     about = f"PostgreSQL {server.version}, {_bytes(server.size_bytes)}"
     yield _describe(about, found, read)
     yield from check_server(server)
@@ -68,53 +66,38 @@ def _check_on_server(url: str, clock: Clock, *, integrity: bool) -> Iterator[Fin
     yield from _check_work(running, found, clock.now())
 
 
-def _check_file(path: Path, clock: Clock, *, integrity: bool) -> Iterator[Finding]:
+def _check_file(path: Path, clock: Clock) -> Iterator[Finding]:
     folder = path.absolute().parent
     # A log without its database has what was accepted last: check_file says what to do.
-    if not path.exists() and not beside(path, "-wal").exists():
-        if not folder.is_dir():
-            yield error(
-                _NAME,
-                f"{path} cannot be created: the folder {folder} is missing",
-                "Create the folder, or set DATABASE_URL to a file in another one.",
-            )
-        elif not os.access(folder, os.W_OK):
-            yield error(
-                _NAME,
-                f"{path} cannot be created: the folder {folder} is not writable",
-                f"Make the bot's user its owner: chown USER {folder}",
-            )
-        else:
-            yield ok(_NAME, f"{path} does not exist yet: the bot creates it when it starts")
-            yield from _check_space(folder, 0)
-        return
-    if path.is_file() and not (os.access(path, os.W_OK) and os.access(folder, os.W_OK)):
+    is_new = not path.exists() and not beside(path, "-wal").exists()
+    if is_new and not folder.is_dir():
+        yield error(
+            _NAME,
+            f"{path} cannot be created: the folder {folder} is missing",
+            "Create the folder, or set DATABASE_URL to a file in another one.",
+        )
+    elif not os.access(folder, os.W_OK) or (path.is_file() and not os.access(path, os.W_OK)):
         yield error(
             _NAME,
             f"{path} or its folder cannot be written",
             f"Make the bot's user the owner of both: chown USER {folder} {path}",
         )
-        return
-    size = _size(path) + _size(beside(path, "-wal"))
-    try:
-        pages = _pages(size, integrity=integrity)
-        check_file(path, pages=pages)
+    elif is_new:
+        yield ok(_NAME, f"{path} does not exist yet: the bot creates it when it starts")
+        yield from _check_space(folder, 0)
+    else:
+        size = _size(path) + _size(beside(path, "-wal"))
+        is_small = size <= _SMALL_BYTES
+        check_file(path, pages="quick_check" if is_small else "")
         found = inspect(path, clock.now())
-        unreadable = unreadable_rows(path) if pages else []
-    except DatabaseError as failure:
-        yield error(_NAME, *split(str(failure)))
-        return
-    read = {
-        "": "its pages were not read (doctor --integrity does)",
-        "quick_check": "no damage found",
-        "integrity_check": "no damage found in any page or index",
-    }[pages]
-    yield _describe(f"{path.absolute()}, {_bytes(size)}", found, read)
-    yield from _check_space(folder, size)
-    yield from _check_rows(found, unreadable)
-    owner = find_owner(path)
-    process = "" if owner is None or owner.process is None else f" (process {owner.process})"
-    yield from _check_work(None if owner is None else process, found, clock.now())
+        unreadable = unreadable_rows(path) if is_small else []
+        read = "no damage found" if is_small else "its pages were not read (backup reads them)"
+        yield _describe(f"{path.absolute()}, {_bytes(size)}", found, read)
+        yield from _check_space(folder, size)
+        yield from _check_rows(found, unreadable)
+        owner = find_owner(path)
+        process = "" if owner is None or owner.process is None else f" (process {owner.process})"
+        yield from _check_work(None if owner is None else process, found, clock.now())
 
 
 def check_server(server: Server) -> Iterator[Finding]:
@@ -189,12 +172,6 @@ def _check_rows(found: Inspection, unreadable: Sequence[RowUnreadable]) -> Itera
             f"{'it' if found.set_aside == 1 else 'them'}",
             "Start the bot again: it tries them once more. If they stay, restore a backup.",
         )
-
-
-def _pages(size: int, *, integrity: bool) -> Literal["", "quick_check", "integrity_check"]:
-    if integrity:
-        return "integrity_check"
-    return "quick_check" if size <= _SMALL_BYTES else ""
 
 
 def _describe(about: str, found: Inspection, read: str) -> Finding:

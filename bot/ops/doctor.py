@@ -1,0 +1,392 @@
+"""Checks of everything that the bot depends on, each with a remedy if it fails.
+
+The checks run at the same time and are reported in a fixed order. Nothing is changed.
+"""
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from http import HTTPStatus
+from ipaddress import ip_address
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import httpx
+
+from bot import service_clients, service_errors
+from bot.clock import Clock, SystemClock
+from bot.errors import OutsideError
+from bot.masking import Mask
+from bot.ops.doctor_database import check_database
+from bot.ops.doctor_slack import check_people, check_slack, try_posting
+from bot.ops.finding import POSTING, Finding, error, explain, ok, sentence, split, warning
+from bot.settings import (
+    ENV_FILE,
+    EnvFileError,
+    Settings,
+    SettingsError,
+    environment,
+    is_exposed,
+    misspelt,
+    read_env_file,
+)
+from bot.slack.client import open_session
+from bot.store.inspection import find_owner
+from bot.timings import Timings
+
+# A person waits for the answers.
+_TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))
+# All calls of one check together, as a share of the time for one.
+_CHECK_TIMEOUT: Final = 1.25
+_SERVICE: Final = "video service"
+# Nothing has this id: to ask for it costs nothing and changes nothing.
+_UNKNOWN: Final = "/v2/videos/is-anyone-there"
+_SILENT: Final = "The video service answered "  # our words where it gave no reason
+_ALL_ADDRESSES: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - to call, not to listen
+
+
+async def examine(
+    environ: Mapping[str, str],
+    *,
+    in_file: Mapping[str, str] = MappingProxyType({}),
+    post_to: str | None = None,
+    timings: Timings = _TIMINGS,
+    clock: Clock | None = None,
+) -> AsyncIterator[Finding]:
+    """Yield the findings, area by area, without changing anything.
+
+    Args:
+        environ: the settings, with those of ``.env`` where the environment has none.
+        in_file: what ``.env`` sets.
+        post_to: the channel to try in Slack what the bot does there; it is deleted again.
+        timings: those of the calls.
+        clock: this machine's.
+    """
+    clock = clock or SystemClock()
+    found = [*_check_names(environ, in_file)]
+    mask: Mask | type[str] = str
+    checks: list[tuple[str, AsyncIterator[Finding]]] = []
+    try:
+        settings = Settings.read(environ)
+    except SettingsError as refusal:
+        found += _mistakes(refusal)
+    else:
+        found += _check_sources(environ, in_file)
+        mask = Mask(settings.secrets)
+        checks = [
+            ("database", _check_database(settings.database_address, clock)),
+            ("bot", _check_readiness(settings, timings)),
+            ("Slack", check_slack(settings, timings, clock)),
+            ("people", check_people(settings, timings)),
+            (_SERVICE, _check_service(settings, timings, clock)),
+            ("address", _check_public_url(settings)),
+        ]
+        if post_to is not None:
+            checks.append((POSTING, try_posting(settings, post_to, timings)))
+    for finding in found:
+        yield replace(finding.cleaned(str), area="settings")
+    async with contextlib.AsyncExitStack() as stack:
+        tasks = []
+        for area, check in checks:
+            is_limited = area not in {"database", POSTING}
+            limit = timings.call_timeout * _CHECK_TIMEOUT if is_limited else None
+            task = asyncio.create_task(_collected(area, check, limit))  # noqa: TID251 - ends here
+            stack.callback(task.cancel)
+            tasks.append(task)
+        for (area, _), task in zip(checks, tasks, strict=True):
+            for finding in await task:
+                yield replace(finding.cleaned(mask), area="bot" if finding.name == "bot" else area)
+    if mask is str:
+        yield warning(
+            "everything else",
+            "was not checked, because it depends on these settings",
+            "Correct them, and run doctor again.",
+        )
+
+
+async def examine_deployment(post_to: str | None = None) -> AsyncIterator[Finding]:
+    """Yield the findings for the settings of this process, and of ``.env`` where it has none."""
+    try:
+        in_file = read_env_file()
+    except EnvFileError as failure:
+        yield error(str(ENV_FILE), *split(str(failure))).cleaned(str)
+        return
+    examined = examine(environment(), in_file=in_file, post_to=post_to)
+    async for finding in examined:
+        yield finding
+
+
+async def _collected(
+    name: str, check: AsyncIterator[Finding], limit: timedelta | None
+) -> list[Finding]:
+    """Return what a check yields within a time, and a finding if it takes longer or fails."""
+    found: list[Finding] = []
+    try:
+        async with asyncio.timeout(None if limit is None else limit.total_seconds()):
+            async for each in check:
+                found.append(each)  # noqa: PERF401 - those before an error count
+    except TimeoutError:
+        found.append(
+            error(name, "the check did not end in time", "Run doctor again: something is slow.")
+        )
+    except OSError as failure:
+        said = failure.strerror or type(failure).__name__
+        found.append(
+            error(name, f"the check failed: {said}", "Correct that, and run doctor again.")
+        )
+    except Exception as failure:  # noqa: BLE001 - one check must not hide the others
+        found.append(
+            error(
+                name,
+                f"the check itself failed ({type(failure).__name__})",
+                "This is a mistake in doctor: please report it.",
+            )
+        )
+    return found
+
+
+async def _check_database(address: Path | str, clock: Clock) -> AsyncIterator[Finding]:
+    for each in await asyncio.to_thread(lambda: [*check_database(address, clock)]):
+        yield each
+
+
+# ── The settings ──────────────────────────────────────────────────────────────────────────────
+
+
+def _mistakes(refusal: SettingsError) -> Iterator[Finding]:
+    """Yield an error for each setting that is missing or wrong."""
+    for name, said in refusal.mistakes.items():
+        message, _, remedy = said.removeprefix(f"{name} ").partition(": ")
+        fix = sentence(remedy) or "Correct it, or remove it to have the default."
+        yield error(name, message.rstrip("."), fix)
+    if refusal.has_missing and not ENV_FILE.exists():
+        yield warning(
+            str(ENV_FILE),
+            f"is not in {Path.cwd()}, and settings are missing",
+            f"Run doctor in the folder that has {ENV_FILE}, or make one: python -m bot init",
+        )
+
+
+def _check_names(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield a warning for each variable that looks like a setting, and if others can read them."""
+    for name, meant in misspelt(environ, in_file):
+        yield warning(
+            name,
+            "is no setting of the bot, and is ignored",
+            f"Rename it to {meant}, if that is meant. Otherwise leave it."
+            if meant
+            else f"Remove it from {ENV_FILE}, of which the bot reads its settings only.",
+        )
+    if in_file and is_exposed():
+        yield warning(
+            str(ENV_FILE),
+            "has secrets in it, and other users of this machine may read or change it",
+            f"Run: chmod 600 {ENV_FILE}",
+        )
+
+
+def _check_sources(environ: Mapping[str, str], in_file: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield which settings are set twice, in the environment and in ``.env``."""
+    values = {name: environ.get(name, "").strip() for name in Settings.table()}
+    twice = [
+        name
+        for name, text in values.items()
+        if text and in_file.get(name, "").strip() not in {"", text}
+    ]
+    for name in twice:
+        yield warning(
+            name,
+            f"is set twice: the environment's value counts, and not the one in {ENV_FILE}",
+            "Remove it from one of them.",
+        )
+    if not twice:
+        yield ok("settings", "complete, and none is wrong")
+
+
+async def _check_public_url(settings: Settings) -> AsyncIterator[Finding]:
+    """Yield whether Slack and the service can reach this bot, as far as the address shows it."""
+    name, url = "public address", settings.public_url
+    if url is None and settings.slack_app_token is None:
+        yield warning(
+            name,
+            "neither SLACK_APP_TOKEN nor PUBLIC_URL is set: it is not known how Slack reaches the "
+            "bot",
+            "Set SLACK_APP_TOKEN to use Socket Mode, or PUBLIC_URL to the address in the Slack "
+            "app's request URLs.",
+        )
+    elif url is None:
+        yield ok(name, "none: the bot polls the service, and answers come a few minutes later")
+    elif settings.proxy_for(url) is None:  # else this machine may know no names outside
+        host, is_private = urlsplit(url).hostname, await _is_private(url)
+        if is_private is None:
+            yield warning(
+                name,
+                f"{host} cannot be resolved (DNS): Slack and the service may not reach the bot",
+                "Correct the host in PUBLIC_URL, or add it to your domain's DNS.",
+            )
+        # Where the service is in this network too, it is a test, or one's own.
+        elif is_private and await _is_private(settings.video_api_url) is False:
+            yield warning(
+                name,
+                f"{host} is an address of this machine or of a private network: nobody reaches it "
+                "from outside",
+                "Set PUBLIC_URL to a public address. On a laptop, use Socket Mode "
+                "(SLACK_APP_TOKEN) and leave PUBLIC_URL out.",
+            )
+        else:
+            yield ok(name, f"{host} has an address; whether calls arrive there was not tried")
+
+
+async def _is_private(url: str) -> bool | None:
+    """Return whether a host has only addresses of private networks; None if it has none."""
+    host = urlsplit(url).hostname or ""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return None
+    return not any(ip_address(str(each[4][0]).partition("%")[0]).is_global for each in found)
+
+
+# ── The video service ─────────────────────────────────────────────────────────────────────────
+
+
+async def _check_service(
+    settings: Settings, timings: Timings, clock: Clock
+) -> AsyncIterator[Finding]:
+    """Yield what a harmless read from the service shows."""
+    url, key = settings.video_api_url, settings.video_api_key.get_secret_value()
+    mask = Mask(settings.secrets)
+    yield (await read_unknown(url, key, settings.proxy_for(url), timings, clock, mask=mask))[0]
+
+
+async def read_unknown(
+    url: str, key: str, proxy: str | None, timings: Timings, clock: Clock, *, mask: Mask
+) -> tuple[Finding, int | None]:
+    """Return what a harmless read shows, and the status of the answer; None without one."""
+    try:
+        async with service_clients.connect(proxy) as clients:
+            with service_errors.translated():
+                async with asyncio.timeout(timings.call_timeout.total_seconds()):
+                    async with clients.reading.stream(
+                        "GET", url + _UNKNOWN, headers={"x-api-key": key}, timeout=None
+                    ) as response:
+                        body = await service_clients.content_of(response)
+    except OutsideError as failure:
+        cause = explain(failure, url, timings.call_timeout, "VIDEO_API_URL")
+        return error(_SERVICE, *cause), None
+    return _judge_service(response, body, mask, clock), response.status_code
+
+
+def _judge_service(response: httpx.Response, body: bytes, mask: Mask, clock: Clock) -> Finding:
+    status = response.status_code
+    reason = service_errors.from_answer(response, body, mask=mask, now=clock.now()).reason
+    said = str(status) if reason.startswith(_SILENT) else f"{status}: {reason.rstrip('.')}"
+    kind = response.headers.get("content-type", "").partition(";")[0].strip()
+    what = {"text/html": "a web page", "": "something else"}.get(kind, kind)
+    # The first that holds counts.
+    for holds, judge, message, remedy in (
+        (
+            status == HTTPStatus.UNAUTHORIZED,
+            error,
+            f"rejects VIDEO_API_KEY ({said})",
+            "Copy the key again from your account there, into VIDEO_API_KEY.",
+        ),
+        (
+            status == HTTPStatus.FORBIDDEN,
+            error,
+            f"refuses a read with VIDEO_API_KEY ({said})",
+            (
+                "Check that the key may read and create videos, and that the service allows this "
+                "machine's address."
+            ),
+        ),
+        (
+            status == HTTPStatus.PAYMENT_REQUIRED,
+            error,
+            f"is out of credit ({said})",
+            "Top it up there. What people have asked for is made then.",
+        ),
+        (
+            status == HTTPStatus.TOO_MANY_REQUESTS,
+            warning,
+            "answers, but asks to wait: too many calls (429)",
+            "Run doctor again in a minute. If it stays so, ask the service for a higher limit.",
+        ),
+        (
+            status >= HTTPStatus.INTERNAL_SERVER_ERROR,
+            error,
+            f"does not work: it answered {status}",
+            (
+                "Try again in some minutes, and look at the service's status page. The bot goes on "
+                "by itself once it works."
+            ),
+        ),
+        (
+            response.is_redirect,
+            error,
+            f"sends callers to another address ({status})",
+            "Set VIDEO_API_URL to the address of the API itself: the bot follows no redirects.",
+        ),
+        (
+            not _is_json(response, body),
+            error,
+            f"{what} answers in place of the API ({status})",
+            "Set VIDEO_API_URL to the address of the service's API, without /v2.",
+        ),
+        (
+            str(status) not in service_errors.UNKNOWN_ID,
+            warning,
+            f"answers {status} for a video that does not exist, where 404 is expected",
+            "Check that VIDEO_API_URL is the API that the bot is made for.",
+        ),
+    ):
+        if holds:
+            return judge(_SERVICE, message, remedy)
+    return ok(_SERVICE, "answers and accepts the key")
+
+
+def _is_json(response: httpx.Response, body: bytes) -> bool:
+    """Return whether an answer is JSON, or so empty or compressed that it may be an API's."""
+    if not body.strip() or response.headers.get("content-encoding"):
+        return True
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(body)
+        return True
+    return False
+
+
+# ── A bot that runs ───────────────────────────────────────────────────────────────────────────
+
+
+async def _check_readiness(settings: Settings, timings: Timings) -> AsyncIterator[Finding]:
+    """Yield what the bot that has the database says is wrong; nothing if none answers here."""
+    if await asyncio.to_thread(find_owner, settings.database_address) is None:
+        return
+    address = f"http://{_ALL_ADDRESSES.get(settings.host, settings.host)}:{settings.port}"
+    try:
+        async with (
+            open_session(None) as session,
+            asyncio.timeout(timings.call_timeout.total_seconds()),
+            session.get(f"{address}/readyz") as ready,
+        ):
+            report = json.loads(await ready.read())
+    except (aiohttp.ClientError, OSError, ValueError):
+        return
+    match report:
+        case {"ready": bool(is_ready), "checks": dict(checks)}:
+            for name, check in checks.items():
+                match check:
+                    case {"ok": False, "reason": str(reason)}:
+                        message, remedy = split(reason)
+                        yield (warning if is_ready else error)(
+                            "readiness",
+                            f"the bot says of {name.replace('_', ' ')}: {message}",
+                            remedy or "Read the bot's log.",
+                        )

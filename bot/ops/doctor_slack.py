@@ -1,0 +1,479 @@
+"""Checks of Slack: the token, its scopes, whom the settings name, and what Slack allows."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Collection, Iterator, Mapping, Sequence
+from datetime import timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+
+from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.web.async_slack_response import AsyncSlackResponse
+
+from bot.clock import Clock
+from bot.errors import OutsideError, Refused
+from bot.model import Installation
+from bot.ops.finding import CheckState, Finding, error, explain, ok, warning
+from bot.setting_values import MAX_BOX
+from bot.settings import ConnectionSettings, Settings
+from bot.slack.blocks import Json
+from bot.slack.client import open_session, web_client
+from bot.slack.errors import translated
+from bot.slack.find_posted import CANNOT_LOOK
+from bot.slack.installation import fetch_installation
+from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES, granted_scopes
+from bot.store.inspection import stored_installation, stored_limit_changes
+from bot.store.usage import CHANGEABLE, written
+from bot.timings import Timings
+
+# Requests that are signed more than five minutes ago, or ahead, are refused (bot/web.py).
+_SKEWED: Final = timedelta(seconds=60)
+_REFUSED: Final = timedelta(minutes=4)
+_NTP: Final = "Have the machine set its clock by the network (NTP): timedatectl set-ntp true."
+_GRANT: Final = "Add it in the Slack app (OAuth & Permissions) and install the app again."
+_WORDS: Final = {
+    "ADMIN_USERS": "admins",
+    "APPROVERS": "approvers",
+    "VIDEO_USERS": "may create videos",
+    "TRAINING_USERS": "may train replicas",
+    "ALLOWED_CHANNELS": "channels",
+}
+"""What a setting with people, user groups or channels is called."""
+_GONE: Final = {
+    "U": "is nobody in this workspace",
+    "C": "does not exist, or is private and without the bot",
+}
+"""What Slack says of what it does not find, by how an id begins."""
+_TEXT: Final = "This is a test of Replica Videos. It goes away by itself."
+_INVITE: Final = "Invite the bot there (/invite), or try another channel."
+_SHARE_TRIES: Final = 10
+_SHARE_WAIT_S: Final = 1.0
+_MAX_NAMED: Final = 5
+_AT_A_TIME: Final = 8  # look-ups
+
+
+@contextlib.asynccontextmanager
+async def _client(connection: ConnectionSettings, token: str) -> AsyncIterator[AsyncWebClient]:
+    async with open_session(connection.proxy_for(connection.slack_api_url)) as session:
+        yield web_client(token, connection.slack_api_url, session)
+
+
+def _client_of(settings: Settings) -> contextlib.AbstractAsyncContextManager[AsyncWebClient]:
+    return _client(settings, settings.slack_bot_token.get_secret_value())
+
+
+# ── The token and the app ─────────────────────────────────────────────────────────────────────
+
+
+async def check_slack(settings: Settings, timings: Timings, clock: Clock) -> AsyncIterator[Finding]:
+    """Yield what Slack says about the tokens, their scopes and the time."""
+    async with _client_of(settings) as client:
+        finding, answer = await _identify(client, settings, timings)
+        yield finding
+        if (token := settings.slack_app_token) is not None:
+            yield await try_app_token(token.get_secret_value(), settings, timings)
+        if answer is None:
+            return
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            skew = clock.now() - parsedate_to_datetime(headers.get("date", ""))
+            yield _judge_skew(skew, is_http=settings.slack_app_token is None)
+        if (granted := granted_scopes(answer.headers)) is not None:
+            for finding in _check_scopes(granted, settings):
+                yield finding
+        try:
+            found = await fetch_installation(client, timings)
+        except OutsideError as failure:
+            yield _failed(failure, settings, timings)
+            return
+    stored = await asyncio.to_thread(stored_installation, settings.database_address)
+    if stored is not None and (wrong := _compare(found, stored)):
+        yield wrong
+
+
+async def try_bot_token(token: str, connection: ConnectionSettings, timings: Timings) -> Finding:
+    """Return whose token it is."""
+    async with _client(connection, token) as client:
+        return (await _identify(client, connection, timings))[0]
+
+
+async def _identify(
+    client: AsyncWebClient, connection: ConnectionSettings, timings: Timings
+) -> tuple[Finding, AsyncSlackResponse | None]:
+    try:
+        async with translated(timings.call_timeout):
+            answer = await client.auth_test()
+    except OutsideError as failure:
+        return _failed(failure, connection, timings), None
+    return ok("Slack", f"{answer.get('user')} in {answer.get('team')}"), answer
+
+
+async def try_app_token(token: str, connection: ConnectionSettings, timings: Timings) -> Finding:
+    """Return whether Slack opens a connection for Socket Mode with a token."""
+    async with _client(connection, token) as client:
+        try:
+            # It only returns an address: https://docs.slack.dev/reference/methods/apps.connections.open
+            async with translated(timings.call_timeout):
+                await client.apps_connections_open(app_token=token)
+        except OutsideError as failure:
+            return _failed(
+                failure,
+                connection,
+                timings,
+                name="Socket Mode",
+                message="Slack rejects SLACK_APP_TOKEN",
+                remedy="Generate an app-level token with the scope connections:write (Basic "
+                "Information, App-Level Tokens), and see that Socket Mode is on in the Slack app.",
+            )
+    return ok("Socket Mode", "Slack accepts SLACK_APP_TOKEN and opens connections")
+
+
+def _failed(
+    failure: OutsideError,
+    connection: ConnectionSettings,
+    timings: Timings,
+    *,
+    name: str = "Slack",
+    message: str = "rejects SLACK_BOT_TOKEN",
+    remedy: str = "Install the app again and copy the Bot User OAuth Token (OAuth & Permissions).",
+) -> Finding:
+    """Return that Slack cannot be reached, or this ``message`` and ``remedy`` if it refuses."""
+    if isinstance(failure, Refused):
+        return error(name, f"{message} ({failure.code})", remedy)
+    return error(
+        name, *explain(failure, connection.slack_api_url, timings.call_timeout, "SLACK_API_URL")
+    )
+
+
+def _check_scopes(granted: frozenset[str], settings: Settings) -> Iterator[Finding]:
+    """Yield which scopes of the manifest the token does not have."""
+    remedies = _remedies(settings)
+    missing = [each for each in (*REQUIRED_SCOPES, *OPTIONAL_SCOPES) if each not in granted]
+    for scope in missing:
+        if scope in REQUIRED_SCOPES:
+            yield error("Slack scope", f"{scope} is missing: {REQUIRED_SCOPES[scope]}", _GRANT)
+        elif scope in remedies:
+            message = f"{scope} is not granted: {OPTIONAL_SCOPES[scope]}"
+            yield warning("Slack scope", message, f"{_GRANT} Or {remedies[scope]}.")
+    declined = [each for each in missing if each not in {*REQUIRED_SCOPES, *remedies}]
+    if declined:
+        yield ok("Slack scopes", f"optional ones that are not granted: {', '.join(declined)}")
+    elif not missing:
+        yield ok("Slack scopes", "all scopes that the bot can use")
+
+
+def _remedies(settings: Settings) -> dict[str, str]:
+    """Return what else to do about missing scopes that the settings want, as clauses."""
+    shared = not settings.allow_shared_channels
+    lists = settings.video_users and settings.training_users
+    wanted = (
+        ("users:read", not lists, "list in VIDEO_USERS and TRAINING_USERS who may ask"),
+        ("channels:read", shared, "accept it with ALLOW_SHARED_CHANNELS=yes"),
+        ("groups:read", shared, "accept it with ALLOW_SHARED_CHANNELS=yes"),
+        ("files:write", bool(settings.media_hosts), "remove MEDIA_HOSTS"),
+        ("files:read", bool(settings.media_hosts), "remove MEDIA_HOSTS"),
+        ("files:read", settings.max_script > MAX_BOX, f"set MAX_SCRIPT to {MAX_BOX}"),
+        ("channels:join", settings.join_public_channels, "remove JOIN_PUBLIC_CHANNELS"),
+    )
+    return {scope: remedy for scope, is_wanted, remedy in wanted if is_wanted}
+
+
+def _compare(found: Installation, stored: Installation) -> Finding | None:
+    """Return what is wrong if the database belongs to another workspace or app than the token."""
+    if stored.team_id != found.team_id:
+        return error(
+            "Slack workspace",
+            "SLACK_BOT_TOKEN belongs to another workspace than the database, so nobody is served",
+            "Use that workspace's token, or another database.",
+        )
+    if stored.app_id and found.app_id not in {None, stored.app_id}:
+        return error(
+            "Slack app",
+            "SLACK_BOT_TOKEN belongs to another app than before, which cannot edit the earlier "
+            "app's messages",
+            "Use the earlier app's token. To change the app for good, begin with an empty "
+            "database: set DATABASE_URL to a new file.",
+        )
+    return None
+
+
+def _judge_skew(skew: timedelta, *, is_http: bool) -> Finding:
+    """Return what is to be said of a clock that is this far ahead of Slack's."""
+    seconds = round(abs(skew).total_seconds())
+    way = "ahead of" if skew > timedelta(0) else "behind"
+    if abs(skew) < _SKEWED:
+        return ok("clock", f"this machine's clock is within {max(seconds, 1)} s of Slack's")
+    message = f"this machine's clock is {seconds} s {way} Slack's"
+    if is_http and abs(skew) >= _REFUSED:
+        return error("clock", f"{message}: from 5 minutes on, all requests are refused", _NTP)
+    return warning("clock", message, _NTP)
+
+
+# ── People and channels ───────────────────────────────────────────────────────────────────────
+
+
+async def check_people(settings: Settings, timings: Timings) -> AsyncIterator[Finding]:
+    """Yield whom and what the settings and admins name, by name, and what of it is not there."""
+    changes = await asyncio.to_thread(stored_limit_changes, settings.database_address)
+    values = {
+        name: changes[name].value if name in changes else written(getattr(settings, name.lower()))
+        for name in ("VIDEO_USERS", "TRAINING_USERS", "ALLOWED_CHANNELS")
+    }
+    values["ADMIN_USERS"] = written(settings.admin_users)
+    values["APPROVERS"] = written(settings.approvers)
+    ids = {name: [each for each in value.split(",") if each] for name, value in values.items()}
+    async with _client_of(settings) as client:
+        names = _Names(client, timings)
+        channel = [settings.approval_channel] if settings.approval_channel else []
+        await names.look_up({*channel, *(each for found in ids.values() for each in found)})
+    for finding in (*names.findings(ids), *_check_approval(settings, names)):
+        yield finding
+    changed = [
+        f"{each.name} is {each.value or 'empty'} ({each.changed_by} on {each.changed_at:%Y-%m-%d})"
+        for each in changes.values()
+    ]
+    but = f", but for what admins changed in Home: {', '.join(changed)}" if changed else ""
+    yield ok("limits", f"limits are as in the settings{but}")
+
+
+class _Names:
+    """What Slack says of ids of people, user groups and channels."""
+
+    def __init__(self, client: AsyncWebClient, timings: Timings) -> None:
+        self._client = client
+        self._timings = timings
+        self._calls = asyncio.Semaphore(_AT_A_TIME)
+        self.names: dict[str, str] = {}
+        self.channels: dict[str, Json] = {}
+        self.missing: dict[str, str] = {}
+        """Why somebody or something named does not count, as a clause about it."""
+        self.not_shown: dict[str, str] = {}
+        """The code with which Slack refuses to say anything about an id."""
+
+    async def look_up(self, ids: Collection[str]) -> None:
+        """Ask Slack about all of them."""
+        groups = {each for each in ids if each.startswith("S")}
+        await asyncio.gather(
+            *(self._guarded([each], self._person(each)) for each in ids if each[0] in "UW"),
+            *(self._guarded([each], self._channel(each)) for each in ids if each[0] in "CG"),
+            *([self._guarded(groups, self._groups(groups))] if groups else []),
+        )
+
+    async def _guarded(self, ids: Collection[str], work: Awaitable[None]) -> None:
+        try:
+            async with self._calls, translated(self._timings.call_timeout):
+                await work
+        except Refused as failure:
+            if failure.code.endswith(("_not_found", "_not_visible")):
+                self.missing |= {each: _GONE.get(each[0], "is not there") for each in ids}
+            else:
+                self.not_shown |= dict.fromkeys(ids, failure.code)
+        except OutsideError:
+            pass  # the check of Slack says why
+
+    async def _person(self, user: str) -> None:
+        """Ask about a person: https://docs.slack.dev/reference/objects/user-object."""
+        found: Json = (await self._client.users_info(user=user)).get("user", {})
+        profile = found.get("profile", {})
+        self.names[user] = str(found.get("real_name") or profile.get("display_name") or user)
+        if found.get("deleted"):
+            self.missing[user] = f"({self.names[user]}) is deactivated"
+        elif found.get("is_bot"):
+            self.missing[user] = f"({self.names[user]}) is an app, not a person"
+
+    async def _groups(self, groups: Collection[str]) -> None:
+        """Ask about the user groups that are not disabled.
+
+        https://docs.slack.dev/reference/methods/usergroups.list
+        """
+        found: list[Json] = (await self._client.usergroups_list()).get("usergroups", [])
+        there = {str(each.get("id")): f"@{each.get('handle')}" for each in found}
+        self.names |= there
+        gone = "does not exist, or is disabled, so it lets nobody in"
+        self.missing |= {each: gone for each in groups if each not in there}
+
+    async def _channel(self, channel: str) -> None:
+        """Ask about a channel: https://docs.slack.dev/reference/objects/conversation-object."""
+        found: Json = (await self._client.conversations_info(channel=channel)).get("channel", {})
+        self.channels[channel] = found
+        self.names[channel] = f"#{found.get('name', channel)}"
+        if found.get("is_archived"):
+            self.missing[channel] = f"({self.names[channel]}) is archived"
+
+    def findings(self, ids: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+        """Yield who and what each setting names, by the name of the setting."""
+        for name, words in _WORDS.items():
+            by_admins = ", or in Home, if it was set there" if name in CHANGEABLE else ""
+            for each in ids[name]:
+                if why := self.missing.get(each):
+                    yield error(
+                        name,
+                        f"{each} {why}",
+                        f"Correct or remove {each} in {name}{by_admins}.",
+                    )
+                elif each.startswith("S") and (code := self.not_shown.get(each)):
+                    yield warning(
+                        name,
+                        f"{each} lets nobody in: Slack refuses to say who is in it ({code})",
+                        "Add the scope usergroups:read in the Slack app (OAuth & Permissions) and "
+                        "install the app again, or name people instead.",
+                    )
+            there = [self.names.get(each, each) for each in ids[name] if each not in self.missing]
+            if there:
+                more = len(there) - _MAX_NAMED
+                shown = ", ".join(there[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+                hidden = " (Slack doesn't say who or what that is)"
+                unseen = hidden if self.not_shown.keys() & set(ids[name]) else ""
+                yield ok("people", f"{words}: {shown}{unseen}")
+
+
+def _check_approval(settings: Settings, names: _Names) -> Iterator[Finding]:
+    """Yield whether approval works as it is set; nothing where none is wanted."""
+    channel = settings.approval_channel
+    if not settings.approvers and (settings.approval_above or channel):
+        yield warning(
+            "approval",
+            "APPROVERS is not set, so nothing needs approval, whatever the other settings say",
+            "Set APPROVERS to the member IDs of who approves, or remove APPROVAL_ABOVE and "
+            "APPROVAL_CHANNEL.",
+        )
+    elif not settings.approvers:
+        return
+    elif len((settings.approvers | settings.admin_users) - names.missing.keys()) == 1:
+        yield warning(
+            "approval",
+            "only one person may approve, so nobody can approve what that person asks for",
+            "Add another one to APPROVERS.",
+        )
+    elif channel is None:
+        yield ok("approval", "each approver is asked in a direct message")
+    elif names.not_shown.get(channel) in CANNOT_LOOK:
+        message = f"Slack doesn't let me look at {channel}, where approvers are asked"
+        yield ok("approval", message)
+    elif wrong := _wrong_with(channel, settings, names):
+        yield error(
+            "approval",
+            f"{wrong}: each approver is asked in a direct message instead",
+            "Invite the bot there (/invite), or set APPROVAL_CHANNEL to the ID of another channel.",
+        )
+    else:
+        yield ok("approval", f"approvers are asked in {names.names.get(channel, channel)}")
+
+
+def _wrong_with(channel: str, settings: Settings, names: _Names) -> str:
+    """Return why approvers are not asked in a channel; "" if they are."""
+    found = names.channels.get(channel, {})
+    if code := names.not_shown.get(channel):
+        return f"Slack doesn't show me APPROVAL_CHANNEL ({code})"
+    if channel in names.missing:
+        return f"APPROVAL_CHANNEL {names.missing[channel]}"
+    is_shared = found.get("is_ext_shared") and not settings.allow_shared_channels
+    return "another organization reads APPROVAL_CHANNEL" if is_shared else ""
+
+
+# ── What Slack allows: doctor --post ──────────────────────────────────────────────────────────
+
+
+async def try_posting(settings: Settings, channel: str, timings: Timings) -> AsyncIterator[Finding]:
+    """Do in a channel what the bot does, delete it all, and yield what Slack allowed.
+
+    ``channel`` is an id, or a name, which chat.postMessage takes too:
+    https://docs.slack.dev/reference/methods/chat.postMessage
+    """
+    person = min(settings.admin_users or settings.approvers, default=None)
+    async with _client_of(settings) as client:
+        trial = _Trial(client, timings)
+        try:
+            await trial.run(channel, person)
+        finally:
+            await trial.clean_up()
+    for finding in trial.found:
+        yield finding
+
+
+class _Trial:
+    """One of everything that the bot does in Slack."""
+
+    def __init__(self, client: AsyncWebClient, timings: Timings) -> None:
+        self._client = client
+        self._timings = timings
+        self._posted: list[tuple[str, str]] = []  # channels and ts, in the order of posting
+        self._file = ""
+        self.found: list[Finding] = []
+
+    async def run(self, channel: str, person: str | None) -> None:
+        """Post, edit, reply, look it up, upload, and write to a person."""
+        client = self._client
+        if await self._post("post a message", channel):
+            [(where, ts)] = self._posted
+            edit = client.chat_update(channel=where, ts=ts, text=_TEXT)
+            await self._do("edit it", edit, "chat:write")
+            await self._post("reply in its thread", where, thread_ts=ts)
+            look = client.conversations_replies(channel=where, ts=ts)
+            await self._do("look it up", look, "channels:history")
+            upload = client.files_upload_v2(
+                channel=where, thread_ts=ts, content=_TEXT, filename="test.txt"
+            )
+            if uploaded := await self._do("upload a file", upload, "files:write"):
+                self._file = str(uploaded["files"][0]["id"])
+                await self._note_shared()
+        if person is None:
+            self.found.append(ok("write to a person", "not tried: ADMIN_USERS is not set"))
+        elif opened := await self._do(
+            "open a direct message", client.conversations_open(users=person), "im:write"
+        ):
+            await self._post("write to a person", str(opened["channel"]["id"]))
+
+    async def clean_up(self) -> None:
+        """Delete everything, replies before what they are in reply to."""
+        tried, self.found = self.found, []
+        if self._file:
+            delete = self._client.files_delete(file=self._file)
+            await self._do("delete the file", delete, "files:write")
+        for channel, ts in reversed(self._posted):
+            delete = self._client.chat_delete(channel=channel, ts=ts)
+            await self._do("delete a message", delete, "chat:write")
+        if self.found and all(each.state is CheckState.OK for each in self.found):
+            self.found = [ok("delete it all", "allowed")]
+        self.found = tried + self.found
+
+    async def _post(self, name: str, channel: str, thread_ts: str | None = None) -> bool:
+        call = self._client.chat_postMessage(channel=channel, text=_TEXT, thread_ts=thread_ts)
+        if answer := await self._do(name, call, "chat:write"):
+            self._posted.append((str(answer["channel"]), str(answer["ts"])))
+        return bool(answer)
+
+    async def _note_shared(self) -> None:
+        """Find the message with the file, which stays there when only the file is deleted.
+
+        Slack shares it some time after it has answered.
+        """
+        with contextlib.suppress(OutsideError):
+            for _ in range(_SHARE_TRIES):
+                async with translated(self._timings.call_timeout):
+                    about = await self._client.files_info(file=self._file)
+                file: Json = about.get("file", {})
+                places = [each for kind in file.get("shares", {}).values() for each in kind.items()]
+                self._posted += [(channel, str(share["ts"])) for channel, [share] in places]
+                if places:
+                    return
+                await asyncio.sleep(_SHARE_WAIT_S)
+
+    async def _do(self, name: str, call: Awaitable[Any], scope: str) -> Any | None:  # noqa: ANN401
+        """Wait for a call and note what became of it; return the answer, None if refused."""
+        try:
+            async with translated(self._timings.call_timeout):
+                answer = await call
+        except OutsideError as failure:
+            code = failure.code if isinstance(failure, Refused) else failure.reason.rstrip(".")
+            remedies = {
+                "missing_scope": f"It needs the scope {scope}. {_GRANT}",
+                "not_in_channel": _INVITE,
+                "channel_not_found": _INVITE,
+            }
+            remedy = remedies.get(code, "https://docs.slack.dev/reference/methods explains it.")
+            judge = error if scope == "chat:write" else warning
+            self.found.append(judge(name, f"refused: {code}", remedy))
+            return None
+        self.found.append(ok(name, "allowed"))
+        return answer

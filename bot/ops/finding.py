@@ -1,0 +1,287 @@
+"""What a check of ``doctor`` found, how a person reads it, and why something cannot be reached."""
+
+import re
+import shutil
+import ssl
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+from unicodedata import category
+from urllib.parse import urlsplit
+
+import aiohttp
+import click
+
+from bot.causes import describe
+from bot.errors import OutsideError
+
+# Control sequences of a terminal, such as "\x1b[31m" (ECMA-48, 5.4).
+_TERMINAL: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
+_MAX_READ: Final = 10_000  # characters of what another program may have said at any length
+_MAX_TEXT: Final = 600  # characters
+_WIDTH: Final = 100  # columns at most, and on what is no terminal
+_MIN_TEXT: Final = 24  # columns of a text, however narrow the terminal is
+_STATE_WIDTH: Final = len("warning")
+_NAME_WIDTH: Final = len("ALLOW_SHARED_CHANNELS")
+_INDENT: Final = " " * (_STATE_WIDTH + 2 + _NAME_WIDTH + 2)
+_AREA_WIDTH: Final = len("video service")
+
+
+POSTING: Final = "posting"
+"""The area of what was tried in Slack."""
+
+
+class CheckState(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARNING = "warning"
+    """The bot works, but not all that it should do."""
+    ERROR = "error"
+    """The bot does not work. The exit code is 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one check.
+
+    ``message`` is a clause, ``remedy`` a sentence, which is empty only where the state is ok.
+    """
+
+    name: str
+    state: CheckState
+    message: str
+    remedy: str = ""
+    area: str = ""
+    """Of the report; not in the JSON."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is no error."""
+        return self.state is not CheckState.ERROR
+
+    def __str__(self) -> str:
+        state = "ERROR" if self.state is CheckState.ERROR else str(self.state)
+        head = f"{state:<{_STATE_WIDTH}}  {self.name:<{_NAME_WIDTH}}  "
+        return "\n".join(
+            _wrapped(self.message, head, _INDENT)
+            + _wrapped(self.remedy, _INDENT + "  ", _INDENT + "  ")
+        )
+
+    def as_json(self) -> dict[str, str]:
+        """Return it as an object of ``doctor --json``, whose shape does not change."""
+        return {
+            "check": self.name,
+            "state": str(self.state),
+            "message": self.message,
+            "remedy": self.remedy,
+        }
+
+    def cleaned(self, mask: Callable[[str], str]) -> "Finding":
+        """Return it without secrets, control characters, and more text than a person reads."""
+        return replace(self, message=shown(self.message, mask), remedy=shown(self.remedy, mask))
+
+
+_MARKS: Final = {
+    CheckState.OK: ("✓", "+"),
+    CheckState.WARNING: ("!", "!"),
+    CheckState.ERROR: ("✗", "x"),
+}
+
+
+def ok(name: str, message: str) -> Finding:
+    """Return that all is well."""
+    return Finding(name, CheckState.OK, message)
+
+
+def warning(name: str, message: str, remedy: str) -> Finding:
+    """Return that something does not work as it should, and what to do."""
+    return Finding(name, CheckState.WARNING, message, remedy)
+
+
+def error(name: str, message: str, remedy: str) -> Finding:
+    """Return that the bot does not work, and what to do."""
+    return Finding(name, CheckState.ERROR, message, remedy)
+
+
+# ── The report ────────────────────────────────────────────────────────────────────────────────
+
+
+async def report(examined: AsyncIterator[Finding], *, in_full: bool) -> list[Finding]:
+    """Print a line for each area once it is known, then what is wrong, errors last; return all.
+
+    ``in_full`` is whether to print also what is well in full, as what was tried in Slack always is.
+    """
+    found: list[Finding] = []
+    async for finding in examined:
+        if found and found[-1].area != finding.area:
+            click.echo(_line(found))
+        found.append(finding)
+    click.echo(_line(found))
+    told = [each for each in found if (in_full or each.remedy) and each.area != POSTING]
+    for block in (
+        *([each for each in told if each.state is state] for state in CheckState),
+        [each for each in found if each.area == POSTING],
+    ):
+        if texts := [str(each) for each in block]:
+            click.echo("\n".join(["", *texts]))
+    click.echo(f"\n{summary(found)}")
+    return found
+
+
+def _line(found: Sequence[Finding]) -> str:
+    """Return the line about the area of the last finding: a mark, and its worst or all it is."""
+    area = found[-1].area
+    of_area = [each for each in found if each.area == area]
+    worst = max((each.state for each in of_area), key=list(CheckState).index)
+    said = "; ".join(dict.fromkeys(each.message for each in of_area if each.state is worst))
+    mark, plain = _MARKS[worst]
+    mark = mark if mark.encode(sys.stdout.encoding, "ignore") else plain
+    text = f"{mark} {area:<{_AREA_WIDTH}}  {said}"
+    width = _columns()
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """Return the last line of a report: how much is wrong."""
+    states = [each.state for each in findings]
+    errors, warnings = states.count(CheckState.ERROR), states.count(CheckState.WARNING)
+    counts = [
+        counted(number, noun)
+        for number, noun in ((errors, "error"), (warnings, "warning"))
+        if number
+    ]
+    if errors:
+        return f"{' and '.join(counts)}. The bot does not work until the errors are corrected."
+    return f"No errors{f', {counts[0]}' if counts else ' and no warnings'}."
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words, such as "1 job" or "1,200 jobs"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def shown(text: str, mask: Callable[[str], str]) -> str:
+    """Return what may come from another program as one line of a limited length, masked."""
+    return mask(printable(text[:_MAX_READ]))[:_MAX_TEXT]
+
+
+def printable(text: str) -> str:
+    """Return a text as one line without control characters."""
+    visible = (
+        "" if category(each) == "Cf" else each if each.isprintable() else " "
+        for each in _TERMINAL.sub("", text)
+    )
+    return " ".join("".join(visible).split())
+
+
+def sentence(text: str) -> str:
+    """Return a clause as a sentence, with a capital letter and a full stop."""
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("." if text and text[-1] not in ".?!" else "")
+
+
+def split(refusal: str) -> tuple[str, str]:
+    """Return what a refusal says is wrong, and what to do: after its first sentence or colon."""
+    message, separator, remedy = refusal.partition(". ")
+    if not separator:
+        message, _, remedy = refusal.partition(": ")
+    return message.rstrip("."), sentence(remedy)
+
+
+def _columns() -> int:
+    return min(_WIDTH, shutil.get_terminal_size((_WIDTH, 0)).columns)
+
+
+def _wrapped(text: str, first: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        max(_columns(), len(indent) + _MIN_TEXT),
+        initial_indent=first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+# ── Why something cannot be reached ───────────────────────────────────────────────────────────
+
+
+# The first that fits decides.
+_CAUSES: Final[tuple[tuple[type[BaseException], str, str], ...]] = (
+    (
+        aiohttp.ClientProxyConnectionError,
+        "the proxy does not answer",
+        "Check HTTPS_PROXY, or list the host in NO_PROXY to call it directly.",
+    ),
+    (
+        aiohttp.ClientHttpProxyError,
+        "the proxy opens no connection to {host} (it answered {error.status})",
+        (
+            "Have the proxy allow {host}, or list it in NO_PROXY. If it wants a user name and "
+            "password (407), put them into HTTPS_PROXY: http://user:password@host:port."
+        ),
+    ),
+    (
+        ssl.SSLCertVerificationError,
+        "the TLS certificate of {host} is not accepted ({error.verify_message})",
+        (
+            "Correct it there. If it is right, check this machine's clock. If a proxy of your "
+            "network opens TLS, install its root certificate on this machine."
+        ),
+    ),
+    (
+        aiohttp.ClientConnectorDNSError,
+        "the name {host} cannot be resolved (DNS)",
+        "Check the host in {setting}, and this machine's DNS.",
+    ),
+    (
+        ssl.SSLError,
+        "{host} does not speak TLS on that port",
+        "Check the scheme and the port in {setting}.",
+    ),
+    (
+        ConnectionRefusedError,
+        "the connection was refused (nothing listens there)",
+        "Check the host and port in {setting}, and that the server there runs.",
+    ),
+    (
+        TimeoutError,
+        "{timeout}",
+        "Check {setting}, and that no firewall keeps this machine from {host}.",
+    ),
+)
+
+
+def explain(error: BaseException, url: str, limit: timedelta, setting: str) -> tuple[str, str]:
+    """Return why a call failed, as a clause, and a sentence that says what to do.
+
+    Args:
+        error: what the call raised.
+        url: what was called; only its host is shown.
+        limit: how long the call was allowed to take.
+        setting: the name of the setting that has the address.
+    """
+    host, timeout = urlsplit(url).hostname or "", describe("timeout", limit)
+    for each in _chain(error):
+        for listed, message, remedy in _CAUSES:
+            if isinstance(each, listed):
+                said = message.format(host=host, error=each, timeout=timeout)
+                return f"cannot be reached: {said}", remedy.format(host=host, setting=setting)
+    said = describe("broken", limit)
+    if isinstance(error, OutsideError):
+        said = describe(error.cause, limit) or error.reason.rstrip(".")
+    return f"does not work: {said}", f"Try again in some minutes. If it stays so, check {setting}."
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, aiohttp.ClientConnectorCertificateError):
+            yield found.certificate_error  # it is of the same type, but has no code itself
+        yield found
+        found = found.__cause__

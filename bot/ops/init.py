@@ -1,0 +1,450 @@
+"""The guided set-up: ask for the settings, check each, write ``.env``, say how to start."""
+
+import asyncio
+import io
+import json
+import logging
+import re
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Callable, Coroutine, Mapping
+from datetime import timedelta
+from http import HTTPStatus
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+import click
+import yaml
+
+from bot import log
+from bot.clock import SystemClock
+from bot.errors import OperatorError
+from bot.manifest import manifest
+from bot.masking import Mask
+from bot.ops import doctor, terminal
+from bot.ops.doctor import read_unknown
+from bot.ops.doctor_slack import try_app_token, try_bot_token
+from bot.ops.env_file import EnvFile
+from bot.ops.finding import CheckState, Finding, report
+from bot.settings import ENV_FILE, ConnectionSettings, ManifestSettings, Settings, environment
+from bot.timings import Timings
+
+_T = TypeVar("_T")
+_ABOUT: Final = Settings.table()
+#: All settings that are asked for, in the order in which they are written.
+ASKED: Final = (
+    "SLACK_BOT_TOKEN",
+    "SLACK_APP_TOKEN",
+    "SLACK_SIGNING_SECRET",
+    "PUBLIC_URL",
+    "COMMAND_PREFIX",
+    "ADMIN_USERS",
+    "VIDEO_API_URL",
+    "VIDEO_API_KEY",
+)
+_OPTIONAL: Final = ("COMMAND_PREFIX", "ADMIN_USERS")
+# What stands for no value.
+_NONE: Final = frozenset({"none", "-"})
+_OFFER_AFTER: Final = 3  # tries: then it may go on with what was found wrong
+
+#: The form without a manifest.
+NEW_APP: Final = "https://api.slack.com/apps?new_app=1"
+
+# Allowed as they are in a query: https://www.rfc-editor.org/rfc/rfc3986#section-3.4
+_NOT_ENCODED: Final = "/:@,"
+
+_TIMINGS: Final = Timings(call_timeout=timedelta(seconds=8))  # a person waits for it
+
+
+class SetupError(OperatorError):
+    """The set-up cannot go on; ``str()`` says why and what to do."""
+
+
+# ── Answers ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def mistake_in(name: str, text: str, beside: Mapping[str, str]) -> str | None:
+    """Return what is wrong with a value beside others, as a sentence without it."""
+    mistake = Settings.mistake(name, text, beside)
+    return f"That {mistake.removeprefix(name).strip()}" if mistake else None
+
+
+def normal(name: str, text: str) -> str:
+    """Return a value as it is written: without ``NAME=`` before it, or a slash at its end."""
+    cleaned = terminal.cleaned
+    text = cleaned(re.sub(rf"^(?:export\s+)?{name}\s*=", "", cleaned(text)))
+    if name == "ADMIN_USERS":
+        return ",".join(each for each in re.split(r"[,\s]+", text) if each)
+    return text.rstrip("/") if name.endswith("_URL") else text
+
+
+# ── The Slack app ────────────────────────────────────────────────────────────────────────────────
+
+
+def link(manifest: str) -> str:
+    """Return the link that opens Slack's form with this manifest filled in.
+
+    It has less than 3,000 characters, which every browser takes. Others use the parameter too; the
+    page about it is https://docs.slack.dev/app-manifests/configuring-apps-with-app-manifests.
+    """
+    short = json.dumps(yaml.safe_load(manifest), separators=(",", ":"))
+    return f"{NEW_APP}&manifest_json={quote(short, safe=_NOT_ENCODED)}"
+
+
+# ── The steps ────────────────────────────────────────────────────────────────────────────────────
+
+
+class Wizard:
+    """Collects the settings, one step after the other.
+
+    What the environment says and is valid is not asked for.
+
+    Args:
+        known: what ``.env`` says: the defaults.
+        environ: the environment.
+        is_silent: whether nobody can be asked: then the defaults are the answers.
+    """
+
+    def __init__(
+        self, known: Mapping[str, str], environ: Mapping[str, str], *, is_silent: bool
+    ) -> None:
+        # What the bot would refuse is no default.
+        self._known = {
+            name: text
+            for name, text in known.items()
+            if name in ASKED and not Settings.mistake(name, text)
+        }
+        given = {name: environ[name] for name in ASKED if environ.get(name, "").strip()}
+        # Empty in the environment, what may be left out is left out.
+        given |= {name: "" for name in _OPTIONAL if name in environ and name not in given}
+        if is_silent:
+            given = dict.fromkeys(_OPTIONAL, "") | self._known | given
+        self._given = given
+        self._is_silent = is_silent
+        self._connection = ConnectionSettings.read({**known, **environ})
+        self._port = {**known, **environ}.get("PORT", "3000")
+        self._values: dict[str, str] = {}
+        self.uses_socket_mode = True
+        self._numbers = count(1)
+
+    def missing(self) -> list[str]:
+        """Return the names of the settings that are needed and not known."""
+        is_socket = "SLACK_APP_TOKEN" in self._given or "PUBLIC_URL" not in self._given
+        secret = "SLACK_APP_TOKEN" if is_socket else "SLACK_SIGNING_SECRET"
+        needed = ("VIDEO_API_URL", "VIDEO_API_KEY", "SLACK_BOT_TOKEN", secret)
+        return [name for name in needed if name not in self._given]
+
+    def run(self) -> dict[str, str | None]:
+        """Ask for everything and return the settings; None stands for one that is not to be set.
+
+        Raises:
+            SetupError: something is wrong, and nobody can be asked.
+            click.Abort: the person ended it.
+        """
+        if not self._is_silent:
+            terminal.say("Set up Replica Videos in your Slack workspace. It takes a few minutes.")
+            terminal.say(
+                "Press Enter to take what is in [brackets]. Ctrl-C stops: nothing is written "
+                "before the end."
+            )
+        self._connect()
+        self._service()
+        self._app()
+        self._tokens()
+        wanted = {name: self._values.get(name) or None for name in ASKED}
+        # What the other way needs stays as it is, but for what would switch to it. In Socket Mode,
+        # a public address is for callbacks.
+        left = ("SLACK_SIGNING_SECRET", "PUBLIC_URL") if self.uses_socket_mode else ()
+        return {name: text for name, text in wanted.items() if text or name not in left}
+
+    # ── Steps ─────────────────────────────────────────────────────────────────────────────────
+
+    def _connect(self) -> None:
+        self._heading("How Slack reaches the bot")
+        if "SLACK_APP_TOKEN" in self._given or self._is_silent:
+            self.uses_socket_mode = "SLACK_APP_TOKEN" in self._given
+        elif "PUBLIC_URL" in self._given:
+            self.uses_socket_mode = False
+        else:
+            terminal.say(
+                "Socket Mode needs no public address: it works on a laptop and behind a firewall. "
+                "Without it, Slack calls the bot at an https address of yours."
+            )
+            is_known = "SLACK_APP_TOKEN" in self._known or "PUBLIC_URL" not in self._known
+            self.uses_socket_mode = terminal.confirm("Use Socket Mode?", default=is_known)
+        if self.uses_socket_mode and "PUBLIC_URL" not in self._given:
+            return
+        self._values["PUBLIC_URL"] = self._text(
+            "PUBLIC_URL", "The bot's address, such as https://bot.example.com"
+        )
+        self._explain(
+            "PUBLIC_URL",
+            f"A proxy or your host has to pass what arrives there to the bot: port {self._port}, "
+            "without TLS.",
+        )
+
+    def _service(self) -> None:
+        self._heading("Video service")
+        question = "The service's address, such as https://videos.example.com"
+        self._explain(
+            "VIDEO_API_URL", "You need the address of your video service and a key for it."
+        )
+        url = self._text("VIDEO_API_URL", question)
+        key = self._secret("VIDEO_API_KEY")
+        for tries in count(1):
+            proxy, mask = self._connection.proxy_for(url), Mask([key])
+            found, status = self._wait_for(
+                read_unknown(url, key, proxy, _TIMINGS, SystemClock(), mask=mask)
+            )
+            is_accepted = found.ok or status == HTTPStatus.PAYMENT_REQUIRED
+            if self._settled(found.cleaned(mask), "VIDEO_API_KEY", tries, is_accepted=is_accepted):
+                break
+            if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+                key = self._typed_secret("VIDEO_API_KEY")
+            else:
+                url = self._typed("VIDEO_API_URL", question, url)
+        self._values |= {"VIDEO_API_URL": url, "VIDEO_API_KEY": key}
+
+    def _app(self) -> None:
+        self._heading("The Slack app")
+        self._explain(
+            "COMMAND_PREFIX",
+            "Command names are not reserved in Slack: if another app has /video too, the one that "
+            "was installed last gets it. With the prefix acme-, yours are /acme-video and "
+            "/acme-replica.",
+        )
+        self._values["COMMAND_PREFIX"] = self._text("COMMAND_PREFIX", "Prefix of the commands")
+        self._explain(
+            "ADMIN_USERS",
+            "Admins can use the buttons on everyone's requests. To find your member ID, open your "
+            "profile in Slack, click the three dots, then Copy member ID.",
+        )
+        self._values["ADMIN_USERS"] = self._text(
+            "ADMIN_USERS", "Admins' member IDs, with commas between them"
+        )
+        if self._is_silent:
+            return
+        if terminal.confirm(
+            "Create the app in Slack now?", default="SLACK_BOT_TOKEN" not in self._known
+        ):
+            self._create_app()
+        else:
+            terminal.say(
+                "If your app was made with other answers: `python -m bot manifest` prints what to "
+                "paste under App Manifest in its sidebar."
+            )
+
+    def _create_app(self) -> None:
+        settings = ManifestSettings.read(self._values)
+        text = manifest(settings, socket_mode=self.uses_socket_mode)
+        self._heading("Create the app")
+        address = link(text)
+        terminal.say("This link opens Slack's form, with everything filled in:")
+        click.echo(f"\n{address}\n")
+        if terminal.confirm("Open it in your browser?", default=True):
+            webbrowser.open(address)
+        with tempfile.TemporaryDirectory(prefix="replica-videos-") as folder:
+            path = Path(folder) / "manifest.yml"
+            path.write_text(text, encoding="utf-8")
+            terminal.say("1. Pick your workspace. Click Next, then Create.")
+            terminal.say(
+                "2. In the sidebar: Install App > Install to Workspace > Allow. If it says Request "
+                "to Install, an admin of the workspace has to approve the app first."
+            )
+            terminal.say(
+                f"No form, or an empty one? Open {NEW_APP}, choose From a manifest, and paste the "
+                f"content of {path} under YAML."
+            )
+            if not self.uses_socket_mode:
+                terminal.say(
+                    "If Slack says that the request URL isn't verified, leave that for later: the "
+                    "bot has to run first."
+                )
+            terminal.ask("Press Enter once the app is installed:")
+
+    def _tokens(self) -> None:
+        self._heading("The app's tokens")
+        self._checked_secret("SLACK_BOT_TOKEN", try_bot_token)
+        if self.uses_socket_mode:
+            self._checked_secret("SLACK_APP_TOKEN", try_app_token)
+        else:
+            self._values["SLACK_SIGNING_SECRET"] = self._secret("SLACK_SIGNING_SECRET")
+            terminal.good("It looks right. Slack's first request will show whether it is.")
+
+    def _explain(self, name: str, text: str) -> None:
+        if name not in self._given and not self._is_silent:
+            terminal.say(text)
+
+    def _heading(self, text: str) -> None:
+        if not self._is_silent:
+            terminal.heading(f"{next(self._numbers)}. {text}")
+
+    # ── Questions ─────────────────────────────────────────────────────────────────────────────
+
+    def _text(self, name: str, question: str) -> str:
+        """Return a setting as the environment says it, or as it is typed."""
+        text = self._answer(name)
+        return self._typed(name, question, self._known.get(name, "")) if text is None else text
+
+    def _answer(self, name: str) -> str | None:
+        """Return what is given for a setting; None if that is nothing, or not valid.
+
+        Raises:
+            SetupError: it is not valid, and nobody can be asked.
+        """
+        if name not in self._given:
+            return None
+        text = normal(name, self._given[name])
+        if not text or (mistake := mistake_in(name, text, self._values)) is None:
+            return text
+        if self._is_silent:
+            raise SetupError(f"{name}: {mistake}")
+        terminal.bad(f"{name} in the environment: {mistake}")
+        return None
+
+    def _typed(self, name: str, question: str, known: str, *, hidden: bool = False) -> str:
+        """Ask until the answer is valid; Enter takes what is known."""
+        default = known or ("none" if name in _OPTIONAL else "")
+        asked = question if default and not hidden else f"{question}:"
+        while True:
+            typed = terminal.ask(asked, "" if hidden else default, hidden=hidden)
+            text = normal(name, typed) or default
+            if name in _OPTIONAL and text.casefold() in _NONE:
+                return ""
+            if not text:
+                nothing = "Nothing arrived. Paste it once more, then press Enter."
+                terminal.bad(nothing if hidden else "This one is needed.")
+            elif mistake := mistake_in(name, text, self._values):
+                terminal.bad(mistake)
+            else:
+                return text
+
+    def _checked_secret(
+        self,
+        name: str,
+        check: Callable[[str, ConnectionSettings, Timings], Coroutine[Any, Any, Finding]],
+    ) -> None:
+        text = self._secret(name)
+        for tries in count(1):
+            found = self._wait_for(check(text, self._connection, _TIMINGS))
+            if self._settled(found.cleaned(Mask([text])), name, tries, is_accepted=found.ok):
+                self._values[name] = text
+                return
+            text = self._typed_secret(name)
+
+    def _secret(self, name: str) -> str:
+        """Return a secret as the environment says it, or as it is typed."""
+        where = _ABOUT[name].where
+        self._explain(name, f"{where[0].upper()}{where[1:]}.")
+        return self._answer(name) or self._typed_secret(name)
+
+    def _typed_secret(self, name: str) -> str:
+        known = self._known.get(name, "")
+        keep = f"Enter keeps the one in {ENV_FILE}" if known else "not shown"
+        return self._typed(name, f"{_ABOUT[name].title} ({keep})", known, hidden=True)
+
+    def _settled(self, found: Finding, name: str, tries: int, *, is_accepted: bool) -> bool:
+        """Show what a check found; return whether to go on with what was checked."""
+        said = f"{found.name}: {found.message}. {found.remedy}".rstrip()
+        if not is_accepted and self._is_silent:
+            raise SetupError(f"{_ABOUT[name].title}: {said}")
+        (terminal.good if found.state is CheckState.OK else terminal.bad)(said)
+        return is_accepted or (
+            tries >= _OFFER_AFTER and terminal.confirm("Go on with it anyway?", default=False)
+        )
+
+    def _wait_for(self, check: Coroutine[Any, Any, _T]) -> _T:
+        async def announced() -> _T:
+            # Once it is shown, Ctrl-C meets a loop that runs.
+            terminal.say("Checking...")
+            return await check
+
+        return asyncio.run(announced())
+
+
+# ── From the first question to the end ───────────────────────────────────────────────────────────
+
+
+def run() -> int:
+    """Run the set-up in the working directory and return the exit code.
+
+    Raises:
+        SetupError, EnvFileError, SettingsError: it cannot go on.
+    """
+    log.configure(sys.stderr, logging.CRITICAL)
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # "?" for what it lacks
+    environ = environment(with_file=False)
+    file = EnvFile.read()
+    is_silent = not sys.stdin.isatty()
+    wizard = Wizard(file.values, environ, is_silent=is_silent)
+    if is_silent and (missing := wizard.missing()):
+        click.echo(
+            f"Nobody can be asked here: set {', '.join(missing)} in the environment, or run this "
+            "at a terminal.",
+            err=True,
+        )
+        return 2
+    try:
+        values = wizard.run()
+        is_written = _write(file, values, is_silent=is_silent)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo()
+        terminal.say("Stopped. Nothing was written.")
+        return 130
+    if not is_written:
+        terminal.say("Nothing was written.")
+        return 1
+    prefix = values.get("COMMAND_PREFIX") or ""
+    return _finish(prefix, is_new=not file.exists, uses_socket_mode=wizard.uses_socket_mode)
+
+
+def _write(file: EnvFile, values: Mapping[str, str | None], *, is_silent: bool) -> bool:
+    """Write the settings if that is allowed; return whether ``.env`` holds them now."""
+    terminal.heading("Settings")
+    changes = file.changes(values)
+    if not changes:
+        terminal.good(f"{ENV_FILE} has these settings already.")
+        return True
+    if file.exists:
+        terminal.say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")
+        for verb, names in changes.items():
+            terminal.say(f"{verb}: {', '.join(names)}")
+        if is_silent:
+            raise SetupError(
+                "Nothing was written, because nobody can be asked here: change the file by hand, "
+                "or run this at a terminal."
+            )
+        replaces = changes.keys() & {"replace", "remove"}
+        if not terminal.confirm("Change it?", default=not replaces):
+            return False
+    file.write(values)
+    terminal.good(f"{ENV_FILE} is written. Only you can read it.")
+    return True
+
+
+def _finish(prefix: str, *, is_new: bool, uses_socket_mode: bool) -> int:
+    terminal.heading("Check")
+    findings = asyncio.run(report(doctor.examine_deployment(), in_full=False))
+    is_ok = all(finding.ok for finding in findings)
+    terminal.heading("Start the bot" if is_ok else "Once that is corrected, start the bot")
+    click.echo(f"    {_python()} -m bot serve\n")
+    restart = "" if is_new else "If it is running, restart it. "
+    terminal.say(f"{restart}Then type /{prefix}video help in Slack.")
+    terminal.say("In a private channel, invite it first: /invite @replica-videos")
+    if not uses_socket_mode:
+        terminal.say(
+            "Once it runs, open Event Subscriptions in the app's sidebar. If the request URL isn't "
+            "verified, click Retry there."
+        )
+    return 0 if is_ok else 1
+
+
+def _python() -> str:
+    """Return how to call this Python from here."""
+    path = Path(sys.executable)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
