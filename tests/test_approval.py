@@ -475,7 +475,8 @@ async def test_what_nobody_approves_is_given_back(approving: World) -> None:
             elif answer is not None:
                 await world.ana.click(world.now(card), answer)
             else:
-                await world.advance(days=8)
+                world.clock.set(world.clock.now() + timedelta(days=8))
             await world.settle()
+            await world.advance(minutes=2)
             assert world.replies(card)
             assert used(world) == {}

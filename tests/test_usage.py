@@ -58,7 +58,9 @@ async def test_what_was_counted_yesterday_and_is_refused_today_is_given_back_yes
     async with world.running_bot(MAX_PER_USER_PER_DAY="1"):
         await world.request_video(world.ana)
         await world.request_video(world.ben)
-        await world.advance(hours=16)
+        await world.advance(hours=1)
+        world.clock.set(world.clock.now() + timedelta(hours=15))
+        await world.settle()
         assert used(world) == {TODAY: 2, MONTH: 2}
         world.service.faults.clear()
         world.service.faults.next("create_video", REFUSAL)
@@ -137,7 +139,10 @@ async def test_a_request_that_may_have_cost_money_keeps_counting_whoever_ends_it
         stopped = await world.request_video(world.ana)
         await world.advance(seconds=30)
         await world.ana.click(world.now(stopped), "Stop following")
-        await world.advance(days=9)  # nobody answers the question
+        for _ in range(3):  # nobody answers the question, which is asked again
+            world.clock.set(world.clock.now() + timedelta(days=4))
+            await world.settle()
+        await world.advance(minutes=2)
         assert {row["state"] for row in world.query("SELECT state FROM jobs")} == {"failed"}
         assert used(world) == {MONTH: 3}, "days are forgotten"
 
@@ -148,7 +153,9 @@ async def test_what_was_never_sent_is_given_back(quiet_world: World) -> None:
     async with world.running_bot():
         await world.request_video(world.ana, {"script": "Words " * 300})
         assert used(world) == {TODAY: 1, MONTH: 1}
-        await world.advance(days=2)
+        world.clock.set(world.clock.now() + timedelta(days=2))
+        await world.settle()
+        await world.advance(minutes=2)
         assert used(world) == {}
         assert world.query("SELECT DISTINCT spoken_ms FROM usage") == [{"spoken_ms": 0}]
 
