@@ -73,8 +73,8 @@ class Mask:
     def json(self, value: Any) -> Any:  # noqa: ANN401 - any JSON
         """Return a JSON value with secrets masked in each of its texts and names.
 
-        A text that may hold half of a secret becomes ``MASKED``, and so does one that is longer
-        than any that is of use. How long they are is logged.
+        A text that may hold half of a secret becomes ``MASKED``. How long they are is logged. One
+        that is longer than any that is of use is cut before.
 
         Raises:
             RecursionError: it is nested too deeply.
@@ -95,7 +95,7 @@ class Mask:
         """Mask each text and name by itself; append the lengths of those that are not shown."""
         match value:
             case str():
-                masked = self._masked(value) if len(value) <= _MAX_TEXT else None
+                masked = self._masked(value[:_MAX_TEXT])
                 if masked is None:
                     withheld.append(len(value))
                     return MASKED
