@@ -655,8 +655,9 @@ class Listener:
 
 def _without_later(changed: set[tuple[Topic, str]]) -> set[tuple[Topic, str]]:
     """Return notifications with the earliest time of each topic: a claim then finds the next."""
-    kept = {each for each in changed if each[0] is Topic.HOMES}
-    for topic in (Topic.JOBS, Topic.DELIVERIES):
+    timed = (Topic.JOBS, Topic.DELIVERIES)
+    kept = {each for each in changed if each[0] not in timed}
+    for topic in timed:
         if times := [int(subject or 0) for each, subject in changed if each is topic]:
             kept.add((topic, str(min(times))))
     return kept
