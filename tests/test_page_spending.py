@@ -68,7 +68,7 @@ async def test_a_form_offers_what_is_there_and_says_how_long_it_takes_and_what_i
     async with world.runs(ADMIN_USERS=world.slack.user("cleo").id, **limits):
         for number in range(10):
             await world.request_video(world.ben, {"script": f"{SCRIPT} {number}"})
-        await world.advance(minutes=5)
+        await world.advance(minutes=11)
         ana = await world.window()
         form = await ana.opens_form()
         await expect(form).to_contain_text("2 of your workspace's 12 requests today are left.")

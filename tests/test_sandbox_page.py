@@ -386,7 +386,7 @@ async def test_somebody_whose_page_is_not_open_asks_for_a_video(browser: Browser
     assert (await browser.post("/api/ben/ask", wanted))["ok"]
     await world.settle()
     [card] = world.slack.messages("studio")
-    assert f"<@{world.ben.user.id}>" in card.text
+    assert "Requested by ben" in card.text
     refused = await browser.post("/api/ben/ask", {**wanted, "script": "…"})
     assert "no letters or digits" in refused["error"]["text"]
     assert (await browser.sees("ben"))["views"] == []

@@ -95,6 +95,7 @@ async def test_where_settings_leave_the_sample_out_there_is_a_replica_to_ask_wit
     clock = TrailingClock(SystemClock(), SPAN)
     async with running(clock, Pace(), TIMINGS) as sandbox:
         await begin(sandbox, clock)
+        await sandbox.bot.settled()
         assert clock.lag == timedelta(0)
         assert not sandbox.service.videos
         ana = Person(sandbox.slack, "ana")

@@ -335,7 +335,7 @@ async def test_an_outcome_that_was_not_stored_before_closing_raises_an_error(
     path, now = tmp_path / "bot.db", datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
     async with Store.open(path, QUICK) as store:
         await store.jobs.submit(Request("V1", "video", {}, "U1", "C1"), now)
-        [card] = await store.deliveries.claim(now, 1)
+        [card] = await store.deliveries.claim(now + QUICK.card_delay, 1)
         move_file(tmp_path)
         settling = asyncio.create_task(store.deliveries.release(card.delivery, now, now))  # noqa: TID251 - awaited
         with pytest.raises(DatabaseError, match="is no longer where it was"):
