@@ -16,12 +16,14 @@ from tests.world import REPLICA, World
 
 pytestmark = on_both_engines
 
-_FORM_STATEMENTS: Final = 5
+_FORM_STATEMENTS: Final = 4
 _FORM_WORKS: Final = 1
-_REPLY_STATEMENTS: Final = 30
-# Where there are several writers, rows are locked before some of them.
+_REPLY_STATEMENTS: Final = 25
+_REPLY_WORKS: Final = 11
+# Where there are several writers, rows are locked before some of them, and a commit takes so long
+# that a claim comes in between.
 _LOCKS_ON_POSTGRES: Final = 7
-_REPLY_WORKS: Final = 14
+_CLAIMS_ON_POSTGRES: Final = 1
 _SLACK_CALLS: Final = 3
 # The service calls back before the first poll.
 _PACE: Final = Pace(queued=timedelta(seconds=2), generating=timedelta(seconds=3))
@@ -78,14 +80,15 @@ async def test_a_form_is_one_work_and_its_video_takes_few_statements_and_calls(
         forms.append(form)
         replies.append(reply)
         calls.append(called)
+    on_postgres = used_world.postgres_url is not None
     with subtests.test("until the ack"):
         form = min(forms, key=_size)
         assert len(form.works) <= _FORM_WORKS, str(form)
-        assert form.statements <= _FORM_STATEMENTS, str(form)
+        assert form.statements <= _FORM_STATEMENTS + on_postgres, str(form)  # a lock
     with subtests.test("from the ack to the reply"):
         reply = min(replies, key=_size)
-        assert len(reply.works) <= _REPLY_WORKS, str(reply)
-        locks = 0 if used_world.postgres_url is None else _LOCKS_ON_POSTGRES
+        assert len(reply.works) <= _REPLY_WORKS + _CLAIMS_ON_POSTGRES * on_postgres, str(reply)
+        locks = _LOCKS_ON_POSTGRES * on_postgres
         assert reply.statements <= _REPLY_STATEMENTS + locks, str(reply)
     with subtests.test("calls to Slack"):
         assert max(map(len, calls)) <= _SLACK_CALLS, calls

@@ -351,6 +351,8 @@ async def _ack_not_allowed(ack: AsyncAck, view: View, bound: Bound, text: str) -
 
 async def _is_key_refused(ctx: HandlerContext, deadline: float) -> bool:
     """Return whether the service refuses our key; at the deadline, what is known of it."""
+    if ctx.service.known_key_refusal is None:
+        return False
     try:
         async with asyncio.timeout_at(deadline):
             return await ctx.service.key_refusal() is not None

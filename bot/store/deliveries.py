@@ -111,7 +111,8 @@ _HASTEN: Final = Query(
         SELECT deliveries.id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
         WHERE deliveries.due_at > :now AND deliveries.claimed = 0
             AND deliveries.failures > 0 AND deliveries.wait_ms > :held_for
-        ORDER BY deliveries.id LIMIT :limit FOR UPDATE OF jobs, deliveries SKIP LOCKED
+        ORDER BY deliveries.due_at, deliveries.id LIMIT :limit
+        FOR UPDATE OF jobs, deliveries SKIP LOCKED
     )
     UPDATE deliveries SET wait_ms = :held_for, due_at = CASE
             WHEN due_at - wait_ms + :held_for > :now THEN due_at - wait_ms + :held_for
