@@ -40,6 +40,16 @@ def _edits(world: World, card: Message) -> int:
 # ── It is trained ─────────────────────────────────────────────────────────────────────────────
 
 
+@on_both_engines
+async def test_a_callback_before_the_answer_to_the_create_call_has_the_training_read_at_once(
+    hourly_world: World,
+) -> None:
+    world = hourly_world
+    world.service.callback_plan = CallbackPlan(early=True)
+    await world.request_replica(world.ana)
+    assert len(world.requests_for("read_replica")) == 1, "the step goes on with the menu meanwhile"
+
+
 @pytest.mark.parametrize("word", ["completed", "ready"])
 async def test_a_callback_brings_the_one_reply_of_a_training_at_once(
     hourly_world: World, word: str
