@@ -81,6 +81,22 @@ async def test_a_claim_passes_over_what_another_copy_has_locked(
     assert (await _claimed(store))[table] == 1, "what was passed over is not lost"
 
 
+async def test_who_passes_over_all_that_is_due_is_told_to_look_again_soon(
+    store: Store, postgres_url: str
+) -> None:
+    # Whoever has it locked may change nothing, and then notifies nobody.
+    await submit(store)
+    with psycopg.connect(postgres_url) as other:
+        other.execute("SELECT 1 FROM jobs FOR UPDATE")
+        async with asyncio.timeout(8):
+            jobs = await store.jobs.claim(NOW, 2)
+            messages = await store.deliveries.claim(NOW, 2)
+    assert (len(jobs), len(messages)) == (0, 0)
+    for next_due in (jobs.next_due, messages.next_due):
+        assert next_due is not None
+        assert next_due <= NOW + SECOND
+
+
 async def test_what_one_copy_makes_due_wakes_the_other(store: Store, postgres_url: str) -> None:
     never = replace(TIMINGS, slow_poll=timedelta(hours=1), pooled_slow_poll=timedelta(hours=1))
     async with PostgresDatabase.open(postgres_url, timings=never) as other:

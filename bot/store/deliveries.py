@@ -373,15 +373,16 @@ class Deliveries:
         """
 
         def work(tx: Transaction) -> tuple[Claimed[Outgoing], list[RowUnreadable]]:
-            left_out = {each.id for each in held}
+            left_out, passed_over = {each.id for each in held}, False
             while True:
                 choice = _Choice(now, limit, held, limited)
                 choice.choose(tx.all(_FIRST, held=[*left_out], window=_WINDOW))
                 ids: list[int] = choice.ids
                 claimed = DUE.claim(tx, now, self._timings, ids=ids) if ids else ()
+                passed_over |= len(claimed) < len(ids)
                 if claimed or not ids:
                     break
-                left_out |= {*ids}  # another process has them
+                left_out |= {*ids}  # another transaction has them
             for role, crowd in choice.crowds:
                 tx.all(
                     _SPREAD,
@@ -392,8 +393,8 @@ class Deliveries:
                     interval=_SPREAD_MS,
                     longest=_SPREAD_WITHIN_MS,
                 )
-            if len(claimed) < len(ids):
-                choice.left.append(now)
+            if passed_over:  # whoever has them may change nothing, and then tells nobody
+                choice.left.append(now + self._timings.claim_interval)
             outgoing, unreadable = _with_jobs_and_cards(tx, claimed)
             return Claimed(outgoing, soonest(choice.left), full=choice.full), unreadable
 
