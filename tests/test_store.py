@@ -38,7 +38,7 @@ from bot.store import (
     Store,
     Submitted,
 )
-from bot.store.database import Query, Transaction
+from bot.store.database import Query, Topic, Transaction
 from bot.store.sqlite import SQLiteDatabase
 from bot.timings import Timings
 from sandbox.clock import ManualClock
@@ -155,6 +155,26 @@ async def test_nothing_is_accepted_while_the_file_is_moved_away(tmp_path: Path) 
             await submit(store)
         elsewhere.rename(path)
         await submit(store)
+
+
+async def test_what_was_stored_with_an_error_is_worked_on_once_the_database_works_again(
+    tmp_path: Path,
+) -> None:
+    path, elsewhere = tmp_path / "bot.db", tmp_path / "elsewhere.db"
+
+    def stores_while_the_file_is_moved_away(tx: Transaction) -> None:
+        tx.all(Query("UPDATE jobs SET due_at = 0"))
+        tx.notify(Topic.JOBS)
+        path.rename(elsewhere)
+
+    async with Store.open(path, TIMINGS) as store:
+        await submit(store)
+        with pytest.raises(DatabaseUnavailable):
+            await store.database.run(stores_while_the_file_is_moved_away)
+        store.jobs.due.clear()
+        elsewhere.rename(path)
+        await store.database.check()
+        assert store.jobs.due.is_set()
 
 
 # ── Claims and leases ─────────────────────────────────────────────────────────────────────────

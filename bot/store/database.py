@@ -272,6 +272,11 @@ class Notifications:
         if subject and topic in self._receivers:
             self._receivers[topic](subject)
 
+    def wake_all(self) -> None:
+        """Wake all that wait: notifications may have been missed."""
+        for topic in Topic:
+            self.receive(topic, ANY)
+
 
 class TransactionBase:
     """The part of both engines' ``Transaction`` that is about one group of works."""

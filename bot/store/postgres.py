@@ -908,6 +908,7 @@ class PostgresDatabase(Notifications):
         if self._problem is not None:
             self._problem = None
             _LOG.info("the database works again")
+            self.wake_all()  # what failed may have been stored
         self._metrics.committed(committed.seconds, durable=durable)
         for topic, subject in committed.notified:
             self.receive(topic, subject)

@@ -350,6 +350,7 @@ class SQLiteDatabase(Notifications):
         if done.synced and self._problem is not None and not failed:
             _LOG.info("the database works again")
             self._problem = None
+            self.wake_all()  # what failed may have been stored
         for topic, subject in done.notified:
             self.receive(topic, subject)
         for call, (result, problem) in zip(group, answers, strict=True):
