@@ -9,6 +9,9 @@ from tests.test_unconfirmed import AGAIN
 from tests.world import FOOTAGE, World
 
 GROUP = "S0614TZR7"
+# The clock of a world begins on 2026-03-02. A limit's day is no reader's: Slack shows it in theirs.
+UNTIL_TOMORROW = "until <!date^1772496000^{time}|2026-03-03 00:00 UTC>"
+UNTIL_APRIL = "until <!date^1775001600^{date_short_pretty} at {time}|2026-04-01 00:00 UTC>"
 
 
 async def told(world: World, person: Person, command: str = "/video") -> str:
@@ -84,11 +87,11 @@ async def test_without_the_scope_nobody_of_a_user_group_may_ask_and_is_told_what
             f"<@{cleo}>: the app needs the scope usergroups:read."
         )
         form = await world.open_form(world.ben)
-        assert "You can make 1 request today." in str(form.view.body)
+        assert f"You can make 1 request {UNTIL_TOMORROW}." in str(form.view.body)
         await form.close()
         await make(world, world.ben)
         form = await world.open_form(world.ben)
-        assert "You've made your 1 request today." in str(form.view.body)
+        assert f"You can make no request {UNTIL_TOMORROW}." in str(form.view.body)
         await form.submit(VALUES)
         # Slack doesn't tell the name of the admin either.
         assert form.errors["replica_id"].endswith("If you need more, ask an admin of this app.")
@@ -149,21 +152,21 @@ async def test_a_form_says_what_is_left_when_that_is_little(quiet_world: World) 
         await make(world, world.ana)
         form = await world.open_form(world.ana)
         assert form.view.body["blocks"][-1]["elements"][0]["text"] == (
-            "2 of your 10 requests today are left."
+            f"2 of your 10 requests a day are left {UNTIL_TOMORROW}."
         )
         await form.choose("background", "background_url")
-        assert "2 of your 10 requests today are left." in str(form.view.body)
+        assert f"2 of your 10 requests a day are left {UNTIL_TOMORROW}." in str(form.view.body)
         await form.close()
         await make(world, world.ana, 1)
         await make(world, world.ben, 7)
         form = await world.open_form(world.ana, command="/replica")
         assert form.view.body["blocks"][-1]["elements"][0]["text"] == (
-            "1 of your 10 requests today is left.\n"
-            "4 of your workspace's 20 requests this month are left."
+            f"1 of your 10 requests a day is left {UNTIL_TOMORROW}.\n"
+            f"4 of your workspace's 20 requests a month are left {UNTIL_APRIL}."
         )
         await form.submit({"train_video_url": FOOTAGE, "agreed": ["yes"]})
         await world.settle()
         form = await world.open_form(world.ana)
-        assert "None of your 10 requests today are left." in str(form.view.body)
+        assert f"None of your 10 requests a day are left {UNTIL_TOMORROW}." in str(form.view.body)
         await form.submit(VALUES)
         assert form.errors["replica_id"].endswith("If you need more, ask ben.")

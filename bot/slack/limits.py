@@ -93,17 +93,19 @@ def left_sentences(found: Sequence[Left]) -> list[str]:
 
 
 def _left_sentence(left: Left) -> str:
-    is_of_all, when = left.limit in _OF_ALL, "this month" if left.limit in _MONTHLY else "today"
+    """Return what is left until when, for no reader's day is that of a limit.
+
+    A form is mrkdwn there, which has Slack's dates.
+    """
+    is_of_all, is_monthly = left.limit in _OF_ALL, left.limit in _MONTHLY
+    until = f"until {date(left.resets_at) if is_monthly else time_of_day(left.resets_at)}"
     if left.maximum == 1:
-        made = "Your workspace has made its" if is_of_all else "You've made your"
-        can = "Your workspace" if is_of_all else "You"
-        return f"{can} can make 1 request {when}." if left.number else f"{made} 1 request {when}."
-    whose = "your workspace's" if is_of_all else "your"
-    number, verb = (
-        f"{left.number:,}" if left.number else "None",
-        "is" if left.number == 1 else "are",
-    )
-    return f"{number} of {whose} {left.maximum:,} requests {when} {verb} left."
+        who = "Your workspace" if is_of_all else "You"
+        return f"{who} can make {'1' if left.number else 'no'} request {until}."
+    whose, period = "your workspace's" if is_of_all else "your", "month" if is_monthly else "day"
+    number = f"{left.number:,}" if left.number else "None"
+    verb = "is" if left.number == 1 else "are"
+    return f"{number} of {whose} {left.maximum:,} requests a {period} {verb} left {until}."
 
 
 # ── Who, where and how long ───────────────────────────────────────────────────────────────────

@@ -311,12 +311,13 @@ class Left:
     limit: Limit
     number: int
     maximum: int
+    resets_at: datetime
 
 
-def requests_left(limits: Limits, used: Row) -> list[Left]:
+def requests_left(limits: Limits, used: Row, now: datetime) -> list[Left]:
     """Return what each limit of a day or month leaves to a user; ``used`` as above."""
     return [
-        Left(limit, max(0, maximum - so_far), maximum)
+        Left(limit, max(0, maximum - so_far), maximum, _resets_at(limit, now))
         for limit, maximum, so_far in _compared(limits, used)
         if maximum is not None
     ]
@@ -565,7 +566,7 @@ class LimitsTable:
     def left(self, user: str, now: datetime) -> list[Left]:
         """Return what each limit of a day or month leaves to a user, as far as memory knows."""
         used = {name: self._used.get(key, 0) for name, key in _keys(user, now).items()}
-        return requests_left(self.current, used)
+        return requests_left(self.current, used, now)
 
     def refresh(self, tx: Transaction, now: datetime) -> Callable[[], None]:
         """Read the limits, and what was used since the last time; see ``Memory``."""
