@@ -93,10 +93,7 @@ def left_sentences(found: Sequence[Left]) -> list[str]:
 
 
 def _left_sentence(left: Left) -> str:
-    """Return what is left until when, for no reader's day is that of a limit.
-
-    A form is mrkdwn there, which has Slack's dates.
-    """
+    """Return in mrkdwn what is left, and until when: a limit's day is not that of its reader."""
     is_of_all, is_monthly = left.limit in _OF_ALL, left.limit in _MONTHLY
     until = f"until {date(left.resets_at) if is_monthly else time_of_day(left.resets_at)}"
     if left.maximum == 1:
