@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Self, get_args
 from urllib.parse import parse_qs, unquote, urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
@@ -216,10 +216,23 @@ class _Settings(BaseModel):
                 said = _MISSING
             elif each["type"] == "bool_parsing":
                 said = f"must be yes or no, not {values.shown(str(each['input']))}."
+            if owner := cls._owner_of_secret(name, given):
+                said = f"has the value of {owner} in it"
             about = cls.table()[name]
             remedy = f": {about.where}." if about.hint and said[-1] != "." else ""
             sentences[name] = f"{name} {said}{remedy}"
         raise SettingsError("\n  ".join([_REFUSAL, *sentences.values()]), sentences)
+
+    @classmethod
+    def _owner_of_secret(cls, name: str, given: Mapping[str, str]) -> str | None:
+        """Return which other setting is secret and has its value in this one too."""
+        parts = {*filter(None, re.split(r"[,\s]+", given.get(name, "")))}
+        for field in cls.model_fields.values():
+            owner, kind = str(field.alias), field.annotation
+            is_secret = kind is SecretStr or SecretStr in get_args(kind)
+            if is_secret and owner != name and given.get(owner, "").strip() in parts:
+                return owner
+        return None
 
     @classmethod
     def mistake(cls, name: str, text: str, beside: Mapping[str, str] | None = None) -> str | None:

@@ -127,8 +127,8 @@ def test_a_wrong_value_is_refused_with_an_explanation(subtests: pytest.Subtests)
         ("VIDEO_API_URL", "https://vidéos.example.com", "not a web URL"),
         ("SLACK_BOT_TOKEN", "xapp-1-A1-2-b3", "is an app-level token, not the Bot User OAuth"),
         ("SLACK_BOT_TOKEN", "xoxp-1234", "is a user token"),
-        ("SLACK_APP_TOKEN", "xoxb-1234-abcd", "is a bot token, not the "),
-        ("SLACK_SIGNING_SECRET", "xoxb-1234-abcd", "is a bot token, not the "),
+        ("SLACK_APP_TOKEN", "xoxb-5678-abcd", "is a bot token, not the "),
+        ("SLACK_SIGNING_SECRET", "xoxb-5678-abcd", "is a bot token, not the "),
         ("SLACK_SIGNING_SECRET", "hello", "does not look like a signing secret, which is 32"),
         (
             "SLACK_SIGNING_SECRET",
@@ -202,7 +202,7 @@ def test_a_wrong_value_is_refused_with_an_explanation(subtests: pytest.Subtests)
         ("PORT", "65536", "must be between 0 and 65,535, not 65536."),
         ("PORT", "-1", "between 0 and 65,535"),
         ("PORT", "3_000", "in digits alone"),
-        ("PORT", "xoxb-1234-abcd", "is a bot token, not what belongs here"),
+        ("PORT", "xoxb-5678-abcd", "is a bot token, not what belongs here"),
         ("ADMIN_USERS", "xoxp-1234-abcd", "is a user token, not what belongs here"),
         ("COMMAND_PREFIX", "Acme", "is “Acme”, which is not the beginning of a command's name"),
         ("APPROVAL_CHANNEL", "#studio", "is “#studio”, which is not the id of a Slack channel"),
@@ -212,6 +212,17 @@ def test_a_wrong_value_is_refused_with_an_explanation(subtests: pytest.Subtests)
             assert refusal.startswith(f"{name} ")
             assert says in refusal
             assert refusal.endswith(".")
+
+
+def test_a_secret_that_is_in_another_setting_too_is_not_shown() -> None:
+    secret, key = "7c0e5a4bd39f41c68a2e6b1f90d3c857", "sk-" + 50 * "k"
+    for name in ("ADMIN_USERS", "MAX_PER_DAY", "COMMAND_PREFIX", "JOIN_PUBLIC_CHANNELS", "PORT"):
+        for text in (secret, key, f"U024BE7LH, {secret}"):
+            refusal = _refusal(**{"SLACK_SIGNING_SECRET": secret, "VIDEO_API_KEY": key, name: text})
+            assert "7c0e" not in refusal
+            assert "sk-" not in refusal
+            owner = "VIDEO_API_KEY" if text == key else "SLACK_SIGNING_SECRET"
+            assert refusal.startswith(f"{name} has the value of {owner} in it")
 
 
 def test_a_common_mistake_has_a_message_of_its_own(subtests: pytest.Subtests) -> None:
