@@ -145,6 +145,10 @@ async def test_the_report_fits_a_screen_with_what_is_wrong_in_full_and_errors_la
     said = [line.split()[:2] for line in lines if line.startswith(("warning", "ERROR"))]
     assert said[0] == ["warning", "MAX_PER_DAYS"]
     assert said[-1] == ["ERROR", "APPROVERS"]
+    environ |= {"VIDEO_API_KEY": "", "PORT": "99999"}
+    lines = (await bot("doctor", environ=environ, folder=tmp_path)).out.splitlines()
+    assert lines[0].startswith("✗ settings       VIDEO_API_KEY is missing; PORT must be between")
+    assert lines[1].startswith("! all else       was not checked, ")
 
 
 async def test_the_command_prints_json_of_the_documented_shape(

@@ -26,7 +26,7 @@ from bot.errors import OutsideError
 from bot.masking import Mask
 from bot.ops.doctor_database import check_database
 from bot.ops.doctor_slack import check_people, check_slack, try_posting
-from bot.ops.finding import POSTING, Finding, error, explain, ok, sentence, split, warning
+from bot.ops.finding import POSTING, SETTINGS, Finding, error, explain, ok, sentence, split, warning
 from bot.settings import (
     ENV_FILE,
     EnvFileError,
@@ -91,7 +91,7 @@ async def examine(
         if post_to is not None:
             checks.append((POSTING, try_posting(settings, post_to, timings)))
     for finding in found:
-        yield replace(finding.cleaned(str), area="settings")
+        yield replace(finding.cleaned(str), area=SETTINGS)
     async with contextlib.AsyncExitStack() as stack:
         tasks = []
         for area, check in checks:
@@ -104,10 +104,13 @@ async def examine(
             for finding in await task:
                 yield replace(finding.cleaned(mask), area="bot" if finding.name == "bot" else area)
     if mask is str:
-        yield warning(
-            "everything else",
-            "was not checked, because it depends on these settings",
-            "Correct them, and run doctor again.",
+        yield replace(
+            warning(
+                "everything else",
+                "was not checked, because it depends on these settings",
+                "Correct them, and run doctor again.",
+            ),
+            area="all else",
         )
 
 
@@ -207,7 +210,7 @@ def _check_sources(environ: Mapping[str, str], in_file: Mapping[str, str]) -> It
             "Remove it from one of them.",
         )
     if not twice:
-        yield ok("settings", "complete, and none is wrong")
+        yield ok(SETTINGS, "complete, and none is wrong")
 
 
 async def _check_public_url(settings: Settings) -> AsyncIterator[Finding]:

@@ -382,7 +382,7 @@ async def try_posting(settings: Settings, channel: str, timings: Timings) -> Asy
     """
     person = min(settings.admin_users or settings.approvers, default=None)
     async with _client_of(settings) as client:
-        trial = _Trial(client, timings)
+        trial = _Trial(client, settings.slack_api_url, timings)
         try:
             await trial.run(channel, person)
         finally:
@@ -394,8 +394,9 @@ async def try_posting(settings: Settings, channel: str, timings: Timings) -> Asy
 class _Trial:
     """One of everything that the bot does in Slack."""
 
-    def __init__(self, client: AsyncWebClient, timings: Timings) -> None:
+    def __init__(self, client: AsyncWebClient, url: str, timings: Timings) -> None:
         self._client = client
+        self._url = url
         self._timings = timings
         self._posted: list[tuple[str, str]] = []  # channels and ts, in the order of posting
         self._file = ""
@@ -465,15 +466,24 @@ class _Trial:
             async with translated(self._timings.call_timeout):
                 answer = await call
         except OutsideError as failure:
-            code = failure.code if isinstance(failure, Refused) else failure.reason.rstrip(".")
+            judge = error if scope == "chat:write" else warning
+            if not isinstance(failure, Refused):
+                self.found.append(
+                    judge(
+                        name,
+                        *explain(failure, self._url, self._timings.call_timeout, "SLACK_API_URL"),
+                    )
+                )
+                return None
             remedies = {
                 "missing_scope": f"It needs the scope {scope}. {_GRANT}",
                 "not_in_channel": _INVITE,
                 "channel_not_found": _INVITE,
             }
-            remedy = remedies.get(code, "https://docs.slack.dev/reference/methods explains it.")
-            judge = error if scope == "chat:write" else warning
-            self.found.append(judge(name, f"refused: {code}", remedy))
+            remedy = remedies.get(
+                failure.code, "https://docs.slack.dev/reference/methods explains it."
+            )
+            self.found.append(judge(name, f"refused: {failure.code}", remedy))
             return None
         self.found.append(ok(name, "allowed"))
         return answer

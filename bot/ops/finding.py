@@ -31,6 +31,8 @@ _INDENT: Final = " " * (_STATE_WIDTH + 2 + _NAME_WIDTH + 2)
 _AREA_WIDTH: Final = len("video service")
 
 
+SETTINGS: Final = "settings"
+"""The area of what is set, and the name of what is found of all of it."""
 POSTING: Final = "posting"
 """The area of what was tried in Slack."""
 
@@ -138,7 +140,14 @@ def _line(found: Sequence[Finding]) -> str:
     area = found[-1].area
     of_area = [each for each in found if each.area == area]
     worst = max((each.state for each in of_area), key=list(CheckState).index)
-    said = "; ".join(dict.fromkeys(each.message for each in of_area if each.state is worst))
+    said = "; ".join(
+        dict.fromkeys(
+            # The message about a setting is the rest of a sentence.
+            f"{each.name} {each.message}" if area == SETTINGS != each.name else each.message
+            for each in of_area
+            if each.state is worst
+        )
+    )
     mark, plain = _MARKS[worst]
     mark = mark if mark.encode(sys.stdout.encoding, "ignore") else plain
     text = f"{mark} {area:<{_AREA_WIDTH}}  {said}"
