@@ -136,6 +136,12 @@ async def test_without_the_scopes_to_look_people_up_nothing_is_said_against_them
     )
 
 
+async def test_who_was_not_looked_up_is_not_said_to_be_there(quiet_world: World) -> None:
+    url = f"http://127.0.0.1:{free_port()}/api/"
+    found = await report(quiet_world, SLACK_API_URL=url, ADMIN_USERS="U0TYPO000")
+    assert found["people"].message == "admins: U0TYPO000 (not looked up: Slack does not answer)"
+
+
 async def posting(world: World, channel: str, **changed: str) -> dict[str, str]:
     """Return what was tried in Slack, and what became of it."""
     environ = world.environment("0") | {"ADMIN_USERS": world.ana.user.id} | changed

@@ -249,6 +249,7 @@ class _Names:
         """Why somebody or something named does not count, as a clause about it."""
         self.not_shown: dict[str, str] = {}
         """The code with which Slack refuses to say anything about an id."""
+        self.unanswered: set[str] = set()
 
     async def look_up(self, ids: Collection[str]) -> None:
         """Ask Slack about all of them."""
@@ -268,8 +269,8 @@ class _Names:
                 self.missing |= {each: _GONE.get(each[0], "is not there") for each in ids}
             else:
                 self.not_shown |= dict.fromkeys(ids, failure.code)
-        except OutsideError:
-            pass  # the check of Slack says why
+        except OutsideError:  # the check of Slack says why
+            self.unanswered |= set(ids)
 
     async def _person(self, user: str) -> None:
         """Ask about a person: https://docs.slack.dev/reference/objects/user-object."""
@@ -322,8 +323,11 @@ class _Names:
             if there:
                 more = len(there) - _MAX_NAMED
                 shown = ", ".join(there[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-                hidden = " (Slack doesn't say who or what that is)"
-                unseen = hidden if self.not_shown.keys() & set(ids[name]) else ""
+                unseen = ""
+                if self.unanswered & set(ids[name]):
+                    unseen = " (not looked up: Slack does not answer)"
+                elif self.not_shown.keys() & set(ids[name]):
+                    unseen = " (Slack doesn't say who or what that is)"
                 yield ok("people", f"{words}: {shown}{unseen}")
 
 
