@@ -71,7 +71,7 @@ async def test_a_form_offers_what_is_there_and_says_how_long_it_takes_and_what_i
         await world.advance(minutes=11)
         ana = await world.window()
         form = await ana.opens_form()
-        await expect(form).to_contain_text("2 of your workspace's 12 requests today are left.")
+        await expect(form).to_contain_text("2 of your workspace's 12 requests a day are left until")
         await expect(form).to_contain_text("Videos usually take about 2 min to create.")
         await ana.picks("Replica", REPLICA)
         await form.get_by_label("Script").fill(f"{SCRIPT} 1")
@@ -87,7 +87,7 @@ async def test_a_form_offers_what_is_there_and_says_how_long_it_takes_and_what_i
 
         await ana.becomes("ben")
         form = await ana.opens_form()
-        await expect(form).to_contain_text("None of your 10 requests today are left.")
+        await expect(form).to_contain_text("None of your 10 requests a day are left until ")
         await ana.picks("Replica", REPLICA)
         await form.get_by_label("Script").fill("One more.")
         await ana.presses("Create")

@@ -33,8 +33,9 @@ from bot.store.unreadable import UnreadableRows, number, read_each, reading, tex
 _NO_LIMIT: Final = 1_000_000_000
 _KEPT_DAYS: Final = timedelta(days=8)
 """How long the numbers of a day are kept. A job may wait for longer: its day is gone by then."""
-_MAX_CLOCK_DIFFERENCE: Final = timedelta(minutes=1)
-"""Between the clocks of two copies of the bot."""
+_READ_AGAIN: Final = timedelta(hours=1)
+"""What has changed within it is read again: the clocks of two copies differ, and what could not be
+stored at once bears the time at which it was to be."""
 
 USED_COLUMNS: Final = """
     coalesce((SELECT videos + trainings FROM usage WHERE period = :day AND who = :user), 0)
@@ -571,7 +572,7 @@ class LimitsTable:
     def refresh(self, tx: Transaction, now: datetime) -> Callable[[], None]:
         """Read the limits, and what was used since the last time; see ``Memory``."""
         known, day = self.read(tx), day_of(now)
-        since = to_ms(min(self._read_at, now) - _MAX_CLOCK_DIFFERENCE) if self._read_at else 0
+        since = to_ms(min(self._read_at, now) - _READ_AGAIN) if self._read_at else 0
         rows = tx.all(_USED_SINCE, day=day, month=month_of(day), since=since)
         used, unreadable = read_each(_used_from, rows)
 
