@@ -531,16 +531,21 @@ class Jobs:
             rows = DUE.claim(tx, now, self._timings, **values)
             found, unreadable = read_each(job_from, sorted(rows, key=_turn))
             set_aside(tx, unreadable)
-            next_due = tx.one(
-                _NEXT_DUE,
-                now=to_ms(now),
-                held=[*held, *(job.id for job in found)],
-                down=list(down),
-                creates=int(creates != 0),
-                others=int(others != 0),
+            next_due = due_at_of(
+                tx.one(
+                    _NEXT_DUE,
+                    now=to_ms(now),
+                    held=[*held, *(job.id for job in found)],
+                    down=list(down),
+                    creates=int(creates != 0),
+                    others=int(others != 0),
+                )
             )
+            if limit and not rows and next_due is not None and next_due <= now:
+                # Other transactions have locked what is due.
+                next_due = now + self._timings.claim_interval
             claimed = [replace(job, visible_before=job.visible) for job in found]
-            return Claimed(claimed, due_at_of(next_due)), unreadable
+            return Claimed(claimed, next_due), unreadable
 
         claimed, unreadable = await self._database.run(work, durable=False)
         self._unreadable.report(unreadable)
