@@ -679,6 +679,16 @@ async def test_what_was_read_before_a_change_does_not_undo_it_in_memory(address:
         assert store.replicas.find("", "C1", 9) == []
 
 
+async def test_limits_that_were_read_before_a_change_do_not_undo_it_in_memory(
+    address: Address,
+) -> None:
+    async with Store.open(address, TIMINGS) as store:
+        remember = await store.database.run(lambda tx: store.limits.refresh(tx, NOW), durable=False)
+        await store.limits.change({"MAX_PER_DAY": "3"}, "U0", NOW)
+        remember()
+        assert store.limits.current.per_day == 3
+
+
 async def test_a_request_that_nobody_may_approve_takes_no_room_from_others(
     address: Address,
 ) -> None:

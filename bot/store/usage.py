@@ -530,6 +530,8 @@ class KnownLimits:
     """Of what admins have changed; -1 before that was read."""
     unreadable: Sequence[RowUnreadable] = ()
     """Changes that cannot be read: there the setting counts."""
+    since: int = -1
+    """The revision that memory had when they were read."""
 
     @property
     def limits(self) -> Limits:
@@ -603,12 +605,15 @@ class LimitsTable:
         revision = row["revision"]
         # Works that are committed together share it, unless one of them changes the limits.
         changes, unreadable = tx.once((_EACH, revision), lambda: fetch_changes(tx))
-        return KnownLimits(self._in_force(changes), revision, unreadable)
+        # One that is damaged is no revision: then each request reads the limits.
+        revision = revision if isinstance(revision, int) else -1
+        return KnownLimits(self._in_force(changes), revision, unreadable, self.known.revision)
 
     def learn(self, known: KnownLimits) -> None:
-        """Keep limits in memory whose transaction is committed."""
+        """Keep limits in memory whose transaction is committed, unless later ones are there."""
         self._unreadable.report(known.unreadable)
-        self.known = known
+        if known.since == self.known.revision or known.revision >= self.known.revision:
+            self.known = known
 
     async def fetch_past(self, limit: int) -> Sequence[PastChange]:
         """Return the last changes, newest first, as far as they are kept."""
