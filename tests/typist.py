@@ -55,6 +55,9 @@ class Typist:
     async def answers(self, question: str, text: str = "") -> None:
         """Wait for a question, and type a line."""
         await self.sees(question)
+        if HIDDEN in question:
+            # Turning the echo off, after the question, discards what was typed until then.
+            await asyncio.to_thread(self._child.waitnoecho)
         self._child.sendline(text)
 
     async def types(self, question: str, keys: str) -> None:
