@@ -82,9 +82,7 @@ class DueTable:
             """  # noqa: S608 - likewise
         )
         self.void_leases: Final = Query(
-            f"""
-            UPDATE {name} SET due_at = 0, claimed = 0 WHERE claimed = 1 AND due_at IS NOT NULL
-            """  # noqa: S608 - likewise
+            f"UPDATE {name} SET due_at = 0, claimed = 0 WHERE claimed = 1"  # noqa: S608 - likewise
         )
 
     def claim(

@@ -1,6 +1,3 @@
 -- No statement of the bot looks for what was done to one job: the export of a single request alone
 -- does, and it may read the whole table.
 DROP INDEX audit_of_job;
--- A start ends the leases of the process before: it finds them among what is due.
-DROP INDEX jobs_claimed;
-DROP INDEX deliveries_claimed;
