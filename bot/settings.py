@@ -225,14 +225,13 @@ class _Settings(BaseModel):
 
     @classmethod
     def _owner_of_secret(cls, name: str, given: Mapping[str, str]) -> str | None:
-        """Return which other setting is secret and has its value in this one too."""
+        """Return which other setting is secret and has its value in this one, which is not."""
+        kinds = {str(field.alias): field.annotation for field in cls.model_fields.values()}
+        secret = [each for each, kind in kinds.items() if SecretStr in {kind, *get_args(kind)}]
+        if name in secret:  # nothing of it is shown
+            return None
         parts = {*filter(None, re.split(r"[,\s]+", given.get(name, "")))}
-        for field in cls.model_fields.values():
-            owner, kind = str(field.alias), field.annotation
-            is_secret = kind is SecretStr or SecretStr in get_args(kind)
-            if is_secret and owner != name and given.get(owner, "").strip() in parts:
-                return owner
-        return None
+        return next((each for each in secret if given.get(each, "").strip() in parts), None)
 
     @classmethod
     def mistake(cls, name: str, text: str, beside: Mapping[str, str] | None = None) -> str | None:
