@@ -24,6 +24,7 @@ from tests.world import PATIENCE
 _ROOT: Final = Path(__file__).parents[1]
 # Many times what anything takes: other work may keep the machine busy.
 _TIMEOUT_S: Final = 60.0
+_ECHO_OFF_S: Final = 20.0
 #: How the question for a secret ends.
 HIDDEN: Final = "not shown):"
 CTRL_C: Final = "\x03"
@@ -57,7 +58,8 @@ class Typist:
         await self.sees(question)
         if HIDDEN in question:
             # Turning the echo off, after the question, discards what was typed until then.
-            await asyncio.to_thread(self._child.waitnoecho)
+            await asyncio.to_thread(self._child.waitnoecho, _ECHO_OFF_S)
+            assert not self._child.getecho()
         self._child.sendline(text)
 
     async def types(self, question: str, keys: str) -> None:
