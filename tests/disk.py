@@ -65,10 +65,14 @@ class Disk:
         assert isinstance(database, SQLiteDatabase)
         self._file = os.open(self._path, os.O_RDONLY)
         self._certain = self._known = self._mark()
-        async with database._connection.execute("PRAGMA synchronous") as cursor:
-            [row] = await cursor.fetchall()
+
+        # In one hop: the bot is running, and changes the mode between any two.
+        def begin(db: sqlite3.Connection) -> None:
+            [row] = db.execute("PRAGMA synchronous")
             self._syncs = tuple(row) == (_FULL,)
-        await database._connection.set_trace_callback(self._see)
+            db.set_trace_callback(self._see)
+
+        await database._connection.run(begin)
 
     def leave(self) -> None:
         """Stop watching a file that is no longer used."""

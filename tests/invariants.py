@@ -7,7 +7,7 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -251,8 +251,15 @@ class InvariantChecker:
                 )
 
     def _is_paused(self, clock: datetime) -> bool:
-        since = clock - self._world.timings.pause
-        return any(since < call.at <= clock and not call.ok for call in self._world.slack.calls)
+        timings = self._world.timings
+
+        def pauses(call: Call) -> timedelta:
+            headers = getattr(call.fault, "headers", {})
+            asked_for = timedelta(seconds=float(headers.get("Retry-After", 0)))
+            return max(timings.pause, min(asked_for, timings.max_wait))
+
+        failed = (call for call in self._world.slack.calls if not call.ok)
+        return any(call.at <= clock < call.at + pauses(call) for call in failed)
 
     def _waits(self, now: Rows, key: str) -> bool:
         """Return whether it goes into the thread of a card that has yet to be posted."""

@@ -49,13 +49,19 @@ async def slow_call(world: World, call: str, copies: list[Bot]) -> None:
 
     async def hold(phase: str, name: str, about: object) -> None:
         its = name != "chat.postMessage" or ANA in str(about)
-        if (phase, name) == ("after", call) and its and not reached.is_set():
+        if armed and (phase, name) == ("after", call) and its and not reached.is_set():
             reached.set()
             await goes_on.wait()
 
     world.slack.on_request = hold
     world.service.on_request = hold
+    # The card of a video is edited once it is ready, and before only if it was posted early.
+    armed = call != "chat.update"
     await world.at(first, ask(world, ANA))
+    if not armed:
+        await world.card_time()
+        armed = True
+        world.service.finish(*world.service.videos)
     async with asyncio.timeout(30):
         await reached.wait()
         delay = world.timings.card_delay
