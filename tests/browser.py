@@ -167,8 +167,9 @@ class Window:
         await expect(self.thread).to_be_visible()
 
     async def becomes(self, name: str) -> None:
-        """Switch to another person."""
-        await self.tab.get_by_role("radio", name=name).check()
+        """Switch to another person, until the page shows what they see and follows it."""
+        async with self.tab.expect_request(re.compile(r"/api/events\?as=")):
+            await self.tab.get_by_role("radio", name=name).check()
 
     async def goes_to(self, place: str) -> None:
         """Go to a channel or to a direct message."""
