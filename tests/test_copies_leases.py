@@ -18,7 +18,10 @@ from tests.test_store import LATER, NOW, TIMINGS, claim, running, submit
 #: How far the clocks of two copies may be apart: docs/postgresql.md says so too.
 MAX_DIFFERENCE = timedelta(seconds=30)
 SECOND = timedelta(seconds=1)
-_UNDO_CLAIM = Query("UPDATE deliveries SET claim = claim - 1, claimed = 0, due_at = :now")
+_UNDO_CLAIMS = [
+    Query("UPDATE jobs SET claim = 0, claimed = 0, due_at = :now"),
+    Query("UPDATE deliveries SET claim = 0, claimed = 0, due_at = :now"),
+]
 
 
 @pytest.fixture
@@ -45,18 +48,21 @@ async def test_what_is_sent_late_in_a_lease_is_left_alone_for_a_whole_lease_from
     assert len(await store.deliveries.claim(late + TIMINGS.lease, 1)) == 1
 
 
-async def test_a_message_is_sent_by_one_of_two_copies_after_a_crash_of_the_server_undid_a_claim(
-    store: Store,
-) -> None:
+async def test_a_claim_that_a_crash_of_the_server_undid_is_worth_nothing(store: Store) -> None:
     await submit(store)
+    undone = await claim(store)
+    [undone_card] = await store.deliveries.claim(NOW, 1)
+    # A claim does not wait for the disk, and the copies outlive the server.
+    await store.database.run(lambda tx: [tx.all(each, now=to_ms(NOW)) for each in _UNDO_CLAIMS])
+    job = await claim(store)
     [card] = await store.deliveries.claim(NOW, 1)
-    # A claim does not wait for the disk: the next one has the same number.
-    await store.database.run(lambda tx: tx.all(_UNDO_CLAIM, now=to_ms(NOW)))
-    [again] = await store.deliveries.claim(NOW, 1)
-    assert again.delivery.claim == card.delivery.claim
 
     assert await store.deliveries.mark_sending(card.delivery, NOW)
-    assert not await store.deliveries.mark_sending(again.delivery, NOW)
+    assert not await store.deliveries.mark_sending(undone_card.delivery, NOW)
+    assert await store.jobs.begin_attempt(job, token_hash("token"), NOW) is not None
+    # That the job waits, as the other copy believes, would have it created twice.
+    assert not await store.jobs.release(undone, NOW, NOW)
+    assert await store.jobs.claim(NOW, 1) == []
 
 
 async def _claimed(store: Store) -> dict[str, int]:

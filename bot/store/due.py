@@ -1,9 +1,10 @@
 """Tables with rows that become due: claims, leases and wake-ups, written once for all of them.
 
 ``due_at`` means "leave this row alone until then". A claim moves it ahead, which is the lease, and
-increments the claim number: a row is written back only under the number that it was claimed with.
+raises the claim number: a row is written back only under the number that it was claimed with.
 """
 
+import secrets
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final, TypeVar
@@ -13,6 +14,10 @@ from bot.timings import Timings
 
 _T = TypeVar("_T")
 _MAX_WOKEN: Final = 500
+# A crash of a PostgreSQL server undoes claims, which do not wait for the disk, while the processes
+# that made them go on. In steps of one, the next claim or decision would have their number.
+_MIN_STEP: Final = 2
+_MAX_STEP: Final = 1 << 16
 _WITH_JOBS: Final = {
     "jobs": "jobs",
     "deliveries": "deliveries JOIN jobs ON jobs.id = deliveries.job_id",
@@ -64,7 +69,7 @@ class DueTable:
         self._claim: Final = Query(
             f"""
             WITH {due}
-            UPDATE {name} SET claim = claim + 1, claimed = 1,
+            UPDATE {name} SET claim = claim + :step, claimed = 1,
                 due_at = :lease_end, wait_ms = :lease_end - :now{on_claim}
             WHERE id IN (SELECT id FROM due) RETURNING *
             """  # noqa: S608 - the names are ours
@@ -90,7 +95,8 @@ class DueTable:
     ) -> Sequence[Row]:
         """Lease what the expression ``due`` finds, and return the rows as they are then."""
         times = {"now": to_ms(now), "lease_end": to_ms(now + timings.lease)}
-        return tx.all(self._claim, **times, **values)
+        step = _MIN_STEP + secrets.randbelow(_MAX_STEP)
+        return tx.all(self._claim, step=step, **times, **values)
 
     def wake_far_future(self, tx: Transaction, now: datetime, timings: Timings) -> int:
         """Make rows due that have longer to wait than they were to, or than any wait lasts.
