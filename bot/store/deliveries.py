@@ -142,7 +142,7 @@ _MARK_SENDING: Final = Query(
     UPDATE deliveries SET state = 'sending', sent_at = :now,
                           due_at = :lease_end, wait_ms = :lease_end - :now,
                           channel = :channel, thread_ts = :thread_ts, file_id = :file_id
-    WHERE id = :id AND claim = :claim AND state = 'pending' RETURNING id
+    WHERE id = :id AND claim = :claim RETURNING id
     """
 )
 # Nothing that a message asks is open: neither its own question nor one that it lists.
@@ -473,7 +473,7 @@ class Deliveries:
     async def mark_sending(self, delivery: Delivery, now: datetime) -> bool:
         """Store where a message may be from now on; return whether to send it.
 
-        False means that the delivery was claimed again meanwhile, or is being sent already.
+        False means that the delivery was claimed again meanwhile.
         """
 
         def work(tx: Transaction) -> bool:
