@@ -58,7 +58,7 @@ class Connection(aiosqlite.Connection):
     """aiosqlite's connection, which also runs a function of ours in its thread, in one hop.
 
     A hop for each statement costs four times as much under load. ``_execute`` is aiosqlite's own,
-    and not public: therefore its minor version is pinned, and ``tests/test_sqlite.py`` tests this.
+    and not public: therefore its minor version is pinned, and a test uses it.
     """
 
     async def open(self) -> None:
