@@ -39,7 +39,7 @@ class RequestPriority:
             self._last_end = asyncio.get_running_loop().time()
 
     def share(self, free: int) -> int:
-        """Return how many steps may begin now in so many free slots: one at least in any."""
+        """Return how many steps may begin now in ``free`` slots: one at least in any."""
         if self._pause_ends <= asyncio.get_running_loop().time():
             return free
         waiting = max(self._in_progress, 1)  # in a burst, the next one is near

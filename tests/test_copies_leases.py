@@ -90,7 +90,7 @@ async def test_a_claim_passes_over_what_another_copy_has_locked(
 async def test_who_passes_over_all_that_is_due_is_told_to_look_again_in_a_moment(
     store: Store, postgres_url: str
 ) -> None:
-    # Whoever has it locked may change nothing, and then notifies nobody.
+    # Who has it locked may change nothing, and then notifies nobody.
     await submit(store)
     with psycopg.connect(postgres_url) as other:
         other.execute("SELECT 1 FROM jobs FOR UPDATE")

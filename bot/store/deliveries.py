@@ -393,7 +393,7 @@ class Deliveries:
                     interval=_SPREAD_MS,
                     longest=_SPREAD_WITHIN_MS,
                 )
-            if passed_over:  # whoever has them may change nothing, and then tells nobody
+            if passed_over:  # who has them may change nothing, and then tells nobody
                 choice.left.append(now + self._timings.claim_interval)
             outgoing, unreadable = _with_jobs_and_cards(tx, claimed)
             return Claimed(outgoing, soonest(choice.left), full=choice.full), unreadable
