@@ -243,20 +243,24 @@ def check_file(path: Path, *, pages: Literal["", "quick_check", "integrity_check
 @contextlib.contextmanager
 def read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database without changing it or the files beside it, or creating any."""
+    path = path.resolve()
     with contextlib.ExitStack() as stack:
-        wal, mode = beside(path, "-wal"), "mode=ro"
-        if not wal.exists() and not beside(path, "-journal").exists():
-            mode = "mode=ro&immutable=1"  # no process has it open
-        elif beside(path, "-shm").exists():
+        wal, journal = beside(path, "-wal"), beside(path, "-journal")
+        if not journal.exists() and (not wal.exists() or _size(wal) == _WAL_HEADER_BYTES):
+            # No process has it open; or one has just begun its log, or was killed then: with a log
+            # that has only a header, SQLite waits for ten seconds for somebody to repair it.
+            mode = "mode=ro&immutable=1"
+        elif not journal.exists() and beside(path, "-shm").exists():
             # A process that was killed may have left it: it is not repaired
             # (https://sqlite.org/src/file?name=src/os_unix.c, unixOpenSharedMemory).
             mode = "mode=ro&readonly_shm=1"
-        elif wal.exists():
-            # Reading would create the other file: somebody has put only these two there.
+        else:
+            # Reading would create the other file, where somebody has put only these two there; or
+            # undo what a process had begun that was killed in its first start.
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            shutil.copyfile(path, folder / path.name)
-            shutil.copyfile(wal, folder / f"{path.name}-wal")
-            path = folder / path.name
+            for file in filter(Path.exists, (path, wal, journal)):
+                shutil.copyfile(file, folder / file.name)
+            path, mode = folder / path.name, "mode=rw"
         address = f"{path.absolute().as_uri()}?{mode}"
         db = sqlite3.connect(address, uri=True, timeout=0)
         stack.enter_context(contextlib.closing(db))
