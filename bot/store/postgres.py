@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -140,13 +140,18 @@ class Link:
             self._connection.close()
             self._connection = None
 
+    def is_silent(self, seconds: float) -> bool:
+        """Return whether a statement has had no answer for ``seconds``."""
+        asked_at = self._last_asked_at
+        return asked_at is not None and time.monotonic() - asked_at >= seconds
+
     def end_if_silent(self, seconds: float) -> None:
         """Have the statement fail that has had no answer for ``seconds``, if one does.
 
         May be called from any thread.
         """
-        asked_at, connection = self._last_asked_at, self._connection
-        if asked_at is None or connection is None or time.monotonic() - asked_at < seconds:
+        connection = self._connection
+        if connection is None or not self.is_silent(seconds):
             return
         with (
             contextlib.suppress(psycopg.Error, OSError),
@@ -259,13 +264,16 @@ def connect(url: str, **parameters: str) -> Connection:
     )
 
 
+_COMMAND: Final = "replica-videos command"
+
+
 def connect_as_command(url: str) -> Connection:
     """Return a new connection that nobody takes for a bot's, from its first moment to its last.
 
     Raises:
         psycopg.Error: the server cannot be reached, or refuses it.
     """
-    return connect(url, application_name="replica-videos command")
+    return connect(url, application_name=_COMMAND)
 
 
 def name_of_bots(url: str) -> str:
@@ -440,6 +448,12 @@ class Call:
     alone: bool = False
     """Whether it runs in a transaction of its own."""
     tries: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def lock_wait_ms(self) -> int:
+        """How much longer it may wait for locks; 0 if it has waited for its time."""
+        return max(0, round(_MAX_LOCK_WAIT_MS - 1000 * (time.monotonic() - self.since)))
 
     def succeed(self, result: object) -> None:
         """Answer the caller, who may have been cancelled."""
@@ -672,6 +686,54 @@ async def _is_pooled(connection: psycopg.AsyncConnection) -> bool:
     return await cursor.fetchone() != (connection.info.backend_pid,)
 
 
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """A transaction that keeps bots waiting for a lock. What it runs may carry what is stored."""
+
+    pid: int
+    transaction: str
+    application: str
+    since: str
+    """When it began; "" where the server does not tell the bot's user."""
+
+
+_LOCKED: Final = "somebody has locked what the bot needs: end their transaction"
+# What is waited for is not another bot that waits itself. The rights of a monitor are not needed:
+# https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW
+_BLOCKER: Final = """
+    SELECT other.pid, held.virtualtransaction, other.application_name, other.xact_start
+    FROM pg_stat_activity AS bot, unnest(pg_blocking_pids(bot.pid)) AS blocking (pid)
+    JOIN pg_stat_activity AS other ON other.pid = blocking.pid
+    JOIN pg_locks AS held ON held.pid = other.pid AND held.locktype = 'virtualxid' AND held.granted
+    WHERE bot.datname = current_database() AND bot.application_name = %(bots)s
+        AND (other.application_name <> %(bots)s OR other.wait_event_type <> 'Lock')
+    ORDER BY other.xact_start, other.pid LIMIT 1
+"""
+_STILL_THERE: Final = "SELECT FROM pg_locks WHERE pid = %s AND virtualtransaction = %s LIMIT 1"
+
+
+async def find_blocker(url: str, known: Blocker | None) -> Blocker | None:
+    """Return who keeps bots waiting for a lock: the known one until its transaction ends.
+
+    Raises:
+        psycopg.Error: it cannot be found out now.
+    """
+    options = defaults(url) | {"application_name": _COMMAND}
+    connecting = psycopg.AsyncConnection.connect(
+        url, autocommit=True, prepare_threshold=None, **options
+    )
+    async with await connecting as connection:
+        if known is not None:
+            found = await connection.execute(_STILL_THERE, [known.pid, known.transaction])
+            if found.rowcount:
+                return known
+        row = await (await connection.execute(_BLOCKER, {"bots": name_of_bots(url)})).fetchone()
+    if row is None:
+        return None
+    pid, transaction, application, since = row
+    return Blocker(pid, transaction, application, since.isoformat(" ", "seconds") if since else "")
+
+
 _LOG: Final = logging.getLogger(__name__)
 
 _CONNECTIONS: Final = 4
@@ -679,7 +741,13 @@ _CONNECTIONS: Final = 4
 # groups may wait for each other. A work alone takes its locks in order, and serial ones take the
 # same lock first.
 _GROUP_LOCK_TIMEOUT_MS: Final = 50
-_LOCK_TIMEOUT_MS: Final = 2_000
+# Somebody may have locked a table for long, and Slack waits three seconds for an answer. A work
+# that is late for other reasons still waits for other copies of the bot.
+_MAX_LOCK_WAIT_MS: Final = 1_500
+_MIN_LOCK_TIMEOUT_MS: Final = 400
+# A statement that has had no answer for this time may wait for somebody's lock.
+_SUSPECT_LOCK_AFTER_S: Final = 1.0
+_LOCK_LOOK_INTERVAL_S: Final = 0.2
 # Of a work that conflicts with those of other processes, or loses its connection.
 _MAX_TRIES: Final = 10
 _MAX_TRIES_OF_DUPLICATE: Final = 2
@@ -720,12 +788,15 @@ class PostgresDatabase(Notifications):
         self._notifying = asyncio.Lock()
         self._notifications = 0
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="postgres")
+        self._url = url
         self._links = [Link(url) for _ in range(_CONNECTIONS)]
+        # Who keeps works waiting; until that ends, a commit says nothing.
+        self._blocker: Blocker | None = None
         self._listener = Listener(url, self.receive, timings)
         start = asyncio.create_task  # noqa: TID251 - see close
         self._workers = [start(self._work(link)) for link in self._links]
         self._running = dict[Link, Sequence[Call]]()
-        endless = (self._listener.run, self._notify_others, self._end_silent)
+        endless = (self._listener.run, self._notify_others, self._end_silent, self._watch_locks)
         self._endless = [start(run()) for run in endless]
         for task in (*self._workers, *self._endless):
             task.add_done_callback(self._task_ended)
@@ -870,11 +941,17 @@ class PostgresDatabase(Notifications):
 
     async def _run_works(self, link: Link, group: Sequence[Call]) -> None:
         alone = len(group) == 1
+        if self._blocker is not None and group[0].alone and not group[0].lock_wait_ms:
+            group[0].fail(DatabaseUnavailable(_LOCKED))  # it was in a group that has waited
+            return
         durable = any(call.durable for call in group)
-        in_order = alone or group[0].serial
+        timeout = _GROUP_LOCK_TIMEOUT_MS
+        if alone or group[0].serial:
+            least = timeout if self._blocker is not None else _MIN_LOCK_TIMEOUT_MS
+            timeout = max(least, min(call.lock_wait_ms for call in group))
         try:
             committed = await self._in_thread(
-                link, [call.work for call in group], durable=durable, in_order=in_order
+                link, [call.work for call in group], durable=durable, lock_timeout_ms=timeout
             )
         except ServerLost as error:
             self._on_lost(group, error)
@@ -894,18 +971,17 @@ class PostgresDatabase(Notifications):
         works: Sequence[Callable[[Transaction], Any]],
         *,
         durable: bool,
-        in_order: bool = True,
+        lock_timeout_ms: int = _GROUP_LOCK_TIMEOUT_MS,
     ) -> Committed:
         def run() -> Committed:
-            timeout = _LOCK_TIMEOUT_MS if in_order else _GROUP_LOCK_TIMEOUT_MS
-            return link.run(works, durable=durable, lock_timeout_ms=timeout)
+            return link.run(works, durable=durable, lock_timeout_ms=lock_timeout_ms)
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     # ── What became of a group ────────────────────────────────────────────────────────────────
 
     def _on_committed(self, group: Sequence[Call], committed: Committed, *, durable: bool) -> None:
-        if self._problem is not None:
+        if self._problem is not None and self._blocker is None:
             self._problem = None
             _LOG.info("the database works again")
             self.wake_all()  # what failed may have been stored
@@ -939,7 +1015,8 @@ class PostgresDatabase(Notifications):
         meaning = meaning_of(error)
         limits = {Meaning.CONFLICT: _MAX_TRIES, Meaning.DUPLICATE: _MAX_TRIES_OF_DUPLICATE}
         call.tries += 1
-        if call.tries < limits.get(meaning, 0):
+        has_waited = isinstance(error, errors.LockNotAvailable) and not call.lock_wait_ms
+        if call.tries < limits.get(meaning, 0) and not has_waited:
             if meaning is Meaning.CONFLICT:
                 pause = random.uniform(0, _CONFLICT_PAUSE_S * call.tries)  # noqa: S311 - jitter
                 await asyncio.sleep(pause)
@@ -1019,6 +1096,23 @@ class PostgresDatabase(Notifications):
         if self._problem is None:
             _LOG.error("the database does not work", extra={"reason": reason})
         self._problem = reason
+
+    async def _watch_locks(self) -> None:
+        """Find out who keeps works waiting for a lock, log it once, and see when that ends."""
+        while True:
+            await asyncio.sleep(_LOCK_LOOK_INTERVAL_S)
+            waits = any(link.is_silent(_SUSPECT_LOCK_AFTER_S) for link in self._links)
+            if self._blocker is None and not waits:
+                continue
+            before = self._blocker
+            with contextlib.suppress(psycopg.Error, OSError, TimeoutError):
+                async with asyncio.timeout(self._timings.max_database_wait.total_seconds()):
+                    self._blocker = await find_blocker(self._url, before)
+            if (found := self._blocker) is not None and found != before:
+                who = {"pid": found.pid, "application": found.application, "since": found.since}
+                extra = {"reason": _LOCKED, **who}
+                _LOG.error("the database does not work", extra=extra)
+                self._problem = _LOCKED
 
     async def _pause(self, seconds: float) -> None:
         """Wait, but not once the database is to be closed."""
