@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
-from psycopg import errors, sql
+from psycopg import IsolationLevel, errors, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 
@@ -60,9 +60,12 @@ _DEFAULTS: Final[Mapping[str, str | int]] = {
 _STATEMENT_TIMEOUT_MS: Final = 10_000
 # A process that is gone in the middle of a transaction has rows locked until then.
 _IDLE_TIMEOUT_MS: Final = 10_000
+# Others may have set another one, on the connection that a pooler gives to a transaction.
+OWN_PATH: Final = "SET LOCAL search_path TO DEFAULT"
 # Not in the options of the connection, which a pooler refuses, or gives to another's transaction.
 _BEGIN: Final = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit TO {commit};"
+    f"BEGIN ISOLATION LEVEL READ COMMITTED; {OWN_PATH};"
+    " SET LOCAL synchronous_commit TO {commit};"
     " SET LOCAL lock_timeout TO {lock_timeout_ms};"
     f" SET LOCAL statement_timeout TO {_STATEMENT_TIMEOUT_MS};"
     f" SET LOCAL idle_in_transaction_session_timeout TO {_IDLE_TIMEOUT_MS}"
@@ -255,13 +258,16 @@ def connect(url: str, **parameters: str) -> Connection:
     """
     # No prepared statements, before it is known that no pooler is in between: that may lead the
     # next transaction to another connection.
-    return psycopg.connect(
+    connection = psycopg.connect(
         url,
         autocommit=True,
         row_factory=dict_row,
         prepare_threshold=None,
         **defaults(url) | parameters,
     )
+    # Of its transactions, whatever the server's own default is.
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
+    return connection
 
 
 _COMMAND: Final = "replica-videos command"
@@ -319,11 +325,17 @@ _TABLES: Final = Query(
     """
     SELECT to_regclass('migrations') AS migrations, (
         SELECT relname FROM pg_class
-        WHERE relnamespace = to_regnamespace(current_schema()) AND relname IN (EACH :tables)
+        WHERE relnamespace = to_regnamespace(quote_ident(current_schema()))
+            AND relname IN (EACH :tables)
         ORDER BY relname LIMIT 1) AS other
     """
 )
 
+# Tables are made in the first schema of the path, which may not have been there at first.
+_WHERE_TABLES_ARE: Final = (
+    "SELECT set_config('search_path', quote_ident(nspname), true) FROM pg_namespace"
+    " WHERE oid = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('migrations'))"
+)
 _DONE: Final = "SELECT name, checksum FROM migrations ORDER BY name"
 
 
@@ -358,7 +370,9 @@ def migrate_postgres(connection: Connection) -> list[str]:
         psycopg.Error: a step failed; those before it stay.
     """
     files = steps("postgres")
-    done, pending = steps_in_postgres(connection)
+    with connection.transaction():
+        connection.execute(OWN_PATH)
+        done, pending = steps_in_postgres(connection)
     warn_of_newer(done, files)
     applied: list[str] = []
     while pending:
@@ -403,9 +417,11 @@ def _apply_next(connection: Connection, files: Mapping[str, str], applied: list[
     """Apply the first that is missing, unless another process has meanwhile; return the others."""
     # It may take long, and its server's own limit is for requests.
     connection.execute(
-        f"SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO {_MIGRATION_LOCK_TIMEOUT_MS}"
+        f"{OWN_PATH}; SET LOCAL statement_timeout TO 0;"
+        f" SET LOCAL lock_timeout TO {_MIGRATION_LOCK_TIMEOUT_MS}"
     )
     connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+    connection.execute(_WHERE_TABLES_ARE)
     # Before anything is looked up: what another process has just made may not be known here yet.
     connection.execute(MAKE)
     _, pending = steps_in_postgres(connection)
@@ -693,15 +709,16 @@ class Blocker:
     pid: int
     transaction: str
     application: str
-    since: str
-    """When it began; "" where the server does not tell the bot's user."""
+    since: str | None
+    """When it began; None where the server does not tell the bot's user."""
 
 
 _LOCKED: Final = "somebody has locked what the bot needs: end their transaction"
 # What is waited for is not another bot that waits itself. The rights of a monitor are not needed:
 # https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW
 _BLOCKER: Final = """
-    SELECT other.pid, held.virtualtransaction, other.application_name, other.xact_start
+    SELECT other.pid, held.virtualtransaction, other.application_name,
+        to_char(other.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
     FROM pg_stat_activity AS bot, unnest(pg_blocking_pids(bot.pid)) AS blocking (pid)
     JOIN pg_stat_activity AS other ON other.pid = blocking.pid
     JOIN pg_locks AS held ON held.pid = other.pid AND held.locktype = 'virtualxid' AND held.granted
@@ -728,10 +745,7 @@ async def find_blocker(url: str, known: Blocker | None) -> Blocker | None:
             if found.rowcount:
                 return known
         row = await (await connection.execute(_BLOCKER, {"bots": name_of_bots(url)})).fetchone()
-    if row is None:
-        return None
-    pid, transaction, application, since = row
-    return Blocker(pid, transaction, application, since.isoformat(" ", "seconds") if since else "")
+    return Blocker(*row) if row is not None else None
 
 
 _LOG: Final = logging.getLogger(__name__)
