@@ -723,7 +723,7 @@ _BLOCKER: Final = """
     JOIN pg_stat_activity AS other ON other.pid = blocking.pid
     JOIN pg_locks AS held ON held.pid = other.pid AND held.locktype = 'virtualxid' AND held.granted
     WHERE bot.datname = current_database() AND bot.application_name = %(bots)s
-        AND (other.application_name <> %(bots)s OR other.wait_event_type <> 'Lock')
+        AND (other.application_name <> %(bots)s OR other.wait_event_type IS DISTINCT FROM 'Lock')
     ORDER BY other.xact_start, other.pid LIMIT 1
 """
 _STILL_THERE: Final = "SELECT FROM pg_locks WHERE pid = %s AND virtualtransaction = %s LIMIT 1"
