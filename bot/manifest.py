@@ -2,10 +2,9 @@
 
 import json
 import re
+from collections import deque
 from pathlib import Path
-from typing import Final
-
-import yaml
+from typing import Any, Final
 
 from bot.settings import ManifestSettings
 
@@ -14,6 +13,8 @@ _HEADER: Final = re.compile(r"\A(#.*\n)+")
 _URL: Final = "https://YOUR-HOST"
 # A line with an address, and the comment above it.
 _REQUEST_URL: Final = re.compile(rf"(?: *#.*\n)*.*url: {_URL}.*\n")
+_COMMENT: Final = re.compile(r"(?:^|\s)#.*")
+_KEY: Final = re.compile(r"\w+:(?: |$)")
 _COMMAND: Final = re.compile(r"/(?=(?:video|replica)\b)")
 
 
@@ -46,4 +47,41 @@ def manifest_json(settings: ManifestSettings) -> str:
     That runs an app through Socket Mode only, and asks for the manifest before there is a token:
     https://docs.slack.dev/tools/slack-cli/reference/hooks
     """
-    return json.dumps(yaml.safe_load(manifest(settings, socket_mode=True)), indent=2) + "\n"
+    return json.dumps(read(manifest(settings, socket_mode=True)), indent=2) + "\n"
+
+
+def read(text: str) -> Any:  # noqa: ANN401 - any JSON
+    """Return what a manifest says, which uses little of YAML.
+
+    Mappings, and lists of texts or mappings, are told by their indentation; a text on one line may
+    have quotes. A test compares this with a library for YAML, which nothing else needs.
+    """
+    lines = deque[tuple[int, str]]()
+    for line in text.splitlines():
+        if content := _COMMENT.sub("", line).rstrip():
+            lines.append((len(content) - len(content.lstrip()), content.lstrip()))
+    return _read_block(lines)
+
+
+def _read_block(lines: deque[tuple[int, str]]) -> Any:  # noqa: ANN401 - any JSON
+    indent, _ = lines[0]
+    items: list[Any] = []
+    values: dict[str, Any] = {}
+    while lines and lines[0][0] == indent:
+        _, content = lines.popleft()
+        if not content.startswith("- "):
+            name, _, rest = content.partition(":")
+            values[name] = _read_scalar(rest.strip()) if rest else _read_block(lines)
+        elif _KEY.match(content.removeprefix("- ")):
+            lines.appendleft((indent + 2, content.removeprefix("- ")))
+            items.append(_read_block(lines))
+        else:
+            items.append(_read_scalar(content.removeprefix("- ")))
+    return items or values
+
+
+def _read_scalar(text: str) -> Any:  # noqa: ANN401 - any JSON
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -393,6 +393,14 @@ def test_the_sandbox_draws_each_emoji_that_the_bot_writes() -> None:
 # Documents
 
 
+def test_the_bot_has_at_most_ten_direct_dependencies_and_says_why() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert len(tomllib.loads(text)["project"]["dependencies"]) <= 10
+    [listed] = re.findall(r"^dependencies = \[\n(.*?)^\]", text, re.DOTALL | re.MULTILINE)
+    reasons = re.split(r'^ *"[^"]+",\n', listed, flags=re.MULTILINE)[:-1]
+    assert all(re.search(r"\bMIT|BSD-3|Apache-2\.0", each) for each in reasons)
+
+
 def test_dependencies_are_installed_from_wheels_with_hashes() -> None:
     # A source distribution runs its own code while it is installed.
     for path in ROOT.glob("requirements*.txt"):

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from bot.manifest import manifest as manifest_for
+from bot.manifest import read
 from bot.ops import init
 from bot.settings import ManifestSettings
 from bot.slack.scopes import OPTIONAL_SCOPES, REQUIRED_SCOPES
@@ -38,6 +39,17 @@ def test_the_manifest_is_valid_by_slacks_schema(manifest: Any) -> None:  # noqa:
     jsonschema.Draft7Validator.check_schema(schema)
     errors = jsonschema.Draft7Validator(schema).iter_errors(manifest)
     assert [error.message for error in errors] == []
+
+
+@pytest.mark.parametrize("socket_mode", [False, True])
+@pytest.mark.parametrize(
+    "environ", [{}, {"PUBLIC_URL": "https://bot.example.com/a", "COMMAND_PREFIX": "acme-"}]
+)
+def test_the_bot_reads_its_manifest_like_a_library_for_yaml(
+    environ: dict[str, str], *, socket_mode: bool
+) -> None:
+    text = manifest_for(ManifestSettings.read(environ), socket_mode=socket_mode)
+    assert read(text) == yaml.safe_load(text)
 
 
 def test_each_url_is_the_same_placeholder(manifest: Any) -> None:  # noqa: ANN401

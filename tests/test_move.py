@@ -218,7 +218,7 @@ async def test_a_move_whose_last_step_is_not_answered_says_so_and_leaves_the_old
 
     async with PostgresProxy(empty_url).running() as proxy:
         # It is killed between the commit of the one and the mark of the other.
-        proxy.fail_next("COMMIT", Fault.STALL)
+        proxy.fail_next("COMMIT\0", Fault.STALL)
         arguments = ("move-database", f"sqlite:///{path}", proxy.url)
         async with started(*arguments, environ={}, folder=tmp_path) as command:
             while not await asyncio.to_thread(on_server, empty_url, committed):
@@ -231,7 +231,7 @@ async def test_a_move_whose_last_step_is_not_answered_says_so_and_leaves_the_old
         assert jobs_there() == [(3,)]
 
         on_server(empty_url, "DROP SCHEMA public CASCADE; CREATE SCHEMA public")
-        proxy.fail_next("COMMIT", Fault.CUT_AFTER)
+        proxy.fail_next("COMMIT\0", Fault.CUT_AFTER)
         with pytest.raises(DatabaseError, match=r"not known whether .* Empty TO, and run this"):
             await asyncio.to_thread(move, path, proxy.url)
         await migrate(path)

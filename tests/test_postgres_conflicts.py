@@ -120,7 +120,7 @@ async def test_a_table_that_stays_locked_is_logged_once_with_what_to_do(
     postgres_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(postgres, "_LOCK_TIMEOUT_MS", 20)  # it tries for half a minute
+    monkeypatch.setattr(postgres, "_MAX_LOCK_WAIT_MS", 20)
     async with PostgresDatabase.open(postgres_url) as database:
         with psycopg.connect(postgres_url) as admin:
             admin.execute("LOCK TABLE migrations")
@@ -138,7 +138,7 @@ async def test_a_table_that_stays_locked_is_logged_once_with_what_to_do(
 async def test_a_group_that_waits_for_a_row_delays_none_of_its_other_works(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "_LOCK_TIMEOUT_MS", 9_000)
+    monkeypatch.setattr(postgres, "_MAX_LOCK_WAIT_MS", 9_000)
     async with AsyncExitStack() as stack:
         here, there = await stores(stack, postgres_url)
         locked = (await submit(here, "V1")).job.id

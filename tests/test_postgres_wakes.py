@@ -132,9 +132,9 @@ async def test_a_copy_does_not_ask_for_connections_all_the_time_while_there_are_
 # ── Behind a pooler ───────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture
-def pooled_url(postgres_url: str) -> Iterator[str]:
-    """The URL of a database through pgbouncer in transaction mode, with three connections."""
+@contextlib.contextmanager
+def pooled_by_transaction(postgres_url: str) -> Iterator[str]:
+    """Return a database's URL through pgbouncer in transaction mode, with three connections."""
     program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
     if program is None:
         assert REQUIRED not in os.environ  # noqa: TID251 - not a setting of the bot's
@@ -158,6 +158,12 @@ def pooled_url(postgres_url: str) -> Iterator[str]:
         finally:
             process.terminate()
             process.communicate()
+
+
+@pytest.fixture
+def pooled_url(postgres_url: str) -> Iterator[str]:
+    with pooled_by_transaction(postgres_url) as url:
+        yield url
 
 
 @pytest.fixture

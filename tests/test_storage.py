@@ -28,16 +28,19 @@ import pytest
 from bot.model import Request, State
 from bot.ops import doctor
 from bot.store import DatabaseCorrupt, DatabaseError, DatabaseInUse, Store, sqlite_file
+from bot.store.engines import pending_migrations
 from bot.store.migrate import MIGRATIONS
 from bot.store.sqlite import SQLiteDatabase, migrate
-from bot.store.sqlite_file import FileLock, check_file
+from bot.store.sqlite_file import FileLock, beside, check_file
 from sandbox.driver import CONNECTION_ERROR, Person
 from sandbox.modal import Modal
 from sandbox.slack import RESPONSE_TIMEOUT
+from tests import sqlite_disk
 from tests.bot_process import BotProcess
 from tests.databases import STEPS
 from tests.modes import on_sqlite_alone
 from tests.processes import QUICK, LiveWorld
+from tests.sqlite_disk import Files, What
 from tests.test_migrations import migrations
 from tests.world import PATIENCE, REPLICA, World
 
@@ -854,10 +857,6 @@ async def test_a_database_that_becomes_damaged_ends_the_bot_with_a_sentence(
 # ── Killed while the tables are brought up to date ────────────────────────────────────────────
 
 
-Files = tuple[tuple[str, bytes], ...]
-"""The names and contents of the files of a database."""
-
-
 def files_of(path: Path) -> Files:
     """Return the files of a database but the shared memory, which the next process makes anew."""
     ends = ("", "-wal", "-journal")
@@ -912,6 +911,41 @@ def put(files: Files, folder: Path) -> Path:
     for name, content in files:
         (folder / name).write_bytes(content)
     return folder / "bot.db"
+
+
+async def test_a_first_start_that_is_killed_or_without_power_at_any_write_is_made_anew(
+    memory: Path,
+) -> None:
+    whole = memory / "whole" / "bot.db"
+    whole.parent.mkdir()
+    with sqlite_disk.recorded(whole.parent) as done:
+        await migrate(whole)
+    # The file and its log are begun; then come the tables, page by page.
+    written = [number for number, each in enumerate(done) if each.what is What.WRITE]
+    begun = done[: written[7]]
+    names = [
+        f"{each.what.name.lower()} {each.name}" for each in begun if each.what is not What.OPEN
+    ]
+    assert names[-6:] == [
+        "delete bot.db-journal",
+        *("write bot.db-wal", "sync bot.db-wal"),
+        *("write bot.db-wal", "write bot.db-wal", "write bot.db-wal"),
+    ]
+    states = dict.fromkeys(
+        [*sqlite_disk.left_by_kills(begun), *sqlite_disk.left_by_power_cuts(begun)]
+    )
+    assert len(states) > 200
+    for number, files in enumerate(states):
+        # Shared memory is there as soon as there is a log; it may be empty.
+        for memory_bytes in (None, 0, 32_768) if f"{whole.name}-wal" in dict(files) else (None,):
+            path = put(files, memory / f"{number}-{memory_bytes}")
+            if memory_bytes is not None:
+                beside(path, "-shm").write_bytes(bytes(memory_bytes))
+            before = contents(path)
+            assert pending_migrations(path) == STEPS, dict(files)
+            assert contents(path) == before
+            assert await migrate(path) == STEPS
+            assert tables(path) == tables(whole)
 
 
 async def test_jobs_survive_migrations_that_are_killed_at_any_statement(memory: Path) -> None:

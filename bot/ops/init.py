@@ -17,12 +17,11 @@ from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import click
-import yaml
 
 from bot import log
 from bot.clock import SystemClock
 from bot.errors import OperatorError
-from bot.manifest import manifest
+from bot.manifest import manifest, read
 from bot.masking import Mask
 from bot.ops import doctor, terminal
 from bot.ops.doctor import read_unknown
@@ -90,7 +89,7 @@ def link(manifest: str) -> str:
     It has less than 3,000 characters, which every browser takes. Others use the parameter too; the
     page about it is https://docs.slack.dev/app-manifests/configuring-apps-with-app-manifests.
     """
-    short = json.dumps(yaml.safe_load(manifest), separators=(",", ":"))
+    short = json.dumps(read(manifest), separators=(",", ":"))
     return f"{NEW_APP}&manifest_json={quote(short, safe=_NOT_ENCODED)}"
 
 

@@ -18,7 +18,7 @@ from bot.store.job_rows import job_from
 from bot.store.migrate import step_names
 from bot.store.replicas import replica_from, revision_from
 from bot.store.snapshot import Snapshot
-from bot.store.sqlite_file import beside, is_locked
+from bot.store.sqlite_file import beside, is_locked, process_with_lock
 from bot.store.unreadable import read_each
 from bot.store.usage import CHANGEABLE, LimitChange, change_from, spending_from
 
@@ -169,23 +169,4 @@ def find_owner(address: Path | str) -> Owner | None:
             inode = os.fstat(file.fileno()).st_ino
     except OSError:
         return None
-    return Owner(_process_with_lock(inode))
-
-
-def _process_with_lock(inode: int) -> int | None:
-    """Return the id of the process that locked a file, as Linux lists it; None elsewhere.
-
-    A line is "1: FLOCK  ADVISORY  WRITE 1234 08:01:131 0 EOF":
-    https://man7.org/linux/man-pages/man5/proc_locks.5.html
-    """
-    try:
-        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):
-        return None
-    found = []
-    for line in lines:
-        match line.split():
-            case [_, "FLOCK", _, "WRITE", process, file, *_] if file.endswith(f":{inode}"):
-                found.append(process)
-    # Of several, some lock a file of another disk. One in another container is 0.
-    return int(found[0]) if len(found) == 1 and found[0].isdecimal() and found[0] != "0" else None
+    return Owner(process_with_lock(inode))

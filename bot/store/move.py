@@ -14,7 +14,7 @@ from bot.store import deliveries, jobs
 from bot.store.database import DatabaseError, DatabaseInUse
 from bot.store.engines import shown
 from bot.store.migrate import MOVED, Table, steps_in_sqlite, tables
-from bot.store.postgres import connect_as_command, migrate_postgres
+from bot.store.postgres import OWN_PATH, connect_as_command, migrate_postgres
 from bot.store.postgres_inspection import translated_postgres
 from bot.store.sqlite import refuse_mixed
 from bot.store.sqlite_file import FileLock, check_file, connect, translated
@@ -23,7 +23,8 @@ Counts: TypeAlias = Mapping[str, int]
 """How many rows there are, by table, and "open jobs"."""
 
 _BEGIN: Final = (
-    "BEGIN; SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO 5000;"
+    f"BEGIN ISOLATION LEVEL READ COMMITTED; {OWN_PATH};"
+    " SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO 5000;"
     " SET LOCAL idle_in_transaction_session_timeout TO 0"
 )
 _FOREIGN: Final = (

@@ -12,12 +12,12 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
-from psycopg import errors, sql
+from psycopg import IsolationLevel, errors, sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import DictRow, dict_row
 
@@ -60,9 +60,12 @@ _DEFAULTS: Final[Mapping[str, str | int]] = {
 _STATEMENT_TIMEOUT_MS: Final = 10_000
 # A process that is gone in the middle of a transaction has rows locked until then.
 _IDLE_TIMEOUT_MS: Final = 10_000
+# Others may have set another one, on the connection that a pooler gives to a transaction.
+OWN_PATH: Final = "SET LOCAL search_path TO DEFAULT"
 # Not in the options of the connection, which a pooler refuses, or gives to another's transaction.
 _BEGIN: Final = (
-    "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit TO {commit};"
+    f"BEGIN ISOLATION LEVEL READ COMMITTED; {OWN_PATH};"
+    " SET LOCAL synchronous_commit TO {commit};"
     " SET LOCAL lock_timeout TO {lock_timeout_ms};"
     f" SET LOCAL statement_timeout TO {_STATEMENT_TIMEOUT_MS};"
     f" SET LOCAL idle_in_transaction_session_timeout TO {_IDLE_TIMEOUT_MS}"
@@ -140,13 +143,18 @@ class Link:
             self._connection.close()
             self._connection = None
 
+    def is_silent(self, seconds: float) -> bool:
+        """Return whether a statement has had no answer for ``seconds``."""
+        asked_at = self._last_asked_at
+        return asked_at is not None and time.monotonic() - asked_at >= seconds
+
     def end_if_silent(self, seconds: float) -> None:
         """Have the statement fail that has had no answer for ``seconds``, if one does.
 
         May be called from any thread.
         """
-        asked_at, connection = self._last_asked_at, self._connection
-        if asked_at is None or connection is None or time.monotonic() - asked_at < seconds:
+        connection = self._connection
+        if connection is None or not self.is_silent(seconds):
             return
         with (
             contextlib.suppress(psycopg.Error, OSError),
@@ -250,13 +258,19 @@ def connect(url: str, **parameters: str) -> Connection:
     """
     # No prepared statements, before it is known that no pooler is in between: that may lead the
     # next transaction to another connection.
-    return psycopg.connect(
+    connection = psycopg.connect(
         url,
         autocommit=True,
         row_factory=dict_row,
         prepare_threshold=None,
         **defaults(url) | parameters,
     )
+    # Of its transactions, whatever the server's own default is.
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
+    return connection
+
+
+_COMMAND: Final = "replica-videos command"
 
 
 def connect_as_command(url: str) -> Connection:
@@ -265,7 +279,7 @@ def connect_as_command(url: str) -> Connection:
     Raises:
         psycopg.Error: the server cannot be reached, or refuses it.
     """
-    return connect(url, application_name="replica-videos command")
+    return connect(url, application_name=_COMMAND)
 
 
 def name_of_bots(url: str) -> str:
@@ -311,11 +325,17 @@ _TABLES: Final = Query(
     """
     SELECT to_regclass('migrations') AS migrations, (
         SELECT relname FROM pg_class
-        WHERE relnamespace = to_regnamespace(current_schema()) AND relname IN (EACH :tables)
+        WHERE relnamespace = to_regnamespace(quote_ident(current_schema()))
+            AND relname IN (EACH :tables)
         ORDER BY relname LIMIT 1) AS other
     """
 )
 
+# Tables are made in the first schema of the path, which may not have been there at first.
+_WHERE_TABLES_ARE: Final = (
+    "SELECT set_config('search_path', quote_ident(nspname), true) FROM pg_namespace"
+    " WHERE oid = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('migrations'))"
+)
 _DONE: Final = "SELECT name, checksum FROM migrations ORDER BY name"
 
 
@@ -350,7 +370,9 @@ def migrate_postgres(connection: Connection) -> list[str]:
         psycopg.Error: a step failed; those before it stay.
     """
     files = steps("postgres")
-    done, pending = steps_in_postgres(connection)
+    with connection.transaction():
+        connection.execute(OWN_PATH)
+        done, pending = steps_in_postgres(connection)
     warn_of_newer(done, files)
     applied: list[str] = []
     while pending:
@@ -395,9 +417,11 @@ def _apply_next(connection: Connection, files: Mapping[str, str], applied: list[
     """Apply the first that is missing, unless another process has meanwhile; return the others."""
     # It may take long, and its server's own limit is for requests.
     connection.execute(
-        f"SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO {_MIGRATION_LOCK_TIMEOUT_MS}"
+        f"{OWN_PATH}; SET LOCAL statement_timeout TO 0;"
+        f" SET LOCAL lock_timeout TO {_MIGRATION_LOCK_TIMEOUT_MS}"
     )
     connection.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+    connection.execute(_WHERE_TABLES_ARE)
     # Before anything is looked up: what another process has just made may not be known here yet.
     connection.execute(MAKE)
     _, pending = steps_in_postgres(connection)
@@ -440,6 +464,12 @@ class Call:
     alone: bool = False
     """Whether it runs in a transaction of its own."""
     tries: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def lock_wait_ms(self) -> int:
+        """How much longer it may wait for locks; 0 if it has waited for its time."""
+        return max(0, round(_MAX_LOCK_WAIT_MS - 1000 * (time.monotonic() - self.since)))
 
     def succeed(self, result: object) -> None:
         """Answer the caller, who may have been cancelled."""
@@ -672,6 +702,52 @@ async def _is_pooled(connection: psycopg.AsyncConnection) -> bool:
     return await cursor.fetchone() != (connection.info.backend_pid,)
 
 
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """A transaction that keeps bots waiting for a lock. What it runs may carry what is stored."""
+
+    pid: int
+    transaction: str
+    application: str
+    since: str | None
+    """When it began; None where the server does not tell the bot's user."""
+
+
+_LOCKED: Final = "somebody has locked what the bot needs: end their transaction"
+# What is waited for is not another bot that waits itself. The rights of a monitor are not needed:
+# https://www.postgresql.org/docs/current/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW
+_BLOCKER: Final = """
+    SELECT other.pid, held.virtualtransaction, other.application_name,
+        to_char(other.xact_start AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+    FROM pg_stat_activity AS bot, unnest(pg_blocking_pids(bot.pid)) AS blocking (pid)
+    JOIN pg_stat_activity AS other ON other.pid = blocking.pid
+    JOIN pg_locks AS held ON held.pid = other.pid AND held.locktype = 'virtualxid' AND held.granted
+    WHERE bot.datname = current_database() AND bot.application_name = %(bots)s
+        AND (other.application_name <> %(bots)s OR other.wait_event_type IS DISTINCT FROM 'Lock')
+    ORDER BY other.xact_start, other.pid LIMIT 1
+"""
+_STILL_THERE: Final = "SELECT FROM pg_locks WHERE pid = %s AND virtualtransaction = %s LIMIT 1"
+
+
+async def find_blocker(url: str, known: Blocker | None) -> Blocker | None:
+    """Return who keeps bots waiting for a lock: the known one until its transaction ends.
+
+    Raises:
+        psycopg.Error: it cannot be found out now.
+    """
+    options = defaults(url) | {"application_name": _COMMAND}
+    connecting = psycopg.AsyncConnection.connect(
+        url, autocommit=True, prepare_threshold=None, **options
+    )
+    async with await connecting as connection:
+        if known is not None:
+            found = await connection.execute(_STILL_THERE, [known.pid, known.transaction])
+            if found.rowcount:
+                return known
+        row = await (await connection.execute(_BLOCKER, {"bots": name_of_bots(url)})).fetchone()
+    return Blocker(*row) if row is not None else None
+
+
 _LOG: Final = logging.getLogger(__name__)
 
 _CONNECTIONS: Final = 4
@@ -679,7 +755,13 @@ _CONNECTIONS: Final = 4
 # groups may wait for each other. A work alone takes its locks in order, and serial ones take the
 # same lock first.
 _GROUP_LOCK_TIMEOUT_MS: Final = 50
-_LOCK_TIMEOUT_MS: Final = 2_000
+# Somebody may have locked a table for long, and Slack waits three seconds for an answer. A work
+# that is late for other reasons still waits for other copies of the bot.
+_MAX_LOCK_WAIT_MS: Final = 1_500
+_MIN_LOCK_TIMEOUT_MS: Final = 400
+# A statement that has had no answer for this time may wait for somebody's lock.
+_SUSPECT_LOCK_AFTER_S: Final = 1.0
+_LOCK_LOOK_INTERVAL_S: Final = 0.2
 # Of a work that conflicts with those of other processes, or loses its connection.
 _MAX_TRIES: Final = 10
 _MAX_TRIES_OF_DUPLICATE: Final = 2
@@ -720,12 +802,15 @@ class PostgresDatabase(Notifications):
         self._notifying = asyncio.Lock()
         self._notifications = 0
         self._threads = ThreadPoolExecutor(_CONNECTIONS, thread_name_prefix="postgres")
+        self._url = url
         self._links = [Link(url) for _ in range(_CONNECTIONS)]
+        # Who keeps works waiting; until that ends, a commit says nothing.
+        self._blocker: Blocker | None = None
         self._listener = Listener(url, self.receive, timings)
         start = asyncio.create_task  # noqa: TID251 - see close
         self._workers = [start(self._work(link)) for link in self._links]
         self._running = dict[Link, Sequence[Call]]()
-        endless = (self._listener.run, self._notify_others, self._end_silent)
+        endless = (self._listener.run, self._notify_others, self._end_silent, self._watch_locks)
         self._endless = [start(run()) for run in endless]
         for task in (*self._workers, *self._endless):
             task.add_done_callback(self._task_ended)
@@ -870,11 +955,17 @@ class PostgresDatabase(Notifications):
 
     async def _run_works(self, link: Link, group: Sequence[Call]) -> None:
         alone = len(group) == 1
+        if self._blocker is not None and group[0].alone and not group[0].lock_wait_ms:
+            group[0].fail(DatabaseUnavailable(_LOCKED))  # it was in a group that has waited
+            return
         durable = any(call.durable for call in group)
-        in_order = alone or group[0].serial
+        timeout = _GROUP_LOCK_TIMEOUT_MS
+        if alone or group[0].serial:
+            least = timeout if self._blocker is not None else _MIN_LOCK_TIMEOUT_MS
+            timeout = max(least, min(call.lock_wait_ms for call in group))
         try:
             committed = await self._in_thread(
-                link, [call.work for call in group], durable=durable, in_order=in_order
+                link, [call.work for call in group], durable=durable, lock_timeout_ms=timeout
             )
         except ServerLost as error:
             self._on_lost(group, error)
@@ -894,18 +985,17 @@ class PostgresDatabase(Notifications):
         works: Sequence[Callable[[Transaction], Any]],
         *,
         durable: bool,
-        in_order: bool = True,
+        lock_timeout_ms: int = _GROUP_LOCK_TIMEOUT_MS,
     ) -> Committed:
         def run() -> Committed:
-            timeout = _LOCK_TIMEOUT_MS if in_order else _GROUP_LOCK_TIMEOUT_MS
-            return link.run(works, durable=durable, lock_timeout_ms=timeout)
+            return link.run(works, durable=durable, lock_timeout_ms=lock_timeout_ms)
 
         return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     # ── What became of a group ────────────────────────────────────────────────────────────────
 
     def _on_committed(self, group: Sequence[Call], committed: Committed, *, durable: bool) -> None:
-        if self._problem is not None:
+        if self._problem is not None and self._blocker is None:
             self._problem = None
             _LOG.info("the database works again")
             self.wake_all()  # what failed may have been stored
@@ -939,7 +1029,8 @@ class PostgresDatabase(Notifications):
         meaning = meaning_of(error)
         limits = {Meaning.CONFLICT: _MAX_TRIES, Meaning.DUPLICATE: _MAX_TRIES_OF_DUPLICATE}
         call.tries += 1
-        if call.tries < limits.get(meaning, 0):
+        has_waited = isinstance(error, errors.LockNotAvailable) and not call.lock_wait_ms
+        if call.tries < limits.get(meaning, 0) and not has_waited:
             if meaning is Meaning.CONFLICT:
                 pause = random.uniform(0, _CONFLICT_PAUSE_S * call.tries)  # noqa: S311 - jitter
                 await asyncio.sleep(pause)
@@ -1019,6 +1110,23 @@ class PostgresDatabase(Notifications):
         if self._problem is None:
             _LOG.error("the database does not work", extra={"reason": reason})
         self._problem = reason
+
+    async def _watch_locks(self) -> None:
+        """Find out who keeps works waiting for a lock, log it once, and see when that ends."""
+        while True:
+            await asyncio.sleep(_LOCK_LOOK_INTERVAL_S)
+            waits = any(link.is_silent(_SUSPECT_LOCK_AFTER_S) for link in self._links)
+            if self._blocker is None and not waits:
+                continue
+            before = self._blocker
+            with contextlib.suppress(psycopg.Error, OSError, TimeoutError):
+                async with asyncio.timeout(self._timings.max_database_wait.total_seconds()):
+                    self._blocker = await find_blocker(self._url, before)
+            if (found := self._blocker) is not None and found != before:
+                who = {"pid": found.pid, "application": found.application, "since": found.since}
+                extra = {"reason": _LOCKED, **who}
+                _LOG.error("the database does not work", extra=extra)
+                self._problem = _LOCKED
 
     async def _pause(self, seconds: float) -> None:
         """Wait, but not once the database is to be closed."""

@@ -12,7 +12,7 @@ from psycopg.rows import DictRow, dict_row
 from bot.clock import Clock
 from bot.store.database import DatabaseError, Query, Row, Value
 from bot.store.migrate import tables
-from bot.store.postgres import connect_as_command, name_of_bots, steps_in_postgres
+from bot.store.postgres import OWN_PATH, connect_as_command, name_of_bots, steps_in_postgres
 from bot.store.postgres_errors import connect_problem, describe
 from bot.store.snapshot import Server
 
@@ -20,7 +20,7 @@ from bot.store.snapshot import Server
 _FETCHED: Final = 1000
 # A large database takes longer than any request.
 _BEGIN: Final = (
-    "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY;"
+    f"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; {OWN_PATH};"
     " SET LOCAL statement_timeout TO 0; SET LOCAL lock_timeout TO 5000;"
     " SET LOCAL idle_in_transaction_session_timeout TO 0"
 )
@@ -105,7 +105,7 @@ _MISSING_RIGHTS: Final = Query(
     """
     SELECT right_name || ' on ' || relname AS missing
     FROM pg_class, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS right_name
-    WHERE relnamespace = to_regnamespace(current_schema()) AND relkind = 'r'
+    WHERE relnamespace = to_regnamespace(quote_ident(current_schema())) AND relkind = 'r'
         AND relname IN (EACH :tables) AND NOT has_table_privilege(pg_class.oid, right_name)
     ORDER BY relname, right_name
     """

@@ -40,7 +40,9 @@ from bot.store.sqlite_file import (
     check_file,
     connect,
     describe,
+    find_writer,
     is_about_file,
+    is_busy,
     is_corrupt,
     is_unwritten,
     translated,
@@ -383,7 +385,9 @@ class SQLiteDatabase(Notifications):
         problem = kind(describe(self._path, error))
         problem.__cause__ = error
         if str(problem) != str(self._problem):
-            _LOG.error("the database does not work", extra={"reason": str(problem)})
+            writer = find_writer(self._path) if is_busy(error) else {}
+            extra = {"reason": str(problem), **writer}
+            _LOG.error("the database does not work", extra=extra)
         self._problem = problem
         if is_corrupt(error):
             self._unusable.set()

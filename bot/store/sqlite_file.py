@@ -51,8 +51,9 @@ _TABLES: Final = "SELECT name FROM sqlite_schema WHERE type = 'table'"
 _WAL_HEADER_BYTES: Final = 32
 _WAL_BYTE_ORDER: Final = {b"\x37\x7f\x06\x82": "<", b"\x37\x7f\x06\x83": ">"}
 # For this long a statement waits for another program that has locked the database to write,
-# although none may.
-_BUSY_TIMEOUT_S: Final = 1.0
+# although none may. A work may wait for the group before it as well, and Slack for three seconds.
+_BUSY_TIMEOUT_S: Final = 0.7
+_WRITER_BYTE: Final = 120
 
 
 class FileMoved(OSError):
@@ -91,6 +92,11 @@ def is_corrupt(error: Exception) -> bool:
     return isinstance(error, FileTruncated) or _code(error) in _CORRUPT
 
 
+def is_busy(error: Exception) -> bool:
+    """Return whether an error of SQLite's says that another process has locked the file."""
+    return _code(error) == sqlite3.SQLITE_BUSY
+
+
 def describe(path: Path, error: Exception) -> str:
     """Return what is wrong with a database and what to do, for the person who runs the bot."""
     if isinstance(error, FileMoved):
@@ -123,7 +129,7 @@ def translated(path: Path, doing: str = "") -> Iterator[None]:
         kind = DatabaseError
         if is_corrupt(error):
             kind = DatabaseCorrupt
-        elif _code(error) == sqlite3.SQLITE_BUSY:
+        elif is_busy(error):
             kind = DatabaseInUse
         raise kind(doing + describe(path, error)) from error
 
@@ -187,6 +193,40 @@ def is_locked(file: int) -> bool:
     return False
 
 
+def process_with_lock(inode: int, kind: str = "FLOCK", first_byte: int = 0) -> int | None:
+    """Return the id of the process that locked a file, as Linux lists it; None elsewhere.
+
+    A line is "1: FLOCK  ADVISORY  WRITE 1234 08:01:131 0 EOF":
+    https://man7.org/linux/man-pages/man5/proc_locks.5.html
+    """
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except (OSError, ValueError):
+        return None
+    found = []
+    for line in lines:
+        match line.split():
+            case [_, its_kind, _, "WRITE", process, file, start, _] if (
+                its_kind == kind and start == str(first_byte) and file.endswith(f":{inode}")
+            ):
+                found.append(process)
+    # Of several, some lock a file of another disk. One in another container is 0.
+    return int(found[0]) if len(found) == 1 and found[0].isdecimal() and found[0] != "0" else None
+
+
+def find_writer(path: Path) -> dict[str, object]:
+    """Return the process that has locked a database to write, for the log; {} if none is found.
+
+    The lock is on a byte of the shared memory (https://sqlite.org/walformat.html, 2.3).
+    """
+    with contextlib.suppress(OSError):
+        inode = beside(path, "-shm").stat().st_ino
+        if (process := process_with_lock(inode, "POSIX", _WRITER_BYTE)) is not None:
+            name = Path(f"/proc/{process}/comm").read_text(errors="replace").strip()
+            return {"pid": process, "application": name}
+    return {}
+
+
 def _lock(file: int) -> None:
     if sys.platform == "win32":
         msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
@@ -227,7 +267,7 @@ def check_file(path: Path, *, pages: Literal["", "quick_check", "integrity_check
             if pages:
                 [found] = db.execute(f"PRAGMA {pages}(1)").fetchone()
     except (sqlite3.Error, OSError) as error:
-        if is_corrupt(error) or _code(error) == sqlite3.SQLITE_BUSY:
+        if is_corrupt(error) or is_busy(error):
             with translated(path):
                 raise
         return
@@ -243,20 +283,24 @@ def check_file(path: Path, *, pages: Literal["", "quick_check", "integrity_check
 @contextlib.contextmanager
 def read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a database without changing it or the files beside it, or creating any."""
+    path = path.resolve()
     with contextlib.ExitStack() as stack:
-        wal, mode = beside(path, "-wal"), "mode=ro"
-        if not wal.exists() and not beside(path, "-journal").exists():
-            mode = "mode=ro&immutable=1"  # no process has it open
-        elif beside(path, "-shm").exists():
+        wal, journal = beside(path, "-wal"), beside(path, "-journal")
+        if not journal.exists() and (not wal.exists() or _size(wal) == _WAL_HEADER_BYTES):
+            # No process has it open; or one has just begun its log, or was killed then: with a log
+            # that has only a header, SQLite waits for ten seconds for somebody to repair it.
+            mode = "mode=ro&immutable=1"
+        elif not journal.exists() and beside(path, "-shm").exists():
             # A process that was killed may have left it: it is not repaired
             # (https://sqlite.org/src/file?name=src/os_unix.c, unixOpenSharedMemory).
             mode = "mode=ro&readonly_shm=1"
-        elif wal.exists():
-            # Reading would create the other file: somebody has put only these two there.
+        else:
+            # Reading would create the other file, where somebody has put only these two there; or
+            # undo what a process had begun that was killed in its first start.
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            shutil.copyfile(path, folder / path.name)
-            shutil.copyfile(wal, folder / f"{path.name}-wal")
-            path = folder / path.name
+            for file in filter(Path.exists, (path, wal, journal)):
+                shutil.copyfile(file, folder / file.name)
+            path, mode = folder / path.name, "mode=rw"
         address = f"{path.absolute().as_uri()}?{mode}"
         db = sqlite3.connect(address, uri=True, timeout=0)
         stack.enter_context(contextlib.closing(db))
