@@ -25,6 +25,7 @@ from bot.slack.blocks import (
     cut,
     element,
     field,
+    linked,
     modal,
     paragraph,
     quotes,
@@ -316,14 +317,16 @@ def details(
 ) -> Json:
     """Return the view with all that is known of a job.
 
-    A script is shown to the person who wrote it, and to one who ``approves`` it. ``replica`` is the
-    name of the replica that the job uses, if that is known.
+    A script is shown to the person who wrote it, and to one who ``approves`` it; so that they can
+    look at whose face it is, they alone see whole links. ``replica`` is the name of the replica
+    that the job uses, if that is known.
     """
     own = reader == job.user or approves
+    links = presenter.given_links(job) if approves else {}
     facts: list[Fact] = [
         ("Status", state_word(job, presenter)),
         ("Replica", replica),
-        *presenter.details(job).items(),
+        *((label, text) for label, text in presenter.details(job).items() if label not in links),
         *facts_of(job.snapshot, presenter, job, own=True),
         ("Created by earlier attempts", ", ".join(job.orphaned_ids)),
         ("Requested", job.created_at),
@@ -335,7 +338,10 @@ def details(
     ]
     name = title(presenter.name(job)) if own else ""
     blocks = [rich(paragraph(words(name, bold=True)))] if name else []
-    blocks.append(rich(bullets(rows(facts))))
+    whole = [
+        paragraph(words(f"{label}: ", bold=True), linked(url, url)) for label, url in links.items()
+    ]
+    blocks.append(rich(bullets([*whole, *rows(facts)])))
     if own and (script := script_of(job, job.snapshot)):
         # The whole of it, if it fits: the closing reply has room for the beginning of a long one.
         blocks += quotes(script)
