@@ -312,14 +312,7 @@ async def _stored(
         viewer = Viewer(metadata["channel"], sees_all=sees_all)
     limits, deadline = request.limits, request.deadline
     membership = await ctx.access.membership(limits, request.kind, asked.user, deadline)
-    where, script = ctx.store.jobs.approvals.channel, request.params.get("script")
-    directly = (
-        where is not None
-        and ctx.store.jobs.approvals.is_needed(script)
-        and await ctx.access.is_read_outside(where, deadline)
-    )
-    groups = membership.groups
-    submitting = ctx.store.jobs.submit(asked, now, viewer, groups, asks_directly=directly)
+    submitting = ctx.store.jobs.submit(asked, now, viewer, membership.groups)
     try:
         return (await submitting).job
     except AlreadyRequested as same:
@@ -327,7 +320,8 @@ async def _stored(
         await ack(response_action="update", view=request.offer(same.job))
     except NotAllowed as outside:
         who = await ctx.access.admin_names(deadline)
-        error = bound_error(outside, script or "", membership, who)
+        script = request.params.get("script", "")
+        error = bound_error(outside, script, membership, who)
         await _ack_not_allowed(ack, view, outside.bound, error)
     except NobodyToApprove:
         await _ack_general_error(ack, view, _NOBODY_TO_APPROVE)

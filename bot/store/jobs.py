@@ -604,14 +604,11 @@ class Jobs:
         now: datetime,
         viewer: Viewer | None = None,
         groups: frozenset[str] = frozenset(),
-        *,
-        asks_directly: bool = False,
     ) -> Submitted:
         """Store a job and owe its card, or find the job that this request made before.
 
         With a ``viewer``, it is not stored if they may see that the same was asked for recently.
-        ``groups`` are the user groups that its user is in, of those that limits name. With
-        ``asks_directly``, nothing is posted in the approvers' channel.
+        ``groups`` are the user groups that its user is in, of those that limits name.
 
         A job is retried once: a second retry finds the first one. The messages of the job that is
         retried change with it.
@@ -625,8 +622,7 @@ class Jobs:
         new_id = "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH))
 
         needs_approval = self.approvals.is_needed(request.params.get("script"))
-        who = self.approvals.people if asks_directly else self.approvals.asked
-        asked = who(request.user) if needs_approval else ()
+        asked = self.approvals.asked(request.user) if needs_approval else ()
         until = now + self._timings.approve_within
         due_at = min(until, now + self._timings.max_wait) if needs_approval else now
 
