@@ -14,6 +14,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from bot.errors import OutsideError
 from bot.model import Job, Request, Snapshot
 from bot.setting_values import MAX_BOX
+from bot.slack.approval_message import NOBODY_TO_APPROVE
 from bot.slack.blocks import Json, element, modal, section
 from bot.slack.blocks import field as form_field
 from bot.slack.cards import KEY_REFUSED
@@ -54,10 +55,6 @@ _KEY_REFUSED: Final = (
 )
 
 
-_NOBODY_TO_APPROVE: Final = (
-    "This needs approval, and nobody may approve their own request: you are the only approver. "
-    "Please ask the person who runs this bot to add another one. What you entered stays here."
-)
 SCOPE: Final = "files:read"
 _MAX_BYTES_PER_CHARACTER: Final = 4  # UTF-8
 _MAX_MARK: Final = 3  # bytes of a byte order mark
@@ -324,7 +321,7 @@ async def _stored(
         error = bound_error(outside, script, membership, who)
         await _ack_not_allowed(ack, view, outside.bound, error)
     except NobodyToApprove:
-        await _ack_general_error(ack, view, _NOBODY_TO_APPROVE)
+        await _ack_general_error(ack, view, f"{NOBODY_TO_APPROVE} What you entered stays here.")
     except LimitReached as reached:
         who = await ctx.access.admin_names(deadline)
         resets = resets_in_form(reached, ctx.access.zone(asked.user))

@@ -17,6 +17,7 @@ from bot.kinds.wire import MAX_ID, compare_with_job
 from bot.links import only_hosts
 from bot.model import Delivery, Failure, Job, State
 from bot.service_errors import UNKNOWN_ID
+from bot.slack.approval_message import NOBODY_TO_APPROVE
 from bot.slack.blocks import (
     Json,
     Message,
@@ -55,7 +56,7 @@ from bot.slack.limits import (
 )
 from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission, read
 from bot.slack.presenters import NOT_APPROVED, Presenter, script_of, state_word
-from bot.store import AddedCandidate, LimitReached, NotAllowed
+from bot.store import AddedCandidate, LimitReached, NobodyToApprove, NotAllowed
 
 _RETRIED: Final = "This has already been retried."
 SETTLED: Final = "That has already been settled."
@@ -186,6 +187,7 @@ async def queue_again(
 ) -> str | None:
     """Queue an unconfirmed job again unless another attempt was begun; return why not, if so.
 
+    If that needs approval, and ``user`` cannot give it, it waits for that.
     ``person`` begins a sentence about its owner; ``who`` can raise a limit; ``in_form`` says
     whether that is shown in a form. By the deadline, it has to be known whether ``user`` may do
     that.
@@ -201,6 +203,8 @@ async def queue_again(
         )
     except NotAllowed:
         return person_sentence(membership, who)
+    except NobodyToApprove:
+        return NOBODY_TO_APPROVE
     except LimitReached as reached:
         resets = resets_in_message(reached)
         if in_form:

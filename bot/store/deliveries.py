@@ -293,7 +293,9 @@ _COUNT_UNSENT: Final = Query(
 _ADD_APPROVAL: Final = Query(
     """
     INSERT INTO deliveries (job_id, role, number, state, channel, direct, addressee, due_at)
-    VALUES (:job_id, :role, :number, 'pending', :channel, :direct, :addressee, :now)
+    SELECT :job_id, :role, coalesce(max(number) + 1, :first), 'pending', :channel, :direct,
+        :addressee, :now
+    FROM deliveries WHERE job_id = :job_id AND role = :role
     """
 )
 
@@ -847,13 +849,13 @@ def add_approvals(tx: Transaction, job: Job, asked: Sequence[str], now: int) -> 
 
     ``asked`` has the id of a channel, or those of people, who get one each.
     """
-    for place, id_ in enumerate(asked, 1):
+    for id_ in asked:
         is_channel = id_.startswith(("C", "G"))
         tx.all(
             _ADD_APPROVAL,
             job_id=job.id,
             role=Role.APPROVAL.value,
-            number=0 if is_channel else place,
+            first=int(not is_channel),
             channel=id_,
             direct=int(not is_channel),
             addressee=None if is_channel else id_,
