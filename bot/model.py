@@ -409,7 +409,8 @@ class DeliveryState(StrEnum):
     """Set when Slack refuses it everywhere, as a direct message too; when a file cannot be shared.
     Final."""
     WITHDRAWN = "withdrawn"
-    """Set when a question or an approval is settled that is not in Slack. Final."""
+    """Set when a question or an approval is settled that is not in Slack, or whose message asks
+    about another request since. Final."""
     LISTED = "listed"
     """Set when a question is owed that the message of an earlier one lists. Final."""
 

@@ -303,6 +303,9 @@ class Messenger:
 
     async def _edit(self, outgoing: Outgoing) -> None:
         delivery, job = outgoing.delivery, outgoing.job
+        asks = delivery.role is Role.APPROVAL and delivery.settled_as is None
+        if asks and not await self._stays_inside(outgoing):
+            return
         message = await self._message(outgoing, delivery)
         if delivery.role is Role.CARD and job.state.ended:
             # It would show links, or why it failed.
@@ -318,6 +321,7 @@ class Messenger:
                     ts=delivery.ts or "",
                     text=message.text,
                     blocks=message.blocks,
+                    metadata=metadata_for(delivery) if asks else None,
                 )
         except Refused as error:
             await self._edit_refused(delivery, error)
@@ -346,6 +350,10 @@ class Messenger:
             )
             retry_at = self._clock.now() + self._timings.back_off(refused.refusals)
             await self._release(refused, retry_at)
+        elif delivery.role is Role.APPROVAL and delivery.settled_as is None:
+            # It may say something else still: the message that asks has to be seen.
+            anew = replace(delivery, state=DeliveryState.PENDING, ts=None, refusals=0)
+            await self._release(anew, self._clock.now())
         else:
             given_up = replace(delivery, shown_version=delivery.version, refusals=0)
             if action is None:

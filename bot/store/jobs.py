@@ -875,7 +875,7 @@ class Jobs:
             job = job_from(row)
             people = self.approvals.people(job.user)
             tx.all(_ASKED, id=job.id, asked=json.dumps(people))
-            add_approvals(tx, job, people, to_ms(now))
+            self._ask(tx, job, people, now)
             edit_card(tx, job.id, job.user, to_ms(now))
 
         await self._database.run(work)
@@ -902,7 +902,8 @@ class Jobs:
 
     def _ask(self, tx: Transaction, job: Job, asked: Sequence[str], now: datetime) -> None:
         """Owe the messages that ask for approval; Home tabs list it."""
-        add_approvals(tx, job, asked, to_ms(now))
+        since = to_ms(now - self._timings.ask_anew_after)
+        add_approvals(tx, job, asked, to_ms(now), since)
         self._notify_approvers(tx)
 
     def _notify_approvers(self, tx: Transaction) -> None:
