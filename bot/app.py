@@ -209,7 +209,7 @@ async def running(
             store,
             client,
             presenters,
-            directory,
+            handler_context.access,
             settings.admin_users,
             # No callback can say what happened, and most people have no account at the service.
             admins_first=settings.public_url is None,

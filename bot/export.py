@@ -60,8 +60,14 @@ _USAGE: Final = """
     WHERE who <> '' AND length(period) = 7 AND videos > 0
     ORDER BY period, who, kind
 """
-# What makes a spreadsheet run the text of a cell: https://owasp.org/www-community/attacks/CSV_Injection
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\n")
+# What makes a spreadsheet run the text of a cell: one of these signs, also in full width or small,
+# at its beginning or after what may separate cells, which depends on the language of the machine.
+# Spaces, invisible characters and quotation marks before it may be passed over.
+# https://owasp.org/www-community/attacks/CSV_Injection
+_FORMULA: Final = re.compile(
+    r"""((?:^|[;|\t\n])[;|\s"\u200b-\u200f\u2060\ufeff]*+)"""
+    r"([=+\-@\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b\u2212]?)"
+)
 _TOLD_RECORDS: Final = 1000
 # What a terminal may obey: people and the service choose names and reasons.
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -122,7 +128,8 @@ def export(
 def write_csv(records: Iterable[Record], columns: Iterable[str], to: IO[str]) -> None:
     """Write records as CSV, with a header, which is not there if the first one cannot be read.
 
-    No cell is a formula: such a text begins with "'". No cell controls a terminal.
+    No cell is a formula: a sign that would begin one has a "'" before it. No cell controls a
+    terminal.
     """
     names = list(columns)
     writer = csv.writer(to, lineterminator="\n")
@@ -147,11 +154,13 @@ def _cell(value: str | int | bool | None) -> str | int | None:  # noqa: FBT001 -
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        value = _CONTROLS.sub(" ", value)
-    # A spreadsheet may pass over what comes before it.
-    if isinstance(value, str) and value.lstrip(" \u00a0\ufeff").startswith(_FORMULA):
-        return f"'{value}"
+        return _FORMULA.sub(_as_text, _CONTROLS.sub(" ", value))
     return value
+
+
+def _as_text(found: re.Match[str]) -> str:
+    before, sign = found.groups()
+    return f"{before}'{sign}" if sign else before
 
 
 # ── What is exported ──────────────────────────────────────────────────────────────────────────

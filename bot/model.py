@@ -17,8 +17,9 @@ class State(StrEnum):
     """How far a job is. The names are ours; the service's own status is kept in the snapshot."""
 
     WAITING_FOR_APPROVAL = "waiting_for_approval"
-    """Set when a job is stored that needs approval. Next: queued, by an approver; failed, by an
-    approver, by "Cancel request", or when its time is over."""
+    """Set when a job is stored that needs approval, and by "Create again" of one. Next: queued, by
+    an approver; failed, by an approver, by "Cancel request", or when its time is over; running, by
+    a candidate id that matches."""
     QUEUED = "queued"
     """Set when another job is stored, when one is approved, when a create call certainly made
     nothing, and by "Create again". No create call is under way. Next: creating."""
@@ -408,7 +409,8 @@ class DeliveryState(StrEnum):
     """Set when Slack refuses it everywhere, as a direct message too; when a file cannot be shared.
     Final."""
     WITHDRAWN = "withdrawn"
-    """Set when a question or an approval is settled that is not in Slack. Final."""
+    """Set when a question or an approval is settled that is not in Slack, or whose message asks
+    about another request since. Final."""
     LISTED = "listed"
     """Set when a question is owed that the message of an earlier one lists. Final."""
 
@@ -455,8 +457,8 @@ class Delivery:
     sent_at: datetime | None = None
     """When the last post was begun."""
     number: int = 0
-    """Of a question or an approval that goes to a person, counted from 1 within its job; 0 of the
-    others."""
+    """Of a question or an approval, counted within its job: from 1, but for an approval that is
+    asked for in a channel first; 0 of the others."""
     settled_as: Settlement | None = None
     """How a question or an approval was settled; None while it is open."""
     settled_by: str | None = None

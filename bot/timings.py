@@ -124,6 +124,10 @@ class Timings:
     approve_within: timedelta = timedelta(days=7)
     """How long a request waits for approval; then it expires."""
 
+    ask_anew_after: timedelta = timedelta(hours=1)
+    """From a message to approvers to the next that the same person can cause who cancels what it
+    asks about: what they ask for until then is shown by an edit of it, which notifies nobody."""
+
     # For the engine.
     minutes: PollSchedule = _MINUTES
     """For work that takes minutes."""

@@ -116,7 +116,10 @@ class UserGroup:
 class Channel:
     """A conversation; ``members`` are user ids, the bot's too if it was invited.
 
-    ``is_ext_shared``: another organisation shares it, through Slack Connect.
+    ``is_ext_shared``: another organisation shares it, through Slack Connect;
+    ``is_pending_ext_shared``: one may soon, somebody has yet to accept or approve that;
+    ``is_org_shared``: other workspaces of the same organisation do.
+    https://docs.slack.dev/reference/objects/conversation-object
     """
 
     id: str
@@ -125,6 +128,8 @@ class Channel:
     members: set[str]
     is_archived: bool = False
     is_ext_shared: bool = False
+    is_pending_ext_shared: bool = False
+    is_org_shared: bool = False
 
 
 def shows(conversation_filter: Json, place: Channel, user: User | None = None) -> bool:

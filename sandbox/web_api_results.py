@@ -62,9 +62,10 @@ def channel_json(workspace: Workspace, channel: Channel) -> Json:
         "is_im": channel.kind == "im",
         "is_private": channel.kind != "public",
         "is_archived": channel.is_archived,
-        "is_shared": channel.is_ext_shared,
+        "is_shared": channel.is_ext_shared or channel.is_org_shared,
         "is_ext_shared": channel.is_ext_shared,
-        "is_org_shared": False,
+        "is_pending_ext_shared": channel.is_pending_ext_shared,
+        "is_org_shared": channel.is_org_shared,
         "is_member": workspace.bot.id in channel.members,
     }
     if channel.kind == "im":

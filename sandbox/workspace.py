@@ -163,8 +163,10 @@ class Workspace:
         with_bot: bool | None = None,
         is_archived: bool | None = None,
         is_ext_shared: bool | None = None,
+        is_pending_ext_shared: bool | None = None,
+        is_org_shared: bool | None = None,
     ) -> Channel:
-        """Invite or remove the bot, archive, share with another organisation; None is no change."""
+        """Invite or remove the bot, archive, share with others; None is no change."""
         channel = self.channel(name)
         if with_bot is not None:
             (channel.members.add if with_bot else channel.members.discard)(self.bot.id)
@@ -172,6 +174,10 @@ class Workspace:
             channel.is_archived = is_archived
         if is_ext_shared is not None:
             channel.is_ext_shared = is_ext_shared
+        if is_pending_ext_shared is not None:
+            channel.is_pending_ext_shared = is_pending_ext_shared
+        if is_org_shared is not None:
+            channel.is_org_shared = is_org_shared
         self._publish("channel_changed", channel=channel)
         return channel
 

@@ -36,20 +36,27 @@ def approval_messages() -> Iterator[tuple[str, Message]]:
     owed = replace(OWED, role=Role.APPROVAL, number=0)
     request = approval_request(owed, waiting, PRESENTER, [BEN], replica="Anna")
     yield "What approvers see", request
+    again = replace(waiting, attempts=1)
+    yield (
+        "What approvers see, of what is to be created again",
+        approval_request(owed, again, PRESENTER, [BEN], replica="Anna"),
+    )
+    yield "Likewise, on the card", card(again, PRESENTER)
     copied = approval_request(owed, replace(waiting, copied=True), PRESENTER, [BEN])
-    yield "Likewise, after a backup was restored", copied
+    yield "What approvers see after a backup was restored", copied
     decided = replace(asked, decided_by=BEN, decided_at=NINE)
     for settlement, failure in (
         (Settlement.APPROVED, None),
         (Settlement.DECLINED, Failure.DECLINED),
         (Settlement.CANCELLED, Failure.WITHDRAWN),
         (Settlement.UNANSWERED, Failure.NOT_APPROVED),
+        (Settlement.TURNED_UP, None),
     ):
         reason = "Please shorten it." if failure is Failure.DECLINED else ""
         settled = replace(owed, settled_as=settlement, settled_by=BEN)
         by_nobody = settlement is Settlement.UNANSWERED
         ended = replace(waiting, approval=asked if by_nobody else decided, reason=reason)
-        name = settlement.value.capitalize()
+        name = settlement.value.capitalize().replace("_", " ")
         yield f"{name}, for approvers", approval_request(settled, ended, PRESENTER)
         if failure is not None:
             ended = replace(ended, state=State.FAILED, failure=failure)

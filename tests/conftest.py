@@ -179,3 +179,10 @@ async def world(quiet_world: World) -> AsyncIterator[World]:
     """A world whose bot runs, with callbacks and polling."""
     async with quiet_world.running_bot():
         yield quiet_world
+
+
+@pytest.fixture
+async def admin_world(quiet_world: World) -> AsyncIterator[World]:
+    """Likewise, where ana is an admin."""
+    async with quiet_world.running_bot(ADMIN_USERS=quiet_world.ana.user.id):
+        yield quiet_world

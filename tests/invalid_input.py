@@ -221,9 +221,10 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 
 @pytest.fixture
 async def bot(memory: Path, logged: io.StringIO) -> AsyncIterator[BotUnderTest]:
-    """A bot with the usual settings."""
+    """A bot of which ana is an admin: her ids of all sorts reach the service."""
     world = World(memory)
-    async with world.running_sandbox(), world.running_bot():
+    admin = world.ana.user.id
+    async with world.running_sandbox(), world.running_bot(ADMIN_USERS=admin):
         yield BotUnderTest(world, logged)
 
 

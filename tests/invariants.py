@@ -58,9 +58,9 @@ class UserActions:
     accepted: dict[str, dict[str, str]] = field(default_factory=dict)
     """The values of the forms that the bot accepted, by view id."""
     create_again: Counter[str] = field(default_factory=Counter)
-    """How often a permitted user pressed *Create again*, by job."""
-    approved: set[str] = field(default_factory=set)
-    """The jobs of which somebody who may approve them pressed *Approve*."""
+    """How often a user pressed *Create again* whom that sufficed for, by job."""
+    approved: set[tuple[str, int]] = field(default_factory=set)
+    """The jobs, and how many attempts they had, when somebody who may pressed *Approve*."""
 
 
 class InvariantChecker:
@@ -204,7 +204,8 @@ class InvariantChecker:
         """Nothing is created twice unless a user said so, or before it is approved."""
         allowed: Counter[tuple[str, str]] = Counter()
         for id_, job in now.jobs.items():
-            may = job["approval_until"] is None or id_ in self._actions.approved
+            approved = sum(each == id_ for each, _ in self._actions.approved)
+            may = approved + (job["approval_until"] is None)
             allowed[job["kind"], self._text(now, id_)] += may + self._actions.create_again[id_]
         service, foreign = self._world.service, self._world.foreign_ids
         made = Counter(

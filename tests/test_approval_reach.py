@@ -18,10 +18,11 @@ def world(quiet_world: World) -> World:
     return quiet_world
 
 
+@pytest.mark.parametrize("flag", ["is_ext_shared", "is_pending_ext_shared"])
 async def test_no_script_is_posted_for_approval_where_another_organization_reads(
-    world: World,
+    world: World, flag: str
 ) -> None:
-    world.slack.change_channel("approvals", is_ext_shared=True)
+    world.slack.change_channel("approvals", **{flag: True})
     async with world.running_bot(**settings(world)):
         card = await world.request_video(world.ana, {"script": SCRIPT})
         assert not requests(world)
@@ -43,7 +44,7 @@ async def test_no_script_is_posted_for_approval_while_slack_does_not_say_who_rea
         await world.settle()
         world.slack.faults.always("conversations.info", CannedResponse(503))
         await form.submit({"replica_id": REPLICA, "script": SCRIPT})
-        await world.settle()
+        await world.advance(seconds=20)
         assert not requests(world)
         assert len(requests(world, world.slack.dm("ben").id)) == 1
 

@@ -165,8 +165,9 @@ async def test_others_see_the_state_and_the_link_but_not_the_script(world: World
 
 
 async def test_the_status_of_a_video_made_elsewhere_is_what_the_service_says(
-    world: World,
+    admin_world: World,
 ) -> None:
+    world = admin_world
     async with world.slack.session.post(
         f"{world.service.url}/v2/videos",
         json={"script": "Made by hand.", "replica_id": REPLICA},
@@ -184,23 +185,25 @@ async def test_the_status_of_a_video_made_elsewhere_is_what_the_service_says(
 
 
 async def test_the_status_of_an_unconfirmed_video_does_not_reveal_its_script(
-    world: World,
+    admin_world: World,
 ) -> None:
+    world = admin_world
     world.service.callback_plan = CallbackPlan(times=0)
     world.service.faults.next("create_video", Reset(done=True))
-    await world.request_video(world.ana, {"script": "A secret script."})
+    await world.request_video(world.ben, {"script": "A secret script."})
     [made] = world.service.videos
     await world.advance(minutes=5)
 
-    shown = await _status(world, world.ben, made)
+    shown = await _status(world, world.ana, made)
 
     assert "ready" in shown
     assert "secret" not in shown
 
 
 async def test_an_unknown_id_is_reported_with_the_services_words(
-    world: World, subtests: pytest.Subtests
+    admin_world: World, subtests: pytest.Subtests
 ) -> None:
+    world = admin_world
     for code in [400, 404]:
         with subtests.test(code=code):
             world.service.unknown_id_status = code
@@ -212,8 +215,9 @@ async def test_an_unknown_id_is_reported_with_the_services_words(
 
 
 async def test_an_odd_id_never_reaches_another_path_of_the_service(
-    world: World, subtests: pytest.Subtests
+    admin_world: World, subtests: pytest.Subtests
 ) -> None:
+    world = admin_world
     for wanted in ["..", "../replicas/x", "%2e%2e", "`#`", "x" * 200]:
         with subtests.test(wanted=wanted):
             await _status(world, world.ana, wanted)
@@ -221,7 +225,10 @@ async def test_an_odd_id_never_reaches_another_path_of_the_service(
             assert not world.requests_for("read_replica")
 
 
-async def test_while_the_service_is_down_the_status_shows_what_was_last_known(world: World) -> None:
+async def test_while_the_service_is_down_the_status_shows_what_was_last_known(
+    admin_world: World,
+) -> None:
+    world = admin_world
     card = await world.request_video(world.ana)
     await world.advance(seconds=15)
     world.service.down = True

@@ -5,10 +5,13 @@ import contextlib
 import csv
 import io
 import json
+import re
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from unittest import mock
+
+import pytest
 
 from bot import command_line
 from bot.export import write_csv
@@ -19,6 +22,8 @@ from tests.test_command_line import Result, bot
 from tests.world import World, number_of
 
 ROOT = Path(__file__).parents[1]
+# As on a keyboard, in full width, and small.
+SIGNS = ["=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "\ufe66", "\ufe63", "\u2212"]
 HEADER = (
     "job,kind,state,failure,reason,user,channel,asked_at,started_at,ended_at,remote_id,name,"
     "replica_id,create_calls,charged,spoken_seconds,retry_of,erased"
@@ -216,12 +221,41 @@ async def test_an_export_leads_to_nothing_that_a_signed_link_opens(world: World)
         assert "abc123" not in result.out
 
 
-def test_no_cell_of_a_csv_file_is_a_formula() -> None:
-    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\u00a0=1", "\n=1"]
+def in_csv(*texts: str) -> str:
+    """Return a CSV file with these texts, one to a line."""
     written = io.StringIO()
     write_csv([{"name": text, "count": -1} for text in texts], ("name", "count"), written)
-    _, *rows = csv.reader(io.StringIO(written.getvalue()))
-    assert rows == [[f"'{text}", "-1"] for text in texts]
+    return written.getvalue()
+
+
+def test_no_cell_of_a_csv_file_is_a_formula() -> None:
+    spaces = " \u00a0\u3000\ufeff\u200b\n\t"
+    for sign in SIGNS:
+        for before in ("", *spaces, spaces):
+            _, [cell, count] = csv.reader(io.StringIO(in_csv(f"{before}{sign}1")))
+            assert (cell, count) == (f"{before}'{sign}1", "-1")
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|", "\n"])
+def test_no_cell_of_a_csv_file_is_a_formula_where_another_character_separates_cells(
+    separator: str,
+) -> None:
+    for sign in SIGNS:
+        for before in ("", " ", '"', ' "', f'{separator}"'):
+            for text in (f"Anna{separator}{before}{sign}1", f'A, "B"{separator}{before}{sign}1'):
+                file = in_csv(text, "Ben")
+                assert not re.findall(
+                    rf'{re.escape(separator)}[\s"]*[{re.escape("".join(SIGNS))}]', file
+                )
+                assert text in next(
+                    cell.replace("'", "") for cell, _ in [*csv.reader(io.StringIO(file))][1:]
+                )
+
+
+def test_a_cell_of_a_csv_file_that_is_no_formula_stays_as_it_is() -> None:
+    texts = ["A-B", "a=b", "1 + 1", "me@example.com; you", "Anna; Ben", "It's", "10 | 20"]
+    _, *rows = csv.reader(io.StringIO(in_csv(*texts)))
+    assert rows == [[text, "-1"] for text in texts]
 
 
 def test_no_cell_of_a_csv_file_has_a_character_that_controls_a_terminal() -> None:

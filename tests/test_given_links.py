@@ -2,9 +2,11 @@
 
 import pytest
 
+from sandbox.driver import Person
 from sandbox.modal import Modal
 from sandbox.scenarios import Scenario
-from tests.world import REPLICA, World
+from tests.test_approval import requests, settings
+from tests.world import REPLICA, Details, World
 
 PATH = "t-S3CRETpath"
 SHARED = f"https://files.example.org/{PATH}"
@@ -105,3 +107,49 @@ async def test_a_link_that_fits_nowhere_else_keeps_its_field_and_says_that_it_is
     assert "Not used unless you choose “A web page”." in str(form.view.body["blocks"])
     await form.submit({"replica_id": REPLICA, "background_url": ""})
     assert not form.is_open, form.errors
+
+
+@pytest.mark.parametrize("rest", ["", "?signature=" + "5" * 2900], ids=["short", "long"])
+async def test_approvers_see_whole_links_in_details_while_a_request_waits_and_nobody_else_does(
+    quiet_world: World, rest: str
+) -> None:
+    world, footage, consent = quiet_world, SHARED + rest, f"{SHARED}-consent{rest}"
+    world.slack.add_channel("approvals")
+    ben, cleo, admin = world.ben, Person(world.slack, "cleo"), world.slack.user("ben").id
+    async with world.running_bot(**settings(world), ADMIN_USERS=admin):
+        typed = {"train_video_url": footage, "consent_video_url": consent, "replica_name": "Kim"}
+        card = await world.request_replica(world.ana, typed)
+        [asked] = requests(world)
+        for message in (asked, card):
+            assert PATH not in message.text + str(message.blocks)
+        for person in (ben, cleo):
+            shown = await world.details(person, asked)
+            assert links_in(shown) == {"Footage: ": footage, "Consent video: ": consent}
+        assert PATH not in str(await world.details(world.ana, card))
+
+        await ben.click(asked, "Approve")
+        await world.settle()
+        # An admin may still look at it, but decides nothing any more.
+        shown = await world.details(ben, card)
+        assert "Footage: files.example.org" in shown.text
+        assert PATH not in str(shown)
+
+        form = await world.open_form(world.ana, "Hello.")
+        await form.choose("background", "background_source_url")
+        await form.submit({"replica_id": REPLICA, "background_source_url": SHARED + rest})
+        assert not form.is_open, form.errors
+        await world.settle()
+        shown = await world.details(cleo, requests(world)[-1])
+        assert links_in(shown) == {"Background: ": SHARED + rest}
+
+
+def links_in(shown: Details) -> dict[str, str]:
+    """Return the links in details by their labels."""
+    lines = [
+        line["elements"]
+        for block in shown.body["blocks"]
+        for part in block["elements"]
+        for line in part["elements"]
+        if "elements" in line
+    ]
+    return {label["text"]: rest[0]["url"] for label, *rest in lines if "url" in rest[0]}

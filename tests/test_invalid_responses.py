@@ -24,7 +24,11 @@ from tests.world import REPLICA, World, number_of
 async def polling_bot(memory: Path, logged: io.StringIO) -> AsyncIterator[BotUnderTest]:
     """A bot without callbacks: it asks about unconfirmed videos at once."""
     world = World(memory)
-    async with world.running_sandbox(), world.running_bot(callbacks=False):
+    admin = world.ana.user.id
+    async with (
+        world.running_sandbox(),
+        world.running_bot(callbacks=False, ADMIN_USERS=admin),
+    ):
         yield BotUnderTest(world, logged)
 
 

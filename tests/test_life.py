@@ -425,9 +425,11 @@ class JobLife(RuleBasedStateMachine):
         action = button["action_id"]
         may = job is not None and self._may_press(person.user.id, action, job)
         if may and job and (action, job["state"]) == (APPROVE, "waiting_for_approval"):
-            self.actions.approved.add(job["id"])
+            self.actions.approved.add((job["id"], job["attempts"]))
         if may and job and sure and (action, job["state"]) == (CREATE_AGAIN, "unconfirmed"):
-            self.actions.create_again[job["id"]] += 1
+            # What needs approval waits for it, unless somebody else presses this who may give it.
+            waits = job["approval_until"] is not None and person.user.id == job["user_id"]
+            self.actions.create_again[job["id"]] += not waits
 
         async def press() -> None:
             await person.click(message, action, confirm=sure)

@@ -48,7 +48,7 @@ async def test_an_older_copy_creates_nothing_that_waits_and_an_approval_takes_it
         [row] = query(address, "SELECT set_aside, due_at FROM jobs")
         assert (row["set_aside"], row["due_at"]) == (1, None)
         query(address, "UPDATE jobs SET state = 'waiting_for_approval'")
-        assert not await store.jobs.approve(job.id, "U1", NOW)
-        assert await store.jobs.approve(job.id, "U2", NOW)
-        assert not await store.jobs.approve(job.id, "U2", NOW)
+        assert not await store.jobs.approve(job.id, 0, "U1", NOW)
+        assert await store.jobs.approve(job.id, 0, "U2", NOW)
+        assert not await store.jobs.approve(job.id, 0, "U2", NOW)
         assert [each.id for each in await store.jobs.claim(NOW, MANY)] == [job.id]

@@ -368,11 +368,12 @@ async def test_what_was_said_of_a_person_counts_while_slack_does_not_answer(
 # ── Channels that other organisations share ───────────────────────────────────────────────────
 
 
-async def test_a_shared_channel_is_not_posted_to(world: World) -> None:
+@pytest.mark.parametrize("flag", ["is_ext_shared", "is_pending_ext_shared"])
+async def test_a_shared_channel_is_not_posted_to(world: World, flag: str) -> None:
     world.slack.change_channel("lobby", with_bot=True)
     form = await world.open_form(world.ana)
     await form._fill_in(form._field("where"), "lobby")
-    world.slack.change_channel("lobby", is_ext_shared=True)
+    world.slack.change_channel("lobby", **{flag: True})
     await form.submit(TYPED)
     await world.settle()
     assert "another organization" in form.errors["where"]

@@ -58,8 +58,9 @@ async def test_a_key_that_the_service_quotes_in_a_failure_reaches_nobody(
 
 @pytest.mark.parametrize("how", WHOLE)
 async def test_a_key_that_the_service_quotes_in_an_error_reaches_nobody(
-    how: KeyQuote, world: World
+    how: KeyQuote, admin_world: World
 ) -> None:
+    world = admin_world
     world.service.quotes_key = how
     form = await world.open_form(world.ana)
     await form.submit({"replica_id": "r-unknown", "script": "Hello."})
@@ -107,8 +108,9 @@ async def test_a_key_in_an_error_that_is_no_json_reaches_nobody(world: World) ->
 
 
 async def test_a_key_in_an_odd_place_or_encoding_of_an_error_reaches_nobody(
-    world: World, subtests: pytest.Subtests
+    admin_world: World, subtests: pytest.Subtests
 ) -> None:
+    world = admin_world
     key = world.service.api_key
     bodies: list[object] = [
         {"errors": {key: ["is not accepted"]}},

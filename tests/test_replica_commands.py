@@ -103,8 +103,9 @@ async def test_the_status_of_a_failed_training_explains_it_to_the_requester_and_
 
 
 async def test_the_status_of_a_replica_from_elsewhere_is_what_the_service_says(
-    world: World,
+    admin_world: World,
 ) -> None:
+    world = admin_world
     shown = await _shown_after(world, world.ana, f"status {REPLICA}")
 
     assert "completed" in shown

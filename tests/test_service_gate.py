@@ -93,7 +93,8 @@ async def test_a_401_for_one_request_stops_nobody_elses(world: World) -> None:
     assert "is ready" in made
 
 
-async def test_a_401_for_one_read_stops_no_creates(world: World) -> None:
+async def test_a_401_for_one_read_stops_no_creates(admin_world: World) -> None:
+    world = admin_world
     world.service.limits.unauthorized.add("v-of-others")
     await world.ana.command("/video", "status v-of-others")
     await world.settle()

@@ -43,7 +43,8 @@ async def test_slack_and_the_service_are_called_through_the_proxy_of_the_environ
         await world.settle()
     assert set(proxy.asked) == {SLACK}
     proxy.asked.clear()
-    async with world.running_bot(VIDEO_API_URL=BOTH["VIDEO_API_URL"], HTTPS_PROXY=proxy.url):
+    admin, service = world.ana.user.id, BOTH["VIDEO_API_URL"]
+    async with world.running_bot(VIDEO_API_URL=service, HTTPS_PROXY=proxy.url, ADMIN_USERS=admin):
         await deliver(world.slack, command(world, "status some-id"))
         await world.settle()
     assert set(proxy.asked) == {SERVICE}

@@ -1,6 +1,6 @@
 """What the status command shows of another person's job: all of it only where the job is shown."""
 
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -118,7 +118,8 @@ async def test_in_its_own_channel_people_see_links_and_names(
             assert SCRIPT not in shown
 
 
-async def test_a_video_made_elsewhere_is_shown_to_anybody_without_its_script(world: World) -> None:
+async def _made_elsewhere(world: World) -> str:
+    """Have a video made without the bot; return its id."""
     world.service.callback_plan = CallbackPlan(times=0)
     async with world.slack.session.post(
         f"{world.service.url}/v2/videos",
@@ -127,48 +128,97 @@ async def test_a_video_made_elsewhere_is_shown_to_anybody_without_its_script(wor
     ) as answer:
         made = str((await answer.json())["video_id"])
     await world.advance(minutes=5)
+    return made
 
-    shown = await _status(world, world.ben, made, channel="lobby")
 
-    assert f"/watch/{made}" in shown
-    assert SCRIPT not in shown
+async def test_a_video_made_elsewhere_is_shown_to_admins_alone_without_its_script(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    async with world.running_bot(ADMIN_USERS=world.ben.user.id):
+        made = await _made_elsewhere(world)
+
+        reads = len(world.requests_for("read_video"))
+        for wanted in (made, made.upper(), "v-nobody", "j7"):
+            shown = await _status(world, world.ana, wanted, channel="lobby")
+            assert f"I don't know a video “{wanted}”" in shown
+            assert f"Only <@{world.ben.user.id}> can look it up." in shown
+        assert len(world.requests_for("read_video")) == reads, "nobody learns whether it is there"
+
+        shown = await _status(world, world.ben, made, channel="lobby")
+        assert f"/watch/{made}" in shown
+        assert SCRIPT not in shown
+
+
+@on_both_engines
+async def test_what_was_made_in_private_and_is_deleted_here_is_shown_to_nobody_but_admins(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    settings: dict[str, Any] = {"ADMIN_USERS": world.ben.user.id, "RETENTION_DAYS": "1"}
+    den = world.slack.add_channel("den", kind="private")
+    async with world.running_bot(**settings):
+        await world.request_video(world.ana, {"video_name": NAME, "script": SCRIPT}, channel="den")
+        await world.advance(minutes=5)
+        await world.request_replica(world.ana, {"replica_name": NAME}, channel="den")
+        await world.advance(hours=5)
+    den.members.discard(world.slack.user("cleo").id)
+    await world.advance(days=40)
+    async with world.running_bot(**settings):
+        await world.settle()
+        assert world.query("SELECT id FROM jobs") == []
+        [video_id], replica_id = world.service.videos, world.last_replica_id()
+
+        cleo = Person(world.slack, "cleo")
+        shown = await _status(world, cleo, video_id)
+        assert "http" not in shown
+        # Everybody can pick the replica, whose name is in the menu.
+        shown = await _status(world, cleo, replica_id, command="/replica")
+        assert "Video service status: completed" in shown
+        assert "http" not in shown
+
+        assert f"/watch/{video_id}" in await _status(world, world.ben, video_id)
+        shown = await _status(world, world.ben, replica_id, command="/replica")
+        assert f"/files/{replica_id}.mp4" in shown
 
 
 async def test_a_link_in_a_status_is_shown_as_its_host_on_the_card_and_to_those_who_ask(
-    world: World,
+    admin_world: World,
 ) -> None:
+    world = admin_world
     link = "https://files.example.com/t-s3cretPath"
-    card = await world.request_video(world.ana)
+    card = await world.request_video(world.ben)
     [video_id] = world.service.videos
     answer = {"video_id": video_id, "status": f"at {link}", "status_details": f"see {link}"}
     world.service.faults.always("read_video", CannedResponse(200, answer))
     await world.advance(minutes=1)
-    await world.ben.command("/video", f"status {video_id}")
+    await world.ana.command("/video", f"status {video_id}")
     await world.settle()
     answer["video_id"] = "v-elsewhere"
-    await world.ben.command("/video", "status v-elsewhere")
+    await world.ana.command("/video", "status v-elsewhere")
     await world.settle()
 
     details = await world.details(world.ana, card)
-    shown = [details.text, *world.ephemerals(world.ben)]
+    shown = [details.text, *world.ephemerals(world.ana)]
     assert len(shown) == 3
     assert all("at files.example.com" in each and "s3cret" not in each for each in shown)
     assert "see files.example.com" in shown[-1]
 
 
 async def test_a_link_in_a_refusal_is_shown_as_its_host(
-    world: World, subtests: pytest.Subtests
+    admin_world: World, subtests: pytest.Subtests
 ) -> None:
+    world = admin_world
     for command in ["status", "add"]:
         for status in [404, 422]:
             with subtests.test(command=command, status=status):
                 refusal = {"message": "not found: https://files.example.com/t-s3cretPath"}
                 world.service.faults.always("read_replica", CannedResponse(status, refusal))
 
-                await world.ben.command("/replica", f"{command} r-elsewhere")
+                await world.ana.command("/replica", f"{command} r-elsewhere")
                 await world.settle()
 
-                shown = world.ephemerals(world.ben)[-1]
+                shown = world.ephemerals(world.ana)[-1]
                 assert "not found: files.example.com" in shown
                 assert "s3cret" not in shown
 

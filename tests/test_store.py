@@ -719,9 +719,9 @@ async def test_nobody_decides_about_a_request_whose_time_is_over(address: Addres
     async with Store.open(address, TIMINGS, approvals=approvals) as store:
         job = (await submit(store)).job
         over = NOW + TIMINGS.approve_within
-        assert not await store.jobs.approve(job.id, "U2", over)
-        assert not await store.jobs.decline(job.id, "U2", "No.", over)
-        assert await store.jobs.approve(job.id, "U2", over - timedelta(seconds=1))
+        assert not await store.jobs.approve(job.id, 0, "U2", over)
+        assert not await store.jobs.decline(job.id, 0, "U2", "No.", over)
+        assert await store.jobs.approve(job.id, 0, "U2", over - timedelta(seconds=1))
 
 
 async def test_requests_of_one_person_at_once_do_not_pass_a_limit_together(

@@ -11,7 +11,6 @@ from bot.app import FEATURES
 from bot.model import Failure, Job, State
 from bot.slack.buttons import question_buttons
 from bot.slack.cards import card
-from bot.slack.presenters import NOT_APPROVED
 from bot.slack.replies import reply
 from bot.store import DatabaseError, DatabaseUnavailable, DatabaseUncertain
 from bot.store.jobs import Jobs
@@ -48,7 +47,6 @@ def after_create_again(kind: str) -> list[Job]:
     failed = [
         replace(base, state=State.FAILED, failure=failure, reason=reason)
         for failure in Failure
-        if failure not in NOT_APPROVED  # before the first attempt
         for reason in ("", "Not today.")
     ]
     return [*going, *failed]

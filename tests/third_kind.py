@@ -112,6 +112,9 @@ class TrailerPresenter:
     def details(self, job: Job) -> Mapping[str, str]:  # noqa: ARG002 - there are none
         return {}
 
+    def given_links(self, job: Job) -> Mapping[str, str]:  # noqa: ARG002 - there are none
+        return {}
+
     def links(self, job: Job) -> Mapping[str, str]:
         if job.state is not State.SUCCEEDED or job.snapshot is None:
             return {}

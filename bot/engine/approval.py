@@ -3,18 +3,28 @@
 import logging
 from typing import Final
 
+from bot.engine.reconcile import check_candidates
 from bot.engine.runtime import Runtime, log_fields
+from bot.errors import OutsideError
 from bot.model import Job
 
 _LOG: Final = logging.getLogger(__name__)
 
 
 async def await_approval(runtime: Runtime, job: Job) -> None:
-    """Leave a job alone that waits for approval, until that expires."""
-    now = runtime.clock.now()
+    """Leave a job alone that waits for approval, until that expires.
+
+    One that waits to be created again is not, if what an earlier call made turns up.
+    """
+    now, wait = runtime.clock.now(), runtime.timings.max_wait
+    try:
+        if job.attempts and await check_candidates(runtime, job):
+            return
+    except OutsideError as error:
+        job = runtime.failed(job, error)
+        wait = runtime.retry_delay(job, error)
     until = job.approval.until if job.approval is not None else now
     if now < until:
-        due_at = min(until, now + runtime.timings.max_wait)
-        await runtime.store.jobs.release(job, now, due_at)
+        await runtime.store.jobs.release(job, now, min(until, now + wait))
     elif await runtime.store.jobs.expire_approval(job, now):
         _LOG.info("ended", extra=log_fields(job))

@@ -159,9 +159,9 @@ async def _wait_at_gate(runtime: Runtime, job: Job, held: Held, *, attempted: bo
 
 
 def _queued_at(job: Job) -> datetime:
-    """Return when a job was queued: asked for, approved, or to be created again."""
+    """Return when a job was queued: asked for, to be created again, or approved last."""
     approved_at = job.approval.decided_at if job.approval is not None else None
-    return job.asked_at or approved_at or job.created_at
+    return max(filter(None, (job.created_at, job.asked_at, approved_at)))
 
 
 def _is_news(job: Job, held: Held, now: datetime) -> bool:

@@ -371,7 +371,8 @@ def _wrong_with(channel: str, settings: Settings, names: _Names) -> str:
         return f"Slack doesn't show me APPROVAL_CHANNEL ({code})"
     if channel in names.missing:
         return f"APPROVAL_CHANNEL {names.missing[channel]}"
-    is_shared = found.get("is_ext_shared") and not settings.allow_shared_channels
+    is_shared = found.get("is_ext_shared") or found.get("is_pending_ext_shared")
+    is_shared = is_shared and not settings.allow_shared_channels
     return "another organization reads APPROVAL_CHANNEL" if is_shared else ""
 
 

@@ -1,7 +1,7 @@
 """Who may ask for something, and where it may be posted."""
 
 import asyncio
-from datetime import tzinfo
+from datetime import datetime, tzinfo
 from enum import Enum
 from typing import Final
 
@@ -44,8 +44,8 @@ OTHER_APP: Final = "This came from another Slack app. Please tell the person who
 STRANGER: Final = "Sorry, only people in the workspace where this app is installed can use it."
 GUEST: Final = "Guests can't do that. Please ask a full member of this workspace."
 SHARED_CHANNEL: Final = (
-    "People from another organization are in this channel, so I don't post there. Please choose "
-    "another one."
+    "People from another organization are in this channel, or invited to it, so I don't post "
+    "there. Please choose another one."
 )
 _CONVERSATIONS: Final = "conversations.info"
 # As in manifest.yml, until Slack said the real one.
@@ -65,6 +65,10 @@ class _Conversation(Payload):
     is_ext_shared: bool = Field(
         default=False, validation_alias=AliasPath("channel", "is_ext_shared")
     )
+    is_pending_ext_shared: bool = Field(
+        default=False, validation_alias=AliasPath("channel", "is_pending_ext_shared")
+    )
+    """Whoever joins later reads what was posted before."""
 
 
 class _Standing(Enum):
@@ -83,7 +87,7 @@ class _Place(Enum):
     OPEN = "open"
     """It can post there, or Slack does not let it find out."""
     SHARED = "shared"
-    """People of other organisations read it."""
+    """People of other organisations read it, or may soon."""
     CLOSED = "closed"
     """A private channel that the bot is not in."""
 
@@ -296,14 +300,20 @@ class Access:
             return "I couldn't check with Slack who reads this channel. Please try again."
         return SHARED_CHANNEL if place is _Place.SHARED else None
 
-    async def is_read_outside(self, channel: str, deadline: float) -> bool:
-        """Return whether others than our organisation may read a channel, where they should not.
+    async def is_read_outside(self, channel: str, deadline: float) -> bool | None:
+        """Return whether others than our organisation read a conversation, where they should not.
 
-        They may where Slack does not answer by the deadline; without the scope nobody can tell.
+        None if Slack does not say by the deadline. Without the scope nobody can tell.
         """
-        if self._allow_shared_channels:
+        if self._allow_shared_channels or not _is_channel(channel):
             return False
-        return await self._places.get(channel, deadline) in {None, _Place.SHARED}
+        place = await self._places.fresh(channel, deadline)
+        return None if place is None else place is _Place.SHARED
+
+    @property
+    def asks_again_at(self) -> datetime | None:
+        """Until when Slack lets the bot ask about no channel; None if it may ask."""
+        return self._limits.until(_CONVERSATIONS)
 
     async def _look_up_channel(self, channel: str) -> _Place | None:
         if self._limits.until(_CONVERSATIONS) is not None:
@@ -311,7 +321,8 @@ class Access:
         try:
             async with translated(self._timings.call_timeout):
                 answer = await self._client.conversations_info(channel=channel)
-                is_shared = _Conversation.model_validate(answer.data).is_ext_shared
+                found = _Conversation.model_validate(answer.data)
+                is_shared = found.is_ext_shared or found.is_pending_ext_shared
                 return _Place.SHARED if is_shared else _Place.OPEN
         except Refused as error:
             if error.code == _HIDDEN:

@@ -33,12 +33,21 @@ from bot.slack.blocks import (
 from bot.slack.buttons import approval_buttons
 from bot.slack.presenters import Presenter, script_of
 
+NOBODY_TO_APPROVE: Final = (
+    "This needs approval, and nobody may approve their own request: you are the only approver. "
+    "Please ask the person who runs this bot to add another one."
+)
 _MAX_FACT: Final = 300
 _MAX_NAMED: Final = 3
 _BEGINNING: Final = "This is the beginning. The whole script is under *Details*."
 _COPIED: Final = (
     "This request comes from a backup: it may have been approved and created since. Please check "
     "that before you approve it."
+)
+
+_AGAIN: Final = (
+    "The video service gave no clear answer to an earlier try. If that created it after all, it is "
+    "charged twice."
 )
 
 
@@ -50,9 +59,13 @@ def people_asked(approval: Approval, approvers: Collection[str]) -> Sequence[str
 
 
 def waiting_for_approval(
-    approval: Approval, approvers: Collection[str] = (), names: Mapping[str, str] = NO_NAMES
+    approval: Approval,
+    approvers: Collection[str] = (),
+    names: Mapping[str, str] = NO_NAMES,
+    *,
+    again: bool = False,
 ) -> str:
-    """Return who was asked for approval, and when it expires.
+    """Return who was asked for approval, of creating it ``again`` or at all; and when it expires.
 
     Without anybody who could be asked, it says which ``approvers`` there are, and where they find
     the request. ``names`` are those of people by their ids, as mrkdwn.
@@ -63,7 +76,8 @@ def waiting_for_approval(
         gone = "Nobody can approve it any more. Please cancel it and ask again."
         return f"{gone} Otherwise it expires {until}."
     asked = _asked(approval, approvers, names)
-    return f"{asked} Nothing is created until somebody approves it. {expires}"
+    what = "It isn't created again" if again else "Nothing is created"
+    return f"{asked} {what} until somebody approves it. {expires}"
 
 
 def _asked(approval: Approval, approvers: Collection[str], names: Mapping[str, str]) -> str:
@@ -113,6 +127,7 @@ def approval_request(
         facts = {"Replica": one_line(replica), **facts}
     until = f"Expires {date(job.approval.until)}" if job.approval is not None else ""
     small = [joined([asked, until], by=" · "), _COPIED if job.copied else ""]
+    small += [_AGAIN] if job.attempts else []
     script = script_of(job, None).strip()
     is_whole = cut(script, MAX_QUOTES) == script
     blocks = [
@@ -150,5 +165,7 @@ def _outcome(settlement: Settlement, user: str | None) -> str:
             return f":no_entry_sign: Declined by {who}."
         case Settlement.CANCELLED:
             return f":no_entry_sign: Cancelled by {who}."
+        case Settlement.FOUND | Settlement.TURNED_UP:
+            return ":white_check_mark: It was created after all, so nothing has to be approved."
         case _:
             return ":hourglass: Expired: nobody approved or declined it in time."

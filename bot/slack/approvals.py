@@ -9,7 +9,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 
 from bot.model import Failure, Job, State
 from bot.slack.blocks import Json, element, field, modal
-from bot.slack.buttons import APPROVE, DECLINE, WITHDRAW
+from bot.slack.buttons import APPROVE, DECLINE, WITHDRAW, attempt_of, pressed
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
 from bot.slack.job_actions import SETTLED, find_job
 from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission, read
@@ -26,7 +26,7 @@ class _Metadata(PrivateMetadata):
     """The form's ``private_metadata``."""
 
     job: str
-    """The job that it is about."""
+    """The job and attempt that it is about, as its button says."""
 
 
 def register(app: AsyncApp, ctx: HandlerContext) -> None:
@@ -40,14 +40,15 @@ def register(app: AsyncApp, ctx: HandlerContext) -> None:
 async def approve(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Approve a request that waits for it."""
     action = read(BlockAction, body)
-    job = await ctx.store.jobs.fetch(action.value)
+    job_id, attempts = attempt_of(action.value, 0)
+    job = await ctx.store.jobs.fetch(job_id)
     refusal = _refusal(ctx, action.user, job)
     if (
         job is not None
         and refusal is None
-        and not await ctx.store.jobs.approve(job.id, action.user, ctx.clock.now())
+        and not await ctx.store.jobs.approve(job.id, attempts, action.user, ctx.clock.now())
     ):
-        refusal = await _why_not(ctx, job)
+        refusal = await _why_not(ctx, job, attempts)
     if refusal is not None:
         ctx.respond_ephemeral(action, refusal)
     await ack()
@@ -56,13 +57,14 @@ async def approve(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 async def open_form(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Open the form that asks why a request is declined."""
     action = read(BlockAction, body)
-    job = await ctx.store.jobs.fetch(action.value)
+    job_id, attempts = attempt_of(action.value, 0)
+    job = await ctx.store.jobs.fetch(job_id)
     refusal = _refusal(ctx, action.user, job)
     if job is not None and refusal is None:
-        if job.state is State.WAITING_FOR_APPROVAL:
+        if (job.state, job.attempts) == (State.WAITING_FOR_APPROVAL, attempts):
             refusal = await ctx.open_view(action.trigger_id, _form(ctx, job))
         else:
-            refusal = await _why_not(ctx, job)
+            refusal = await _why_not(ctx, job, attempts)
     if refusal is not None:
         ctx.respond_ephemeral(action, refusal)
     await ack()
@@ -72,13 +74,14 @@ async def decline(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Decline a request that waits for approval."""
     submission = read(ViewSubmission, body)
     reason = submission.view.fields().get(_REASON, "").strip()[:_MAX_REASON]
-    job = await ctx.store.jobs.fetch(submission.view.metadata(_Metadata).job)
+    job_id, attempts = attempt_of(submission.view.metadata(_Metadata).job, 0)
+    job = await ctx.store.jobs.fetch(job_id)
     error = _refusal(ctx, submission.user, job)
     if error is None and not reason:
         error = "Please say why, so that they know what to change."
     if job is not None and error is None:
         now = ctx.clock.now()
-        if not await ctx.store.jobs.decline(job.id, submission.user, reason, now):
+        if not await ctx.store.jobs.decline(job.id, attempts, submission.user, reason, now):
             # The errors of a form are plain text: https://docs.slack.dev/surfaces/modals
             error = SETTLED
     if error is not None:
@@ -93,7 +96,7 @@ async def withdraw(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     if (job := await find_job(ctx, action)) is not None and not (
         await ctx.store.jobs.withdraw(job.id, action.user, ctx.clock.now())
     ):
-        ctx.respond_ephemeral(action, await _why_not(ctx, job))
+        ctx.respond_ephemeral(action, await _why_not(ctx, job, job.attempts))
     await ack()
 
 
@@ -108,13 +111,16 @@ def _refusal(ctx: HandlerContext, user: str, job: Job | None) -> str | None:
     return _OWN if user == job.user else _NOT_AN_APPROVER
 
 
-async def _why_not(ctx: HandlerContext, before: Job) -> str:
-    """Return how a request was settled that no longer waits for approval."""
+async def _why_not(ctx: HandlerContext, before: Job, attempts: int) -> str:
+    """Return how a request was settled that no longer waits for approval of its next attempt."""
     job = await ctx.store.jobs.fetch(before.id)
-    if job is None or job.approval is None:
+    waits = job is not None and job.state is State.WAITING_FOR_APPROVAL
+    if job is None or job.approval is None or (waits and job.attempts != attempts):
         return SETTLED
-    if job.state is State.WAITING_FOR_APPROVAL or job.failure is Failure.NOT_APPROVED:
+    if waits or job.failure is Failure.NOT_APPROVED:
         return _EXPIRED
+    if job.approval.decided_by is None:
+        return SETTLED
     what = "approved"
     if job.failure in {Failure.DECLINED, Failure.WITHDRAWN}:
         what = "declined" if job.failure is Failure.DECLINED else "cancelled"
@@ -130,6 +136,6 @@ def _form(ctx: HandlerContext, job: Job) -> Json:
         f"Decline this {noun}",
         submit="Decline",
         close="Cancel",
-        private_metadata=json.dumps({"job": job.id}),
+        private_metadata=json.dumps({"job": pressed(job)}),
         blocks=[field(_REASON, "Why?", reason, hint=hint)],
     )

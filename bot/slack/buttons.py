@@ -23,8 +23,9 @@ CANCEL_ALL: Final = "questions_cancel"
 job whose question the message asks itself."""
 APPROVE: Final = "approval_approve"
 DECLINE: Final = "approval_decline"
+"""The values of these two say the attempt too: *Create again* has a job wait once more."""
 WITHDRAW: Final = "approval_withdraw"
-"""The values of these three are the job's id: a job waits for approval once."""
+"""Its value is the job's id."""
 RETRY: Final = "retry"
 """Each kind has its own form: ``<kind>_retry`` opens it."""
 ANOTHER: Final = "video_another"
@@ -61,7 +62,7 @@ def _state_buttons(job: Job, presenter: Presenter, *, is_retried: bool) -> list[
     check_now = button("Check now", CHECK_NOW, value=job.id)
     match job.state:
         case State.WAITING_FOR_APPROVAL:
-            return [_withdraw(job)]
+            return [_withdraw(job, presenter.noun)]
         case State.RUNNING:
             return [_stop(job, presenter.noun)]
         case State.OVERDUE:
@@ -93,7 +94,7 @@ def question_buttons(job: Job, presenter: Presenter) -> list[Json]:
     )
     give_up = confirm(
         "Cancel this request?",
-        f"It ends here. If the {noun} turns up later, its card will say so.",
+        _ends_here(noun),
         yes="Cancel request",
         no="Keep waiting",
     )
@@ -122,16 +123,21 @@ def list_buttons(leading: Job, jobs: Iterable[Job]) -> list[Json]:
 def approval_buttons(job: Job) -> list[Json]:
     """Return the buttons that approve a job or decline it."""
     return [
-        button("Approve", APPROVE, value=job.id, style="primary"),
-        button("Decline", DECLINE, value=job.id, style="danger"),
+        button("Approve", APPROVE, value=pressed(job), style="primary"),
+        button("Decline", DECLINE, value=pressed(job), style="danger"),
         button("Details", DETAILS, value=job.id),
     ]
 
 
-def _withdraw(job: Job) -> Json:
+def _ends_here(noun: str) -> str:
+    return f"It ends here. If the {noun} turns up later, its card will say so."
+
+
+def _withdraw(job: Job, noun: str) -> Json:
+    nothing = "Nothing has been created, and nothing will be charged."
     ask = confirm(
         "Cancel this request?",
-        "Nothing has been created, and nothing will be charged.",
+        _ends_here(noun) if job.attempts else nothing,
         yes="Cancel request",
         no="Keep waiting",
     )
@@ -153,12 +159,12 @@ def pressed(job: Job) -> str:
     return f"{job.id}:{job.attempts}"
 
 
-def attempt_of(value: str) -> tuple[str, int]:
+def attempt_of(value: str, otherwise: int = 1) -> tuple[str, int]:
     """Return the job id and the attempt count in the value of a button that is about an attempt.
 
-    A button of an earlier version of the bot has only the job id, and means attempt 1.
+    A button of an earlier version of the bot has only the job id, and means attempt ``otherwise``.
     """
     job_id, colon, attempts = value.partition(":")
     if not colon:
-        return job_id, 1
+        return job_id, otherwise
     return job_id, int(attempts) if _ATTEMPTS.fullmatch(attempts) else 0

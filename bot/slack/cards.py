@@ -145,7 +145,8 @@ def _status(
     match job.state:
         case State.WAITING_FOR_APPROVAL:
             asked = job.approval
-            line = waiting_for_approval(asked, approvers, names) if asked else ""
+            again = job.attempts > 0
+            line = waiting_for_approval(asked, approvers, names, again=again) if asked else ""
             return _Status(":raised_hand:", line=line)
         case State.QUEUED | State.CREATING if job.held_by is not None:
             return _Status(waiting, line=_held(job))
@@ -361,15 +362,15 @@ def _meaning(job: Job, presenter: Presenter, this: str) -> str:
             return (
                 "It took far too long, so I stopped checking. It may still be created and charged."
             )
-        case Failure.CANCELLED | Failure.UNANSWERED:
+        case Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED if not job.attempts:
+            return _unapproved(job, noun)
+        case Failure.STOPPED | Failure.STOPPED_BY_ADMIN:
+            return "It may still be created and charged."
+        case _:  # a person cancelled it, or nobody approved or said anything
             unknown = f"We don't know whether this {noun} was created"
             if job.failure is Failure.UNANSWERED:
                 unknown = f"Nobody could say whether this {noun} was created, so I stopped waiting"
             return f"{unknown}. If it turns up, {this} will say so."
-        case Failure.DECLINED | Failure.WITHDRAWN | Failure.NOT_APPROVED:
-            return _unapproved(job, noun)
-        case Failure.STOPPED | Failure.STOPPED_BY_ADMIN:
-            return "It may still be created and charged."
 
 
 def _unapproved(job: Job, noun: str) -> str:

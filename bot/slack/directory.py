@@ -96,6 +96,11 @@ class Lookups(Generic[_T]):
                 pass
         return self.known(key)
 
+    async def fresh(self, key: str, deadline: float) -> _T | None:
+        """Return a fresh answer about an id; None if there is none at the deadline."""
+        answer = await self.get(key, deadline)
+        return answer if self._is_fresh(key, self._max_age) else None
+
     async def _look_up(self, key: str) -> None:
         try:
             answer = await self._ask(key)

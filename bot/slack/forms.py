@@ -14,6 +14,7 @@ from slack_bolt.context.ack.async_ack import AsyncAck
 from bot.errors import OutsideError
 from bot.model import Job, Request, Snapshot
 from bot.setting_values import MAX_BOX
+from bot.slack.approval_message import NOBODY_TO_APPROVE
 from bot.slack.blocks import Json, element, modal, section
 from bot.slack.blocks import field as form_field
 from bot.slack.cards import KEY_REFUSED
@@ -54,10 +55,6 @@ _KEY_REFUSED: Final = (
 )
 
 
-_NOBODY_TO_APPROVE: Final = (
-    "This needs approval, and nobody may approve their own request: you are the only approver. "
-    "Please ask the person who runs this bot to add another one. What you entered stays here."
-)
 SCOPE: Final = "files:read"
 _MAX_BYTES_PER_CHARACTER: Final = 4  # UTF-8
 _MAX_MARK: Final = 3  # bytes of a byte order mark
@@ -312,14 +309,7 @@ async def _stored(
         viewer = Viewer(metadata["channel"], sees_all=sees_all)
     limits, deadline = request.limits, request.deadline
     membership = await ctx.access.membership(limits, request.kind, asked.user, deadline)
-    where, script = ctx.store.jobs.approvals.channel, request.params.get("script")
-    directly = (
-        where is not None
-        and ctx.store.jobs.approvals.is_needed(script)
-        and await ctx.access.is_read_outside(where, deadline)
-    )
-    groups = membership.groups
-    submitting = ctx.store.jobs.submit(asked, now, viewer, groups, asks_directly=directly)
+    submitting = ctx.store.jobs.submit(asked, now, viewer, membership.groups)
     try:
         return (await submitting).job
     except AlreadyRequested as same:
@@ -327,10 +317,11 @@ async def _stored(
         await ack(response_action="update", view=request.offer(same.job))
     except NotAllowed as outside:
         who = await ctx.access.admin_names(deadline)
-        error = bound_error(outside, script or "", membership, who)
+        script = request.params.get("script", "")
+        error = bound_error(outside, script, membership, who)
         await _ack_not_allowed(ack, view, outside.bound, error)
     except NobodyToApprove:
-        await _ack_general_error(ack, view, _NOBODY_TO_APPROVE)
+        await _ack_general_error(ack, view, f"{NOBODY_TO_APPROVE} What you entered stays here.")
     except LimitReached as reached:
         who = await ctx.access.admin_names(deadline)
         resets = resets_in_form(reached, ctx.access.zone(asked.user))

@@ -17,6 +17,7 @@ from bot.kinds.wire import MAX_ID, compare_with_job
 from bot.links import only_hosts
 from bot.model import Delivery, Failure, Job, State
 from bot.service_errors import UNKNOWN_ID
+from bot.slack.approval_message import NOBODY_TO_APPROVE
 from bot.slack.blocks import (
     Json,
     Message,
@@ -25,6 +26,7 @@ from bot.slack.blocks import (
     cut,
     element,
     field,
+    linked,
     modal,
     paragraph,
     quotes,
@@ -54,7 +56,7 @@ from bot.slack.limits import (
 )
 from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission, read
 from bot.slack.presenters import NOT_APPROVED, Presenter, script_of, state_word
-from bot.store import AddedCandidate, LimitReached, NotAllowed
+from bot.store import AddedCandidate, LimitReached, NobodyToApprove, NotAllowed
 
 _RETRIED: Final = "This has already been retried."
 SETTLED: Final = "That has already been settled."
@@ -185,6 +187,7 @@ async def queue_again(
 ) -> str | None:
     """Queue an unconfirmed job again unless another attempt was begun; return why not, if so.
 
+    If that needs approval, and ``user`` cannot give it, it waits for that.
     ``person`` begins a sentence about its owner; ``who`` can raise a limit; ``in_form`` says
     whether that is shown in a form. By the deadline, it has to be known whether ``user`` may do
     that.
@@ -200,6 +203,8 @@ async def queue_again(
         )
     except NotAllowed:
         return person_sentence(membership, who)
+    except NobodyToApprove:
+        return NOBODY_TO_APPROVE
     except LimitReached as reached:
         resets = resets_in_message(reached)
         if in_form:
@@ -316,14 +321,16 @@ def details(
 ) -> Json:
     """Return the view with all that is known of a job.
 
-    A script is shown to the person who wrote it, and to one who ``approves`` it. ``replica`` is the
-    name of the replica that the job uses, if that is known.
+    A script is shown to the person who wrote it, and to one who ``approves`` it; so that they can
+    look at whose face it is, they alone see whole links. ``replica`` is the name of the replica
+    that the job uses, if that is known.
     """
     own = reader == job.user or approves
+    links = presenter.given_links(job) if approves else {}
     facts: list[Fact] = [
         ("Status", state_word(job, presenter)),
         ("Replica", replica),
-        *presenter.details(job).items(),
+        *((label, text) for label, text in presenter.details(job).items() if label not in links),
         *facts_of(job.snapshot, presenter, job, own=True),
         ("Created by earlier attempts", ", ".join(job.orphaned_ids)),
         ("Requested", job.created_at),
@@ -335,7 +342,10 @@ def details(
     ]
     name = title(presenter.name(job)) if own else ""
     blocks = [rich(paragraph(words(name, bold=True)))] if name else []
-    blocks.append(rich(bullets(rows(facts))))
+    whole = [
+        paragraph(words(f"{label}: ", bold=True), linked(url, url)) for label, url in links.items()
+    ]
+    blocks.append(rich(bullets([*whole, *rows(facts)])))
     if own and (script := script_of(job, job.snapshot)):
         # The whole of it, if it fits: the closing reply has room for the beginning of a long one.
         blocks += quotes(script)

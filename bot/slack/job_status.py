@@ -1,6 +1,7 @@
 """The state of jobs of any kind: the list of a user's jobs, and the status of one."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, TypeAlias
 
@@ -55,6 +56,8 @@ _MORE: Final = {
     "training_progress": "Progress",
     "generation_progress": "Progress",
 }
+_PUBLIC: Final = frozenset({*_MORE, "created_at", "updated_at"})
+"""What everybody sees of a replica that belongs to no job: neither its links nor its reason."""
 _ERASED: Final = "no longer stored"
 
 Fact: TypeAlias = tuple[str, str | datetime]
@@ -133,6 +136,13 @@ async def show_status(
         state = state_word(job, presenter).lower()
         text = f"This {presenter.noun}: {state}. Only {_who_sees(job)} can see the rest."
         await ack_ephemeral(ack, text)
+    elif job is None and not (command.user in ctx.admins or ctx.store.replicas.get(wanted)):
+        # It may be what was made for somebody, and deleted here since.
+        await ack_ephemeral(
+            ack,
+            f"I don't know a {presenter.noun} “{escape(wanted)}”: I didn't make it, or it was long "
+            f"ago. Only {ctx.access.admin_mentions} can look it up.",
+        )
     elif job is not None and job.remote_id is None:
         await ack_ephemeral(ack, status_message(presenter, job, None, command.user))
     else:
@@ -199,6 +209,10 @@ async def current_status(
         await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     if job is not None:
         await ctx.store.jobs.wake(job, ctx.clock.now())
+    elif reader not in ctx.admins:
+        # A replica that everybody can pick. For whom it was trained is not known any more.
+        public = {name: text for name, text in snapshot.facts.items() if name in _PUBLIC}
+        snapshot = replace(snapshot, reason="", facts=public)
     return status_message(presenter, job, snapshot, reader)
 
 

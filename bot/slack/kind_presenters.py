@@ -71,10 +71,12 @@ class VideoPresenter:
         found = {"Replica ID": job.params.get("replica_id", "")}
         if script := job.params.get("script"):
             found["Spoken time"] = f"about {spoken(script)}"
-        for name in BACKGROUNDS:
-            if name in job.params:
-                found["Background"] = show_link(job.params[name])
-        return found
+        return found | {label: show_link(url) for label, url in self.given_links(job).items()}
+
+    def given_links(self, job: Job) -> Mapping[str, str]:
+        """Return the link to its background."""
+        given = [job.params[name] for name in BACKGROUNDS if name in job.params]
+        return {"Background": given[0]} if given else {}
 
     def links(self, job: Job) -> Mapping[str, str]:
         """Return where it can be watched and downloaded."""
@@ -132,12 +134,12 @@ class ReplicaPresenter:
 
     def details(self, job: Job) -> Mapping[str, str]:
         """Return where its footage is."""
+        return {label: show_link(url) for label, url in self.given_links(job).items()}
+
+    def given_links(self, job: Job) -> Mapping[str, str]:
+        """Return the links to its footage."""
         labels = {"train_video_url": "Footage", "consent_video_url": "Consent video"}
-        return {
-            label: show_link(job.params[field])
-            for field, label in labels.items()
-            if field in job.params
-        }
+        return {label: job.params[field] for field, label in labels.items() if field in job.params}
 
     def links(self, job: Job) -> Mapping[str, str]:
         """Return where its thumbnail can be watched."""

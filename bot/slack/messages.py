@@ -12,10 +12,19 @@ from bot.errors import Refused, Uncertain
 from bot.model import Delivery, Job, Role, State
 from bot.outages import Outages
 from bot.slack.approval_message import approval_request, people_asked
-from bot.slack.blocks import MAX_TEXT, NO_NAMES, Message, context, mrkdwn, person, shortened
+from bot.slack.blocks import (
+    MAX_TEXT,
+    NO_NAMES,
+    Message,
+    context,
+    mrkdwn,
+    person,
+    section,
+    shortened,
+)
 from bot.slack.cards import card
 from bot.slack.errors import translated
-from bot.slack.presenters import Presenters
+from bot.slack.presenters import Presenter, Presenters
 from bot.slack.question_message import question, question_list
 from bot.slack.replies import reply
 from bot.store import Asked, Outgoing, Store
@@ -82,9 +91,19 @@ def redirected(message: Message, job: Job) -> Message:
     if job.channel.startswith(("C", "G")):
         note = (
             f"I couldn't post in <#{job.channel}>, where you asked, so I'm sending this to you. "
-            "If that channel is private, type `/invite @replica-videos` there."
+            "If that channel is private, type `/invite @replica-videos` there. If people from "
+            "another organization are in it, or invited, I don't post there."
         )
     return Message(f"{note}\n{message.text}", [context(mrkdwn(note)), *message.blocks])
+
+
+def ended_outside(presenter: Presenter) -> Message:
+    """Return the card of an ended job in a channel that another organisation has come to read."""
+    text = (
+        f"This {presenter.noun} has ended. People from another organization may read this channel, "
+        "so I told only the person who asked how."
+    )
+    return Message(text, [section(text)])
 
 
 def as_sent(message: Message, delivery: Delivery) -> Message:

@@ -20,8 +20,8 @@ from bot.errors import OutsideError, Refused, Unavailable, Uncertain
 from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role
 from bot.outages import Outages
+from bot.slack.access import Access
 from bot.slack.blocks import Message
-from bot.slack.directory import Directory
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import CANNOT_LOOK, PostSearch, metadata_for, permalink
 from bot.slack.installation import InstallationSource
@@ -31,6 +31,7 @@ from bot.slack.messages import (
     as_sent,
     can_be_rewritten,
     compose,
+    ended_outside,
     log_fields,
     may_be_posted,
     open_conversation,
@@ -52,9 +53,11 @@ from bot.video_source import VideoSource
 _LOG: Final = logging.getLogger(__name__)
 # Posts of a message that a user does not accept, or that is refused for an unknown reason.
 _MAX_REFUSALS: Final = 6
-# Calls of conversations.open before a direct message is posted to the user's id.
+# Calls of conversations.open before a direct message is posted to the user's id, and questions who
+# reads a channel before what is owed there is posted as a direct message.
 _MAX_OPENINGS: Final = 3
 _OPEN: Final = "conversations.open"
+_OUTSIDE: Final = "another organization reads the channel, or may"
 
 
 class _Posted(Payload):
@@ -67,8 +70,8 @@ class _Posted(Payload):
 class Messenger:
     """Takes claimed deliveries one step further.
 
-    ``client`` must not retry a call by itself: a message would be posted twice. ``directory`` has
-    the names of people. ``admins`` are mentioned in questions, and asked first with
+    ``client`` must not retry a call by itself: a message would be posted twice. ``access`` knows
+    who reads a channel, and names. ``admins`` are mentioned in questions, and asked first with
     ``admins_first``. ``videos`` fetches what is shown in Slack; None if nothing is.
     """
 
@@ -77,7 +80,7 @@ class Messenger:
         store: Store,
         client: AsyncWebClient,
         presenters: Presenters,
-        directory: Directory,
+        access: Access,
         admins: Collection[str],
         *,
         admins_first: bool,
@@ -95,7 +98,7 @@ class Messenger:
         self._store = store
         self._client = client
         self._presenters = presenters
-        self._directory = directory
+        self._access = access
         self._admins = admins
         self._admins_first = admins_first
         self._clock = clock
@@ -162,6 +165,9 @@ class Messenger:
         """Take a claimed delivery one step further."""
         if outgoing.job.kind not in self._presenters:
             await self._leave_unregistered(outgoing)
+            return
+        is_pending = outgoing.delivery.state is DeliveryState.PENDING
+        if is_pending and not await self._stays_inside(outgoing):
             return
         if outgoing.delivery.role.is_file:
             await self._uploads.step(outgoing)
@@ -296,8 +302,18 @@ class Messenger:
     # ── Editing ───────────────────────────────────────────────────────────────────────────────
 
     async def _edit(self, outgoing: Outgoing) -> None:
-        delivery = outgoing.delivery
+        delivery, job = outgoing.delivery, outgoing.job
+        asks = delivery.role is Role.APPROVAL and delivery.settled_as is None
+        if asks and not await self._stays_inside(outgoing):
+            return
         message = await self._message(outgoing, delivery)
+        if delivery.role is Role.CARD and job.state.ended:
+            # It would show links, or why it failed.
+            is_read_outside = await self._is_read_outside(delivery, job)
+            if is_read_outside is None:
+                return
+            if is_read_outside:
+                message = ended_outside(self._presenters[job.kind])
         try:
             async with translated(self._timings.call_timeout, self._outages):
                 await self._client.chat_update(
@@ -305,6 +321,7 @@ class Messenger:
                     ts=delivery.ts or "",
                     text=message.text,
                     blocks=message.blocks,
+                    metadata=metadata_for(delivery) if asks else None,
                 )
         except Refused as error:
             await self._edit_refused(delivery, error)
@@ -333,6 +350,10 @@ class Messenger:
             )
             retry_at = self._clock.now() + self._timings.back_off(refused.refusals)
             await self._release(refused, retry_at)
+        elif delivery.role is Role.APPROVAL and delivery.settled_as is None:
+            # It may say something else still: the message that asks has to be seen.
+            anew = replace(delivery, state=DeliveryState.PENDING, ts=None, refusals=0)
+            await self._release(anew, self._clock.now())
         else:
             given_up = replace(delivery, shown_version=delivery.version, refusals=0)
             if action is None:
@@ -359,12 +380,8 @@ class Messenger:
         elif action is ErrorAction.REWRITE and can_be_rewritten(delivery):
             _LOG.error("Slack refuses the form of a message", extra=log_fields(pending, error))
             await self._release(rewritten(pending), now)
-        elif delivery.role is Role.APPROVAL and not delivery.direct:
-            _LOG.warning("the approvers' channel refuses", extra=log_fields(pending, error))
-            await self._store.jobs.ask_approvers_directly(delivery, now)
         elif not delivery.direct:
-            _LOG.info("a channel does not accept a message", extra=log_fields(pending, error))
-            await self._release(redirect(replace(pending, refusals=0), job), now)
+            await self._post_directly(pending, job, error)
         elif pending.refusals < _MAX_REFUSALS:
             _LOG.warning("a user does not accept a message", extra=log_fields(pending, error))
             await self._release(redirect(pending, job), retry_at)
@@ -374,6 +391,49 @@ class Messenger:
                 await self._store.jobs.give_up_asking(delivery, now)
                 return
             await self._release(replace(pending, state=DeliveryState.UNDELIVERABLE))
+
+    async def _post_directly(self, delivery: Delivery, job: Job, why: Exception | str) -> None:
+        """Have a message posted to the person it is for, not in its channel."""
+        now = self._clock.now()
+        if delivery.role is Role.APPROVAL:
+            _LOG.warning("approvers are asked directly", extra=log_fields(delivery, why))
+            await self._store.jobs.ask_approvers_directly(delivery, now)
+            return
+        _LOG.info("a channel does not get a message", extra=log_fields(delivery, why))
+        await self._release(redirect(replace(delivery, failures=0, refusals=0), job), now)
+
+    async def _stays_inside(self, outgoing: Outgoing) -> bool:
+        """Return whether a message may be posted where it is to go; if not, see to the rest."""
+        delivery, job = outgoing.delivery, outgoing.job
+        delivery = delivery if delivery.role.is_file else placed(outgoing)
+        is_read_outside = await self._is_read_outside(delivery, job)
+        if is_read_outside and delivery.role.is_file:
+            await self._uploads.give_up(delivery, _OUTSIDE)
+        elif is_read_outside:
+            await self._post_directly(delivery, job, _OUTSIDE)
+        return is_read_outside is False
+
+    async def _is_read_outside(self, delivery: Delivery, job: Job) -> bool | None:
+        """Return whether other organisations read the channel of a delivery, or may.
+
+        None: Slack does not say; the delivery was released, to be tried again soon. A request was
+        checked when it was made, which counts for a while; an approval goes elsewhere.
+        """
+        now = self._clock.now()
+        was_checked = now - job.created_at <= self._timings.person_max_age
+        if was_checked and delivery.role is not Role.APPROVAL:
+            return False
+        deadline = asyncio.get_running_loop().time() + self._timings.call_timeout.total_seconds()
+        is_read_outside = await self._access.is_read_outside(delivery.channel, deadline)
+        if is_read_outside is not None:
+            return is_read_outside
+        if (until := self._access.asks_again_at) is not None:
+            await self._release(delivery, until)
+        elif delivery.failures < _MAX_OPENINGS or self._outages.current is not None:
+            await self._back_off(delivery, Unavailable("Slack does not say who reads a channel"))
+        else:
+            return True
+        return None
 
     async def _call_again(self, delivery: Delivery, error: OutsideError) -> None:
         """Leave a delivery due under a rate limit if Slack asks to wait; else retry it later."""
@@ -434,7 +494,7 @@ class Messenger:
             replica=outgoing.replica,
             retry=retry,
             listed=outgoing.listed,
-            names=await self._directory.names(people, deadline),
+            names=await self._access.directory.names(people, deadline),
         )
         # An approval is for somebody else.
         if delivery.direct and delivery.role is not Role.APPROVAL:

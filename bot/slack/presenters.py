@@ -40,7 +40,13 @@ class Presenter(Protocol):
         """Return the id of the replica that it uses, whose name is shown; None if it uses none."""
 
     def details(self, job: Job) -> Mapping[str, str]:
-        """Return facts for its details by their labels, with people's words not yet escaped."""
+        """Return facts for its details by their labels, with people's words not yet escaped.
+
+        Of the links among them, they have the hosts.
+        """
+
+    def given_links(self, job: Job) -> Mapping[str, str]:
+        """Return the links that were given with the request, by their labels in its details."""
 
     def links(self, job: Job) -> Mapping[str, str]:
         """Return the links of what was made, by the label of their button, the best first."""

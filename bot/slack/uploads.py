@@ -158,7 +158,7 @@ class Uploads:
     async def _send(self, delivery: Delivery, job: Job) -> None:
         file = self._attachment(delivery.role, job)
         if file is None or not self._can_share(delivery.role, delivery.channel):
-            await self._give_up(delivery, "it is erased, or files are refused there")
+            await self.give_up(delivery, "it is erased, or files are refused there")
             return
         if delivery.file_id is None:
             uploaded = await self._upload(delivery, file)
@@ -352,9 +352,9 @@ class Uploads:
             self._refused_until[delivery.role, delivery.channel] = until
         elif action is ErrorAction.WITHOUT_FILE or error.code in CANNOT_LOOK:
             self._refused_until[delivery.role, _WORKSPACE] = until
-        await self._give_up(delivery, str(error))
+        await self.give_up(delivery, str(error))
 
-    async def _give_up(self, delivery: Delivery, reason: str) -> None:
+    async def give_up(self, delivery: Delivery, reason: str) -> None:
         """Share no file: the reply has the link, and says where the whole transcript is."""
         _LOG.warning("a file is not shared", extra=log_fields(delivery, reason))
         await self._release(replace(delivery, state=DeliveryState.UNDELIVERABLE))
@@ -363,7 +363,7 @@ class Uploads:
         """Go on later with a file that Slack did not take although it answers, a few times."""
         delivery = replace(delivery, refusals=delivery.refusals + 1)
         if delivery.refusals >= most:
-            await self._give_up(delivery, reason)
+            await self.give_up(delivery, reason)
             return
         wait = self._timings.back_off(delivery.refusals)
         await self._release(delivery, self._clock.now() + self._timings.jittered(wait, self._rng))

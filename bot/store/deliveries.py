@@ -293,7 +293,40 @@ _COUNT_UNSENT: Final = Query(
 _ADD_APPROVAL: Final = Query(
     """
     INSERT INTO deliveries (job_id, role, number, state, channel, direct, addressee, due_at)
-    VALUES (:job_id, :role, :number, 'pending', :channel, :direct, :addressee, :now)
+    SELECT :job_id, :role, coalesce(max(number) + 1, :first), 'pending', :channel, :direct,
+        :addressee, :now
+    FROM deliveries WHERE job_id = :job_id AND role = :role
+    """
+)
+# The newest message that has asked somebody about a request that its person has cancelled.
+_CANCELLED_APPROVAL: Final = Query(
+    """
+    SELECT deliveries.* FROM jobs JOIN deliveries ON deliveries.job_id = jobs.id
+    WHERE jobs.user_id = :user AND CASE WHEN jobs.ended_at IS NULL THEN 0 ELSE 1 END = 1
+        AND jobs.created_at > :since AND jobs.failure = 'withdrawn'
+        AND deliveries.role = 'approval' AND deliveries.state = 'posted'
+        AND deliveries.settled_as = 'cancelled' AND deliveries.sent_at > :since
+        AND coalesce(deliveries.addressee, deliveries.channel) = :asked
+    ORDER BY deliveries.id DESC LIMIT 1 FOR UPDATE OF jobs, deliveries SKIP LOCKED
+    """
+)
+# A worker that edits it now does that once more, for the new version.
+_MOVE_APPROVAL: Final = Query(
+    """
+    UPDATE deliveries SET job_id = :job_id, settled_as = NULL, settled_by = NULL,
+        number = (SELECT coalesce(max(number) + 1, :first) FROM deliveries
+                  WHERE job_id = :job_id AND role = 'approval'),
+        version = version + 1, due_at = coalesce(due_at, :now)
+    WHERE id = :id
+    """
+)
+# By this a click is known that was made before the message was edited.
+_ADD_MOVED: Final = Query(
+    """
+    INSERT INTO deliveries
+        (job_id, role, number, state, channel, ts, direct, addressee, settled_as, settled_by)
+    VALUES (:job_id, 'approval', :number, 'withdrawn', :channel, :ts, :direct, :addressee,
+        :settled_as, :settled_by)
     """
 )
 
@@ -842,18 +875,26 @@ def edit_messages(tx: Transaction, job_id: str, now: int) -> None:
     tx.notify(Topic.DELIVERIES)
 
 
-def add_approvals(tx: Transaction, job: Job, asked: Sequence[str], now: int) -> None:
+def add_approvals(tx: Transaction, job: Job, asked: Sequence[str], now: int, since: int) -> None:
     """Owe the messages that ask for the approval of a job, whose row is locked.
 
-    ``asked`` has the id of a channel, or those of people, who get one each.
+    ``asked`` has the id of a channel, or those of people, who get one each. Where one was asked
+    ``since`` then about a request that its person has cancelled, that message asks about this one.
     """
-    for place, id_ in enumerate(asked, 1):
+    for id_ in asked:
         is_channel = id_.startswith(("C", "G"))
+        first = int(not is_channel)
+        if moved := tx.one(_CANCELLED_APPROVAL, user=job.user, since=since, asked=id_):
+            tx.all(_MOVE_APPROVAL, id=moved["id"], job_id=job.id, first=first, now=now)
+            kept = ("job_id", "number", "channel", "ts", "direct", "addressee")
+            settled = ("settled_as", "settled_by")
+            tx.all(_ADD_MOVED, **{name: moved[name] for name in (*kept, *settled)})
+            continue
         tx.all(
             _ADD_APPROVAL,
             job_id=job.id,
             role=Role.APPROVAL.value,
-            number=0 if is_channel else place,
+            first=first,
             channel=id_,
             direct=int(not is_channel),
             addressee=None if is_channel else id_,

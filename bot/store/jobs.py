@@ -264,6 +264,13 @@ _CREATE_AGAIN: Final = Query(
     WHERE id = :id
     """
 )
+_WAIT_AGAIN: Final = Query(
+    """
+    UPDATE jobs SET state = 'waiting_for_approval', due_at = :due_at, wait_ms = :wait_ms,
+        approval_asked = :asked, approval_until = :until, decided_by = NULL, decided_at = NULL
+    WHERE id = :id
+    """
+)
 # An older version of the bot, which does not know the state, may have set the row aside.
 _APPROVE: Final = Query(
     """
@@ -284,6 +291,7 @@ _STILL_ASKED: Final = Query(
     """
     SELECT addressee FROM deliveries
     WHERE job_id = :job_id AND role = 'approval' AND direct = 1 AND state <> 'undeliverable'
+        AND settled_as IS NULL
     ORDER BY number
     """
 )
@@ -604,14 +612,11 @@ class Jobs:
         now: datetime,
         viewer: Viewer | None = None,
         groups: frozenset[str] = frozenset(),
-        *,
-        asks_directly: bool = False,
     ) -> Submitted:
         """Store a job and owe its card, or find the job that this request made before.
 
         With a ``viewer``, it is not stored if they may see that the same was asked for recently.
-        ``groups`` are the user groups that its user is in, of those that limits name. With
-        ``asks_directly``, nothing is posted in the approvers' channel.
+        ``groups`` are the user groups that its user is in, of those that limits name.
 
         A job is retried once: a second retry finds the first one. The messages of the job that is
         retried change with it.
@@ -625,8 +630,7 @@ class Jobs:
         new_id = "".join(_ALPHABET[n % len(_ALPHABET)] for n in secrets.token_bytes(_ID_LENGTH))
 
         needs_approval = self.approvals.is_needed(request.params.get("script"))
-        who = self.approvals.people if asks_directly else self.approvals.asked
-        asked = who(request.user) if needs_approval else ()
+        asked = self.approvals.asked(request.user) if needs_approval else ()
         until = now + self._timings.approve_within
         due_at = min(until, now + self._timings.max_wait) if needs_approval else now
 
@@ -683,9 +687,7 @@ class Jobs:
             )
             job = job_from(added)
             if asked:
-                for each in self.approvals.everybody:
-                    tx.notify(Topic.HOMES, each)
-                add_approvals(tx, job, asked, to_ms(now))
+                self._ask(tx, job, asked, now)
             add_card(tx, job, self._timings.card_delay)
             if retried is not None:
                 edit_messages(tx, retried["id"], to_ms(now))
@@ -721,17 +723,22 @@ class Jobs:
     ) -> bool:
         """Queue an unconfirmed job once more, as ``user`` chose.
 
-        ``attempts`` create calls were begun for it when they chose. ``groups`` are the user groups
-        that they are in, of those that limits name.
+        One approval is for one create call that may cost money: if it needs approval, and they
+        cannot give it, it waits for that once more. ``attempts`` create calls were begun for it
+        when they chose. ``groups`` are the user groups that they are in, of those that limits
+        name.
 
         Returns:
-            Whether it was queued: False if it is no longer unconfirmed, or another attempt was
-            begun since. So a button counts once, however often it is pressed.
+            Whether it was queued, or waits: False if it is no longer unconfirmed, or another
+            attempt was begun since. So a button counts once, however often it is pressed.
 
         Raises:
             NotAllowed: they may not ask for its kind. The job stays as it is.
             LimitReached: too many create calls were made in a day or month. Likewise.
+            NobodyToApprove: it needs approval, and nobody else may give it. Likewise.
         """
+        until = now + self._timings.approve_within
+        due_at = min(until, now + self._timings.max_wait)
 
         def work(tx: Transaction) -> bool | _NotStored:
             lock_limits(tx)
@@ -741,12 +748,29 @@ class Jobs:
             limits = self._limits.read(tx).limits
             if not limits.allows_person(row["kind"], user, groups):
                 return NotAllowed(Bound.PERSON, limits)
+            job = job_from(row)
+            waits = self.approvals.is_needed(
+                job.params.get("script")
+            ) and not self.approvals.may_decide(user, job.user)
+            asked = self.approvals.asked(job.user) if waits else ()
+            if waits and not asked:
+                return NobodyToApprove()
             if reached := reached_limit(limits, fetch_used(tx, row["user_id"], now), now):
                 return reached
-            count(tx, job_from(row), self._trainings, day_of(now), to_ms(now))
+            count(tx, job, self._trainings, day_of(now), to_ms(now))
             tx.all(_CREATE_AGAIN, id=job_id, now=to_ms(now), day=day_of(now))
             edit_card(tx, job_id, row["user_id"], to_ms(now))
             settle_question(tx, job_id, Settlement.CREATED_AGAIN, user, to_ms(now))
+            if asked:
+                tx.all(
+                    _WAIT_AGAIN,
+                    id=job_id,
+                    due_at=to_ms(due_at),
+                    wait_ms=wait_ms(to_ms(now), due_at),
+                    asked=json.dumps(asked),
+                    until=to_ms(until),
+                )
+                self._ask(tx, job, asked, now)
             record(tx, AuditAction.CREATED_AGAIN, user=user, at=to_ms(now), job_id=job_id)
             tx.notify(Topic.JOBS)
             return True
@@ -760,16 +784,18 @@ class Jobs:
         [row] = await self._database.run(lambda tx: tx.all(_COUNT), durable=False)
         return int(row["waiting"])
 
-    async def approve(self, job_id: str, user: str, now: datetime) -> bool:
+    async def approve(self, job_id: str, attempts: int, user: str, now: datetime) -> bool:
         """Queue a job that waits for approval, as ``user`` chose.
 
+        ``attempts`` create calls were begun for it when they chose.
+
         Returns:
-            Whether it was queued: False if it no longer waits, if its time is over, or if this
-            person may not decide about it.
+            Whether it was queued: False if it no longer waits, or for the approval of another
+            attempt; if its time is over, or if this person may not decide about it.
         """
 
         def work(tx: Transaction) -> bool:
-            job = self._to_decide(lock_job(tx, job_id), user, now)
+            job = self._to_decide(lock_job(tx, job_id), attempts, user, now)
             if job is None:
                 return False
             at = to_ms(now)
@@ -783,12 +809,14 @@ class Jobs:
 
         return await self._database.run(work)
 
-    async def decline(self, job_id: str, user: str, reason: str, now: datetime) -> bool:
+    async def decline(
+        self, job_id: str, attempts: int, user: str, reason: str, now: datetime
+    ) -> bool:
         """End a job that waits for approval, as ``user`` chose; see ``approve``."""
 
         def work(tx: Transaction) -> bool:
             lock_limits(tx)
-            job = self._to_decide(lock_job(tx, job_id), user, now)
+            job = self._to_decide(lock_job(tx, job_id), attempts, user, now)
             if job is None:
                 return False
             tx.all(_DECIDE, id=job_id, user=user, now=to_ms(now))
@@ -829,6 +857,8 @@ class Jobs:
             waits = (State.WAITING_FOR_APPROVAL, job.claim)
             if row is None or (row["state"], row["claim"]) != waits:
                 return False
+            if release_woken(tx, job, to_ms(now)):
+                return False
             self._settle(tx, job, Settlement.UNANSWERED, None, now=to_ms(now))
             return end(tx, _failed(job, Failure.NOT_APPROVED), self._trainings, to_ms(now))
 
@@ -845,7 +875,7 @@ class Jobs:
             job = job_from(row)
             people = self.approvals.people(job.user)
             tx.all(_ASKED, id=job.id, asked=json.dumps(people))
-            add_approvals(tx, job, people, to_ms(now))
+            self._ask(tx, job, people, now)
             edit_card(tx, job.id, job.user, to_ms(now))
 
         await self._database.run(work)
@@ -870,9 +900,20 @@ class Jobs:
             return []
         return await self._list(_WAITING, user=user, limit=limit)
 
-    def _to_decide(self, row: Row | None, user: str, now: datetime) -> Job | None:
-        """Return the job of a locked row if ``user`` can decide about it now."""
-        if row is None or row["state"] != State.WAITING_FOR_APPROVAL:
+    def _ask(self, tx: Transaction, job: Job, asked: Sequence[str], now: datetime) -> None:
+        """Owe the messages that ask for approval; Home tabs list it."""
+        since = to_ms(now - self._timings.ask_anew_after)
+        add_approvals(tx, job, asked, to_ms(now), since)
+        self._notify_approvers(tx)
+
+    def _notify_approvers(self, tx: Transaction) -> None:
+        for each in self.approvals.everybody:
+            tx.notify(Topic.HOMES, each)
+
+    def _to_decide(self, row: Row | None, attempts: int, user: str, now: datetime) -> Job | None:
+        """Return the job of a locked row if ``user`` can decide about its next attempt now."""
+        waits = (State.WAITING_FOR_APPROVAL, attempts)
+        if row is None or (row["state"], row["attempts"]) != waits:
             return None
         if not self.approvals.may_decide(user, row["user_id"]):
             return None
@@ -892,8 +933,8 @@ class Jobs:
         """Record how it went, and owe the edits of approvals; Home tabs that list it change."""
         record(tx, _ACTIONS[settlement], user=user, at=now, job_id=job.id, detail=reason)
         settle_question(tx, job.id, settlement, user, now)
-        for each in self.approvals.everybody | {job.user}:
-            tx.notify(Topic.HOMES, each)
+        self._notify_approvers(tx)
+        tx.notify(Topic.HOMES, job.user)
 
     # ── Erasing and deleting ──────────────────────────────────────────────────────────────────
 
@@ -1092,6 +1133,7 @@ class Jobs:
                 return False
             self._count_adopted(tx, before, attempt, to_ms(now))
             bind(tx, attempt.id, remote_id)
+            self._notify_approvers(tx)
             if attempt.user_supplied:
                 by, at = attempt.named_by, to_ms(now)
                 settle_question(tx, job.id, Settlement.FOUND, by, at)
@@ -1107,8 +1149,8 @@ class Jobs:
     ) -> None:
         """Have a job count once for each of its attempts that may have cost money."""
         assert before is not None  # noqa: S101 - it was saved
-        # A queued job was counted again for a create call that is never sent now.
-        spare = before["state"] == State.QUEUED
+        # One to be created again was counted again for a create call that is never sent now.
+        spare = before["state"] in {State.QUEUED, State.WAITING_FOR_APPROVAL}
         # An attempt that made nothing, it seemed, was given back, or its count waits with the job.
         counts = is_charged(get_attempt(tx, attempt.id))
         if spare and counts:

@@ -33,8 +33,9 @@ class Approvals:
     """What the approvers do: videos with long scripts and trainings need their approval.
 
     Attributes:
-        approved: the tags of requests for which *Approve* was pressed, however it was answered.
-        declined: likewise for *Decline*.
+        approved: the tags of requests, and the messages, in which *Approve* was pressed, however it
+            was answered.
+        declined: the tags of requests for which *Decline* was pressed.
         presses: how often either was pressed.
     """
 
@@ -46,7 +47,7 @@ class Approvals:
         self._answers: dict[str, Answer] = {
             request.tag: rng.choice(_ANSWERS) for request in users.requests if needs(request)
         }
-        self.approved: set[str] = set()
+        self.approved: set[tuple[str, str]] = set()
         self.declined: set[str] = set()
         self.presses = 0
 
@@ -69,7 +70,7 @@ class Approvals:
                         pass
 
     async def _approve(self, tag: str, message: Message) -> None:
-        self.approved.add(tag)
+        self.approved.add((tag, delivery_of(message)))
         self.presses += 1
         with contextlib.suppress(ClientRefusal):
             await self._rng.choice(self._people).click(message, APPROVE)
@@ -121,13 +122,15 @@ class Approvals:
         yield Result("presses of Approve and Decline", self.presses)
         yield Result("approvals posted", sum(map(len, self.posted.values())))
         needed = {each.tag for each in self._users.requests if needs(each)}
-        unapproved = [tag for tag in creates if tag in needed and tag not in self.approved]
+        approved = Counter(tag for tag, _ in self.approved)
+        unapproved = [tag for tag in creates if tag in needed and creates[tag] > approved[tag]]
         yield Result("create calls before an approval", len(unapproved), 0, unapproved)
 
     def is_wrong(self, request: UserRequest, reply: Message, *, was_created: bool) -> bool:
         """Return whether a closing reply that says "not approved" is wrong."""
         was_declined = "declined by" in reply.text
-        return was_created or (was_declined and request.tag not in self.declined)
+        was_first = not request.create_again_presses
+        return (was_created and was_first) or (was_declined and request.tag not in self.declined)
 
 
 def needs(request: UserRequest) -> bool:
