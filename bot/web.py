@@ -64,6 +64,7 @@ class WebServer:
         priority: RequestPriority,
         shutdown_timeout: timedelta,
         readiness: Readiness,
+        report_token: str,
         metrics: Metrics,
     ) -> None:
         self._bolt = bolt
@@ -74,6 +75,7 @@ class WebServer:
         self._clock = clock
         self._priority = priority
         self._readiness = readiness
+        self._authorization = f"Bearer {report_token}".encode()
         self._metrics = metrics
         self._wrong_signatures = _Rejections(
             "requests with a wrong signature: is SLACK_SIGNING_SECRET right?", clock
@@ -196,10 +198,17 @@ class WebServer:
     async def _on_health(self, _: web.Request) -> web.Response:
         return web.Response(text="ok")
 
-    async def _on_ready(self, _: web.Request) -> web.Response:
+    async def _on_ready(self, request: web.Request) -> web.Response:
+        """Say whether the bot is ready; the rest is for who runs it.
+
+        Where a request comes from shows nothing: a proxy on this machine passes strangers' on.
+        """
         report = await self._readiness.report()
+        given = request.headers.get(hdrs.AUTHORIZATION, "").encode(errors="replace")
+        is_operator = hmac.compare_digest(given, self._authorization)
+        said = report.as_json() if is_operator else {"ready": report.ready}
         status = HTTPStatus.OK if report.ready else HTTPStatus.SERVICE_UNAVAILABLE
-        return web.json_response(report.as_json(), status=status, headers=_NOT_KEPT)
+        return web.json_response(said, status=status, headers=_NOT_KEPT)
 
     async def _on_metrics(self, _: web.Request) -> web.Response:
         body = await self._readiness.measure()
