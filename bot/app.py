@@ -279,6 +279,7 @@ async def running(
             priority=priority,
             shutdown_timeout=_SHUTDOWN_TIMEOUT,
             readiness=readiness,
+            report_token=settings.report_token,
             metrics=metrics,
         )
         sweep = Sweep(store, kinds.values(), clock, timings, settings.retention)

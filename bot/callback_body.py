@@ -26,6 +26,7 @@ _MAX_NODES: Final = 5_000
 _MAX_FORM_FIELDS: Final = 1_000
 _MAX_MATCHES: Final = 100
 _MAX_EMBEDDED: Final = 8  # texts that are JSON themselves
+_ANY_ID: Final = "id"
 _OPENING: Final = ("{", "[")
 
 
@@ -35,16 +36,13 @@ class IdFinder:
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._fields = {kind.name: (kind.id_field, *kind.id_aliases) for kind in kinds}
         fields = sorted({field for fields in self._fields.values() for field in fields})
-        # For what is no JSON: cut off, with trailing commas or single quotes, XML, multipart. Each
-        # part has a limit, so that the time is linear in the length.
-        self._pattern = re.compile(
-            rf"(?<![A-Za-z0-9_])({'|'.join(map(re.escape, fields))})"
-            r"""(?:\\?["']?\s{0,20}[:=>]\s{0,20}|"\r?\n\r?\n)"""
-            r"""(?:\\?"([^"\\<>\s]{1,200})\\?"|'([^'\\<>\s]{1,200})'|([A-Za-z0-9._:-]{1,200}))"""
-        )
+        # How often each may match: what is called an id and no more crowds nothing else out.
+        self._patterns = ((_pattern(fields), _MAX_MATCHES), (_pattern([_ANY_ID]), 1))
 
     def find(self, body: bytes, encoding: str, query: Mapping[str, str]) -> dict[str, str]:
         """Return the remote id that a callback names for each kind: the outermost, the first.
+
+        What is called an id and no more counts where none is named for the kind.
 
         Args:
             body: The body as it came, or its beginning.
@@ -53,14 +51,16 @@ class IdFinder:
         """
         text = _text(_content(body[:MAX_BYTES], encoding))
         named: dict[str, str] = {}
+        unnamed = ""
         for place in self._places(text, query):
+            unnamed = unnamed or id_of(place.get(_ANY_ID))
             for kind, fields in self._fields.items():
                 given = {field: id_ for field in fields if (id_ := id_of(place.get(field)))}
                 if given and kind not in named:
                     named[kind] = next(iter(given.values()))
             if len(named) == len(self._fields):
                 break
-        return named
+        return {kind: unnamed for kind in self._fields if unnamed} | named
 
     def _places(self, text: str, query: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
         """Yield the objects in which an id may stand, the outermost first."""
@@ -72,11 +72,23 @@ class IdFinder:
             content = _form(text)
         yield from _objects([content, dict(query)])
         if not is_json:
-            for number, match in enumerate(self._pattern.finditer(text)):
-                if number == _MAX_MATCHES:
-                    break
-                field, *values = match.groups()
-                yield {field: next(filter(None, values))}
+            for pattern, most in self._patterns:
+                for match in islice(pattern.finditer(text), most):
+                    field, *values = match.groups()
+                    yield {field: next(filter(None, values))}
+
+
+def _pattern(fields: Iterable[str]) -> re.Pattern[str]:
+    """Return what finds fields in what is no JSON.
+
+    It is cut off, has trailing commas or single quotes, or is XML or multipart. Each part has a
+    limit, so that the time is linear in the length.
+    """
+    return re.compile(
+        rf"(?<![A-Za-z0-9_])({'|'.join(map(re.escape, fields))})"
+        r"""(?:\\?["']?\s{0,20}[:=>]\s{0,20}|"\r?\n\r?\n)"""
+        r"""(?:\\?"([^"\\<>\s]{1,200})\\?"|'([^'\\<>\s]{1,200})'|([A-Za-z0-9._:-]{1,200}))"""
+    )
 
 
 def _content(body: bytes, encoding: str) -> bytes:

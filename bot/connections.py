@@ -18,7 +18,7 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import StreamReader, hdrs, web
 
 if sys.platform != "win32":
     import resource
@@ -73,7 +73,7 @@ class LimitedServer:
         await self._runner.setup()
         server = self._runner.server
         assert server is not None  # noqa: S101 - setup() makes it
-        server.request_handler = _checking_expectations(server.request_handler)
+        server.request_handler = _answering(server.request_handler)
         loop = asyncio.get_running_loop()
         try:
             self._listener = await loop.create_server(self._connect, host, port, backlog=_BACKLOG)
@@ -114,8 +114,7 @@ class LimitedServer:
         except TimeoutError:
             body.clear()
             raise web.HTTPRequestTimeout from None
-        except (web.RequestPayloadError, OSError, ValueError, RuntimeError):
-            # aiohttp raises RuntimeError for a connection that we closed ourselves.
+        except (web.RequestPayloadError, OSError, ValueError):
             body.clear()
             raise web.HTTPBadRequest from None
         return bytes(body)
@@ -130,16 +129,15 @@ class LimitedServer:
     async def _on_request(
         self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        with _connection_of(request).answering():
-            try:
-                response = await handler(request)
-            except web.HTTPException as error:
-                error.force_close()
-                raise
-            # What is left of a body would be read for nothing.
-            if response.status >= HTTPStatus.BAD_REQUEST or not request.content.is_eof():
-                response.force_close()
-            return response
+        try:
+            response = await handler(request)
+        except web.HTTPException as error:
+            error.force_close()
+            raise
+        # What is left of a body would be read for nothing.
+        if response.status >= HTTPStatus.BAD_REQUEST or not request.content.is_eof():
+            response.force_close()
+        return response
 
     def _connect(self) -> web.RequestHandler:
         """Return the protocol of a new connection."""
@@ -218,6 +216,8 @@ class _Connection(web.RequestHandler):
         self._connections = connections
         self._receive_timeout_s = receive_timeout_s
         self._is_answering = False
+        # Of the last request: what is left of it is dropped after the answer.
+        self._body: StreamReader | None = None
         # What closes the connection unless a request's head is complete by then.
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -272,13 +272,17 @@ class _Connection(web.RequestHandler):
         """Close the connection at once."""
         self._clear_deadline()
         self._connections.discard(self)
+        if self._body is not None:
+            # Else who reads it waits for nothing, or fails as if the server had a bug.
+            self._body.set_exception(ConnectionResetError("the connection was closed"))
         super().force_close()
 
     @contextlib.contextmanager
-    def answering(self) -> Iterator[None]:
+    def answering(self, body: StreamReader) -> Iterator[None]:
         """Answer a request whose head is complete."""
         self._clear_deadline()
         self._is_answering = True
+        self._body = body
         try:
             yield
         finally:
@@ -299,7 +303,7 @@ class _Connection(web.RequestHandler):
         self.force_close()
 
 
-def _checking_expectations(
+def _answering(
     handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
 ) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
     """Return a handler that refuses unknown expectations before ``handler`` answers.
@@ -307,17 +311,18 @@ def _checking_expectations(
     aiohttp quotes them in its answer, and fails where they are not UTF-8.
     """
 
-    async def check(request: web.BaseRequest) -> web.StreamResponse:
-        if request.headers.get(hdrs.EXPECT, _CONTINUE).lower() == _CONTINUE:
-            return await handler(request)
-        response = web.Response(status=HTTPStatus.EXPECTATION_FAILED, headers={hdrs.SERVER: ""})
-        response.force_close()
-        return response
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        with _connection_of(request).answering(request.content):
+            if request.headers.get(hdrs.EXPECT, _CONTINUE).lower() == _CONTINUE:
+                return await handler(request)
+            refusal = web.Response(status=HTTPStatus.EXPECTATION_FAILED, headers={hdrs.SERVER: ""})
+            refusal.force_close()
+            return refusal
 
-    return check
+    return answer
 
 
-def _connection_of(request: web.Request) -> _Connection:
+def _connection_of(request: web.BaseRequest) -> _Connection:
     connection = request.protocol
     assert isinstance(connection, _Connection)  # noqa: S101 - it answers no others
     return connection

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from bot.errors import OperatorError
-from bot.links import without_keys
+from bot.links import only_hosts
 from bot.store.database import DatabaseError, Query, Row, RowUnreadable, from_ms
 from bot.store.engines import open_snapshot
 from bot.store.job_rows import job_from
@@ -208,7 +208,7 @@ def _request(row: Row) -> Record:
         "kind": found.kind,
         "state": found.state.value,
         "failure": found.failure and found.failure.value,
-        "reason": without_keys(found.reason),
+        "reason": only_hosts(found.reason),
         "user": found.user,
         "channel": found.channel,
         "asked_at": _iso(found.created_at),
@@ -238,7 +238,7 @@ def _act(row: Row) -> Record:
             "user": optional_text(row["user_id"]),
             "job": optional_text(row["job_id"]),
             "kind": optional_text(row["kind"]),
-            "detail": without_keys(text(row["detail"])),
+            "detail": only_hosts(text(row["detail"])),
         }
 
 

@@ -5,8 +5,8 @@ no durable writes, a token that Slack refuses, a socket that stays closed, or bo
 service out of reach, which points to this machine. An outage of one of them is the same for every
 copy, and forms are still accepted and answered later: then the bot is ready but "degraded".
 
-It is public: it names no person, no text and no secret. Anybody may ask, as often as they like, so
-all who ask within a second get the same answer.
+Anybody may ask, as often as they like, so all who ask within a second get the same answer: whether
+the bot is ready. The parts are for who runs it; they name no person, no text and no secret.
 """
 
 import asyncio

@@ -1,5 +1,7 @@
 """The settings: one table, read from the environment and .env, and refused with all mistakes."""
 
+import hashlib
+import hmac
 import io
 import os
 import re
@@ -619,6 +621,12 @@ class Settings(ManifestSettings, ConnectionSettings, DatabaseSettings):
         BeforeValidator(values.port),
         About("the port on which the bot listens, for plain HTTP", "`3000`", "8080"),
     ] = 3000
+
+    @property
+    def report_token(self) -> str:
+        """What `doctor` shows to be told all that ``/readyz`` knows; no secret follows from it."""
+        secret = self.slack_bot_token.get_secret_value().encode()
+        return hmac.new(secret, b"/readyz", hashlib.sha256).hexdigest()
 
     @property
     def secrets(self) -> tuple[str, ...]:

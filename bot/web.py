@@ -63,6 +63,7 @@ class WebServer:
         priority: RequestPriority,
         shutdown_timeout: timedelta,
         readiness: Readiness,
+        report_token: str,
         metrics: Metrics,
     ) -> None:
         self._bolt = bolt
@@ -73,12 +74,14 @@ class WebServer:
         self._clock = clock
         self._priority = priority
         self._readiness = readiness
+        self._authorization = f"Bearer {report_token}".encode()
         self._metrics = metrics
         self._wrong_signatures = _Rejections(
             "requests with a wrong signature: is SLACK_SIGNING_SECRET right?", clock
         )
         self._stale_timestamps = _Rejections(
-            "requests with a stale timestamp: is this machine's clock right?", clock
+            "requests whose time is not this machine's: if they are Slack's, set its clock (NTP)",
+            clock,
         )
         app = web.Application()
         if signing_secret is not None:
@@ -112,9 +115,11 @@ class WebServer:
     async def _on_slack(self, request: web.Request) -> web.Response:
         timestamp = _single_header(request, "X-Slack-Request-Timestamp")
         signature = _single_header(request, "X-Slack-Signature")
-        if not (self._is_recent(timestamp) and _SIGNATURE.fullmatch(signature)):
-            if _TIMESTAMP.fullmatch(timestamp) and _SIGNATURE.fullmatch(signature):
-                self._stale_timestamps.add()
+        if not (_TIMESTAMP.fullmatch(timestamp) and _SIGNATURE.fullmatch(signature)):
+            return web.Response(status=HTTPStatus.UNAUTHORIZED)
+        ahead_s = round(self._clock.now().timestamp()) - int(timestamp)
+        if abs(ahead_s) > _MAX_SIGNATURE_AGE.total_seconds():
+            self._stale_timestamps.add(clock_ahead_s=ahead_s)
             return web.Response(status=HTTPStatus.UNAUTHORIZED)
         if (request.content_length or 0) > _MAX_REQUEST_BYTES:
             return web.Response(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
@@ -134,13 +139,6 @@ class WebServer:
         began = time.perf_counter()
         with self._server.protect(request), self._priority.request():
             return await self._dispatch(request, body, headers, began)
-
-    def _is_recent(self, timestamp: str) -> bool:
-        """Return whether a request with this timestamp may still be accepted."""
-        if not _TIMESTAMP.fullmatch(timestamp):
-            return False
-        age = self._clock.now().timestamp() - int(timestamp)
-        return abs(age) <= _MAX_SIGNATURE_AGE.total_seconds()
 
     def _is_signed(self, body: bytes, timestamp: str, signature: str) -> bool:
         """Return whether Slack signed exactly these bytes."""
@@ -203,10 +201,17 @@ class WebServer:
     async def _on_health(self, _: web.Request) -> web.Response:
         return web.Response(text="ok")
 
-    async def _on_ready(self, _: web.Request) -> web.Response:
+    async def _on_ready(self, request: web.Request) -> web.Response:
+        """Say whether the bot is ready; the rest is for who runs it.
+
+        Where a request comes from shows nothing: a proxy on this machine passes strangers' on.
+        """
         report = await self._readiness.report()
+        given = request.headers.get(hdrs.AUTHORIZATION, "").encode(errors="replace")
+        is_operator = hmac.compare_digest(given, self._authorization)
+        said = report.as_json() if is_operator else {"ready": report.ready}
         status = HTTPStatus.OK if report.ready else HTTPStatus.SERVICE_UNAVAILABLE
-        return web.json_response(report.as_json(), status=status, headers=_NOT_KEPT)
+        return web.json_response(said, status=status, headers=_NOT_KEPT)
 
     async def _on_metrics(self, _: web.Request) -> web.Response:
         body = await self._readiness.measure()
@@ -258,10 +263,13 @@ class _Rejections:
         self._count = 0
         self._logged_at: datetime | None = None
 
-    def add(self) -> None:
-        """Count one more, and log how many there were since the last line if that is due."""
+    def add(self, **details: object) -> None:
+        """Count one more, and log how many there were since the last line if that is due.
+
+        ``details`` are of this one.
+        """
         self._count += 1
         now = self._clock.now()
         if self._logged_at is None or not timedelta(0) <= now - self._logged_at < _LOG_INTERVAL:
-            _LOG.warning(self._event, extra={"count": self._count})
+            _LOG.warning(self._event, extra={"count": self._count, **details})
             self._count, self._logged_at = 0, now

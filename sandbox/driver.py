@@ -28,6 +28,7 @@ from sandbox.delivery import (
     look_up,
     options_of,
 )
+from sandbox.files import shared
 from sandbox.form import ClientRefusal, Values, field_of, state_of
 from sandbox.modal import CONNECTION_ERROR, Modal
 from sandbox.slack import SandboxSlack
@@ -125,9 +126,13 @@ class Person:
         """
         place = self._place_to_type(channel)
         sent = mrkdwn.as_sent(text, self._mention)
-        return self.slack.post(
+        said = self.slack.post(
             Message(place.id, "", self.user.id, sent, thread_ts=thread_ts, files=tuple(files))
         )
+        for each in files:
+            file = self.slack.files[each["id"]]
+            self.slack.files[each["id"]] = shared(file, said, is_public=place.kind == "public")
+        return said
 
     def write_direct(self, text: str) -> Message:
         """Write to the app in its direct message, as ``say`` does."""

@@ -1,6 +1,8 @@
 """Scripts in a text file that is attached to the message of a shortcut."""
 
+import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -95,6 +97,31 @@ async def test_a_file_that_is_no_script_leaves_the_text_of_its_message(filed: Wo
     await form.close()
     form = await opened(world, attached(world, "%PNG", "image/png"))
     assert "no text" in words(form)
+
+
+async def test_a_file_of_a_message_is_read_only_where_slack_says_that_it_is_there(
+    filed: World,
+) -> None:
+    world = filed
+    hidden = world.slack.upload("ben", "script.txt", b"Nobody else may read this.")
+    message = attached(world, LONG)
+    for shown in (replace(message, files=(hidden,)), replace(message, channel=hidden_in(world))):
+        form = await opened(world, shown)
+        assert "That file isn't yours" in words(form)
+        assert not form.values.get("script")
+        await form.close()
+
+    form = await opened(world, message)
+    held = json.loads(form.view.body["private_metadata"])
+    form.view.body["private_metadata"] = json.dumps({**held, "script_file": hidden["id"]})
+    await form.submit({"replica_id": REPLICA})
+    assert "That file isn't yours" in " ".join(form.errors.values())
+    assert not scripts(world)
+
+
+def hidden_in(world: World) -> str:
+    """Return another channel than the one that the message with the file is in."""
+    return world.slack.add_channel("den").id
 
 
 async def test_where_files_are_not_read_the_shortcut_says_what_to_do(quiet_world: World) -> None:

@@ -69,6 +69,43 @@ def test_an_id_is_found_wherever_it_stands(subtests: pytest.Subtests) -> None:
             assert found(body) == "v-1"
 
 
+def test_an_id_without_a_kind_counts_where_none_is_named_for_the_kind(
+    subtests: pytest.Subtests,
+) -> None:
+    for body, video in [
+        (b'{"id": "v-1"}', "v-1"),
+        (b'{"id": 17, "status": "ready"}', "17"),
+        (b'{"data": {"id": "v-1", "user": {"id": "u-1"}}}', "v-1"),
+        (b'{"id": "v-1", "replica_id": "r-1"}', "v-1"),
+        (b"id=v-1&status=ready", "v-1"),
+        (b'{"id": "v-1",', "v-1"),
+        (b'{"id": "event-1", "video": {"video_id": "v-1"}}', "v-1"),
+        (b'{"id": null, "video_id": "v-1"}', "v-1"),
+        (b'{"id": "e-1", ' * 200 + b'"video_id": "v-1"', "v-1"),
+        (b'{"uid": "u-1"}', None),
+        (b'{"id": {}}', None),
+    ]:
+        with subtests.test(body=body):
+            assert found(body) == video
+    assert FINDER.find(b'{"id": "x-1", "replica_id": "r-1"}', "", {})["replica"] == "r-1"
+
+
+async def test_a_lost_video_is_found_by_a_callback_that_has_an_id_and_nothing_else(
+    world: World,
+) -> None:
+    world.service.callback_plan = CallbackPlan(times=0)
+    world.service.faults.next("create_video", Reset(done=True))
+    card = await world.request_video(world.ana)
+    [video] = world.service.videos
+    await world.advance(minutes=8)
+
+    await world.service.call_back(video, {"id": video})
+    await world.advance(minutes=1)
+
+    assert "is ready" in world.replies(card)[0].text
+    assert world.created_count() == 1
+
+
 def test_a_compressed_body_is_read_up_to_a_limit(subtests: pytest.Subtests) -> None:
     compressors: list[Callable[[bytes], bytes]] = [gzip.compress, zlib.compress]
     for compress in compressors:

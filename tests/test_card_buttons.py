@@ -1,5 +1,7 @@
 """Stop following, Details, Another like this, and the names of replicas on cards."""
 
+from dataclasses import replace
+
 from bot.model import Failure
 from sandbox.scenarios import CallbackPlan, Scenario
 from tests.modes import in_both_modes
@@ -136,3 +138,21 @@ async def test_another_like_this_opens_the_form_filled_in_for_a_new_request_in_t
     assert world.ben.modal is not None
     assert world.ben.modal.values["replica_id"] == REPLICA
     assert world.ben.modal.values["script"] is None, "only the person who typed it sees it there"
+
+
+async def test_another_like_this_works_for_those_alone_who_see_the_video(world: World) -> None:
+    world.slack.add_channel("den", kind="private")
+    card = await world.request_video(world.ana, {"video_name": "Greeting"}, "den")
+    await world.advance(minutes=5)
+    card = world.now(card)
+    # A client that is not Slack's names a number that it has guessed.
+    elsewhere = replace(card, channel=world.slack.channel("lobby").id)
+    await world.ben.click(elsewhere, "Another like this")
+    await world.settle()
+    assert world.ben.modal is None
+    who = f"<@{world.ana.user.id}>"
+    assert world.ephemerals(world.ben, "lobby") == [f"Only {who} or an admin can use this here."]
+    await world.ana.click(elsewhere, "Another like this")
+    assert world.ana.modal is not None
+    await world.ben.click(card, "Another like this")
+    assert world.ben.modal is not None

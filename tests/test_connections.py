@@ -208,6 +208,32 @@ async def test_little_is_read_of_a_connection_before_others_have_their_turn(
     assert max(portions) <= 2 * KIB
 
 
+BODY: Final = 200 * KIB
+REFUSED: Final[Mapping[str, tuple[bytes, Mapping[str, str]]]] = {
+    "a malformed signature": (b"POST /slack/events", {"X-Slack-Signature": "v0="}),
+    "a wrong signature": (b"POST /slack/events", {"Content-Length": str(1000 * KIB)}),
+    "a path without anything": (b"POST /nothing", {}),
+    "a method without anything": (b"PUT /slack/events", {}),
+    "an unknown expectation": (b"POST /slack/events", {"Expect": "the unexpected"}),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+async def test_a_refused_request_whose_body_still_flows_is_no_line_in_the_log(
+    reason: str, impatient_bot: BotUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bot.connections._MAX_UNVERIFIED_BYTES", 1024 * KIB)
+    bot, (start, headers) = impatient_bot, REFUSED[reason]
+    head = slack_head(bot.world, length=BODY, headers=headers)
+    request = head.replace(b"POST /slack/events", start) + b"x" * (BODY - 1)
+    # Together they are too large: the oldest are closed while the rest of them is dropped.
+    async with asyncio.timeout(30):
+        await asyncio.gather(*(bot.exchange(request) for _ in range(40)))
+    lines = [each for each in bot.logged.splitlines() if "wrong signature" not in each]
+    assert not [each for each in lines if "level=error" in each or "level=warning" in each]
+    await bot.check_works()
+
+
 # ── Many connections ──────────────────────────────────────────────────────────────────────────
 
 

@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 from bot.settings import environment
+from bot.timings import Timings
 from sandbox.http import free_port
 from tests import container
 from tests.container import Image, Namespace
@@ -186,6 +187,17 @@ def test_compose_runs_the_image_as_confined_as_it_can_be() -> None:
     assert bot["volumes"] == ["data:/data"]
     assert "data" in compose["volumes"]
     assert "ports" not in bot
+    # Four videos are fetched at a time. What the kernel keeps there counts as memory.
+    [temporary] = bot["tmpfs"]
+    path, _, size = temporary.partition(":size=")
+    assert path == "/tmp"
+    assert _mebibytes(size) * 2**20 >= 4 * Timings().max_video_bytes
+    assert _mebibytes(bot["mem_limit"]) - _mebibytes(size) >= 512
+
+
+def _mebibytes(size: str) -> int:
+    assert size.endswith("m")
+    return int(size[:-1])
 
 
 # systemd

@@ -261,3 +261,14 @@ async def test_what_a_running_bot_says_is_wrong_is_repeated(world: World) -> Non
         "the bot says of video service: the service's account is out of credit"
     )
     assert finding.remedy == "Top it up; the next form tries again."
+
+
+async def test_a_bot_that_runs_with_an_earlier_token_is_told_to_restart_if_it_is_not_ready(
+    world: World,
+) -> None:
+    world.slack.bot_token = "xoxb-a-new-one-4f00ta9e"
+    assert (await report(world)).all("readiness") == []
+    await world.ana.command("/video")
+    await world.advance(minutes=1)
+    finding = (await report(world))["readiness"]
+    assert (finding.state, finding.remedy[:11]) == ("error", "Restart it.")

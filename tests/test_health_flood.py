@@ -27,7 +27,7 @@ async def flood(world: World, path: str) -> set[bytes]:
     async with aiohttp.ClientSession() as session:
 
         async def ask() -> bytes:
-            async with session.get(url) as answer:
+            async with session.get(url, headers=world.operator) as answer:
                 return await answer.read()
 
         said: set[bytes] = set()

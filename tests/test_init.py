@@ -305,6 +305,7 @@ async def test_an_existing_file_is_changed_only_after_a_yes_and_only_where_it_mu
         f"PUBLIC_URL={url}\nVIDEO_API_KEY='{outside.service.api_key}'\n"
     )
     # Once more, with Enter alone.
+    outside.env_file.chmod(0o640)
     with at_terminal(outside.folder, "init", **where) as typist:
         for question in (
             "Use Socket Mode? [y/N]",
@@ -317,4 +318,6 @@ async def test_an_existing_file_is_changed_only_after_a_yes_and_only_where_it_mu
         for question in ("Create the app", "Token (Enter keeps", "Secret (Enter keeps"):
             await typist.answers(question)
         await typist.sees(".env has these settings already.")
+        await typist.sees("Now only you can.")
         assert await typist.ends() == 0
+    assert stat.S_IMODE(outside.env_file.stat().st_mode) == 0o600

@@ -118,15 +118,17 @@ async def test_a_wrong_signing_secret_is_one_counted_line_a_minute(
     assert [vars(each)["count"] for each in found] == [1, 5]
 
 
-async def test_a_clock_that_is_off_is_one_counted_line_a_minute(
-    world: World, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("ahead", [timedelta(minutes=6), timedelta(days=-400)])
+async def test_a_clock_that_is_off_is_one_counted_line_a_minute_with_the_difference(
+    ahead: timedelta, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stale = str(int((world.clock.now() - timedelta(minutes=6)).timestamp()))
+    stale = str(int((world.clock.now() - ahead).timestamp()))
     for _ in range(3):
-        await deliver(world.slack, b"payload=x", timestamp=stale)
+        assert (await deliver(world.slack, b"payload=x", timestamp=stale)).status == 401
 
-    found = [each for each in caplog.records if "stale timestamp" in each.message]
+    found = [each for each in caplog.records if "set its clock" in each.message]
     assert [vars(each)["count"] for each in found] == [1]
+    assert abs(vars(found[0])["clock_ahead_s"] - ahead.total_seconds()) <= 1
 
 
 # ── The doctor ────────────────────────────────────────────────────────────────────────────────

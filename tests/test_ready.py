@@ -16,7 +16,10 @@ from tests.world import World
 async def ready(world: World) -> tuple[int, dict[str, Any]]:
     """Return the status of /readyz and its body."""
     url = f"http://127.0.0.1:{world.bot.port}/readyz"
-    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(url, headers=world.operator) as answer,
+    ):
         return answer.status, await answer.json()
 
 
@@ -156,7 +159,22 @@ async def test_work_that_is_overdue_is_counted_from_when_it_was_due(world: World
     assert (work["ok"], work["oldest_due_delivery_s"]) == (True, 0)
 
 
-async def test_readiness_is_public_and_says_nothing_about_anybody(world: World) -> None:
+async def test_strangers_are_told_only_whether_the_bot_is_ready(world: World) -> None:
+    url = f"http://127.0.0.1:{world.bot.port}/readyz"
+    right = world.operator["Authorization"]
+    wrong = ("", "Bearer ", right[:-1], right + "0", right.removeprefix("Bearer "), "Bearer \xe9")
+    async with aiohttp.ClientSession() as session:
+        for is_ready, status in ((True, 200), (False, 503)):
+            if not is_ready:
+                world.database.unlink()
+                await world.advance(seconds=2)
+            for each in wrong:
+                async with session.get(url, headers={"Authorization": each}) as answer:
+                    assert (answer.status, await answer.json()) == (status, {"ready": is_ready})
+            assert (await ready(world))[1]["checks"]["database"]["ok"] is is_ready
+
+
+async def test_readiness_says_nothing_about_anybody(world: World) -> None:
     card = await world.request_video(world.ana, {"script": "A most private announcement."})
     world.service.down = True
     await world.advance(minutes=1)

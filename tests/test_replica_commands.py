@@ -149,6 +149,18 @@ async def test_a_replica_that_is_added_is_in_everybodys_picker(
             assert await offered_ids(form) == [REPLICA]
 
 
+async def test_a_replica_that_is_added_while_it_trains_is_not_called_ready(world: World) -> None:
+    world.service.add_replica("r-new", "Nina", status="training")
+
+    shown = await _shown_after(world, world.ana, "add r-new")
+
+    assert "Nina · r-new · training. Everyone in this workspace can choose it already." in shown
+    assert "It's still training: a video waits for it." in shown
+    assert "is ready" not in shown
+    form = await world.open_form(world.ben)
+    assert await offered_ids(form) == ["r-new"]
+
+
 async def test_an_id_that_the_service_does_not_know_is_not_added(
     world: World, subtests: pytest.Subtests
 ) -> None:

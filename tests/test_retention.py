@@ -41,6 +41,24 @@ async def test_scripts_and_links_are_erased_after_the_retention_time_and_not_bef
     assert REPLICA in after
 
 
+@on_both_engines
+async def test_no_link_to_footage_outlives_its_request_in_what_is_kept_of_the_replica(
+    quiet_world: World,
+) -> None:
+    world = quiet_world
+    reason = "Nothing can be read at https://files.example.com/secret.mp4?sig=1."
+    world.service.next_replica(Scenario(end="error", reason=reason))
+    async with world.running_bot(RETENTION_DAYS="2"):
+        link = "https://files.example.com/secret.mp4"
+        await world.request_replica(world.ana, {"train_video_url": link})
+        await world.advance(hours=10)
+        assert "secret.mp4" in _stored(world)
+        await world.advance(days=2, hours=2)
+    after = _stored(world)
+    assert "secret.mp4" not in after
+    assert "Nothing can be read at files.example.com" in after
+
+
 async def test_the_list_and_the_cards_remain_after_erasing(quiet_world: World) -> None:
     world = quiet_world
     async with world.running_bot(RETENTION_DAYS="1"):

@@ -1,5 +1,7 @@
 """Retries: in the thread of what failed, which links to them, and each once."""
 
+import json
+
 import pytest
 
 from sandbox.driver import ClientRefusal
@@ -7,7 +9,7 @@ from sandbox.faults import CannedResponse
 from sandbox.scenarios import Scenario
 from sandbox.slack_objects import Message
 from tests.modes import on_both_engines
-from tests.world import World, number_of
+from tests.world import REPLICA, World, number_of
 
 
 async def _fails(world: World, channel: str = "studio") -> Message:
@@ -53,6 +55,20 @@ async def test_a_retry_goes_into_the_thread_of_its_card_which_links_to_it_and_ha
     edits = len(world.calls("chat.update"))
     await world.advance(hours=1)
     assert len(world.calls("chat.update")) == edits
+
+
+async def test_nobody_retries_the_request_of_somebody_else_by_its_number(world: World) -> None:
+    failed = await _fails(world)
+    form = await world.open_form(world.ben)
+    held = json.loads(form.view.body["private_metadata"])
+    forged = json.dumps({**held, "retry_of": number_of(failed)})
+    form.view.body["private_metadata"] = forged
+    await form.submit({"replica_id": REPLICA, "script": "Not mine."})
+    assert form.is_open
+    assert "Only the person who asked or an admin can retry this." in " ".join(form.errors.values())
+    await world.settle()
+    assert world.created_count() == 1
+    assert world.now(failed) == failed, "Ana can still retry it"
 
 
 async def test_a_second_click_says_that_it_was_retried_and_links_to_it(world: World) -> None:

@@ -1,5 +1,6 @@
 """Scripts that are longer than a form's field holds, in a text file."""
 
+import json
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
@@ -148,6 +149,24 @@ async def test_a_file_that_slack_does_not_give_keeps_the_form_open_with_all_mist
     await world.settle()
     assert not form.is_open
     assert scripts(world) == [LONG]
+
+
+async def test_a_file_of_somebody_else_is_not_read_for_a_form(filed: World) -> None:
+    world = filed
+    form = await world.open_form(world.ana)
+    bens = world.slack.upload("ana", "a.txt", b"Nobody else may read this.")
+    await form._fill_in(form._field("script_file"), [bens["id"]])
+    # A client that is not Slack's names whichever file it likes.
+    bens["user"] = world.ben.user.id
+    world.ben.say("It is in a channel that the bot reads.", files=[bens])
+    await form.submit({"replica_id": REPLICA})
+    assert "That file isn't yours" in form.errors["script_file"]
+    held = json.loads(form.view.body["private_metadata"])
+    form.view.body["private_metadata"] = json.dumps({**held, "script_file": bens["id"]})
+    await form.submit({"script_file": []})
+    assert "That file isn't yours" in " ".join(form.errors.values())
+    assert not any(call.method == "files.download" for call in world.slack.calls)
+    assert not world.service.videos
 
 
 async def test_a_long_script_that_failed_is_used_again_without_its_file(filed: World) -> None:

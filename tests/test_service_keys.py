@@ -51,7 +51,8 @@ async def test_a_gateway_that_answers_403_to_everything_refuses_the_key(
         refused = [each for each in endings(world)[before:] if each]
         assert len(refused) == 1, "the others wait"
         assert "doesn't accept this bot's key" in refused[0]
-        async with world.slack.session.get(f"http://127.0.0.1:{bot.port}/readyz") as response:
+        url = f"http://127.0.0.1:{bot.port}/readyz"
+        async with world.slack.session.get(url, headers=world.operator) as response:
             report = await response.json()
         assert "VIDEO_API_KEY" in report["checks"]["video_service"]["reason"]
 

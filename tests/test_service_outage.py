@@ -257,7 +257,8 @@ async def test_the_card_home_and_readyz_say_since_when_and_how_many_wait(
         said = "The video service is down. I'll send this when it's back."
         assert [each for each in world.slack.messages("studio") if said in each.text]
         waiting = 10 - sent(world, MADE)
-        async with world.slack.session.get(f"http://127.0.0.1:{bot.port}/readyz") as response:
+        url = f"http://127.0.0.1:{bot.port}/readyz"
+        async with world.slack.session.get(url, headers=world.operator) as response:
             report = await response.json()
         service = report["checks"]["video_service"]
         assert (service["ok"], service["waiting"]) == (False, waiting)

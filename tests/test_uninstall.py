@@ -20,7 +20,10 @@ def sent(world: World) -> list[Call]:
 async def readiness(world: World) -> tuple[int, str]:
     """Return the status of /readyz, and what it says of Slack."""
     url = world.slack.request_url.removesuffix("/slack/events") + "/readyz"
-    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(url, headers=world.operator) as answer,
+    ):
         return answer.status, (await answer.json())["checks"]["slack"]["reason"]
 
 

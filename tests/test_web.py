@@ -238,7 +238,7 @@ async def test_the_bot_is_not_ready_without_its_database(
     world: World, client: aiohttp.ClientSession
 ) -> None:
     world.database.unlink()
-    async with client.get("/readyz") as answer:
+    async with client.get("/readyz", headers=world.operator) as answer:
         assert answer.status == 503
         assert "nothing can be stored" in (await answer.json())["checks"]["database"]["reason"]
     async with client.get("/healthz") as answer:

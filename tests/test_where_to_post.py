@@ -58,6 +58,24 @@ async def test_from_a_conversation_of_other_people_the_answer_comes_in_the_apps_
     assert (card.channel, "couldn't post" in card.text) == (world.slack.dm("ana").id, False)
 
 
+async def test_nothing_is_posted_where_the_menu_offers_nothing(world: World) -> None:
+    """What a client sends as the choice need not be one that was offered."""
+    theirs = world.slack.direct_message("ana", "ben").id
+    places = (world.slack.dm("ben").id, world.ben.user.id, theirs, world.ana.user.id, "studio")
+    form = await world.open_form(world.ana)
+    field = form._field("where")
+    for place in places:
+        form.view.values[field.block_id][field.action_id] = {
+            "type": "conversations_select",
+            "selected_conversation": place,
+        }
+        await form.submit(TYPED)
+        assert form.errors == {"where": "I can't post there. Please choose another channel."}
+    await world.settle()
+    assert not world.posts()
+    assert not world.requests_for("create_video")
+
+
 async def test_without_a_channel_the_answer_comes_as_a_direct_message(world: World) -> None:
     form = await world.open_form(world.ana)
     await form._fill_in(form._field("where"), None)

@@ -85,6 +85,8 @@ class World(HasDatabase):
         self.ana = Person(self.slack, "ana")
         self.ben = Person(self.slack, "ben")
         self.bot: Bot
+        self.operator: dict[str, str]
+        """The headers with which /readyz says everything."""
         self._running_bots = list[Bot]()
         self._notifications = Notifications()
 
@@ -105,18 +107,20 @@ class World(HasDatabase):
 
     @contextlib.asynccontextmanager
     async def running_bot(
-        self, *, callbacks: bool = True, features: Sequence[Feature] = FEATURES, **settings: str
+        self, *, callbacks: bool = True, features: Sequence[Feature] = FEATURES, **changed: str
     ) -> AsyncIterator[Bot]:
         """Start the bot on its database with these settings, and stop it at the end."""
         if self.postgres_url is None and not self.database.exists():
             self.database.write_bytes(await _empty_database())
         # The public URL needs the port before the bot listens on one.
         port = str(free_port())
-        values = self.environment(port, callbacks=callbacks) | settings
+        values = self.environment(port, callbacks=callbacks) | changed
+        settings = Settings.read(values)
+        self.operator = {"Authorization": f"Bearer {settings.report_token}"}
         before = len(self.service.requests)
         opened = self.slack.socket_mode.opened
         async with running(
-            Settings.read(values),
+            settings,
             clock=self.bot_clock,
             timings=replace(self.timings, **self.pauses),
             rng=random.Random(1),  # noqa: S311 - for jitter

@@ -373,11 +373,12 @@ async def _check_readiness(settings: Settings, timings: Timings) -> AsyncIterato
     if await asyncio.to_thread(find_owner, settings.database_address) is None:
         return
     address = f"http://{_ALL_ADDRESSES.get(settings.host, settings.host)}:{settings.port}"
+    headers = {"Authorization": f"Bearer {settings.report_token}"}
     try:
         async with (
             open_session(None) as session,
             asyncio.timeout(timings.call_timeout.total_seconds()),
-            session.get(f"{address}/readyz") as ready,
+            session.get(f"{address}/readyz", headers=headers) as ready,
         ):
             report = json.loads(await ready.read())
     except (aiohttp.ClientError, OSError, ValueError):
@@ -393,3 +394,6 @@ async def _check_readiness(settings: Settings, timings: Timings) -> AsyncIterato
                             f"the bot says of {name.replace('_', ' ')}: {message}",
                             remedy or "Read the bot's log.",
                         )
+        case {"ready": False}:
+            message = "the bot is not ready, and runs with another SLACK_BOT_TOKEN than this"
+            yield error("readiness", message, "Restart it. If that does not help, read its log.")

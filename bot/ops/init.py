@@ -1,6 +1,7 @@
 """The guided set-up: ask for the settings, check each, write ``.env``, say how to start."""
 
 import asyncio
+import contextlib
 import io
 import json
 import logging
@@ -28,7 +29,14 @@ from bot.ops.doctor import read_unknown
 from bot.ops.doctor_slack import try_app_token, try_bot_token
 from bot.ops.env_file import EnvFile
 from bot.ops.finding import CheckState, Finding, report
-from bot.settings import ENV_FILE, ConnectionSettings, ManifestSettings, Settings, environment
+from bot.settings import (
+    ENV_FILE,
+    ConnectionSettings,
+    ManifestSettings,
+    Settings,
+    environment,
+    is_exposed,
+)
 from bot.timings import Timings
 
 _T = TypeVar("_T")
@@ -408,6 +416,10 @@ def _write(file: EnvFile, values: Mapping[str, str | None], *, is_silent: bool) 
     changes = file.changes(values)
     if not changes:
         terminal.good(f"{ENV_FILE} has these settings already.")
+        if is_exposed():
+            with contextlib.suppress(OSError):  # the check below says it
+                ENV_FILE.chmod(0o600)
+                terminal.good(f"Others could read {ENV_FILE}. Now only you can.")
         return True
     if file.exists:
         terminal.say(f"There is a {ENV_FILE}. This would change in it, and nothing else:")

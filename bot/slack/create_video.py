@@ -68,7 +68,7 @@ from bot.slack.forms import (
     where_field,
 )
 from bot.slack.help import video_help
-from bot.slack.job_actions import find_failed, retry_metadata
+from bot.slack.job_actions import find_failed, find_job, retry_metadata
 from bot.slack.job_status import list_jobs, show_status
 from bot.slack.kind_presenters import VideoPresenter
 from bot.slack.limits import too_long
@@ -167,6 +167,7 @@ async def open_create_form(
     thread_ts: str | None = None,
     script: str = "",
     file: str | None = None,
+    file_ts: str | None = None,
     note: str = "",
 ) -> str | None:
     """Open the create form; return None, or a sentence for the user if it was not opened.
@@ -180,6 +181,7 @@ async def open_create_form(
         thread_ts: the thread in ``channel`` to post in.
         script: what is filled in as the script.
         file: the id of a file that is the script, if none is filled in.
+        file_ts: the message in ``channel`` that has the file.
         note: what is on top of the form.
     """
     max_script = ctx.store.limits.current.max_script
@@ -191,7 +193,7 @@ async def open_create_form(
     fields = {"script": script} if script else {}
     metadata = {"channel": channel, "thread_ts": thread_ts}
     if file is not None:
-        metadata["script_file"] = file
+        metadata |= {"script_file": file, "script_ts": file_ts}
     view = draw_form(ctx, fields, metadata, note=note)
     return await ctx.open_form(_KIND, user, channel, trigger_id, view)
 
@@ -212,18 +214,18 @@ async def retry(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 
 
 async def make_another(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Open the form with the input of a video, for a new one in its channel. Anyone may."""
+    """Open the form with the input of a video, for a new one in its channel.
+
+    All who see the video there may.
+    """
     action = read(BlockAction, body)
-    job = await ctx.store.jobs.fetch(action.value)
-    if job is not None and job.kind == _KIND:
+    job = await find_job(ctx, action, what="use this here", is_shared=True)
+    if job is not None:
         filled = {**_fields_for(action.user, job), **place_to_retry(job, action)}
         metadata = {"channel": action.channel, **_kept_script(filled, job)}
         view = draw_form(ctx, filled, metadata, note=retention_note(job))
-        error = await ctx.open_form(_KIND, action.user, job.channel, action.trigger_id, view)
-    else:
-        error = UNKNOWN_JOB
-    if error:
-        ctx.respond_ephemeral(action, error)
+        if error := await ctx.open_form(_KIND, action.user, job.channel, action.trigger_id, view):
+            ctx.respond_ephemeral(action, error)
     await ack()
 
 
@@ -315,11 +317,19 @@ async def _with_script(
     if (file := fields.get("script_file")) is not None:
         if used.get("script", "").strip():
             raise UnreadableFile("Use either the box or a file for the script, not both.")
-        return {**used, "script": await read_script(ctx, file, max_script, deadline)}
+        script = await read_script(ctx, file, max_script, deadline, user=submission.user)
+        return {**used, "script": script}
     metadata = metadata_of(submission.view)
     attached, earlier = metadata.get("script_file"), metadata.get("script_of")
     if attached is not None and "script" not in used:
-        used["script"] = await read_script(ctx, attached, max_script, deadline)
+        used["script"] = await read_script(
+            ctx,
+            attached,
+            max_script,
+            deadline,
+            user=submission.user,
+            message=(metadata["channel"], metadata.get("script_ts") or ""),
+        )
     elif earlier is not None and "script" not in used:
         job = await ctx.store.jobs.fetch(earlier)
         if job is not None and job.user == submission.user and "script" in job.params:

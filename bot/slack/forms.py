@@ -26,6 +26,7 @@ from bot.slack.payloads import (
     BlockAction,
     Payload,
     PrivateMetadata,
+    Shares,
     View,
     ViewSubmission,
     is_plain_text,
@@ -49,6 +50,8 @@ _NOTE: Final = "note"
 _MAX_METADATA: Final = 3000  # characters
 # With a user's id, it would be posted to that user as a direct message.
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
+# The menu offers no other: a direct message may be somebody else's.
+_CHANNEL: Final = re.compile(r"[CG][A-Z0-9]{1,40}", re.ASCII)
 _KEY_REFUSED: Final = (
     f"{KEY_REFUSED} at the moment, so nothing can be created. {CONTACT_OPERATOR} "
     "What you entered stays here."
@@ -59,6 +62,10 @@ SCOPE: Final = "files:read"
 _MAX_BYTES_PER_CHARACTER: Final = 4  # UTF-8
 _MAX_MARK: Final = 3  # bytes of a byte order mark
 _NOT_READ: Final = "I couldn't read the file from Slack. Please try again, or paste the script."
+_NOT_YOURS: Final = "That file isn't yours. Please add a copy of your own, or paste the script."
+_NOT_YOUR_RETRY: Final = (
+    "Only the person who asked or an admin can retry this. What you entered stays here."
+)
 _NOT_TEXT: Final = "This isn't a plain text file. Save the script as text in UTF-8 (.txt)."
 
 
@@ -89,6 +96,8 @@ class _Metadata(PrivateMetadata):
     name: str = ""
     script_of: str | None = None
     script_file: str | None = None
+    script_ts: str | None = None
+    """The message in ``channel`` that has the file, if it may be another person's."""
     links: dict[str, str] = Field(default_factory=dict)
     warned: list[str] = Field(default_factory=list)
     retry_of: str | None = None
@@ -211,7 +220,8 @@ def _place(submission: ViewSubmission) -> str:
 async def _place_refusal(
     ctx: HandlerContext, submission: ViewSubmission, channel: str, request: JobRequest
 ) -> str | None:
-    if channel != submission.user and not _CONVERSATION.fullmatch(channel):
+    chosen = submission.view.fields().get("where")
+    if chosen is not None and not _CHANNEL.fullmatch(chosen):
         return "I can't post there. Please choose another channel."
     not_allowed = await ctx.access.channel_refusal(request.limits, channel, request.deadline)
     return not_allowed or await ctx.access.posting_refusal(channel, request.deadline)
@@ -257,11 +267,10 @@ async def submit_job(
         else:
             await ack_errors(ack, errors)
         return
-    if (
-        await _is_key_refused(ctx, request.deadline)
-        and await ctx.store.jobs.fetch_by_request(view.id) is None
-    ):
-        await _ack_general_error(ack, view, _KEY_REFUSED)
+    retry_of = metadata.get("retry_of")
+    refusal = await _refusal(ctx, user, retry_of, request.deadline)
+    if refusal is not None and await ctx.store.jobs.fetch_by_request(view.id) is None:
+        await _ack_general_error(ack, view, refusal)
         return
     job = await _stored(ctx, ack, submission, request, channel)
     if job is None:
@@ -272,7 +281,7 @@ async def submit_job(
             "You've already submitted this form. "
             f"Submitting it again with your changes creates a second {noun}."
         )
-        if metadata.get("retry_of") is not None:
+        if retry_of is not None:
             note = f"This has already been retried. Submitting this creates another {noun}."
         await ack(response_action="push", view=redraw(note))
         return
@@ -340,6 +349,17 @@ async def _ack_not_allowed(ack: AsyncAck, view: View, bound: Bound, text: str) -
             await ack_errors(ack, {"script": text})
 
 
+async def _refusal(
+    ctx: HandlerContext, user: str, retry_of: str | None, deadline: float
+) -> str | None:
+    """Return why nothing can be created, or not as a retry of the job with this id."""
+    if await _is_key_refused(ctx, deadline):
+        return _KEY_REFUSED
+    retried = await ctx.store.jobs.fetch(retry_of) if retry_of is not None else None
+    is_theirs = retried is None or ctx.may_decide(user, retried)
+    return None if is_theirs else _NOT_YOUR_RETRY
+
+
 async def _is_key_refused(ctx: HandlerContext, deadline: float) -> bool:
     """Return whether the service refuses our key; at the deadline, what is known of it."""
     if ctx.service.known_key_refusal is None:
@@ -365,6 +385,8 @@ class _File(Payload):
     size: int = Field(validation_alias=AliasPath("file", "size"))
     mimetype: str = Field(validation_alias=AliasPath("file", "mimetype"))
     url: str = Field(validation_alias=AliasPath("file", "url_private_download"))
+    user: str = Field(default="", validation_alias=AliasPath("file", "user"))
+    shares: Shares = Field(default=Shares(), validation_alias=AliasPath("file", "shares"))
 
 
 def takes_files(ctx: HandlerContext, max_script: int) -> bool:
@@ -372,19 +394,32 @@ def takes_files(ctx: HandlerContext, max_script: int) -> bool:
     return max_script > MAX_BOX and ctx.access.has_scope(SCOPE)
 
 
-async def read_script(ctx: HandlerContext, file: str, max_script: int, deadline: float) -> str:
+async def read_script(
+    ctx: HandlerContext,
+    file: str,
+    max_script: int,
+    deadline: float,
+    *,
+    user: str,
+    message: tuple[str, str] | None = None,
+) -> str:
     """Return the text of the file with this id, by ``deadline`` of the event loop's clock.
 
-    It is not read if it certainly has more than ``max_script`` characters.
+    The bot's token may read more than the person who asks: it is used for a file of this ``user``
+    alone, or of a ``message``, by its channel and ``ts``, that they have chosen. A file that
+    certainly has more than ``max_script`` characters is not read.
 
     Raises:
-        UnreadableFile: it is no plain text in UTF-8, or too large.
+        UnreadableFile: it is no plain text in UTF-8, too large, or somebody else's.
         FileUnavailable: it did not come in time.
     """
     try:
         async with asyncio.timeout_at(deadline):
             async with translated(ctx.timings.call_timeout):
                 about = _File.model_validate((await ctx.client.files_info(file=file)).data)
+            channel, ts = message or ("", "")
+            if about.user != user and ts not in about.shares.messages(channel):
+                raise UnreadableFile(_NOT_YOURS)
             return await _download(ctx, about, max_script)
     # A link that is none is a ValueError, and so is an answer that cannot be read.
     except (OutsideError, TimeoutError, ValueError, aiohttp.ClientError):

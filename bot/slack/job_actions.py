@@ -225,12 +225,14 @@ async def find_job(
     what: str = "do that",
     *,
     reads: bool = False,
+    is_shared: bool = False,
 ) -> Job | None:
     """Return the job of a button if this user may decide about it; if not, answer so.
 
     ``job_id`` is the button's value, unless that holds more. ``what`` is what the button does. With
-    ``reads`` it changes nothing, and those who are asked to approve the job may press it too. A
-    message that was posted twice is replaced where it is no longer kept up to date.
+    ``reads`` it changes nothing, and those who are asked to approve the job may press it too; one
+    that ``is_shared`` is for all who see the job in its channel. A message that was posted twice is
+    replaced where it is no longer kept up to date.
     """
     job = await ctx.store.jobs.fetch(action.value if job_id is None else job_id)
     if job is None:
@@ -239,7 +241,11 @@ async def find_job(
     await _replace_copy(ctx, action, job)
     if job.kind not in ctx.kinds:
         text = UNKNOWN_KIND
-    elif not (ctx.may_decide(action.user, job) or (reads and ctx.may_approve(action.user, job))):
+    elif not (
+        ctx.may_decide(action.user, job)
+        or (reads and ctx.may_approve(action.user, job))
+        or (is_shared and ctx.may_see(action.user, action.channel, job))
+    ):
         text = not_theirs(f"<@{job.user}>", what)
     else:
         return job

@@ -132,7 +132,7 @@ async def show_status(
     )
     if job is not None and job.kind != kind.name:
         await ack_ephemeral(ack, _of_another_kind(ctx, job))
-    elif job is not None and not _may_see(ctx, command, job):
+    elif job is not None and not ctx.may_see(command.user, command.channel, job):
         state = state_word(job, presenter).lower()
         text = f"This {presenter.noun}: {state}. Only {_who_sees(job)} can see the rest."
         await ack_ephemeral(ack, text)
@@ -151,13 +151,8 @@ async def show_status(
         await ack()
 
 
-def _may_see(ctx: HandlerContext, command: SlashCommand, job: Job) -> bool:
-    """Return whether a command may show a job's links and names: its channel has them anyway."""
-    return command.channel == job.channel or ctx.may_decide(command.user, job)
-
-
 def _who_sees(job: Job) -> str:
-    """Return who may see all of a job; see ``_may_see``.
+    """Return who may see all of a job; see ``HandlerContext.may_see``.
 
     Slack shows the name of a private channel only to its members, but that of a direct conversation
     means nothing to those outside it.

@@ -215,6 +215,19 @@ def is_plain_text(mimetype: object) -> bool:
     return is_text and mimetype != "text/html"
 
 
+class Shares(Payload):
+    """Where a file is, by channel: https://docs.slack.dev/reference/objects/file-object."""
+
+    public: dict[str, list[Any]] = Field(default_factory=dict)
+    private: dict[str, list[Any]] = Field(default_factory=dict)
+
+    def messages(self, channel: str) -> set[str]:
+        """Return the ``ts`` of the messages of a channel that have the file."""
+        shares = [*self.public.get(channel, ()), *self.private.get(channel, ())]
+        found = (each.get("ts") for each in shares if isinstance(each, dict))
+        return {ts for ts in found if isinstance(ts, str)}
+
+
 class _OfMessage(Payload):
     """A request that may come from a message."""
 

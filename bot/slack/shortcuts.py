@@ -81,6 +81,7 @@ async def from_message(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         thread_ts=shortcut.thread_ts,
         script=script,
         file=file,
+        file_ts=shortcut.ts,
         note=attached.note,
     ):
         ctx.respond_ephemeral(shortcut, error)
@@ -105,11 +106,19 @@ async def _attached_script(ctx: HandlerContext, shortcut: ShortcutPayload) -> _A
         return _Attached(note=_FILES_NOT_READ)
     deadline = asyncio.get_running_loop().time() + ctx.timings.message_timeout.total_seconds()
     try:
-        script = (await read_script(ctx, file, max_script, deadline)).strip()
+        script = await read_script(
+            ctx,
+            file,
+            max_script,
+            deadline,
+            user=shortcut.user,
+            message=(shortcut.channel, shortcut.ts),
+        )
     except FileUnavailable:
         return _Attached(file=file, note=_IS_ATTACHED)
     except UnreadableFile as error:
         return _Attached(note=str(error))
+    script = script.strip()
     if len(script) <= MAX_BOX:
         return _Attached(script)
     return _Attached(file=file, note=f"{_IS_ATTACHED} It takes about {spoken(script)} to speak.")

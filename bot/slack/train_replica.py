@@ -321,6 +321,12 @@ async def add_replica(
             label = await _learn(ctx, ctx.kinds[kind], replica_id)
         except _Unusable as error:
             return str(error)
+        known = ctx.store.replicas.get(replica_id)
+        if known is not None and known.verdict is Verdict.GOING:
+            return (
+                f"{label}. Everyone in this workspace can choose it already. It's still training: "
+                "a video waits for it."
+            )
         return f"{label} is ready to use by everyone in this workspace."
 
     ctx.answer_later(command.response_url, add())

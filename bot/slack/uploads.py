@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from http import HTTPStatus
-from typing import IO, Any, Final, TypeAlias, TypeVar
+from typing import IO, Final, TypeAlias, TypeVar
 
 from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
@@ -35,7 +35,7 @@ from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import CANNOT_LOOK
 from bot.slack.installation import InstallationSource
 from bot.slack.messages import accepted, log_fields
-from bot.slack.payloads import Payload
+from bot.slack.payloads import Payload, Shares
 from bot.slack.presenters import Presenters
 from bot.slack.rate_limits import MethodLimits, RateLimits, is_ahead
 from bot.slack.replies import FILE_COMMENT, file_name, shows_all
@@ -64,20 +64,10 @@ class _Ticket(Payload):
     file_id: str = Field(pattern=r"^F[A-Z0-9]+$")
 
 
-class _Shares(Payload):
-    """Where a file is: https://docs.slack.dev/reference/objects/file-object.
-
-    By channel, the messages with it.
-    """
-
-    public: dict[str, list[Any]] = Field(default_factory=dict)
-    private: dict[str, list[Any]] = Field(default_factory=dict)
-
-
 class _File(Payload):
     """The answer of files.info: https://docs.slack.dev/reference/methods/files.info."""
 
-    shares: _Shares = Field(default=_Shares(), validation_alias=AliasPath("file", "shares"))
+    shares: Shares = Field(default=Shares(), validation_alias=AliasPath("file", "shares"))
 
     def is_in(self, channel: str) -> bool:
         """Return whether the file is shared in a channel. It was uploaded for one thread alone."""

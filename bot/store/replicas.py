@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from itertools import accumulate
 from typing import Final
 
+from bot.links import only_hosts
 from bot.model import Snapshot, Verdict
 from bot.store.database import (
     Database,
@@ -434,7 +435,8 @@ def _columns(snapshot: Snapshot) -> dict[str, str]:
         "search_name": name.casefold(),
         "status": snapshot.status,
         "verdict": snapshot.verdict.value,
-        "reason": snapshot.reason,
+        # It is kept for as long as the replica is: no link to footage outlives its request in it.
+        "reason": only_hosts(snapshot.reason),
     }
 
 
@@ -443,7 +445,7 @@ def _is_known(known: KnownReplica, snapshot: Snapshot, now: datetime) -> bool:
     if known.read_at is None or abs(now - known.read_at) >= _READ_AGAIN:
         return False
     name = snapshot.facts.get("replica_name", "") or known.name
-    said = (name, snapshot.status, snapshot.verdict, snapshot.reason)
+    said = (name, snapshot.status, snapshot.verdict, only_hosts(snapshot.reason))
     return said == (known.name, known.status, known.verdict, known.reason)
 
 
