@@ -27,7 +27,7 @@ see the requests on the wire, and make things go wrong. Ctrl-C ends it.
 These settings of the bot are read from the environment:
 {textwrap.fill(", ".join(SETTINGS), 95)}.
 Where a setting takes ids of people or channels, their names here do: ana, ben, cleo, gus, otto;
-studio, lobby, vault, partners. To try approval: APPROVERS=ben,cleo python -m sandbox
+studio, lobby, vault, partners.
 """
 
 

@@ -69,7 +69,7 @@ _OWN: Final = frozenset(
 SETTINGS: Final = tuple(name for name in Settings.table() if name not in _OWN)
 # Under these, the sample requests would be refused, or would use up what may be asked for.
 _LIMITING: Final = frozenset(
-    {"VIDEO_USERS", "TRAINING_USERS", "ALLOWED_CHANNELS", "APPROVERS"}
+    {"VIDEO_USERS", "TRAINING_USERS", "ALLOWED_CHANNELS"}
     | {"MAX_OPEN_PER_USER", "MAX_PER_USER_PER_DAY", "MAX_PER_DAY", "MAX_SCRIPT"}
     | {"MAX_PER_USER_PER_MONTH", "MAX_PER_MONTH"}
 )

@@ -1,25 +1,33 @@
-"""Makes the README's pictures of the sandbox's page: ``python -m tests.pictures``.
+"""Makes the README's pictures of the sandbox's page, and the icon: ``python -m tests.pictures``.
 
-A small story is played under a clock of its own, so that each run gives the same pictures, but for
-ids. After a change to the looks, make them again and look at them.
+Small stories are played under a clock of their own, so that each run gives the same pictures, but
+for ids. After a change to the looks, make them again and look at them. The machine needs a font
+with emoji, such as Debian's “fonts-noto-color-emoji”.
 """
 
 import asyncio
 import base64
-import struct
 import tempfile
-import zlib
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Locator, expect
+from playwright.async_api import Page as Tab
 
 from sandbox.driver import Person
-from tests.browser import PageWorld, Window, browser_runs
+from tests.browser import PageWorld, Window, browser_runs, within_limit
+from tests.webp import Frame, animated
 from tests.world import REPLICA
 
 FOLDER: Final = Path(__file__).parent.parent / "docs" / "pictures"
+# In pixels, square, as Slack takes an icon: https://docs.slack.dev/reference/methods/apps.icon.set
+_ICON: Final = 512
 _SIZE: Final = (1200, 750)
+_MOVING_SIZE: Final = (1040, 650)
+_STILL: Final[dict[str, Any]] = {"reduced_motion": "reduce"}
+# Of the video: pictures a second, and for how many seconds it plays.
+_A_SECOND: Final = 8
+_PLAYED: Final = 4
 _NAME: Final = "Kim's first day"
 _WELCOME: Final = "Welcome to the team, Kim! We are glad that you are here."
 _NUMBERS: Final = "Our numbers for the first quarter, in one minute."
@@ -29,8 +37,19 @@ async def make() -> None:
     """Play the story and take the pictures."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     async with browser_runs() as browser:
+        await _draw_icon(browser)
         with tempfile.TemporaryDirectory() as folder:
             await _play(Path(folder), browser)
+        with tempfile.TemporaryDirectory() as folder:
+            await _moves(Path(folder), browser)
+
+
+async def _draw_icon(browser: Browser) -> None:
+    tab = await browser.new_page(viewport={"width": _ICON, "height": _ICON})
+    drawing = (FOLDER / "icon.svg").read_text(encoding="utf-8")
+    await tab.set_content(f"<style>body {{ margin: 0 }} svg {{ display: block }}</style>{drawing}")
+    await tab.screenshot(path=FOLDER / "icon.png")
+    await tab.close()
 
 
 async def _play(folder: Path, browser: Browser) -> None:
@@ -43,6 +62,7 @@ async def _play(folder: Path, browser: Browser) -> None:
 
         await ana.opens_thread(ana.card(_NAME))
         await expect(ana.replies()).to_have_count(3)
+        await _plays_to(ana.thread.locator("video"), 2)
         await _take(ana, "thread")
         await ana.thread.get_by_role("button", name="Close the thread").click()
 
@@ -86,51 +106,127 @@ async def _has_a_mistake(window: Window) -> None:
 
 
 async def _take(window: Window, name: str) -> None:
-    # The fonts are there, and what is drawn only once there is time for it is drawn.
     await window.tab.mouse.move(0, 0)
-    await window.tab.evaluate("() => document.fonts.ready.then(() => true)")
+    # What is drawn only once there is time for it is drawn.
     await window.tab.evaluate("() => new Promise(done => requestIdleCallback(() => done()))")
-    png = await window.tab.screenshot(animations="disabled", caret="hide")
-    aside = await window.tab.context.new_page()
-    seen = await aside.evaluate(_IN_FEW_COLOURS, base64.b64encode(png).decode())
-    await aside.close()
-    picture = _png([row.encode("latin-1") for row in seen["rows"]], bytes(seen["palette"]))
-    (FOLDER / f"{name}.png").write_bytes(picture)
+    await window.tab.screenshot(path=FOLDER / f"{name}.png", animations="disabled", caret="hide")
 
 
-# Takes a picture apart into its 256 commonest colours: each other one becomes the nearest of them.
-_IN_FEW_COLOURS: Final = """async (png) => {
+async def _plays_to(video: Locator, seconds: float) -> None:
+    """Play it until then: nothing turns over the picture any more, as it does before it plays."""
+    await within_limit(video.evaluate(_PLAYS_TO, seconds))
+
+
+# Plays until a moment, and waits there.
+_PLAYS_TO: Final = """(video, moment) => new Promise(done => {
+  const look = () => {
+    if (video.currentTime < moment) return requestAnimationFrame(look);
+    video.pause();
+    requestAnimationFrame(() => done());
+  };
+  video.muted = true;
+  video.play();
+  look();
+})"""
+
+
+# ── What moves ────────────────────────────────────────────────────────────────────────────────
+
+
+class Film:
+    """Takes pictures of a window one after the other."""
+
+    def __init__(self, window: Window, aside: Tab) -> None:
+        self._window = window
+        self._aside = aside
+        self._frames: list[Frame] = []
+
+    async def show(self, milliseconds: int) -> None:
+        """Show for so long what the window shows now."""
+        png = await self._window.tab.screenshot(caret="initial")
+        changed = await self._aside.evaluate(_WHAT_CHANGED, base64.b64encode(png).decode())
+        if changed is None:
+            last = self._frames[-1]
+            self._frames[-1] = last._replace(milliseconds=last.milliseconds + milliseconds)
+            return
+        x, y, width, height, picture = changed
+        webp = base64.b64decode(picture)
+        self._frames.append(Frame(x, y, width, height, milliseconds, webp))
+
+    def file(self) -> bytes:
+        """Return all of it as a file."""
+        return animated(*_MOVING_SIZE, self._frames)
+
+
+# Returns the part that differs from the picture before: where it is, and itself as WebP.
+_WHAT_CHANGED: Final = """async (png) => {
   const bytes = Uint8Array.from(atob(png), (each) => each.charCodeAt(0));
   const bitmap = await createImageBitmap(new Blob([bytes]));
-  const canvas = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
+  const { width, height } = bitmap;
+  const canvas = new OffscreenCanvas(width, height).getContext("2d", { alpha: false });
   canvas.drawImage(bitmap, 0, 0);
-  const { data, width, height } = canvas.getImageData(0, 0, bitmap.width, bitmap.height);
-  const parts = (colour) => [colour >> 16, colour >> 8 & 0xff, colour & 0xff];
-  const pixels = Array.from({ length: width * height },
-    (_, at) => data[at * 4] << 16 | data[at * 4 + 1] << 8 | data[at * 4 + 2]);
-  const counts = new Map();
-  for (const colour of pixels) counts.set(colour, (counts.get(colour) ?? 0) + 1);
-  const colours = [...counts.keys()].sort((one, other) => counts.get(other) - counts.get(one));
-  const palette = colours.slice(0, 256).map(parts);
-  const away = (one, other) => one.reduce((sum, part, at) => sum + (part - other[at]) ** 2, 0);
-  const nearest = (colour) => palette.reduce(
-    (best, each, at) => away(colour, each) < away(colour, palette[best]) ? at : best, 0);
-  const places = new Map(colours.map((colour) => [colour, nearest(parts(colour))]));
-  const row = (at) => String.fromCharCode(
-    ...pixels.slice(at * width, (at + 1) * width).map((colour) => places.get(colour)));
-  return { rows: Array.from({ length: height }, (_, at) => row(at)), palette: palette.flat() };
+  const pixels = new Uint32Array(canvas.getImageData(0, 0, width, height).data.buffer);
+  const before = globalThis.before;
+  globalThis.before = pixels;
+  let [left, top, right, bottom] = before ? [width, height, 0, 0] : [0, 0, width, height];
+  for (let at = 0; before && at < pixels.length; at += 1) {
+    if (pixels[at] === before[at]) continue;
+    const [x, y] = [at % width, Math.floor(at / width)];
+    [left, top] = [Math.min(left, x), Math.min(top, y)];
+    [right, bottom] = [Math.max(right, x + 1), Math.max(bottom, y + 1)];
+  }
+  if (right === 0) return null;
+  [left, top] = [left - left % 2, top - top % 2];
+  const part = new OffscreenCanvas(right - left, bottom - top);
+  part.getContext("2d", { alpha: false }).drawImage(bitmap, -left, -top);
+  const blob = await part.convertToBlob({ type: "image/webp", quality: 0.85 });
+  const file = new Uint8Array(await blob.arrayBuffer());
+  const text = Array.from(file, (each) => String.fromCharCode(each)).join("");
+  return [left, top, part.width, part.height, btoa(text)];
 }"""
 
 
-def _png(rows: list[bytes], palette: bytes) -> bytes:
-    """Return a picture as a file: https://www.w3.org/TR/png-3/#11Chunks."""
-    header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 3, 0, 0, 0)
-    pixels = zlib.compress(b"".join(b"\0" + row for row in rows), 9)
-    chunks = {b"IHDR": header, b"PLTE": palette, b"IDAT": pixels, b"IEND": b""}
-    return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-        for name, data in chunks.items()
-    )
+async def _moves(folder: Path, browser: Browser) -> None:
+    async with PageWorld(folder, browser).runs(MEDIA_HOSTS="127.0.0.1") as world:
+        await world.ana.command("/replica", f"add {REPLICA}", "lobby")
+        world.ben.say("Kim starts today. Who says welcome?")
+        await world.settle()
+        ana = await world.window("ana", _MOVING_SIZE, at=world.clock.now(), **_STILL)
+        await ana.tab.get_by_role("button", name="Close the first steps").click()
+        film = Film(ana, await browser.new_page())
+        await film.show(900)
+        command = f"/video {_WELCOME}"
+        for length in range(1, len(command) + 1, 3):
+            await ana.composer.fill(command[:length])
+            await film.show(60)
+        form = await ana.opens_form(command)
+        await film.show(700)
+        replica = form.get_by_role("combobox", name="Replica")
+        await replica.fill("Anna")
+        await expect(form.get_by_role("option")).not_to_have_count(0)
+        await film.show(500)
+        await ana.picks("Replica", "Anna")
+        await form.get_by_label("Name").first.fill(_NAME)
+        await film.show(900)
+        await ana.presses("Create")
+        await expect(ana.modal).to_be_hidden()
+        for seconds in (12, 40):
+            await world.advance(seconds=seconds)
+            await ana.tab.clock.set_fixed_time(world.clock.now())
+            await expect(ana.card(_NAME)).to_contain_text("Rendering")
+            await film.show(800)
+        await world.advance(minutes=4)
+        await ana.tab.clock.set_fixed_time(world.clock.now())
+        await expect(ana.card(_NAME)).to_contain_text("Ready")
+        await film.show(900)
+        await ana.opens_thread(ana.card(_NAME))
+        await ana.tab.mouse.move(0, 0)
+        video = ana.thread.locator("video")
+        for number in range(1, _PLAYED * _A_SECOND):
+            await _plays_to(video, number / _A_SECOND)
+            await film.show(1000 // _A_SECOND)
+        await film.show(1000)
+        (FOLDER / "moving.webp").write_bytes(film.file())
 
 
 if __name__ == "__main__":

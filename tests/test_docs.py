@@ -2,6 +2,7 @@
 
 import ast
 import re
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -130,6 +131,44 @@ def test_pages_name_only_settings_and_files_that_exist() -> None:
         unknown |= {name for name in files if not (ROOT / name).is_file()}
         missing += [f"{page.name} names {name}" for name in sorted(unknown)]
     assert missing == []
+
+
+# Dependencies
+
+
+def test_the_commands_that_lock_dependencies_are_those_that_the_files_were_made_with() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\.venv/bin/(uv pip compile .*)$", page, re.MULTILINE)
+    headers = [each.read_text(encoding="utf-8") for each in ROOT.glob("requirements*.txt")]
+    made_with = [re.findall(r"^# +(uv pip compile .*)$", each, re.MULTILINE) for each in headers]
+    assert sorted(commands) == sorted(command for [command] in made_with)
+
+
+# Pictures
+
+
+def test_the_icon_has_a_size_that_slack_takes_and_init_names_it() -> None:
+    icon = ROOT / "docs/pictures/icon.png"
+    png = icon.read_bytes()
+    assert png.startswith(b"\x89PNG")
+    # https://www.w3.org/TR/png-3/#11IHDR
+    width, height = struct.unpack_from(">II", png, 16)
+    assert width == height
+    assert 512 <= width <= 2000
+    assert str(icon.relative_to(ROOT)) in spoken()
+
+
+def test_the_picture_that_moves_is_small_and_takes_about_ten_seconds() -> None:
+    webp = (ROOT / "docs/pictures/moving.webp").read_bytes()
+    assert len(webp) < 2_000_000
+    # https://developers.google.com/speed/webp/docs/riff_container#animation
+    at, milliseconds = 12, 0
+    while at < len(webp):
+        name, size = struct.unpack_from("<4sI", webp, at)
+        if name == b"ANMF":
+            milliseconds += int.from_bytes(webp[at + 20 : at + 23], "little")
+        at += 8 + size + size % 2
+    assert 9_000 <= milliseconds <= 13_000
 
 
 # Words

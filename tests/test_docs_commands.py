@@ -25,6 +25,7 @@ from tests.world import World
 ROOT = Path(__file__).parent.parent
 PAGES = (
     "README.md",
+    "CONTRIBUTING.md",
     "docs/settings.md",
     "docs/install.md",
     "docs/operations.md",
@@ -38,9 +39,11 @@ NOT_RUN: Final = {
     r".venv/bin/pip install .*--require-hashes .*": "likewise, with requirements-dev.txt",
     INIT: "tests/test_init.py answers it on a pseudo-terminal; here its file is written",
     ".venv/bin/python -m pytest": "this is it: .ci/run takes the command from the README",
+    ".venv/bin/python -m pytest tests/test_cards.py": "likewise",
     ".venv/bin/python -m sandbox": "tests/test_sandbox_page.py runs it",
     ".venv/bin/python -m sandbox --story": "tests/test_command_line.py runs it",
-    ".venv/bin/python -m tests.pictures": "it changes the pictures",
+    r".venv/bin/python -m tests\.(messages|settings_pages|pictures)": "it changes the tree",
+    r".venv/bin/python -m tests\.(planted|chaos .*)": ".ci/run runs it",
     r".venv/bin/uv pip compile .*": "it asks the package index",
     r"(sudo|journalctl|cd /opt/replica-videos)\b.*": "tests/test_deploy.py runs them",
     r"docker compose exec bot .*": "tests/test_deploy.py runs it in the image",

@@ -58,6 +58,7 @@ async def test_from_nothing_to_a_bot_that_answers(outside: Outside, mode: str) -
         await answer_questions_about_the_app(typist)
         await typist.answers("Create the app in Slack now? [Y/n]")
         await typist.answers("Open it in your browser? [Y/n]", "n")
+        await typist.sees("docs/pictures/icon.png")
         await typist.answers("Press Enter once the app is installed:")
         await typist.answers(BOT_TOKEN, slack.bot_token)
         await typist.sees("Slack: replica-videos in Sandbox")

@@ -9,6 +9,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, FilePayload, expect
 
 from bot.settings import environment
+from sandbox.running import add_people
 from tests.browser import REQUIRED, PageWorld, Window, within_limit
 from tests.page_content import has_everything
 
@@ -52,6 +53,12 @@ async def _shows_drawer(ana: Window) -> None:
     menu = ana.tab.get_by_role("button", name="Channels and people")
     await menu.click()
     await expect(menu).to_have_attribute("aria-expanded", "true")
+
+
+async def _shows_people_with_titles(ana: Window) -> None:
+    await _shows_drawer(ana)
+    await ana.becomes("gus")
+    await expect(ana.tab.locator("#people").get_by_text("Guest")).to_be_visible()
 
 
 async def _shows_home(ana: Window) -> None:
@@ -145,6 +152,7 @@ _View: TypeAlias = tuple[Callable[[Window], Awaitable[None]], str]
 _CHANNEL: Final[dict[str, _View]] = {
     "channel": (_shows_channel, "html"),
     "drawer": (_shows_drawer, "#sidebar"),
+    "people with titles": (_shows_people_with_titles, "#sidebar"),
     "home": (_shows_home, "#channel"),
     "commands": (_shows_commands, "#composer"),
     "people": (_shows_people, "#composer"),
@@ -171,8 +179,10 @@ _TRAFFIC: Final[dict[str, _View]] = {
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def filed(memory: Path, browser: Browser) -> AsyncIterator[PageWorld]:
-    """A world whose form has a field for a file."""
-    async with PageWorld(memory, browser).runs(MAX_SCRIPT="20000") as world:
+    """A world whose form has a field for a file, with people who have titles."""
+    world = PageWorld(memory, browser)
+    add_people(world.slack)
+    async with world.runs(MAX_SCRIPT="20000"):
         yield world
 
 

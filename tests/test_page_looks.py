@@ -13,6 +13,39 @@ from tests.page_content import SCRIPT, has_everything
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
+# ── The panel ─────────────────────────────────────────────────────────────────────────────────
+
+# Labels of fields that are not right above them, and buttons that are not level with the field
+# beside them.
+_MISPLACED: Final = """() => {
+  const box = (node) => node.getBoundingClientRect();
+  const shown = (node) => node.checkVisibility();
+  const all = (selector) => [...document.querySelectorAll(selector)].filter(shown);
+  const fields = all("#panel .picker:not(.wire-tools *), #panel .seconds");
+  const labels = fields.map((each) => [
+    each.querySelector("label"), each.querySelector("select, input"),
+  ]).filter(([label, field]) =>
+    box(label).bottom > box(field).top + 1 || Math.abs(box(label).left - box(field).left) > 1);
+  const uneven = all("#panel .picker:not(.is-wide) + button").filter((each) => {
+    const field = each.previousElementSibling;
+    return Math.abs(box(field).bottom - box(each).bottom) > 1;
+  });
+  const names = all("#panel .channel-row strong").filter((each) => box(each).height > 30);
+  return [...labels.map(([label]) => label), ...uneven, ...names].map((each) => each.textContent);
+}"""
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+async def test_labels_of_the_panel_are_where_their_fields_are(
+    page_world: PageWorld, width: int
+) -> None:
+    page_world.slack.add_channel("partners")
+    ana = await page_world.window(size=(width, 800))
+    for tab in ("Video service", "Slack", "Wire"):
+        await ana.looks_behind(tab)
+        assert await ana.tab.evaluate(_MISPLACED) == []
+
+
 # ── On a phone ────────────────────────────────────────────────────────────────────────────────
 
 # Whatever reaches further than the screen, unless it scrolls by itself in what holds it.

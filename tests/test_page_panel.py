@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import Locator, expect
 
 from tests.browser import PageWorld, within_limit
+from tests.world import REPLICA
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -69,6 +70,30 @@ async def test_where_the_bot_may_not_post_the_answer_is_a_direct_message(
     await ana.opens_thread(card)
     await expect(ana.replies().nth(1)).to_contain_text("your video is ready")
     assert not page_world.slack.messages("vault")
+
+
+async def test_approval_is_switched_on_and_off(page_world: PageWorld) -> None:
+    await page_world.ana.command("/replica", f"add {REPLICA}")
+    ana = await page_world.window()
+    slack = await ana.looks_behind("Slack")
+    approval = slack.get_by_role("switch", name="Approval")
+    await expect(approval).not_to_be_checked()
+    await approval.check()
+    waiting = await ana.asks(SCRIPT)
+    await page_world.settle()
+    await expect(waiting).to_contain_text("Waiting for approval")
+    await ana.panel.get_by_role("button", name="Reset all").click()
+    await expect(approval).not_to_be_checked()
+    await ana.asks("This one needs none.")
+    await page_world.settle()
+    assert page_world.created_count() == 1
+    # What waited before it was switched off can still be approved.
+    await ana.becomes("ben")
+    await ana.goes_to("Replica Videos")
+    await ana.tab.get_by_role("tab", name="Messages").click()
+    await ana.card(SCRIPT).get_by_role("button", name="Approve").click()
+    await page_world.settle()
+    assert page_world.created_count() == 2
 
 
 # ── The wire ──────────────────────────────────────────────────────────────────────────────────

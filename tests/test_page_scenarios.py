@@ -73,7 +73,7 @@ async def _plays_to_its_end(world: PageWorld, window: Window, title: str) -> Loc
 
 async def _switches(window: Window) -> dict[str, object]:
     panel = await window.tab.evaluate("() => fetch('/api/panel').then((got) => got.json())")
-    service, slack = panel["service"], panel["slack"]
+    service, slack, bot = panel["service"], panel["slack"], panel["bot"]
     kept = (
         "down",
         "stalled",
@@ -84,8 +84,10 @@ async def _switches(window: Window) -> dict[str, object]:
         "pace",
         "next",
     )
-    return {name: service[name] for name in kept} | {
-        name: slack[name] for name in ("channels", "next")
+    return {
+        **{name: service[name] for name in kept},
+        **{name: slack[name] for name in ("channels", "next")},
+        "approval": bot["approval"],
     }
 
 
@@ -183,6 +185,42 @@ async def test_a_lost_answer_is_asked_about_and_what_is_expensive_is_approved(
         await expect(note).to_contain_text("Switch to")
         await expect(ana.card("Our founders")).to_contain_text("✋ Waiting for approval")
         assert world.created_count() == 1
+
+
+async def test_approval_is_played_without_settings_and_decided_after_the_scenario(
+    quick_world: PageWorld,
+) -> None:
+    world = quick_world
+    await world.ben.command("/replica", f"add {REPLICA}", "lobby")
+    window = await world.window(reduced_motion="reduce")
+    before = await _switches(window)
+    note = await _plays_to_its_end(world, window, "A video that needs approval")
+    await expect(note).to_contain_text("Switch to")
+    card = window.card("Our founders")
+    await expect(card).to_contain_text("✋ Waiting for approval")
+    assert await _switches(window) == before
+    assert world.created_count() == 0
+
+    await window.becomes("ben")
+    await window.goes_to("Replica Videos")
+    await window.tab.get_by_role("tab", name="Messages").click()
+    await window.card("Our founders").get_by_role("button", name="Approve").click()
+    await world.advance(minutes=5)
+    await window.goes_to("studio")
+    await expect(card).to_contain_text("Ready")
+    assert world.created_count() == 1
+
+
+async def test_a_scenario_can_follow_any_other_at_once(quick_world: PageWorld) -> None:
+    await quick_world.ben.command("/replica", f"add {REPLICA}", "lobby")
+    ana = await quick_world.window(reduced_motion="reduce")
+    for title in ("The account is out of credit", "The API key is revoked", "Too many requests"):
+        note = await _plays(ana, title)
+        async with _time_passing(quick_world, ana):
+            await expect(note).to_contain_text(BACK, timeout=_A_SCENARIO)
+    await expect(note).to_contain_text("and then created the video")
+    await expect(ana.card("The town hall")).to_contain_text("Ready")
+    assert quick_world.created_count() == 1
 
 
 async def test_a_scenario_that_is_stopped_or_left_puts_everything_back(

@@ -270,6 +270,10 @@ class Wizard:
                     "If Slack says that the request URL isn't verified, leave that for later: the "
                     "bot has to run first."
                 )
+            terminal.say(
+                "An icon for the app is in docs/pictures/icon.png: add it under Basic Information "
+                "> Display Information."
+            )
             terminal.ask("Press Enter once the app is installed:")
 
     def _tokens(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from bot.store import Store
 from sandbox.block_kit import Json
 from sandbox.faults import Fault
 from sandbox.page.switches import AUTH_ERRORS, FAULTS, JOB_SCENARIOS, OPERATIONS, TIMES, Side, fault
@@ -29,14 +30,19 @@ _OFFERS: Final[Json] = {
 }
 
 
-def panel_json(slack: SandboxSlack, service: SandboxVideoService, bot_url: str) -> Json:
+def panel_json(
+    slack: SandboxSlack, service: SandboxVideoService, bot_url: str, store: Store | None
+) -> Json:
     """Return the state of the panel."""
     now = slack.clock.now()
     return {
         "now": now.timestamp(),
         "service": _service_json(service, now),
         "slack": _slack_json(slack),
-        "bot": {"url": bot_url},
+        "bot": {
+            "url": bot_url,
+            "approval": store is not None and bool(store.jobs.approvals.approvers),
+        },
         "offers": _OFFERS,
     }
 

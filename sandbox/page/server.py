@@ -86,7 +86,7 @@ class Page:
             service: what makes the videos.
             bot_url: where the bot listens.
             command: what starts the sandbox.
-            store: returns the store of the bot that runs, if any, to tell whose a request is.
+            store: returns the store of the bot that runs, if any.
         """
         # One log for all requests, in order.
         slack.wire.secrets |= service.wire.secrets
@@ -96,7 +96,8 @@ class Page:
         self._bot_url = bot_url
         self._command = command
         self._journal = Journal()
-        self._switches = Switches(slack, service)
+        self._store = store
+        self._switches = Switches(slack, service, store)
         self._requests = JobRequests(slack, store)
         self._actions: dict[str, PersonActions] = {}
         self._leave: list[Callable[[], None]] = []
@@ -151,6 +152,7 @@ class Page:
         add_post("/api/panel/wire/clear", self._clear_wire)
         add_post("/api/panel/service", self._switch_service)
         add_post("/api/panel/slack", self._switch_slack)
+        add_post("/api/panel/bot", self._switch_bot)
         add_post("/api/panel/next", self._plan)
         add_post("/api/panel/next/{number:\\d{1,9}}/drop", self._drop_plan)
         add_post("/api/panel/jobs/{id}", self._act_on_job)
@@ -290,6 +292,9 @@ class Page:
         self._switches.switch_slack(await _read(request, switches.SlackSettings))
         return self._switched(None)
 
+    async def _switch_bot(self, request: web.Request) -> web.StreamResponse:
+        return self._switched(self._switches.switch_bot(await _read(request, switches.BotSettings)))
+
     async def _plan(self, request: web.Request) -> web.StreamResponse:
         return self._switched(self._switches.plan(await _read(request, switches.PlanRequest)))
 
@@ -322,7 +327,7 @@ class Page:
         return _answer({**(problem or {"ok": True}), "panel": self._panel()})
 
     def _panel(self) -> Json:
-        return panel.panel_json(self._slack, self._service, self._bot_url)
+        return panel.panel_json(self._slack, self._service, self._bot_url, self._store())
 
     def _user(self, name: str) -> User:
         for user in self._slack.users.values():

@@ -1,4 +1,4 @@
-"""The switches of the panel: what goes wrong with Slack and the video service."""
+"""The switches of the panel: what goes wrong with Slack and the video service, and approval."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,6 +7,8 @@ from typing import Final, Literal
 
 from pydantic import Field
 
+from bot.model import ApprovalPolicy
+from bot.store import Store
 from sandbox.block_kit import Json
 from sandbox.faults import CannedResponse, Fault, Hang, Reset
 from sandbox.key_quotes import KeyQuote
@@ -54,6 +56,8 @@ _RATE_LIMITED: Final[dict[Side, Json]] = {
 }
 _HISTORY: Final = frozenset({"channels:history", "groups:history", "im:history"})
 _DAY: Final = 86_400
+# Who approves where the settings name nobody.
+_APPROVERS: Final = ("ben", "cleo")
 
 
 def fault(what: str, side: Side) -> Fault:
@@ -106,6 +110,12 @@ class SlackSettings(PageRequest):
     history_scopes: bool = True
 
 
+class BotSettings(PageRequest):
+    """Whether requests need approval."""
+
+    approval: bool
+
+
 class ChannelSettings(PageRequest):
     """Whether the app is a member of a channel, and whether it is archived."""
 
@@ -130,11 +140,18 @@ class JobRequest(PageRequest):
 
 
 class Switches:
-    """The switches, and their state at the start."""
+    """The switches, and their state at the start; ``store`` is the bot's, if it runs."""
 
-    def __init__(self, slack: SandboxSlack, service: SandboxVideoService) -> None:
+    def __init__(
+        self,
+        slack: SandboxSlack,
+        service: SandboxVideoService,
+        store: Callable[[], Store | None] = lambda: None,
+    ) -> None:
         self._slack = slack
         self._service = service
+        self._store = store
+        self._approvals: ApprovalPolicy | None = None
         self._pace = service.pace
         self._plans: list[Callable[[], None]] = []
         self._scopes = frozenset(slack.scopes)
@@ -166,6 +183,19 @@ class Switches:
         if "history_scopes" in sent:
             slack.scopes -= _HISTORY
             slack.scopes |= self._scopes & _HISTORY if request.history_scopes else set()
+
+    def switch_bot(self, request: BotSettings) -> Json | None:
+        """Set whether requests need approval; return a failed outcome without a bot, else None."""
+        if (store := self._store()) is None:
+            return failed("gone", "The bot does not run.")
+        jobs = store.jobs
+        self._approvals = given = self._approvals or jobs.approvals
+        people = {user.id for user in self._slack.users.values() if user.name in _APPROVERS}
+        on = replace(given, approvers=given.approvers or frozenset(people))
+        # They can still decide about what waits already.
+        off = replace(on, approvers=frozenset(), admins=on.everybody)
+        jobs.approvals = on if request.approval else off
+        return None
 
     def change_channel(self, name: str, request: ChannelSettings) -> Json | None:
         """Change a channel; return a failed outcome if that is impossible, else None."""
@@ -238,6 +268,8 @@ class Switches:
         )
         self._service.pace = self._pace
         self.switch_slack(SlackSettings(rate_limits=False, auth_error=None, history_scopes=True))
+        if self._approvals is not None:
+            self.switch_bot(BotSettings(approval=bool(self._approvals.approvers)))
         for name, (with_bot, archived) in self._channels.items():
             channel = self._slack.channels[name]
             if (self._slack.bot.id in channel.members, channel.is_archived) != (with_bot, archived):

@@ -7,7 +7,7 @@ import { icon } from "./icons.js";
 import { jobList } from "./jobs.js";
 import { reveal } from "./reveal.js";
 import { scenarioList } from "./scenario_note.js";
-import { serviceSwitches, slackSwitches } from "./switches.js";
+import { botSwitches, serviceSwitches, slackSwitches } from "./switches.js";
 import { on, state } from "./state.js";
 import { closeThread } from "./thread.js";
 import { wireLog } from "./wire.js";
@@ -30,6 +30,7 @@ const scenarios = scenarioList(() => coversChannel.matches && closePanel());
 const service = serviceSwitches(turned);
 const jobs = jobList(turned);
 const slack = slackSwitches(turned);
+const bot = botSwitches(turned);
 const wire = wireLog({
   onClear: () => turned("wire/clear", {}),
   onCard(card) {
@@ -42,7 +43,7 @@ const TABS = [
   ["scenarios", "Scenarios", [scenarios.node]],
   ["jobs", "Jobs", [jobs.node]],
   ["service", "Video service", [service.node]],
-  ["slack", "Slack", [slack.node]],
+  ["slack", "Slack", [slack.node, bot.node]],
   ["wire", "Wire", [wire.node]],
 ].map(([name, words, inside]) => {
   const tab = make(
@@ -122,6 +123,7 @@ function show(panel) {
   service.update(panel);
   jobs.update(panel);
   slack.update(panel);
+  bot.update(panel);
 }
 
 /** Open the panel, at this tab if one is named. */

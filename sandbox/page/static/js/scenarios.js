@@ -139,14 +139,15 @@ export const SCENARIOS = [
   {
     name: "approval",
     title: "A video that needs approval",
-    about: "Nothing is created until somebody else approves it. Needs APPROVERS.",
+    about: "Nothing is created until somebody else approves it.",
     async play(stage) {
       await stage.begin();
       stage.say("You ask for a video that somebody else has to approve first.");
+      await stage.approval(true);
       await stage.ask("Our founders look back on ten years, and forward to ten more.");
       const card = await stage.findCard();
       if (!JSON.stringify(card).includes("Waiting for approval")) {
-        stage.giveUp("Nothing needs approval here. Start the sandbox with APPROVERS=ben,cleo.");
+        stage.giveUp("A script as short as this needs no approval: APPROVAL_ABOVE is set.");
       }
       stage.say("Nothing is sent to the video service. The card says who was asked.");
       stage.say("Switch to one of them, open the app's messages, and press Approve or Decline.");
@@ -210,11 +211,13 @@ export const SCENARIOS = [
   {
     name: "limit",
     title: "Too many requests",
-    about: "The video service answers 429 for a while.",
+    about: "The video service answers 429: the bot has to wait.",
     async play(stage) {
       await stage.begin();
       stage.say("The video service is busy: it answers 429 and asks the bot to wait.");
-      await stage.ask("The town hall starts at ten o'clock.", () => stage.limit(8));
+      await stage.ask("The town hall starts at ten o'clock.", () =>
+        stage.next({ side: "service", operation: "create_video", what: "rate_limit" }),
+      );
       await stage.findCard();
       await stage.requests(1, (each) => each.status === 429);
       stage.say("The request is stored, and the card says what it waits for.");

@@ -3,11 +3,14 @@
 import { announce } from "./announce.js";
 import { askAs, followPanel, readPanel, turn } from "./api.js";
 import { the } from "./dom.js";
-import { appears, chooseIn, pause, typeLine } from "./hands.js";
+import { appears, chooseIn, pause, typeLine, wait } from "./hands.js";
 import { goTo, messagesIn, on, repliesTo, state } from "./state.js";
 
 const FORM_MILLISECONDS = 6000;
 const CHANGE_MILLISECONDS = 120_000;
+// The bot looks within ten seconds whether what refused it still does.
+const TRIES = 12;
+const TRY_MILLISECONDS = 1000;
 const NAMED = 18;
 /** With these, whatever a scenario does not change goes well, and takes a few seconds. */
 const WELL = {
@@ -92,11 +95,10 @@ export function newStage(onSay) {
       const before = Object.keys(switches).map((name) => [name, panel.service[name]]);
       return set("service", switches, Object.fromEntries(before));
     },
-    /** Have every request answered 429 for a while. */
-    limit: (seconds) =>
-      set("service", { rate_limit: { seconds, retry_after: true } }, { rate_limit: null }),
     /** Let what a switch of the service broke go well again. */
     mend: (name) => stage.service({ [name]: WELL[name] }),
+    /** Have requests need approval or not, until the scenario ends. */
+    approval: (on) => set("bot", { approval: on }, { approval: panel.bot.approval }),
     /** Plan what happens with the next request; if it does not come, the plan is dropped. */
     async next(plan) {
       const outcome = await turn("next", plan);
@@ -121,6 +123,7 @@ export function newStage(onSay) {
       const { rate_limited_until: until, pace } = panel.service;
       const limit = { seconds: Math.max(0, until - panel.now), retry_after: true };
       if (until) await set("service", { rate_limit: null }, { rate_limit: limit });
+      if (panel.bot.approval) await stage.approval(false);
       const { queued, generating } = pace;
       await set("service", { pace: QUICK }, { pace: { queued, generating } });
       const isOpen = (each) => each.kind !== "im" && each.has_app && !each.read_only;
@@ -136,13 +139,19 @@ export function newStage(onSay) {
     },
 
     /**
-     * Ask for a video with the form: type the command, choose a replica, and press the button.
+     * Ask for a video with the form: type the command, choose a replica, and press the button,
+     * again if the form is refused.
      * @param {string} words the script
      * @param {Function} [beforeSending] done last
      */
     async ask(words, beforeSending) {
-      if (!(await stage.tryToAsk(words, beforeSending)))
-        throw new CannotGoOn("The form was not accepted: it says what is wrong.");
+      if (await stage.tryToAsk(words, beforeSending)) return;
+      stage.say("The bot may not have noticed yet that all is well again: you press the button again.");
+      for (let tries = 0; tries < TRIES; tries += 1) {
+        await wait(TRY_MILLISECONDS, signal);
+        if (await stage.send()) return;
+      }
+      throw new CannotGoOn("The form was not accepted: it says what is wrong.");
     },
     /** Ask as above, and return whether the form was accepted. */
     async tryToAsk(words, beforeSending = async () => {}) {

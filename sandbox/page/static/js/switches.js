@@ -245,6 +245,19 @@ export function serviceSwitches(turn) {
   };
 }
 
+/** The bot's switch. @param {Turn} turn */
+export function botSwitches(turn) {
+  const approval = toggle(
+    "Approval",
+    "Somebody else has to approve a request before anything is created",
+    (on) => turn("bot", { approval: on }),
+  );
+  return {
+    node: group("The bot", approval.node),
+    update: ({ bot }) => approval.update(bot.approval),
+  };
+}
+
 /** A channel as Slack has it: whether the app is in it, and whether it is archived. */
 function channelRow(first, turn) {
   const set = (name) => (on) => turn(`channels/${first.id}`, { [name]: on });
