@@ -347,7 +347,7 @@ async def meaning(raised: BaseException) -> OutsideError:
 
 
 async def test_a_refusal_by_slack_keeps_its_code() -> None:
-    for code in (*REFUSALS, "a_code_that_nobody_knows"):
+    for code in (*REFUSALS, "a_code_that_nobody_knows", "h264_not_taken"):
         error = await meaning(answer(code))
         assert isinstance(error, Refused), code
         assert error.code == code
