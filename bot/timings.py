@@ -98,6 +98,9 @@ class Timings:
     home_interval: timedelta = timedelta(seconds=3)
     """From one publication of a person's Home tab to the next: it shows the newest of all changes
     meanwhile."""
+    home_kept_for: timedelta = timedelta(days=7)
+    """From the opening of a Home tab to the end of its publication: then it is published when it is
+    opened again."""
 
     # For the database, all in real time; all but the first are for a server.
     lock_timeout: timedelta = timedelta(seconds=10)

@@ -12,7 +12,7 @@ from bot.errors import Refused, Uncertain
 from bot.model import Delivery, Job, Role, State
 from bot.outages import Outages
 from bot.slack.approval_message import approval_request, people_asked
-from bot.slack.blocks import MAX_TEXT, NO_NAMES, Message, context, mrkdwn, person, shortened
+from bot.slack.blocks import MAX_TEXT, NO_NAMES, Message, context, mrkdwn, short_name, shortened
 from bot.slack.cards import card
 from bot.slack.errors import translated
 from bot.slack.presenters import Presenters
@@ -46,7 +46,7 @@ def compose(
     further ones in its message. ``approvers`` can approve. See ``card`` for ``replica`` and
     ``retry``. ``names`` are those of ``people_named``, as far as they are known.
     """
-    said = {user: safe for user, name in names.items() if (safe := person(name))}
+    said = {user: safe for user, name in names.items() if (safe := short_name(name))}
     presenter = presenters[job.kind]
     if delivery.role is Role.QUESTION:
         # Of a request that was asked about before, the last question counts.

@@ -33,6 +33,7 @@ from bot.slack.blocks import (
     preformatted,
     rich,
     section,
+    unformatted,
     words,
 )
 from bot.slack.buttons import OPEN_TRAIN, RETRY
@@ -304,7 +305,7 @@ def listed_replicas(known: Sequence[KnownReplica]) -> Message:
         paragraph(words(f"{line} · "), moment_of(at)) if at else paragraph(words(line))
         for line, at in lines
     ]
-    said = (f"{escape(line)} · {date(at)}" if at else escape(line) for line, at in lines)
+    said = (f"{unformatted(line)} · {date(at)}" if at else unformatted(line) for line, at in lines)
     text = joined([heading, *(f"• {each}" for each in said)])
     return Message(text, [section(heading), rich(bullets(items))])
 
@@ -372,7 +373,9 @@ async def _named(ctx: HandlerContext, command: SlashCommand, kind: str, wanted: 
     found = found or [each for each in known if each.name.casefold().startswith(folded)]
     if len(found) > 1:
         heading = f"Several replicas match “{escape(wanted)}”. Use the ID:"
-        raise _Unusable(joined([heading, *(f"• {escape(replica_label(each))}" for each in found)]))
+        raise _Unusable(
+            joined([heading, *(f"• {unformatted(replica_label(each))}" for each in found)])
+        )
     if found:
         return found[0].id
     if is_replica_id(wanted):
@@ -407,7 +410,7 @@ async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:
         raise _Unusable(_failure(snapshot))
     await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     known = ctx.store.replicas.get(replica_id)
-    return escape(replica_label(known) if known is not None else replica_id)
+    return unformatted(replica_label(known) if known is not None else replica_id)
 
 
 def _deadline(ctx: HandlerContext) -> float:
@@ -416,7 +419,7 @@ def _deadline(ctx: HandlerContext) -> float:
 
 
 def _failure(snapshot: Snapshot) -> str:
-    label = escape(replica_label(known_from(snapshot)))
+    label = unformatted(replica_label(known_from(snapshot)))
     if not snapshot.reason:
         return f"{label}: {escape(unexplained_failure(snapshot.status))}."
     return f"{label}. The video service says: “{escaped(only_hosts(snapshot.reason), 300)}”"
