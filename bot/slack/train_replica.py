@@ -47,8 +47,10 @@ from bot.slack.context import (
 from bot.slack.forms import (
     JobRequest,
     Metadata,
+    ack_other_version,
     drawn_fields,
     form,
+    is_of_other_version,
     link_field,
     metadata_of,
     place_to_retry,
@@ -68,6 +70,9 @@ from bot.store import KnownReplica
 CALLBACK_ID: Final = "train_replica"
 _KIND: Final = "replica"
 _AGREED: Final = "agreed"
+_FIELDS: Final = frozenset(
+    {"train_video_url", "consent_video_url", "replica_name", _AGREED, "where"}
+)
 # Without those that look alike.
 _LETTERS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 _NAME_LENGTH: Final = 5
@@ -168,12 +173,16 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Store the training that the form asks for, or say what is wrong with it."""
     submission = read(ViewSubmission, body)
     fields, now = submission.view.fields(), ctx.clock.now()
-    metadata = {"name": _new_name(), **metadata_of(submission.view)}
 
     def redraw(note: str, changed: Metadata) -> Json:
-        drawn = _draw_form(ctx, drawn_fields(submission.view), changed, note)
+        named = {"name": _new_name(), **changed}
+        drawn = _draw_form(ctx, drawn_fields(submission.view), named, note)
         return kept_left(drawn, submission.view.blocks)
 
+    if is_of_other_version(submission.view, _FIELDS):
+        await ack_other_version(ack, submission.view, lambda known, note: redraw(note, known))
+        return
+    metadata = {"name": _new_name(), **metadata_of(submission.view)}
     params, errors = dict(fields), {}
     try:
         params = parse(fields)
