@@ -98,6 +98,9 @@ class Timings:
     home_interval: timedelta = timedelta(seconds=3)
     """From one publication of a person's Home tab to the next: it shows the newest of all changes
     meanwhile."""
+    home_kept_for: timedelta = timedelta(days=7)
+    """From the opening of a Home tab to the end of its publication: then it is published when it is
+    opened again."""
 
     # For the database, all in real time; all but the first are for a server.
     lock_timeout: timedelta = timedelta(seconds=10)
@@ -220,9 +223,10 @@ class Timings:
     socket_heartbeat: timedelta = timedelta(seconds=10)
     """From the last message to a ping of ours; half as long after it, a silent connection ends."""
     reconnect_interval: timedelta = timedelta(seconds=1)
-    """From a connection that could not be opened, or was lost soon, to the next try; it doubles."""
+    """From the opening of a connection to the next one at least; from a connection that could not
+    be opened to the next try, where it doubles."""
     max_reconnect_interval: timedelta = timedelta(minutes=1)
-    """Between two tries; a connection that lasted longer is replaced at once."""
+    """Between two tries."""
     max_socket_wait: timedelta = timedelta(minutes=5)
     """The longest wait that Slack may ask for between two tries."""
 
@@ -261,8 +265,6 @@ class Timings:
         return min(self.first_hold * float(2 ** min(refusals - 1, 16)), self.max_hold)
 
     def reconnect_back_off(self, failures: int) -> timedelta:
-        """Return the wait after this many connections in a row that failed or were lost soon."""
-        if not failures:
-            return timedelta(0)
+        """Return the wait after this many connections in a row that could not be opened."""
         wait = self.reconnect_interval * float(2 ** min(failures - 1, 16))
         return min(wait, self.max_reconnect_interval)

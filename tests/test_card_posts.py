@@ -197,6 +197,24 @@ async def test_a_name_is_shown_letter_by_letter(name: str, world: World) -> None
     assert not card.pings
 
 
+@pytest.mark.parametrize("name", NAMES, ids=["a ping", "formats", "a mention", "long"])
+async def test_the_name_of_a_replica_and_of_a_video_is_shown_letter_by_letter(
+    name: str, world: World
+) -> None:
+    world.service.add_replica("r-other", name)
+    await world.ana.command("/replica", "add r-other")
+    await world.settle()
+    card = await world.request_video(
+        world.ana, {"replica_id": "r-other", "video_name": "*Welcome* to _all_"}
+    )
+    assert f"Replica: {NAMES[name]}" in str(card.blocks)
+    assert "“Welcome to all”" in card.text
+    assert "*Welcome* to _all_" in str(card.blocks), "a rich text formats nothing"
+    await world.advance(minutes=5)
+    [reply] = world.replies(card)
+    assert "“Welcome to all”" in reply.text
+
+
 async def test_a_decline_before_the_card_pings_no_approver(quiet_world: World) -> None:
     world = quiet_world
     world.slack.add_channel("approvals")

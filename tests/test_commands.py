@@ -31,6 +31,7 @@ WHAT_TO_DO = {
     errors.ErrorAction.EXPIRED: "Try again",
     errors.ErrorAction.PAUSE: "tell the person who runs this bot",
     errors.ErrorAction.REDIRECT: "tell the person who runs this bot",
+    errors.ErrorAction.WITHOUT_METADATA: "Please try again",
     errors.ErrorAction.REWRITE: "Please try again.*give this to the person who runs this bot: ",
 }
 

@@ -383,6 +383,23 @@ async def test_a_message_whose_blocks_are_refused_is_sent_as_text(world: World) 
     assert reply.blocks
 
 
+@pytest.mark.parametrize(
+    "code", ["invalid_metadata_schema", "metadata_must_be_sent_from_app", "metadata_too_large"]
+)
+async def test_a_message_whose_metadata_are_refused_is_posted_whole_without_them(
+    world: World, code: str
+) -> None:
+    world.slack.faults.next("chat.postMessage", _refusal(code))
+    await _submits(world)
+    await world.advance(minutes=5)
+
+    card, reply = _card_and_reply(world)
+    assert card.blocks
+    assert reply.blocks
+    carried = ["metadata" in call.arguments for call in world.calls("chat.postMessage")]
+    assert carried == [True, False, True], "the others can be found if their answer is lost"
+
+
 async def test_an_unknown_error_code_is_retried_before_the_message_goes_elsewhere(
     world: World,
 ) -> None:
@@ -404,6 +421,7 @@ async def test_an_unknown_error_code_is_retried_before_the_message_goes_elsewher
         CannedResponse(429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "30"}),
         _refusal("invalid_blocks"),
         _refusal("moon_phase_wrong"),
+        _refusal("metadata_too_large"),
     ],
 )
 async def test_a_failed_edit_is_repeated_until_it_succeeds(world: World, fault: Fault) -> None:
@@ -415,13 +433,14 @@ async def test_a_failed_edit_is_repeated_until_it_succeeds(world: World, fault: 
     _card_and_reply(world)
 
 
+@pytest.mark.parametrize("code", ["moon_phase_wrong", "error_42"])
 async def test_an_edit_that_is_refused_for_an_unknown_reason_is_given_up_with_an_error(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: World, caplog: pytest.LogCaptureFixture, code: str
 ) -> None:
     await _submits(world)
     await world.advance(seconds=5)
     [card] = world.posts()
-    world.slack.faults.always("chat.update", _refusal("moon_phase_wrong"))
+    world.slack.faults.always("chat.update", _refusal(code))
     await world.advance(minutes=10)
 
     assert world.now(card) == card

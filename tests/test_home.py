@@ -61,6 +61,32 @@ async def test_a_persons_home_is_published_once_in_a_few_seconds_and_shows_the_n
     assert all(f"Video {number}" in words(world.ana.home) for number in range(6))
 
 
+async def test_a_home_that_was_not_opened_for_a_week_is_published_when_it_is_opened_again(
+    world: World,
+) -> None:
+    await opened(world, world.ana)
+    await opened(world, world.ben)
+    await world.advance(days=6)
+    await world.request_video(world.ana, {"video_name": "Within a week"})
+    await world.advance(seconds=10)
+    assert "Within a week" in words(world.ana.home)
+    await opened(world, world.ben)
+
+    await world.advance(days=2)
+    published = len(world.calls("views.publish"))
+    await world.request_video(world.ana, {"video_name": "Later"})
+    await world.advance(minutes=5)
+    assert len(world.calls("views.publish")) == published
+    await world.request_video(world.ben, {"video_name": "Of Ben"})
+    await world.advance(minutes=5)
+    assert "Of Ben" in words(world.ben.home)
+
+    assert "Later" in words(await opened(world, world.ana))
+    await world.request_video(world.ana, {"video_name": "Last"})
+    await world.advance(seconds=10)
+    assert "Last" in words(world.ana.home)
+
+
 async def test_a_change_during_the_publication_is_published_after_it(quiet_world: World) -> None:
     world, admin = quiet_world, quiet_world.ana
     changed = False

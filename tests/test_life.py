@@ -110,14 +110,17 @@ def _refusals(method: str) -> Mapping[str, Fault]:
     return said
 
 
-_POSTS: Final = {**_refusals("chat.postMessage"), "no code": CannedResponse(200, {"ok": False})}
-_EDITS: Final = {**_LOST, **_refusals("chat.update")}
-# A form that Slack refuses as invalid is a bug in the bot, and is logged with a traceback.
-_VIEWS: Final = {
+# A message without metadata is one that the checks here do not know.
+_POSTS: Final = {
     code: fault
-    for code, fault in {**_LOST, **_refusals("views.open")}.items()
-    if errors.ERROR_ACTIONS.get(code) is not errors.ErrorAction.REWRITE
+    for code, fault in {
+        **_refusals("chat.postMessage"),
+        "no code": CannedResponse(200, {"ok": False}),
+    }.items()
+    if errors.ERROR_ACTIONS.get(code) is not errors.ErrorAction.WITHOUT_METADATA
 }
+_EDITS: Final = {**_LOST, **_refusals("chat.update")}
+_VIEWS: Final = {**_LOST, **_refusals("views.open")}
 _SEARCHES: Final = {
     **_LOST,
     **{

@@ -57,7 +57,9 @@ async def test_a_person_with_too_many_open_requests_is_told_so_in_the_form(
         await world.request_video(world.ben)
 
 
-async def test_a_form_without_fields_is_replaced_by_what_the_limit_says(quiet_world: World) -> None:
+async def test_a_form_without_fields_is_drawn_anew_and_says_what_the_limit_is(
+    quiet_world: World,
+) -> None:
     world = quiet_world
     async with world.running_bot(MAX_OPEN_PER_USER="1"):
         form = await world.open_form(world.ana)
@@ -73,6 +75,11 @@ async def test_a_form_without_fields_is_replaced_by_what_the_limit_says(quiet_wo
 
         assert answer.json is not None
         assert answer.json["response_action"] == "update"
+        assert "Hello, world." in answer.body
+        again = {**view, "blocks": answer.json["view"]["blocks"]}
+        answer = await deliver(world.slack, encoded({**submission, "view": again}))
+        assert answer.json is not None
+        assert answer.json["response_action"] == "errors"
         assert "limit of 1 request in progress" in answer.body
 
 

@@ -62,7 +62,7 @@ def test_scopes_to_find_lost_posts_and_to_know_people_and_channels_are_optional(
 ) -> None:
     scopes = manifest["oauth_config"]["scopes"]
     optional = set(scopes["bot_optional"])
-    history = {"channels:history", "groups:history", "im:history", "mpim:history"}
+    history = {"channels:history", "groups:history", "im:history"}
     telling = {"users:read", "channels:read", "groups:read", "usergroups:read"}
     asked = {"app_mentions:read", "files:read", "files:write", "channels:join", "im:write"}
     assert optional == {*history, *telling, *asked}

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from sandbox import events
 from sandbox.driver import Person
 from sandbox.faults import CannedResponse
@@ -114,8 +116,27 @@ async def test_the_request_url_is_verified(world: World) -> None:
 
 async def test_a_message_of_an_app_is_not_answered(world: World) -> None:
     place = world.slack.channel("studio").id
-    event = {"type": "message", "channel": place, "user": world.slack.bot.id, "ts": "1.2"}
+    event = {
+        "type": "message",
+        "channel": place,
+        "channel_type": "im",
+        "user": world.slack.bot.id,
+        "ts": "1.2",
+    }
     answer = await events.send(world.slack, {**event, "bot_id": BOT, "text": "Hi"}, "message.im")
     assert answer.ok
+    await world.settle()
+    assert world.posts() == []
+
+
+@pytest.mark.parametrize("kind", ["channel", "group", "mpim", None])
+async def test_what_people_write_in_channels_is_not_answered(
+    world: World, kind: str | None
+) -> None:
+    """The Slack app may subscribe to messages there, for another purpose or by mistake."""
+    place = world.slack.channel("studio").id
+    event = {"type": "message", "channel": place, "user": world.ana.user.id, "ts": "1.2"}
+    event |= {"text": "Hi", **({"channel_type": kind} if kind else {})}
+    assert (await events.send(world.slack, event, "message.im")).ok
     await world.settle()
     assert world.posts() == []

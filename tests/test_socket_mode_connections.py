@@ -112,6 +112,29 @@ async def test_connections_that_slack_ends_are_replaced(
     assert (await world.ana.command("/video", "help")).ok
 
 
+async def test_connections_that_had_worked_are_replaced_without_a_back_off(
+    unconnected: World,
+) -> None:
+    world = unconnected
+    world.timings = replace(
+        QUICK,
+        reconnect_interval=timedelta(milliseconds=100),
+        max_reconnect_interval=timedelta(minutes=10),
+    )
+    async with world.running_bot():
+        socket = world.slack.socket_mode
+        began = time.monotonic()
+        async with asyncio.timeout(12):  # with a back-off, the last one would take 13 s
+            for ended in range(1, 9):
+                if ended % 2:
+                    await socket.close()
+                else:
+                    await socket.disconnect("refresh_requested")
+                await socket.reached(opened=ended + 1, connections=1)
+        # Those that end at once are opened one after the other, not as fast as possible.
+        assert time.monotonic() - began >= 0.7
+
+
 async def test_an_envelope_whose_connection_ends_before_the_answer_is_sent_again_and_done_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,10 +10,11 @@ from datetime import timedelta
 import pytest
 
 from bot.model import DeliveryState, Job, Request, Role, State
-from bot.store import Limited, Store
+from bot.store import Limited, Outgoing, Store
 from sandbox.driver import Person
 from sandbox.scenarios import Pace
 from sandbox.video_service import Operation
+from tests.modes import on_both_engines
 from tests.test_store import NOW, post_card, running, store
 from tests.world import REPLICA, World
 
@@ -177,12 +178,15 @@ async def test_posts_are_made_although_edits_fill_their_slots(slow: World) -> No
 # ── Claims ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def queue(store: Store, user: str, count: int, *, after: float = 0) -> None:
-    """Queue jobs of a person at one moment."""
+async def queue(
+    store: Store, user: str, count: int, *, after: float = 0, channels: int = 1
+) -> None:
+    """Queue jobs of a person at one moment, in as many channels."""
     now = NOW + timedelta(seconds=after)
     for number in range(count):
         key = f"{user}-{after}-{number}"
-        await store.jobs.submit(Request(key, "video", {"script": key}, user, "C1"), now)
+        channel = f"C{1 + number % channels}"
+        await store.jobs.submit(Request(key, "video", {"script": key}, user, channel), now)
 
 
 async def claimed_one_by_one(store: Store, count: int) -> list[Job]:
@@ -246,12 +250,80 @@ async def test_however_many_cards_wait_they_hide_no_closing_reply(store: Store) 
     assert claimed[0].delivery.role is Role.REPLY
 
 
+@on_both_engines
+@pytest.mark.parametrize("channels", [1, 64])
+async def test_a_card_does_not_wait_behind_the_1500_of_somebody_else(
+    store: Store, channels: int
+) -> None:
+    await queue(store, "ana", 1500, channels=channels)
+    under_way = list(await store.deliveries.claim(NOW + timedelta(seconds=2), 55))
+    assert {each.job.user for each in under_way} == {"ana"}
+    await queue(store, "ben", 2, after=2)
+    await queue(store, "cyd", 1, after=2.1)
+    # Slack takes some of those under way meanwhile, and then each at once.
+    held = under_way[: 7 if channels == 1 else 50]
+    scripts = []
+    for step in range(40):
+        # What is limited is due 50 ms later.
+        claimed = await store.deliveries.claim(
+            NOW + timedelta(seconds=3.5 + step / 20), 1, [each.delivery for each in held]
+        )
+        scripts += [each.job.params["script"] for each in claimed]
+        held = [*held[: len(held) - len(claimed)], *claimed]
+    places = [scripts.index(each) for each in ("ben-2-0", "cyd-2.1-0", "ben-2-1")]
+    assert max(places[:2]) < 10, scripts
+    assert max(places) < 20, scripts
+
+
+@on_both_engines
+async def test_the_card_of_who_comes_later_does_not_keep_the_first_ones_waiting(
+    store: Store,
+) -> None:
+    await queue(store, "ana", 300, channels=64)
+    await queue(store, "ben", 300, after=1, channels=64)
+    under_way = list[Outgoing]()
+    for step in range(60):
+        later = NOW + timedelta(seconds=3 + step)
+        held = [each.delivery for each in under_way[-20:]]
+        under_way += await store.deliveries.claim(later, 1, held)
+    users = Counter(each.job.user for each in under_way)
+    assert users["ana"] >= 30
+    assert users["ben"] >= 1
+
+
+@on_both_engines
+async def test_where_a_channel_has_no_room_people_take_turns(store: Store) -> None:
+    await queue(store, "ana", 300)
+    await queue(store, "ben", 3, after=1)
+    now = NOW + timedelta(seconds=3)
+    crowded = Limited(DeliveryState.PENDING, "C1")
+    claimed = await store.deliveries.claim(now, 64, (), {crowded: now + timedelta(seconds=30)})
+    assert not claimed
+
+    scripts = []
+    for second in range(31, 37):
+        after = now + timedelta(seconds=second)
+        [each] = await store.deliveries.claim(after, 1, (), {crowded: after})
+        scripts.append(each.job.params["script"])
+    assert scripts == ["ana-0-0", "ben-1-0", "ana-0-1", "ben-1-1", "ana-0-2", "ben-1-2"]
+
+
+@on_both_engines
+async def test_in_a_rush_of_many_people_who_comes_first_is_served_first(store: Store) -> None:
+    people = [f"person{number}" for number in range(250)]
+    for number, each in enumerate(people):
+        await queue(store, each, 1, after=number / 1000, channels=64)
+    later = NOW + timedelta(seconds=2)
+    claimed = [each for _ in range(8) for each in await store.deliveries.claim(later, 1)]
+    assert [each.job.user for each in claimed] == people[:8]
+
+
 @pytest.mark.parametrize("is_limited", [False, True])
 async def test_however_many_posts_wait_in_one_channel_they_hide_none_in_another(
     store: Store, *, is_limited: bool
 ) -> None:
     await queue(store, "ana", 300)
-    request = Request("ben", "video", {"script": "Ben"}, "ben", "C2")
+    request = Request("elsewhere", "video", {"script": "Elsewhere"}, "ana", "C2")
     await store.jobs.submit(request, NOW + timedelta(seconds=1))
     now = NOW + timedelta(seconds=2)
     crowded = Limited(DeliveryState.PENDING, "C1")

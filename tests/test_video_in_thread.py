@@ -262,6 +262,43 @@ async def test_while_slack_asks_to_wait_no_further_video_is_fetched(shown: World
     assert len(shared(world)) == 2
 
 
+# ── A host that is down ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("down_for", [timedelta(seconds=45), timedelta(minutes=25)])
+async def test_videos_whose_host_is_down_come_into_their_threads_once_it_is_back(
+    down_for: timedelta, shown: World
+) -> None:
+    world = shown
+    world.service.faults.always(DOWNLOAD, CannedResponse(503, "<html>Deploying</html>"))
+    for _ in range(10):
+        await world.request_video(world.ana)
+    while len(replies_with_links(world)) < 10:
+        await world.advance(seconds=1)
+    await world.advance(seconds=down_for.total_seconds())
+    assert not shared(world)
+    world.service.faults.clear()
+    await world.advance(minutes=6)
+    assert len(shared(world)) == 10
+    assert len({each.thread_ts for each in shared(world)}) == 10
+
+
+async def test_a_video_whose_host_stays_down_is_given_up_after_half_an_hour(
+    shown: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = shown
+    world.service.faults.always(DOWNLOAD, CannedResponse(503, ""))
+    await makes_a_video(world, minutes=25)
+    assert "a file is not shared" not in caplog.text
+    await world.advance(minutes=10)
+    assert "a file is not shared" in caplog.text
+    asked = len(world.service.downloads.paths)
+    assert asked == 13
+    await world.advance(days=1)
+    assert len(world.service.downloads.paths) == asked
+    only_the_link(world)
+
+
 # ── The disk ──────────────────────────────────────────────────────────────────────────────────────
 
 

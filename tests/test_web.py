@@ -78,11 +78,13 @@ def untouched(world: World) -> bool:
 async def test_a_form_with_invalid_metadata_shows_an_error_with_a_reference_under_a_field(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A form to create or to train is drawn anew instead: see test_open_forms."""
     form = await world.open_form(world.ana)
     calls, studio = len(world.slack.calls), world.slack.channel("studio")
     for metadata in ("", "{broken", '{"version": 2}'):
-        view = {**form.view.payload(), "private_metadata": metadata}
+        other = {"callback_id": "decline_form", "private_metadata": metadata}
         payload = interaction(world.slack, world.ana.user, "view_submission", studio)
+        view = {**form.view.payload(), **other}
         answer = await deliver(world.slack, encoded({**payload, "view": view}))
         assert answer.json is not None
         [error] = answer.json["errors"].values()

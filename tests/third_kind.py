@@ -180,7 +180,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     submission = read(ViewSubmission, body)
     fields, metadata = submission.view.fields(), metadata_of(submission.view)
     if "video_name" not in fields:
-        await ack_errors(ack, {"video_name": "What is it called?"})
+        await ack_errors(ack, submission.view, {"video_name": "What is it called?"})
         return
 
     def redraw(note: str) -> Json:

@@ -27,6 +27,7 @@ from bot.slack.blocks import (
 )
 from bot.slack.buttons import ANSWER_EACH, CANCEL_ALL, attempt_of, pressed
 from bot.slack.context import UNKNOWN_KIND, HandlerContext
+from bot.slack.forms import ack_errors
 from bot.slack.job_actions import (
     NOT_AN_ID,
     SETTLED,
@@ -182,7 +183,7 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
         await ack(response_action="update", view=_form(ctx, jobs, typed, marks))
         return
     if errors:
-        await ack(response_action="errors", errors=errors)
+        await ack_errors(ack, submission.view, errors)
     elif settled:
         await ack(response_action="update", view=_settled_view(ctx, settled))
     else:

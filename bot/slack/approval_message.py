@@ -15,7 +15,6 @@ from bot.slack.blocks import (
     context,
     cut,
     date,
-    escape,
     escaped,
     joined,
     listed,
@@ -28,6 +27,7 @@ from bot.slack.blocks import (
     section,
     size,
     title,
+    unformatted,
     words,
 )
 from bot.slack.buttons import approval_buttons
@@ -111,7 +111,7 @@ def approval_request(
     where = f" in <#{job.channel}>" if job.channel.startswith(("C", "G")) else ""
     asked = f"Requested by <@{job.user}>{where}"
     heading = rich(paragraph(words(name or noun.capitalize(), bold=True)))
-    called = f"{noun.capitalize()}: “{escape(name)}”" if name else noun.capitalize()
+    called = f"{noun.capitalize()}: “{unformatted(name)}”" if name else noun.capitalize()
     if delivery.settled_as is not None:
         outcome = _outcome(delivery.settled_as, delivery.settled_by)
         blocks = [heading, section(outcome)]

@@ -11,6 +11,7 @@ from bot.model import Failure, Job, State
 from bot.slack.blocks import Json, element, field, modal
 from bot.slack.buttons import APPROVE, DECLINE, WITHDRAW, attempt_of, pressed
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
+from bot.slack.forms import ack_errors
 from bot.slack.job_actions import SETTLED, find_job
 from bot.slack.payloads import BlockAction, PrivateMetadata, ViewSubmission, read
 
@@ -85,7 +86,7 @@ async def decline(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
             # The errors of a form are plain text: https://docs.slack.dev/surfaces/modals
             error = SETTLED
     if error is not None:
-        await ack(response_action="errors", errors={_REASON: error})
+        await ack_errors(ack, submission.view, {_REASON: error})
     else:
         await ack()
 

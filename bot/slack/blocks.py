@@ -37,7 +37,7 @@ _MAX_LINK: Final = 2000
 _BIDI: Final = re.compile(r"[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # What begins or ends a format in mrkdwn: inside a word, only code does.
 _FORMATTING: Final = re.compile(r"(?<!\w)[*_~]+|[*_~]+(?!\w)|`")
-_MAX_PERSON: Final = 60
+_MAX_NAME: Final = 60
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _HALF_ENTITY: Final = re.compile(r"&[a-z]*\Z")
 _HALF_MARKUP: Final = re.compile(r"<[^>]*\Z|&[a-z]*\Z")
@@ -135,9 +135,14 @@ def one_line(text: str) -> str:
     return next((" ".join(line.split()) for line in lines if line.strip()), "")
 
 
-def person(name: str) -> str:
-    """Return a person's name as mrkdwn that formats nothing and pings nobody; "" if it is none."""
-    return escaped(one_line(_FORMATTING.sub("", name)), _MAX_PERSON)
+def unformatted(name: str) -> str:
+    """Return a name as mrkdwn that formats nothing and pings nobody; "" if it is none."""
+    return escape(one_line(_FORMATTING.sub("", name)))
+
+
+def short_name(name: str) -> str:
+    """Return the same of at most 60 bytes: of a person, or of a replica."""
+    return escaped(one_line(_FORMATTING.sub("", name)), _MAX_NAME)
 
 
 def listed(items: Sequence[str], conjunction: str) -> str:

@@ -23,14 +23,14 @@ from bot.slack.blocks import (
     cut,
     date,
     escape,
-    escaped,
     joined,
     mrkdwn,
-    one_line,
     paragraph,
     rich,
     section,
+    short_name,
     title,
+    unformatted,
     words,
 )
 from bot.slack.buttons import card_buttons
@@ -52,7 +52,6 @@ _OURS: Final = ("The video service ", "The connection to the video service ")
 """How the sentences begin that we use as a reason where the service gave none."""
 _FEW_WORDS: Final = 5
 _BAR_WIDTH: Final = 12
-_MAX_NAME: Final = 60
 _HUNDRED: Final = 100
 
 
@@ -111,7 +110,7 @@ def card(
     small = _small_print(job, presenter, replica, names)
     blocks += [context(mrkdwn(line)) for line in small]
     blocks.append(actions(card_buttons(job, presenter, is_retried=retry is not None)))
-    called = f"{noun} “{escape(name)}”" if name else noun
+    called = f"{noun} “{unformatted(name)}”" if name else noun
     text = [
         f"{called}: {_sentence(word + status.more)}",
         joined([figures, status.line], by=" "),
@@ -163,7 +162,7 @@ def _status(
         case State.RUNNING if job.held_by is not None or job.unreachable:
             return _Status(running, line=_unread(job))
         case State.RUNNING if job.waits_for is not None:
-            named = escaped(one_line(replica), _MAX_NAME) or "The replica"
+            named = short_name(replica) or "The replica"
             line = f"{named} is still training. The {presenter.noun} starts when it's ready."
             return _Status(running, line=line)
         case State.RUNNING if job.unusual:
@@ -272,7 +271,7 @@ def _small_print(
 ) -> list[str]:
     """Return the lines of small print, in mrkdwn."""
     who = f"Requested by {names[job.user]}" if job.user in names else ""
-    with_replica = f"Replica: {escaped(one_line(replica), _MAX_NAME)}" if replica else ""
+    with_replica = f"Replica: {named}" if (named := short_name(replica)) else ""
     by = decided_by(job, names)
     approved = f"Approved{by}" if by and job.failure not in NOT_APPROVED else ""
     lines = [_orphaned(job, presenter.noun), joined([who, approved, with_replica], by=" · ")]

@@ -5,15 +5,19 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 import aiohttp
 from slack_bolt.async_app import AsyncApp
 from slack_bolt.context.ack.async_ack import AsyncAck
+from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
-from bot.errors import OutsideError, Refused
+from bot.errors import OutsideError, Refused, Unavailable
 from bot.kinds import Kind
 from bot.log import reference
 from bot.model import Job, State
@@ -35,6 +39,9 @@ _LOG: Final = logging.getLogger(__name__)
 UNKNOWN_JOB: Final = "I can't find this any more."
 UNKNOWN_KIND: Final = "I no longer support this kind of request."
 _MAX_TITLE: Final = 24
+# https://docs.slack.dev/interactivity/handling-user-interaction#message_responses
+_RESPONSE_URL_LASTS: Final = timedelta(minutes=30)
+_MAX_FAILURES: Final = 5
 _LEFT: Final = "left"
 
 
@@ -221,8 +228,6 @@ class HandlerContext:
                     return "Slack took too long to reach me, so the form couldn't open. Try again?"
                 case ErrorAction.PAUSE | ErrorAction.REDIRECT:
                     return f"Slack doesn't let me open forms ({error.code}). {CONTACT_OPERATOR}"
-                case None:
-                    raise
             code = reference()
             _LOG.error("Slack refuses a form", extra={"reference": code, "reason": error.reason})
             return with_reference("Slack didn't open the form. Please try again.", code)
@@ -297,13 +302,24 @@ class HandlerContext:
         await self._send(response_url, message, {"replace_original": True})
 
     async def _send(self, response_url: str, message: Message, answer: Json) -> None:
-        webhook = webhook_client(response_url, self.session)
         answer |= {"text": message.text, "unfurl_links": False, "unfurl_media": False}
         if message.blocks:
             answer["blocks"] = list(message.blocks)
+        await self._use(response_url, answer)
+
+    async def _use(self, response_url: str, answer: Json, failures: int = 0) -> None:
+        """Send to a response URL, and again after a rate limit: that was no use of it."""
+        webhook = webhook_client(response_url, self.session)
         try:
             async with translated(self.timings.call_timeout):
-                await webhook.send_dict(answer)
+                response = await webhook.send_dict(answer)
+                if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+                    raise SlackApiError("", response)  # type: ignore[no-untyped-call]
+        except Unavailable as error:
+            wait = error.retry_after or self.timings.back_off(failures + 1)
+            if failures < _MAX_FAILURES and wait < _RESPONSE_URL_LASTS:
+                again = partial(self._use, response_url, answer, failures + 1)
+                self.background.spawn_at(self.clock, self.clock.now() + wait, again)
         except OutsideError:
             # The user can ask for it again.
             return

@@ -53,14 +53,17 @@ from bot.slack.forms import (
     JobRequest,
     Metadata,
     UnreadableFile,
+    ack_other_version,
     drawn_fields,
     fits_in_metadata,
     form,
+    is_of_other_version,
     link_field,
     metadata_of,
     note_of,
     place_to_retry,
     read_script,
+    readable_metadata,
     retention_note,
     submit_job,
     takes_files,
@@ -98,6 +101,8 @@ LINK_FIELDS: Final = {
         "Anyone must be able to download it for at least 24 hours.",
     ),
 }
+_FIELDS: Final = frozenset({"replica_id", "script", "video_name", "background", "where"})
+_MORE_FIELDS: Final = frozenset({"script_file", *LINK_FIELDS})
 MAKE_ANOTHER: Final = "Make a new one"
 """The button of such a form."""
 
@@ -279,7 +284,8 @@ async def suggest_replicas(ctx: HandlerContext, body: Json) -> BoltResponse:
     """
     request = read(OptionsRequest, body)
     query = request.value.strip()
-    channel = metadata_of(request.view)["channel"] if request.view is not None else ""
+    known = readable_metadata(request.view) if request.view is not None else None
+    channel = known["channel"] if known is not None else ""
     found = ctx.store.replicas.find(query, channel, _MAX_OPTIONS - 1)
     options = [text for replica in found if (text := _option_json(replica))]
     if is_replica_id(query) and all(replica.id != query for replica in found):
@@ -350,6 +356,12 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Store the video that the form asks for, or say what is wrong with it."""
     submission = read(ViewSubmission, body)
     view, fields = submission.view, submission.view.fields()
+    if is_of_other_version(view, _FIELDS, _MORE_FIELDS):
+        filled = drawn_fields(view)
+        await ack_other_version(
+            ack, view, lambda metadata, note: draw_form(ctx, filled, metadata, note=note)
+        )
+        return
     background = fields.get("background")
     if background in LINK_FIELDS and not any(
         block.get("block_id") == background for block in view.blocks

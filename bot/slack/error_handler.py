@@ -130,14 +130,14 @@ def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltRespo
             title, text = log_not_stored(error, code)
         case UnknownAction():
             _LOG.error("unknown action", extra={"reference": code, "id": str(error)[:_MAX_LOGGED]})
-            text = "I don't recognize this. Please start again."
+            text = f"I don't recognize this. {_start_again(body)}"
         case InvalidPayload():
             _LOG.error(
                 "invalid payload", extra={"reference": code, "where": str(error)[:_MAX_LOGGED]}
             )
             if body.get("type") == "event_callback":
                 return _INVALID_EVENT
-            text = "I can't read this. Please start again."
+            text = f"I can't read this. {_start_again(body)}"
         case _:
             _LOG.error("a Slack request failed", exc_info=error, extra={"reference": code})
             text = f"{title}. Please try again."
@@ -147,6 +147,12 @@ def answer_error(ctx: HandlerContext, error: Exception, body: Json) -> BoltRespo
                     "Please submit this form again: nothing is started twice."
                 )
     return answer_privately(ctx, body, title, with_reference(text, code))
+
+
+def _start_again(body: Json) -> str:
+    if body.get("type") == "view_submission":  # what was entered stays in it until it is closed
+        return "Please copy what you entered, close this form and open it again."
+    return "Please start again."
 
 
 def answer_privately(ctx: HandlerContext, body: Json, title: str, text: str) -> BoltResponse | None:

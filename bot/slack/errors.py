@@ -42,6 +42,8 @@ class ErrorAction(StrEnum):
     """Slack failed, and it may have been done: find out before it is sent again."""
     REWRITE = "rewrite"
     """The message itself is refused: send its text alone."""
+    WITHOUT_METADATA = "without_metadata"
+    """The message's metadata are refused: send it without them."""
     WITHOUT_FILE = "without_file"
     """The workspace takes no file, or none like this: do without it."""
 
@@ -55,7 +57,8 @@ ERROR_ACTIONS: Final = {
             messages_tab_disabled method_not_supported_for_channel_type not_in_channel
             posting_to_channel_denied restricted_action restricted_action_non_threadable_channel
             restricted_action_read_only_channel restricted_action_thread_locked
-            restricted_action_thread_only_channel slack_connect_blocked_file_type
+            restricted_action_thread_only_channel send_on_behalf_not_allowed
+            slack_connect_blocked_file_type
             slack_connect_canvas_sharing_blocked slack_connect_clip_sharing_blocked
             slack_connect_file_link_sharing_blocked slack_connect_file_upload_sharing_blocked
             slack_connect_lists_sharing_blocked team_access_not_granted team_not_found
@@ -83,13 +86,16 @@ ERROR_ACTIONS: Final = {
             duplicate_external_id duplicate_message_not_found file_deleted file_is_deleted
             file_not_found file_share_limit_reached invalid_arg_name invalid_arguments
             invalid_array_arg invalid_attachments invalid_blocks invalid_blocks_format
-            invalid_charset invalid_form_data invalid_metadata_format invalid_metadata_schema
-            invalid_post_type markdown_text_conflict max_file_sharing_exceeded
-            metadata_must_be_sent_from_app metadata_too_large method_deprecated missing_argument
-            missing_file_data missing_post_type msg_blocks_too_long msg_too_long
+            invalid_charset invalid_form_data invalid_post_type markdown_text_conflict
+            max_file_sharing_exceeded method_deprecated missing_argument missing_file_data
+            missing_post_type msg_blocks_too_long msg_too_long
             no_dual_broadcast_content_update no_text push_limit_reached snippet_too_large
             too_many_attachments too_many_contact_cards unable_to_share_files unknown_method
-            unknown_snippet_type view_too_large
+            unknown_snippet_type unknown_subtype view_too_large
+        """,
+        ErrorAction.WITHOUT_METADATA: """
+            invalid_metadata_format invalid_metadata_schema metadata_must_be_sent_from_app
+            metadata_too_large
         """,
         ErrorAction.RETRY: """
             accesslimited message_limit_exceeded rate_limited ratelimited service_unavailable
@@ -107,7 +113,7 @@ ERROR_ACTIONS: Final = {
 }
 
 # They are logged, and shown to people: neither may hold anything but Slack's own words.
-_CODE: Final = re.compile("[a-z_]{1,60}")
+_CODE: Final = re.compile("[a-z0-9_]{1,60}")
 _POINTER: Final = re.compile(r"json-pointer:(?:/(?:[a-z_]{1,40}|[0-9]{1,3})\b)+", re.ASCII)
 
 

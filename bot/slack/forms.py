@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from bot.errors import OutsideError
 from bot.model import Job, Request, Snapshot
 from bot.setting_values import MAX_BOX
 from bot.slack.approval_message import NOBODY_TO_APPROVE
-from bot.slack.blocks import Json, element, modal, section
+from bot.slack.blocks import MAX_QUOTES, Json, cut, element, modal, quotes, section
 from bot.slack.blocks import field as form_field
 from bot.slack.cards import KEY_REFUSED
 from bot.slack.client import is_slacks
@@ -24,6 +25,7 @@ from bot.slack.errors import translated
 from bot.slack.limits import bound_error, limit_sentence, resets_in_form
 from bot.slack.payloads import (
     BlockAction,
+    InvalidPayload,
     Payload,
     PrivateMetadata,
     Shares,
@@ -47,6 +49,10 @@ Metadata = Mapping[str, Any]
 """A form's ``private_metadata``: ``channel`` and ``thread_ts``, where it was opened, and more."""
 
 _NOTE: Final = "note"
+_NO_FIELDS: Final[frozenset[str]] = frozenset()
+_OTHER_VERSION: Final = (
+    "I was updated while this form was open. Please check what is in it, and send it again."
+)
 _MAX_METADATA: Final = 3000  # characters
 # With a user's id, it would be posted to that user as a direct message.
 _CONVERSATION: Final = re.compile(r"[CDG][A-Z0-9]{1,40}", re.ASCII)
@@ -112,6 +118,48 @@ def metadata_of(view: View) -> dict[str, Any]:
         InvalidPayload: it is not that of one of our forms.
     """
     return view.metadata(_Metadata).model_dump(exclude_unset=True)
+
+
+def is_of_other_version(
+    view: View, always: frozenset[str], sometimes: frozenset[str] = _NO_FIELDS
+) -> bool:
+    """Return whether another version of the bot drew a form: with other fields, or metadata.
+
+    Args:
+        view: the form.
+        always: the ids of the fields that this version always draws.
+        sometimes: those of the others that it may draw.
+    """
+    if readable_metadata(view) is None:
+        return True
+    there = {name for block in view.blocks if isinstance(name := block.get("block_id"), str)}
+    return not (always <= there and view.fields().keys() <= always | sometimes)
+
+
+def readable_metadata(view: View) -> dict[str, Any] | None:
+    """Return a form's metadata; None if they are not those of one of our forms."""
+    with suppress(InvalidPayload):
+        return metadata_of(view)
+    return None
+
+
+async def ack_other_version(
+    ack: AsyncAck, view: View, draw: Callable[[Metadata, str], Json]
+) -> None:
+    """Replace a form of another version by this one's, with all that was entered.
+
+    What was entered in fields that are no longer there is shown, to be copied. ``draw`` returns the
+    form with these metadata, under a note.
+    """
+    fields, metadata = view.fields(), readable_metadata(view) or {"channel": ""}
+    if (file := fields.pop("script_file", None)) is not None:  # such a field cannot be filled in
+        metadata["script_file"] = file
+    drawn = draw(metadata, _OTHER_VERSION)
+    there = {block.get("block_id") for block in drawn["blocks"]}
+    rest = "\n".join(text for name, text in fields.items() if name not in there)
+    lost = [section("You had also entered:"), *quotes(cut(rest, MAX_QUOTES))] if rest else []
+    note, *blocks = drawn["blocks"]
+    await ack(response_action="update", view={**drawn, "blocks": [note, *lost, *blocks]})
 
 
 def fits_in_metadata(metadata: Metadata) -> bool:
@@ -227,9 +275,18 @@ async def _place_refusal(
     return not_allowed or await ctx.access.posting_refusal(channel, request.deadline)
 
 
-async def ack_errors(ack: AsyncAck, errors: Mapping[str, str]) -> None:
-    """Keep the modal open, with a sentence under each field that is wrong."""
-    await ack(response_action="errors", errors=dict(errors))
+async def ack_errors(ack: AsyncAck, view: View, errors: Mapping[str, str]) -> None:
+    """Keep the modal open, with a sentence under each field that is wrong.
+
+    Slack takes no sentence about a field that is not there, as in a form of another version: it is
+    under the first one.
+    """
+    there = [name for block in view.blocks for name in errors if block.get("block_id") == name]
+    shown = {name: errors[name] for name in there}
+    if others := " ".join(text for name, text in errors.items() if name not in shown):
+        await ack(**general_error(view.blocks, "Not saved", others, shown))
+    else:
+        await ack(response_action="errors", errors=shown)
 
 
 async def _ack_general_error(
@@ -265,7 +322,7 @@ async def submit_job(
             text = f"{not_allowed} What you entered stays here."
             await _ack_general_error(ack, view, text, errors)
         else:
-            await ack_errors(ack, errors)
+            await ack_errors(ack, view, errors)
         return
     retry_of = metadata.get("retry_of")
     refusal = await _refusal(ctx, user, retry_of, request.deadline)
@@ -344,9 +401,9 @@ async def _ack_not_allowed(ack: AsyncAck, view: View, bound: Bound, text: str) -
         case Bound.PERSON:
             await _ack_general_error(ack, view, f"{text} What you entered stays here.")
         case Bound.CHANNEL:
-            await ack_errors(ack, {"where": text})
+            await ack_errors(ack, view, {"where": text})
         case Bound.SCRIPT:
-            await ack_errors(ack, {"script": text})
+            await ack_errors(ack, view, {"script": text})
 
 
 async def _refusal(

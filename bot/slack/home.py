@@ -126,7 +126,8 @@ async def change_limits(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
             changes, user, ctx.clock.now(), shown=shown_in(view), homes=ctx.admins
         )
     except InvalidLimits as error:
-        await ack_errors(ack, {block_id(name, view): said for name, said in error.mistakes.items()})
+        mistakes = {block_id(name, view): said for name, said in error.mistakes.items()}
+        await ack_errors(ack, view, mistakes)
         return
     except LimitsChanged as error:
         drawn = limits_form(error.in_force, await _groups(ctx), filled, before=view)

@@ -47,6 +47,7 @@ from bot.slack.buttons import (
 )
 from bot.slack.context import UNKNOWN_JOB, UNKNOWN_KIND, HandlerContext
 from bot.slack.find_posted import permalink
+from bot.slack.forms import ack_errors
 from bot.slack.job_status import Fact, current_status, facts_of, rows, usually
 from bot.slack.limits import (
     limit_sentence,
@@ -414,7 +415,7 @@ async def submit_id(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
             return
         error = error or await add_candidate(ctx, job, typed, submission.user)
     if error:
-        await ack(response_action="errors", errors={_REMOTE_ID: error})
+        await ack_errors(ack, submission.view, {_REMOTE_ID: error})
     else:
         await ack()
 

@@ -36,6 +36,7 @@ from bot.slack.blocks import (
     size,
     span,
     title,
+    unformatted,
     words,
 )
 from bot.slack.context import UNKNOWN_KIND, HandlerContext, ack_ephemeral
@@ -94,7 +95,7 @@ def listed(jobs: Sequence[Job], presenter: Presenter) -> Message:
         " · ".join(
             [
                 f"• {state_word(job, presenter)}",
-                escape(title(presenter.name(job)) or _ERASED),
+                unformatted(title(presenter.name(job))) or _ERASED,
                 date(job.created_at),
                 *_best_link(presenter, job),
             ]

@@ -18,8 +18,8 @@ from bot.slack.blocks import (
     Message,
     context,
     mrkdwn,
-    person,
     section,
+    short_name,
     shortened,
 )
 from bot.slack.cards import card
@@ -55,7 +55,7 @@ def compose(
     further ones in its message. ``approvers`` can approve. See ``card`` for ``replica`` and
     ``retry``. ``names`` are those of ``people_named``, as far as they are known.
     """
-    said = {user: safe for user, name in names.items() if (safe := person(name))}
+    said = {user: safe for user, name in names.items() if (safe := short_name(name))}
     presenter = presenters[job.kind]
     if delivery.role is Role.QUESTION:
         # Of a request that was asked about before, the last question counts.

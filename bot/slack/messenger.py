@@ -21,7 +21,7 @@ from bot.metrics import Metrics
 from bot.model import Delivery, DeliveryState, Job, Role
 from bot.outages import Outages
 from bot.slack.access import Access
-from bot.slack.blocks import Message
+from bot.slack.blocks import Json, Message
 from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.find_posted import CANNOT_LOOK, PostSearch, metadata_for, permalink
 from bot.slack.installation import InstallationSource
@@ -57,6 +57,8 @@ _MAX_REFUSALS: Final = 6
 # reads a channel before what is owed there is posted as a direct message.
 _MAX_OPENINGS: Final = 3
 _OPEN: Final = "conversations.open"
+# An unknown code, or one about metadata where none were sent.
+_UNEXPECTED: Final = {None, ErrorAction.WITHOUT_METADATA}
 _OUTSIDE: Final = "another organization reads the channel, or may"
 
 
@@ -122,6 +124,7 @@ class Messenger:
             installation=installation,
             videos=videos,
         )
+        self._without_metadata: set[int] = set()  # deliveries
         self._unregistered: set[str] = set()
 
     async def hold_interrupted_edits(self) -> None:
@@ -211,6 +214,7 @@ class Messenger:
             return
         message = await self._message(outgoing, delivery)
         marked_at = self._clock.now()
+        metadata = None if delivery.id in self._without_metadata else metadata_for(delivery)
         if not await self._store.deliveries.mark_sending(delivery, marked_at):
             return
         if not self._timings.may_call(marked_at, self._clock.now()):
@@ -223,13 +227,13 @@ class Messenger:
                     thread_ts=delivery.thread_ts,
                     text=message.text,
                     blocks=message.blocks or None,
-                    metadata=metadata_for(delivery),
+                    metadata=metadata,
                     unfurl_links=False,
                     unfurl_media=False,
                 )
                 posted = _Posted.model_validate(answer.data)
         except Refused as error:
-            await self._post_refused(delivery, outgoing.job, error)
+            await self._post_refused(delivery, outgoing.job, error, metadata=metadata)
         except Unavailable as error:
             await self._call_again(delivery, error)
         except Uncertain as error:
@@ -237,6 +241,7 @@ class Messenger:
             await self._hold_back(delivery)
         else:
             self._limits.resume()
+            self._without_metadata.discard(delivery.id)
             self._measure(outgoing)
             await self._release_posted(
                 outgoing, replace(accepted(delivery), channel=posted.channel, ts=posted.ts)
@@ -343,7 +348,7 @@ class Messenger:
         elif action is ErrorAction.REWRITE and can_be_rewritten(delivery):
             _LOG.error("Slack refuses the form of an edit", extra=log_fields(delivery, error))
             await self._release(rewritten(delivery), self._clock.now())
-        elif action is None and delivery.refusals + 1 < _MAX_REFUSALS:
+        elif action in _UNEXPECTED and delivery.refusals + 1 < _MAX_REFUSALS:
             refused = replace(delivery, refusals=delivery.refusals + 1)
             _LOG.error(
                 "Slack refuses an edit for an unknown reason", extra=log_fields(refused, error)
@@ -356,7 +361,7 @@ class Messenger:
             await self._release(anew, self._clock.now())
         else:
             given_up = replace(delivery, shown_version=delivery.version, refusals=0)
-            if action is None:
+            if action in _UNEXPECTED:
                 _LOG.error("an edit was given up", extra=log_fields(delivery, error))
             else:
                 _LOG.info("a card can no longer be edited", extra=log_fields(delivery, error))
@@ -364,15 +369,23 @@ class Messenger:
 
     # ── Refusals and waits ────────────────────────────────────────────────────────────────────
 
-    async def _post_refused(self, delivery: Delivery, job: Job, error: Refused) -> None:
+    async def _post_refused(
+        self, delivery: Delivery, job: Job, error: Refused, *, metadata: Json | None
+    ) -> None:
         action, now = ERROR_ACTIONS.get(error.code), self._clock.now()
         pending = replace(delivery, state=DeliveryState.PENDING, failures=0)
         if action is ErrorAction.PAUSE:
             await self._release(pending, self._limits.pause(error))
             return
+        if action is ErrorAction.WITHOUT_METADATA and metadata is not None:
+            # Without them it is not found, should its answer be lost, and may be posted twice.
+            _LOG.error("Slack refuses metadata", extra=log_fields(pending, error))
+            self._without_metadata.add(delivery.id)
+            await self._release(pending, now)
+            return
         pending = replace(pending, refusals=delivery.refusals + 1)
         retry_at = now + self._timings.back_off(pending.refusals)
-        if action is None and pending.refusals < _MAX_REFUSALS:
+        if action in _UNEXPECTED and pending.refusals < _MAX_REFUSALS:
             _LOG.error(
                 "Slack refuses a message for an unknown reason", extra=log_fields(pending, error)
             )

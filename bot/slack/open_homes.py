@@ -17,6 +17,7 @@ class OpenHome:
     """A Home tab that a person has opened."""
 
     user: str
+    opened_at: datetime
     not_before: datetime
     page: int = 0
     """Which part of the list of jobs it shows, counted from 0."""
@@ -25,15 +26,16 @@ class OpenHome:
 
 
 class OpenHomes:
-    """Remembers who has opened their Home tab, in memory.
+    """Remembers who has opened their Home tab within a week, in memory.
 
-    After a restart a tab is current once it is opened again.
+    After that, and after a restart, a tab is current once it is opened again.
     """
 
     def __init__(self, database: Database, clock: Clock, timings: Timings) -> None:
         self._database = database
         self._clock = clock
         self._interval = timings.home_interval
+        self._kept_for = timings.home_kept_for
         self._homes: dict[str, OpenHome] = {}  # the least recently opened first
         database.subscribe(Topic.HOMES, self._on_change)
 
@@ -44,7 +46,9 @@ class OpenHomes:
 
     async def open(self, user: str, page: int = 0) -> None:
         """Have a user's Home tab published on this page, and whenever it changes."""
-        home = self._homes.pop(user, OpenHome(user, not_before=self._clock.now()))
+        now = self._clock.now()
+        home = self._homes.pop(user, OpenHome(user, now, not_before=now))
+        home.opened_at = now
         self._homes[user] = home
         if len(self._homes) > _MAX_HOMES:
             del self._homes[next(iter(self._homes))]
@@ -75,7 +79,12 @@ class OpenHomes:
         home.not_before = self._clock.now() + self._interval
 
     def _changed(self, held: Collection[OpenHome]) -> list[OpenHome]:
-        return [home for home in self._homes.values() if home.changed and home not in held]
+        opened_after = self._clock.now() - self._kept_for
+        return [
+            home
+            for home in self._homes.values()
+            if home.changed and home not in held and home.opened_at > opened_after
+        ]
 
     def _on_change(self, subject: str) -> None:
         """Note a change: ``subject`` is a user's id, with a page where they have turned to it."""

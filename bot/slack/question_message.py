@@ -11,7 +11,6 @@ from bot.slack.blocks import (
     actions,
     bullets,
     context,
-    escape,
     joined,
     listed,
     mrkdwn,
@@ -19,6 +18,7 @@ from bot.slack.blocks import (
     rich,
     section,
     title,
+    unformatted,
     words,
 )
 from bot.slack.buttons import list_buttons, question_buttons
@@ -82,7 +82,7 @@ def question(
         blocks.append(actions(buttons))
     if small:
         blocks.append(context(mrkdwn(small)))
-    called = f"{noun.capitalize()}: “{escape(name)}”" if name else ""
+    called = f"{noun.capitalize()}: “{unformatted(name)}”" if name else ""
     return Message(joined([head, called, body, small]), blocks)
 
 
@@ -126,7 +126,7 @@ def question_list(
     for each, of in lines:
         name = title_of(of, presenters[of.kind])
         how = f" · {_HOW[each.settled_as]}" if each.settled_as is not None else ""
-        names.append(f"• {escape(name)}{how}")
+        names.append(f"• {unformatted(name)}{how}")
         items.append(paragraph(words(name, bold=not how), *([words(how)] if how else [])))
     blocks = [section(head), rich(bullets(items)), section(body)]
     if still:

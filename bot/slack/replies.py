@@ -26,6 +26,7 @@ from bot.slack.blocks import (
     section,
     size,
     title,
+    unformatted,
     words,
 )
 from bot.slack.buttons import reply_buttons
@@ -56,7 +57,7 @@ def reply(
     links, transcript = links_of(job, presenter), presenter.transcript(job).strip()
     ending = _ending(job, presenter, names)
     head = f"<@{job.user}> your {noun} {ending}"
-    text = [f"<@{job.user}> your {noun}{f' “{escape(name)}”' if name else ''} {ending}"]
+    text = [f"<@{job.user}> your {noun}{f' “{unformatted(name)}”' if name else ''} {ending}"]
     if job.state is State.SUCCEEDED:
         blocks = [section(joined([head, joined(links, by=" · ")], MAX_SECTION))]
         text += links

@@ -20,7 +20,6 @@ OPTIONAL_SCOPES: Final[Mapping[str, str]] = {
     "channels:history": f"{_TWICE} a public channel",
     "groups:history": f"{_TWICE} a private channel",
     "im:history": f"{_TWICE} a direct message, and what people write to the app is not answered",
-    "mpim:history": f"{_TWICE} a group direct message",
     "channels:join": "JOIN_PUBLIC_CHANNELS has no effect",
     "im:write": f"{_TWICE} a direct message",
     "users:read": "guests cannot be told from members, and can ask; cards do not say who asked",

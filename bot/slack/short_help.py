@@ -37,9 +37,14 @@ async def on_mention(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
 
 
 async def on_message(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
-    """Answer what was written to the app in its direct message."""
+    """Answer what was written to the app in its direct message, and nowhere else.
+
+    An app that subscribes to messages in channels gets them with another ``channel_type``:
+    https://docs.slack.dev/reference/events/message.channels
+    """
+    sent = body["event"]
     # Slack's own messages, of edits and the like, may have other shapes.
-    if body["event"].get("subtype") is None or "user" in body["event"]:
+    if sent.get("channel_type") == "im" and (sent.get("subtype") is None or "user" in sent):
         event = read(MessageEvent, body)
         await _help(ctx, event, event.thread_ts)
     await ack()

@@ -88,10 +88,9 @@ class SocketMode:
 
     async def run(self) -> None:
         """Keep a connection open until cancelled."""
-        failures = 0
         loop = asyncio.get_running_loop()
         while True:
-            connection = await self._connect(failures)
+            connection = await self._connect()
             opened_at = loop.time()
             old, self._current = self._current, connection
             _LOG.info("Socket Mode is connected")
@@ -106,9 +105,9 @@ class SocketMode:
                 _LOG.warning(
                     "a connection of Socket Mode was lost", extra={"cause": connection.cause}
                 )
-            # What ends soon after it was opened is not opened again at once.
-            lasted = timedelta(seconds=loop.time() - opened_at)
-            failures = 0 if lasted >= self._timings.max_reconnect_interval else failures + 1
+            # One that worked is replaced however often one ends; only what is refused backs off.
+            next_opening = opened_at + self._timings.reconnect_interval.total_seconds()
+            await asyncio.sleep(next_opening - loop.time())
 
     async def stop(self, timeout: timedelta) -> None:  # noqa: ASYNC109 - closes them at the end
         """Take no more envelopes, answer those that came for at most ``timeout``, and close."""
@@ -117,11 +116,10 @@ class SocketMode:
         await asyncio.gather(*(each.close() for each in tuple(self._connections)))
         self._connections.clear()
 
-    async def _connect(self, failures: int) -> "_Connection":
+    async def _connect(self) -> "_Connection":
         """Return a connection on which Slack has said hello; try again until there is one."""
-        wait = self._timings.reconnect_back_off(failures)
+        failures = 0
         while True:
-            await asyncio.sleep(wait.total_seconds())
             try:
                 connection = await self._open()
             except OutsideError as error:
@@ -130,6 +128,7 @@ class SocketMode:
                 if isinstance(error, Unavailable) and error.retry_after is not None:
                     wait = max(wait, min(error.retry_after, self._timings.max_socket_wait))
                 self._note(error)
+                await asyncio.sleep(wait.total_seconds())
             else:
                 self._outages.answered()
                 if self._refusal:

@@ -33,6 +33,7 @@ from bot.slack.blocks import (
     preformatted,
     rich,
     section,
+    unformatted,
     words,
 )
 from bot.slack.buttons import OPEN_TRAIN, RETRY
@@ -46,8 +47,10 @@ from bot.slack.context import (
 from bot.slack.forms import (
     JobRequest,
     Metadata,
+    ack_other_version,
     drawn_fields,
     form,
+    is_of_other_version,
     link_field,
     metadata_of,
     place_to_retry,
@@ -67,6 +70,9 @@ from bot.store import KnownReplica
 CALLBACK_ID: Final = "train_replica"
 _KIND: Final = "replica"
 _AGREED: Final = "agreed"
+_FIELDS: Final = frozenset(
+    {"train_video_url", "consent_video_url", "replica_name", _AGREED, "where"}
+)
 # Without those that look alike.
 _LETTERS: Final = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 _NAME_LENGTH: Final = 5
@@ -167,12 +173,16 @@ async def submit(ctx: HandlerContext, ack: AsyncAck, body: Json) -> None:
     """Store the training that the form asks for, or say what is wrong with it."""
     submission = read(ViewSubmission, body)
     fields, now = submission.view.fields(), ctx.clock.now()
-    metadata = {"name": _new_name(), **metadata_of(submission.view)}
 
     def redraw(note: str, changed: Metadata) -> Json:
-        drawn = _draw_form(ctx, drawn_fields(submission.view), changed, note)
+        named = {"name": _new_name(), **changed}
+        drawn = _draw_form(ctx, drawn_fields(submission.view), named, note)
         return kept_left(drawn, submission.view.blocks)
 
+    if is_of_other_version(submission.view, _FIELDS):
+        await ack_other_version(ack, submission.view, lambda known, note: redraw(note, known))
+        return
+    metadata = {"name": _new_name(), **metadata_of(submission.view)}
     params, errors = dict(fields), {}
     try:
         params = parse(fields)
@@ -304,7 +314,7 @@ def listed_replicas(known: Sequence[KnownReplica]) -> Message:
         paragraph(words(f"{line} · "), moment_of(at)) if at else paragraph(words(line))
         for line, at in lines
     ]
-    said = (f"{escape(line)} · {date(at)}" if at else escape(line) for line, at in lines)
+    said = (f"{unformatted(line)} · {date(at)}" if at else unformatted(line) for line, at in lines)
     text = joined([heading, *(f"• {each}" for each in said)])
     return Message(text, [section(heading), rich(bullets(items))])
 
@@ -378,7 +388,9 @@ async def _named(ctx: HandlerContext, command: SlashCommand, kind: str, wanted: 
     found = found or [each for each in known if each.name.casefold().startswith(folded)]
     if len(found) > 1:
         heading = f"Several replicas match “{escape(wanted)}”. Use the ID:"
-        raise _Unusable(joined([heading, *(f"• {escape(replica_label(each))}" for each in found)]))
+        raise _Unusable(
+            joined([heading, *(f"• {unformatted(replica_label(each))}" for each in found)])
+        )
     if found:
         return found[0].id
     if is_replica_id(wanted):
@@ -413,7 +425,7 @@ async def _learn(ctx: HandlerContext, kind: Kind, replica_id: str) -> str:
         raise _Unusable(_failure(snapshot))
     await ctx.store.replicas.learn(snapshot, ctx.clock.now())
     known = ctx.store.replicas.get(replica_id)
-    return escape(replica_label(known) if known is not None else replica_id)
+    return unformatted(replica_label(known) if known is not None else replica_id)
 
 
 def _deadline(ctx: HandlerContext) -> float:
@@ -422,7 +434,7 @@ def _deadline(ctx: HandlerContext) -> float:
 
 
 def _failure(snapshot: Snapshot) -> str:
-    label = escape(replica_label(known_from(snapshot)))
+    label = unformatted(replica_label(known_from(snapshot)))
     if not snapshot.reason:
         return f"{label}: {escape(unexplained_failure(snapshot.status))}."
     return f"{label}. The video service says: “{escaped(only_hosts(snapshot.reason), 300)}”"

@@ -50,10 +50,9 @@ _GET_URL: Final = "files.getUploadURLExternal"
 _NO_SUCH_FILE: Final = "file_not_found"
 # Opens what is sent: aiohttp closes it, in a thread of its own.
 _Content: TypeAlias = Callable[[], IO[bytes]]
-# Times that one file is begun again, or looked for in vain. With the waits between, half an hour.
-_MAX_TRIES: Final = 12
-# Times that a video is fetched in vain.
-_MAX_TRANSFERS: Final = 4
+# Times that one file is begun again, fetched or looked for in vain. With the waits between, half an
+# hour: a video's host may be down for as long as a deploy of it takes.
+_MAX_TRIES: Final = 13
 _M = TypeVar("_M", bound=Payload)
 
 
@@ -216,8 +215,7 @@ class Uploads:
                     file.name, content, len(file.content), self._timings.call_timeout
                 )
         except _NotTaken as error:
-            most = _MAX_TRANSFERS if delivery.is_transfer else _MAX_TRIES
-            await self._try_again(delivery, str(error), most)
+            await self._try_again(delivery, str(error))
         except Refused as error:
             await self._refused(delivery, error)
         except OutsideError as error:
@@ -349,10 +347,10 @@ class Uploads:
         _LOG.warning("a file is not shared", extra=log_fields(delivery, reason))
         await self._release(replace(delivery, state=DeliveryState.UNDELIVERABLE))
 
-    async def _try_again(self, delivery: Delivery, reason: str, most: int = _MAX_TRIES) -> None:
-        """Go on later with a file that Slack did not take although it answers, a few times."""
+    async def _try_again(self, delivery: Delivery, reason: str) -> None:
+        """Go on later with a file that cannot be had, or that Slack did not take, a few times."""
         delivery = replace(delivery, refusals=delivery.refusals + 1)
-        if delivery.refusals >= most:
+        if delivery.refusals >= _MAX_TRIES:
             await self.give_up(delivery, reason)
             return
         wait = self._timings.back_off(delivery.refusals)

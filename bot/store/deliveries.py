@@ -51,6 +51,12 @@ _TRANSFERS: Final = "role = 'clip' AND file_id IS NULL"
 # and thousands of edits delay no post. A newer version may have added other roles, and may run
 # beside this one: they are left to its copies.
 _KNOWN: Final = ", ".join(f"'{role}'" for role in Role)
+_SORTS: Final = {
+    **{f"of_{each}": f"state <> 'posted' AND role = '{each}'" for each in Role},
+    "of_clip": "state <> 'posted' AND role = 'clip' AND file_id IS NOT NULL",
+    "transfers": f"state <> 'posted' AND {_TRANSFERS}",
+    "edits": f"state = 'posted' AND role IN ({_KNOWN})",
+}
 _FIRST: Final = Query(
     " UNION ALL ".join(
         f"""SELECT * FROM (
@@ -58,18 +64,30 @@ _FIRST: Final = Query(
             WHERE due_at IS NOT NULL AND {which} AND id NOT IN (EACH :held)
             ORDER BY due_at LIMIT :window
         ) AS {name}"""  # noqa: S608 - the names of the roles are ours
-        for name, which in (
-            *(
-                (f"of_{each}", f"state <> 'posted' AND role = '{each}'")
-                for each in Role
-                if each is not Role.CLIP
-            ),
-            ("of_clip", "state <> 'posted' AND role = 'clip' AND file_id IS NOT NULL"),
-            ("transfers", f"state <> 'posted' AND {_TRANSFERS}"),
-            ("edits", f"state = 'posted' AND role IN ({_KNOWN})"),
-        )
+        for name, which in _SORTS.items()
     )
 )
+# Whose the rows are. A job is never another person's: nothing is locked.
+_PEOPLE: Final = Query(
+    """
+    SELECT DISTINCT jobs.user_id FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+    WHERE deliveries.id IN (EACH :ids)
+    """
+)
+# Those that became due last, for people of whom none is under way.
+_OF_OTHERS: Final = {
+    name: Query(
+        f"""
+        SELECT newest.*, jobs.user_id FROM (
+            SELECT id, job_id, role, state, channel, due_at, '{name}' AS sort FROM deliveries
+            WHERE due_at IS NOT NULL AND due_at <= :now AND {which} AND id NOT IN (EACH :held)
+            ORDER BY due_at DESC LIMIT :window
+        ) AS newest JOIN jobs ON jobs.id = newest.job_id
+        WHERE jobs.user_id NOT IN (EACH :people) ORDER BY newest.due_at, newest.id
+        """  # noqa: S608 - likewise
+    )
+    for name, which in _SORTS.items()
+}
 DUE: Final = DueTable(
     "deliveries",
     Topic.DELIVERIES,
@@ -79,24 +97,34 @@ DUE: Final = DueTable(
                 {LOCKED["deliveries"]}
             )""",  # noqa: S608 - the words are ours
 )
-# Those that are in the way of others wait, one behind the other.
-_SPREAD: Final = Query(
-    """
-    WITH crowd AS (
-        SELECT deliveries.id, deliveries.due_at
-        FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
-        WHERE deliveries.role = :role AND deliveries.state = :state AND deliveries.due_at <= :now
-            AND deliveries.channel = coalesce(:channel, deliveries.channel)
-        FOR UPDATE OF jobs, deliveries SKIP LOCKED
-    ), placed AS (
-        SELECT id, row_number() OVER (ORDER BY due_at, id) * :interval AS own_wait FROM crowd
+# Those that are in the way of others wait, one behind the other; where others are found, in turns.
+_SPREAD: Final = {
+    in_turns: Query(
+        f"""
+        WITH crowd AS (
+            SELECT deliveries.id, deliveries.due_at, jobs.user_id
+            FROM deliveries JOIN jobs ON jobs.id = deliveries.job_id
+            WHERE deliveries.role = :role AND deliveries.state = :state
+                AND deliveries.due_at <= :now
+                AND deliveries.channel = coalesce(:channel, deliveries.channel)
+            FOR UPDATE OF jobs, deliveries SKIP LOCKED
+        ), turns AS (
+            SELECT id, due_at, {turn} AS turn FROM crowd
+        ), placed AS (
+            SELECT id, row_number() OVER (ORDER BY turn, due_at, id) * :interval AS own_wait
+            FROM turns
+        )
+        UPDATE deliveries SET
+            due_at = :now + CASE WHEN own_wait < :longest THEN own_wait ELSE :longest END,
+            wait_ms = CASE WHEN own_wait < :longest THEN own_wait ELSE :longest END
+        FROM placed WHERE placed.id = deliveries.id
+        """  # noqa: S608 - the expression is ours
     )
-    UPDATE deliveries SET
-        due_at = :now + CASE WHEN own_wait < :longest THEN own_wait ELSE :longest END,
-        wait_ms = CASE WHEN own_wait < :longest THEN own_wait ELSE :longest END
-    FROM placed WHERE placed.id = deliveries.id
-    """
-)
+    for in_turns, turn in (
+        (False, "0"),
+        (True, "row_number() OVER (PARTITION BY user_id ORDER BY due_at, id)"),
+    )
+}
 _CARDS: Final = Query("SELECT * FROM deliveries WHERE role = 'card' AND job_id IN (EACH :job_ids)")
 _HOLD_EDITS: Final = Query(
     """
@@ -124,6 +152,9 @@ _HASTEN: Final = Query(
 _MAX_WOKEN: Final = 500
 _WINDOW: Final = 100
 """Rows of each role among which a claim chooses: those that are due first."""
+_SAMPLE: Final = 10
+"""Of the rows of a window that is full, it looks whose every tenth is: if they are of few people,
+it looks for those of others behind them."""
 _SPREAD_MS: Final = 50
 _SPREAD_WITHIN_MS: Final = 60_000
 """Between two that are spread, which is more than Slack takes in a channel; and the longest wait of
@@ -409,7 +440,9 @@ class Deliveries:
             left_out, passed_over = {each.id for each in held}, False
             while True:
                 choice = _Choice(now, limit, held, limited)
-                choice.choose(tx.all(_FIRST, held=[*left_out], window=_WINDOW))
+                rows = tx.all(_FIRST, held=[*left_out], window=_WINDOW)
+                of_others = _of_others(tx, now, rows, left_out)
+                choice.choose(rows, of_others)
                 ids: list[int] = choice.ids
                 claimed = DUE.claim(tx, now, self._timings, ids=ids) if ids else ()
                 passed_over |= len(claimed) < len(ids)
@@ -418,7 +451,7 @@ class Deliveries:
                 left_out |= {*ids}  # another transaction has them
             for role, crowd in choice.crowds:
                 tx.all(
-                    _SPREAD,
+                    _SPREAD[any(row["role"] == role for row in of_others)],
                     role=role,
                     state=str(crowd.state),
                     channel=crowd.channel,
@@ -665,10 +698,13 @@ class _Choice:
         }
         self._under_way = Counter(map(covering, held))
 
-    def choose(self, rows: Sequence[Row]) -> None:
-        """Choose among rows, the first of each sort."""
+    def choose(self, rows: Sequence[Row], of_others: Sequence[Row]) -> None:
+        """Choose among rows, the first of each sort, and those of others, which go before them."""
         due, waiting = Counter[str](), set[tuple[str, str, Limited]]()
-        for row in sorted(rows, key=_rank):
+        # Sorting keeps the order of those that rank the same.
+        first = {row["id"] for row in of_others}
+        rest = sorted((row for row in rows if row["id"] not in first), key=_moment)
+        for row in sorted([*of_others, *rest], key=_rank):
             due_at = due_at_of(row)
             if due_at is None:  # damaged: the sweep finds that it is too late
                 continue
@@ -680,7 +716,7 @@ class _Choice:
             limited = Limited(row["state"], None if row["sort"] == "transfers" else channel)
             if not self._take(row, limited):
                 waiting.add((row["sort"], row["role"], limited))
-        self.crowds = {(role, limited) for sort, role, limited in waiting if due[sort] == _WINDOW}
+        self.crowds = {(role, limited) for sort, role, limited in waiting if due[sort] >= _WINDOW}
         if self.crowds:
             self.left.append(self._now)
 
@@ -713,11 +749,40 @@ class _Choice:
         return _EDITS_AT_ONCE + _ALL_POSTS_AT_ONCE if limited.channel is None else _POSTS_AT_ONCE
 
 
-def _rank(row: Row) -> tuple[bool, bool, int, int]:
+def _of_others(
+    tx: Transaction, now: datetime, rows: Sequence[Row], left_out: Collection[int]
+) -> list[Row]:
+    """Return the first row of each person who waits behind the many of a few: mostly of nobody.
+
+    Those of somebody of whom one is under way are left where they are.
+    """
+    found: dict[tuple[str, str], Row] = {}
+    due = [row for row in rows if _moment(row)[0] <= to_ms(now)]
+    for sort, count in Counter(row["sort"] for row in due).items():
+        if count < _WINDOW:
+            continue
+        sample = [row["id"] for row in due if row["sort"] == sort][::_SAMPLE]
+        people = {row["user_id"] for row in tx.all(_PEOPLE, ids=sample)}
+        if 2 * len(people) > len(sample):
+            continue
+        held = [*left_out]
+        people.update(row["user_id"] for row in tx.all(_PEOPLE, ids=held))
+        others = tx.all(
+            _OF_OTHERS[sort], now=to_ms(now), held=held, people=[*people], window=_WINDOW
+        )
+        for row in others:
+            found.setdefault((sort, row["user_id"]), row)
+    return [*found.values()]
+
+
+def _moment(row: Row) -> tuple[int, int]:
+    return row["due_at"] if isinstance(row["due_at"], int) else 0, row["id"]
+
+
+def _rank(row: Row) -> tuple[bool, bool]:
     """Return the place of a row among others: a reply notifies a person, who waits for it."""
-    due_at = row["due_at"] if isinstance(row["due_at"], int) else 0
     is_later = row["role"] in {Role.CARD, Role.TRANSCRIPT, Role.CLIP}
-    return row["state"] == DeliveryState.POSTED, is_later, due_at, row["id"]
+    return row["state"] == DeliveryState.POSTED, is_later
 
 
 def _with_jobs_and_cards(
