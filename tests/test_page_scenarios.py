@@ -225,6 +225,17 @@ async def test_a_scenario_can_follow_any_other_at_once(quick_world: PageWorld) -
     assert quick_world.created_count() == 1
 
 
+async def test_questions_that_are_asked_together_end_a_scenario_too(
+    quick_world: PageWorld,
+) -> None:
+    await quick_world.ben.command("/replica", f"add {REPLICA}", "lobby")
+    ana = await quick_world.window(reduced_motion="reduce")
+    for _ in range(2):
+        note = await _plays_to_its_end(quick_world, ana, "Nobody knows whether it was created")
+        await expect(note).to_contain_text("It asks you")
+    await expect(note).to_contain_text("together with what it asked before")
+
+
 async def test_a_scenario_that_is_stopped_or_left_puts_everything_back(
     quick_world: PageWorld,
 ) -> None:
