@@ -91,7 +91,9 @@ async def test_approval_is_switched_on_and_off(page_world: PageWorld) -> None:
     await ana.becomes("ben")
     await ana.goes_to("Replica Videos")
     await ana.tab.get_by_role("tab", name="Messages").click()
-    await ana.card(SCRIPT).get_by_role("button", name="Approve").click()
+    asked = ana.card(SCRIPT)
+    await asked.get_by_role("button", name="Approve").click()
+    await expect(asked).to_contain_text("Approved by")
     await page_world.settle()
     assert page_world.created_count() == 2
 

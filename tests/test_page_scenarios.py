@@ -204,7 +204,9 @@ async def test_approval_is_played_without_settings_and_decided_after_the_scenari
     await window.becomes("ben")
     await window.goes_to("Replica Videos")
     await window.tab.get_by_role("tab", name="Messages").click()
-    await window.card("Our founders").get_by_role("button", name="Approve").click()
+    asked = window.card("Our founders")
+    await asked.get_by_role("button", name="Approve").click()
+    await expect(asked).to_contain_text("Approved by")
     await world.advance(minutes=5)
     await window.goes_to("studio")
     await expect(card).to_contain_text("Ready")
@@ -221,6 +223,17 @@ async def test_a_scenario_can_follow_any_other_at_once(quick_world: PageWorld) -
     await expect(note).to_contain_text("and then created the video")
     await expect(ana.card("The town hall")).to_contain_text("Ready")
     assert quick_world.created_count() == 1
+
+
+async def test_questions_that_are_asked_together_end_a_scenario_too(
+    quick_world: PageWorld,
+) -> None:
+    await quick_world.ben.command("/replica", f"add {REPLICA}", "lobby")
+    ana = await quick_world.window(reduced_motion="reduce")
+    for _ in range(2):
+        note = await _plays_to_its_end(quick_world, ana, "Nobody knows whether it was created")
+        await expect(note).to_contain_text("It asks you")
+    await expect(note).to_contain_text("together with what it asked before")
 
 
 async def test_a_scenario_that_is_stopped_or_left_puts_everything_back(

@@ -224,7 +224,8 @@ export function newStage(onSay) {
       return stage.card;
     },
     /** Wait until the bot has written into the thread of the card. */
-    reply: () => change(() => repliesTo(stage.channel, stage.card.ts).find(isNew)),
+    reply: () => change(stage.hasReply),
+    hasReply: () => repliesTo(stage.channel, stage.card.ts).find(isNew),
     /** Wait until the bot has written about it to this person alone. */
     async directMessage() {
       const own = [...state.channels.values()].find(
