@@ -9,7 +9,7 @@ from pydantic import AliasPath, Field
 from slack_sdk.web.async_client import AsyncWebClient
 
 from bot.clock import Clock
-from bot.errors import OutsideError, Refused
+from bot.errors import OutsideError, Refused, Unavailable
 from bot.slack.blocks import Json, listed
 from bot.slack.directory import (
     NO_SCOPE,
@@ -20,7 +20,7 @@ from bot.slack.directory import (
     Person,
     UserGroups,
 )
-from bot.slack.errors import translated
+from bot.slack.errors import ERROR_ACTIONS, ErrorAction, translated
 from bot.slack.installation import InstallationSource
 from bot.slack.limits import (
     NOT_CHECKED,
@@ -325,6 +325,11 @@ class Access:
                 is_shared = found.is_ext_shared or found.is_pending_ext_shared
                 return _Place.SHARED if is_shared else _Place.OPEN
         except Refused as error:
+            if ERROR_ACTIONS.get(error.code) is ErrorAction.PAUSE and error.code != NO_SCOPE:
+                # The workspace refuses the app: that says nothing about the channel.
+                paused = Unavailable(error.reason, retry_after=self._timings.pause)
+                self._limits.note(_CONVERSATIONS, paused)
+                return None
             if error.code == _HIDDEN:
                 return _Place.CLOSED if self._sees_private_channels else _Place.OPEN
             return _Place.OPEN if error.code == NO_SCOPE else None
